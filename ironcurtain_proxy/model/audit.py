@@ -1,0 +1,54 @@
+"""What is recorded of a call. Pure: no I/O, no clock, no log."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, TypeAlias
+
+from ironcurtain_proxy.model.call import RequestId
+from ironcurtain_proxy.model.decision import Effect
+from ironcurtain_proxy.model.json import Arguments, Json
+
+ResultStatus: TypeAlias = Literal["success", "denied", "error"]
+"""How the call ended: the server answered, we refused, or something failed."""
+
+EscalationResult: TypeAlias = Literal["approved", "denied"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultSummary:
+    """A result, of which content is never recorded: only how large it was and its digest."""
+
+    status: ResultStatus
+    error: str | None = None
+    size: int | None = None
+    """Bytes of the result's compact JSON; None if there was none."""
+    sha256: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditRecord:
+    """One entry: an intent before a call is forwarded, or the outcome of a call."""
+
+    timestamp: datetime
+    """Aware, UTC."""
+    request_id: RequestId
+    session: str
+    server: str
+    tool: str
+    arguments: Arguments
+    effect: Effect
+    rule: str
+    reason: str
+    decided_by: str
+    """`kernel`, `grant:ID`, `engine:…`, `auto-approver`, `reviewer:ID`, `human` or `timeout`."""
+    origins: tuple[str, ...] = ()
+    """What asked for a review: `policy`, `capability`, `tool-policy`."""
+    policy_version: str = ""
+    escalation_result: EscalationResult | None = None
+    result: ResultSummary | None = None
+    """None: an intent."""
+    duration_ms: int = 0
+    sandboxed: bool | None = None
+    """Whether that very process is confined; None where no server was involved."""
+    context: tuple[tuple[str, Json], ...] = ()
+    """Further fields of later stages, such as `("autoApproved", true)`."""

@@ -1,0 +1,21 @@
+"""The only kind of call that may leave. Pure: no I/O, no clock, no log."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ironcurtain_proxy.model.call import RequestId
+from ironcurtain_proxy.model.json import Arguments, Json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthorizedCall:
+    """Proof that the policy was asked about exactly these arguments (OpenSSH's monitor does the
+    same with keys: what is used must be, byte for byte, what was allowed)."""
+
+    request_id: RequestId
+    server: str
+    tool: str
+    arguments: Arguments
+    """What was judged, in its normalised spelling."""
+    params: Mapping[str, Json]
+    """The agent's `params`, for `_meta` and unknown fields; its `name` and `arguments` are not used."""

@@ -1,0 +1,26 @@
+"""One tool call as the agent made it. Pure: no I/O, no clock, no log."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NewType
+
+from ironcurtain_proxy.model.json import Arguments, Json
+
+RequestId = NewType("RequestId", str)
+"""Ours, random, one for each call; the agent's own id never enters a decision or a file name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall:
+    """A call as it arrived: untrusted. Only the tool it reaches is known."""
+
+    request_id: RequestId
+    exposed_name: str
+    """The name the agent used, such as `filesystem__read_file`."""
+    server: str
+    """The operator's name of the server."""
+    tool: str
+    """The server's own name of the tool."""
+    arguments: Arguments
+    params: Mapping[str, Json]
+    """The whole `params` object, `_meta` and unknown fields included, to be passed on as it came."""

@@ -1,0 +1,10 @@
+"""What JSON text can say. Pure: no I/O, no clock, no log."""
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+Json: TypeAlias = "None | bool | int | float | str | list[Json] | dict[str, Json]"
+"""Any JSON value, as the parser gives it."""
+
+Arguments: TypeAlias = Mapping[str, Json]
+"""The arguments of a tool call. Treated as read-only; untrusted until facts were made of them."""

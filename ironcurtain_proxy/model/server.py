@@ -1,0 +1,53 @@
+"""A server behind the proxy, as the operator configured it. Pure: no I/O, no clock, no log."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ironcurtain_proxy.model.json import Json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSpec:
+    """How one downstream server is started."""
+
+    name: str
+    """The operator's name, which the agent sees."""
+    annotations: str
+    """The name policy and annotations know it by (R-35)."""
+    command: str
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    credentials: Mapping[str, str] = field(default_factory=dict)
+    """Secrets from `SERVER_CREDENTIALS`: added to `env`, masked in the session log."""
+    cwd: str | None = None
+    """Absolute; None: the workspace if there is one, else the proxy's own."""
+    sandbox: Mapping[str, Json] | bool | None = None
+    """False: runs unconfined. None: the defaults. Read by `sandbox/`."""
+    allowed_domains: tuple[str, ...] = ()
+    """`sandbox.network.allowedDomains`: also the allowlist of the policy's domain gate."""
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolDefinition:
+    """A tool as its server describes it: untrusted words, passed on unchanged."""
+
+    server: str
+    name: str
+    raw: Mapping[str, Json]
+    """The whole object from `tools/list`."""
+
+    @property
+    def input_schema(self) -> Json:
+        """The schema, or None if the server sent none."""
+        return self.raw.get("inputSchema")
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What a server answered: exactly one of the two is set."""
+
+    result: Mapping[str, Json] | None = None
+    """The raw `result` object, passed back untouched."""
+    error: Mapping[str, Json] | None = None
+    """The raw JSON-RPC `error` object."""

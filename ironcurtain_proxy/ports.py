@@ -1,0 +1,80 @@
+"""What mediation needs from the world. Adapters stand in the rooms; `wiring` joins them.
+
+The policy is not a port: mediation asks `decision.authorize` itself, so nobody can plug in another.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime
+from typing import Protocol, TypeAlias
+
+from ironcurtain_proxy.model.audit import AuditRecord
+from ironcurtain_proxy.model.authorized import AuthorizedCall
+from ironcurtain_proxy.model.call import RequestId, ToolCall
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.request import Gathered
+from ironcurtain_proxy.model.server import ToolResult
+
+ProgressListener: TypeAlias = Callable[[Mapping[str, Json]], Awaitable[None]]
+"""Is handed the raw `params` of each progress notification of one call."""
+
+
+class FactGatherer(Protocol):
+    """The information point: a call turned into facts."""
+
+    async def gather(self, call: ToolCall) -> Gathered:
+        """Find out what the call names. Reads the disk and git; changes nothing."""
+        ...
+
+    def succeeded(self, call: AuthorizedCall) -> None:
+        """Take note that the call was carried out (it may have set a working directory)."""
+        ...
+
+
+class Servers(Protocol):
+    """The downstream servers."""
+
+    async def forward(
+        self, call: AuthorizedCall, on_progress: ProgressListener | None = None
+    ) -> ToolResult:
+        """Send the call to its server and wait for the answer.
+
+        Raises:
+            DownstreamError: the server is not there, failed, or took too long.
+        """
+        ...
+
+    def is_sandboxed(self, server: str) -> bool:
+        """Whether the very process that serves this server now is confined."""
+        ...
+
+
+class Recorder(Protocol):
+    """The audit log."""
+
+    async def record(self, record: AuditRecord) -> None:
+        """Write one record and hand it to the operating system before returning.
+
+        Raises:
+            AuditError: it could not be written in time, now or earlier.
+        """
+        ...
+
+
+class Clock(Protocol):
+    """The time."""
+
+    def now(self) -> datetime:
+        """Aware, UTC."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds, for durations and deadlines."""
+        ...
+
+
+class IdSource(Protocol):
+    """Names for calls."""
+
+    def new(self) -> RequestId:
+        """A fresh random id."""
+        ...
