@@ -4,18 +4,33 @@ The policy is not a port: mediation asks `decision.authorize` itself, so nobody 
 """
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import Protocol, TypeAlias
 
-from ironcurtain_proxy.model.audit import AuditRecord
+from ironcurtain_proxy.model.audit import AuditRecord, ResultSummary
 from ironcurtain_proxy.model.authorized import AuthorizedCall
 from ironcurtain_proxy.model.call import RequestId, ToolCall
-from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.request import Gathered
+from ironcurtain_proxy.model.json import Arguments, Json
+from ironcurtain_proxy.model.reply import Reply
+from ironcurtain_proxy.model.request import Facts, Gathered
 from ironcurtain_proxy.model.server import ToolResult
 
 ProgressListener: TypeAlias = Callable[[Mapping[str, Json]], Awaitable[None]]
 """Is handed the raw `params` of each progress notification of one call."""
+
+
+class CallHandler(Protocol):
+    """What the agent's side hands a `tools/call` to: mediation."""
+
+    async def __call__(
+        self,
+        exposed_name: str,
+        params: Mapping[str, Json],
+        on_progress: ProgressListener | None = None,
+    ) -> Reply:
+        """Carry the call from its arrival to its reply. Never raises but when it is cancelled."""
+        ...
 
 
 class FactGatherer(Protocol):
@@ -23,6 +38,14 @@ class FactGatherer(Protocol):
 
     async def gather(self, call: ToolCall) -> Gathered:
         """Find out what the call names. Reads the disk and git; changes nothing."""
+        ...
+
+    def fingerprint(self, call: ToolCall, arguments: Arguments) -> str:
+        """SHA-256 over server, tool and these arguments, in hexadecimal: equal for equal calls."""
+        ...
+
+    def undisturbed(self, facts: Facts) -> AbstractAsyncContextManager[None]:
+        """Keep other calls off the repository while this one is under way, if it pushes (R-30)."""
         ...
 
     def succeeded(self, call: AuthorizedCall) -> None:
@@ -48,8 +71,20 @@ class Servers(Protocol):
         ...
 
 
+class ToolFinder(Protocol):
+    """Which tool a name stands for."""
+
+    def find(self, exposed_name: str) -> tuple[str, str] | None:
+        """The (server, tool) that the agent knows by this name; None: there is none."""
+        ...
+
+
 class Recorder(Protocol):
     """The audit log."""
+
+    def summarize(self, result: ToolResult) -> ResultSummary:
+        """What is kept of a result: how it ended, its size and its digest."""
+        ...
 
     async def record(self, record: AuditRecord) -> None:
         """Write one record and hand it to the operating system before returning.

@@ -1,0 +1,112 @@
+"""The command line: which command is meant, and what its faults look like.
+
+Each command is a module with `add_parser` and `run`, imported only when it is the one: the way from
+`ironcurtain-proxy serve` to the first answer must not load what other commands need.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from types import MappingProxyType
+from typing import Final, Protocol, cast
+
+from ironcurtain_proxy import __version__
+from ironcurtain_proxy.errors import ConfigurationError, IronCurtainError
+
+COMMANDS: Final = MappingProxyType(
+    {
+        "serve": "serve MCP on stdin and stdout (the default)",
+        "check": "read all configuration and show every problem at once",
+        "decide": "decide calls from JSON lines, without any server",
+        "explain": "show step by step why a call is allowed, escalated or denied",
+        "audit": "read, follow and verify the audit log",
+    }
+)
+"""Each command with its line of help; the module of the same name carries it out."""
+
+EXAMPLES: Final = """\
+examples:
+  ironcurtain-proxy                               serve, configured by environment and file
+  ironcurtain-proxy check --config config.json    is everything right?
+  ironcurtain-proxy explain filesystem/read_file --args '{"path": "~/.ssh/id_rsa"}'
+  ironcurtain-proxy audit tail                    what was called, and what became of it
+"""
+
+EXIT_FAILED: Final = 1
+EXIT_USAGE: Final = 2
+
+
+class Subparsers(Protocol):
+    """What `argparse` gives for adding commands."""
+
+    def add_parser(self, name: str, **options: object) -> argparse.ArgumentParser:
+        """Add one command."""
+        ...
+
+
+class Command(Protocol):
+    """What a module of a command offers."""
+
+    def add_parser(self, subparsers: Subparsers) -> None:
+        """Add the command's arguments."""
+        ...
+
+    def run(self, options: argparse.Namespace) -> int:
+        """Carry it out. Returns the exit code."""
+        ...
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command.
+
+    Returns:
+        0; 1 if it ran and failed; 2 if what it was given cannot be used.
+    """
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if not arguments or (
+        arguments[0].startswith("-") and arguments[0] not in ("-h", "--help", "--version")
+    ):
+        # Without a command: serve, so that one line in a client's configuration is enough.
+        arguments.insert(0, "serve")
+    name = arguments[0]
+    chosen = [name] if name in COMMANDS else list(COMMANDS)
+    parser, commands = _parser(chosen)
+    options = parser.parse_args(arguments)
+    try:
+        return commands[options.command].run(options)
+    except ConfigurationError as error:
+        return _fail(error, EXIT_USAGE)
+    except IronCurtainError as error:
+        return _fail(error, EXIT_FAILED)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # The reader of our output has gone, as in `audit tail | head`. Python would complain once
+        # more when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_FAILED
+
+
+def _parser(names: list[str]) -> tuple[argparse.ArgumentParser, dict[str, Command]]:
+    parser = argparse.ArgumentParser(
+        prog="ironcurtain-proxy",
+        description="A security kernel between an AI agent and its MCP servers.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"ironcurtain-proxy {__version__}")
+    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    commands: dict[str, Command] = {}
+    for name in names:
+        module = cast("Command", import_module(f"ironcurtain_proxy.cli.{name}"))
+        module.add_parser(cast("Subparsers", subparsers))
+        commands[name] = module
+    return parser, commands
+
+
+def _fail(error: IronCurtainError, code: int) -> int:
+    for line in str(error).splitlines():
+        sys.stderr.write(f"ironcurtain-proxy: {line}\n")
+    return code

@@ -1,0 +1,1 @@
+"""The policy answers (PDP). Pure: no I/O, no clock, no log."""

@@ -5,6 +5,7 @@ Trusted, unlike a server's own hints (MCP `ToolAnnotations`).
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import isnan
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias, assert_never
 
@@ -148,7 +149,7 @@ def is_truthy(value: Json) -> bool:
     """Truth as the annotation format means it: containers are always true, NaN never is."""
     if isinstance(value, list | dict):
         return True
-    return bool(value) and value == value
+    return bool(value) and not (isinstance(value, float) and isnan(value))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,7 +177,7 @@ class RoleSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolAnnotation:
-    """What the operator says of one tool: a role specification for every argument, in file order."""
+    """What the operator says of one tool: the roles of every argument, in file order."""
 
     server: str
     tool: str

@@ -9,8 +9,11 @@ from ironcurtain_proxy.model.json import Arguments, Json
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthorizedCall:
-    """Proof that the policy was asked about exactly these arguments (OpenSSH's monitor does the
-    same with keys: what is used must be, byte for byte, what was allowed)."""
+    """Proof that the policy was asked about exactly these arguments.
+
+    OpenSSH's monitor does the same with keys: what is used must be, byte for byte, what was
+    allowed.
+    """
 
     request_id: RequestId
     server: str
@@ -18,4 +21,4 @@ class AuthorizedCall:
     arguments: Arguments
     """What was judged, in its normalised spelling."""
     params: Mapping[str, Json]
-    """The agent's `params`, for `_meta` and unknown fields; its `name` and `arguments` are not used."""
+    """The agent's `params`: `_meta` and unknown fields; `name` and `arguments` are not used."""

@@ -23,4 +23,4 @@ class ToolCall:
     """The server's own name of the tool."""
     arguments: Arguments
     params: Mapping[str, Json]
-    """The whole `params` object, `_meta` and unknown fields included, to be passed on as it came."""
+    """The whole `params` object with `_meta` and unknown fields, to be passed on as it came."""

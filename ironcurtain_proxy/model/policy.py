@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Literal, TypeAlias
 
 from ironcurtain_proxy.model.annotation import ArgumentRole
@@ -28,8 +29,8 @@ class DomainCondition:
     """Every URL of these roles leads to an allowed host."""
 
     roles: frozenset[ArgumentRole]
-    allowed: tuple[str, ...]
-    """`host`, `*.host`, `host/path` or `*`, in lower case. Empty matches nothing."""
+    allowed: frozenset[str]
+    """`host`, `*.host`, `host/path` or `*`; hosts in lower case. Empty matches nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +38,10 @@ class ListCondition:
     """Every value of these roles is on a list."""
 
     roles: frozenset[ArgumentRole]
-    allowed: tuple[str, ...]
-    """Entries in lower case, `@lists` already expanded. Empty matches nothing."""
+    allowed: frozenset[str]
+    """Entries in lower case (of `host/path` only the host), `@lists` already expanded. Empty
+    matches nothing.
+    """
     kind: ListKind
 
 
@@ -58,6 +61,61 @@ class Rule:
     description: str = ""
     principle: str = ""
 
+    def is_about(self, role: ArgumentRole) -> bool:
+        """Whether every condition that names roles names this one, among others perhaps."""
+        return (
+            (self.roles is None or role in self.roles)
+            and (self.paths is None or role in self.paths.roles)
+            and (self.domains is None or role in self.domains.roles)
+            and (not self.lists or any(role in entry.roles for entry in self.lists))
+        )
+
+
+class RuleBook:
+    """Rules in file order, found for one tool and role without walking those of other tools."""
+
+    __slots__ = ("_about", "_anywhere", "_by_server", "_by_tool")
+
+    def __init__(self, rules: tuple[Rule, ...]) -> None:
+        self._by_tool: dict[str, list[tuple[int, Rule]]] = {}
+        self._by_server: dict[str, list[tuple[int, Rule]]] = {}
+        self._anywhere: list[tuple[int, Rule]] = []
+        self._about: dict[tuple[str, str, ArgumentRole | None], tuple[Rule, ...]] = {}
+        for place, rule in enumerate(rules):
+            if rule.tools is not None:
+                for tool in rule.tools:
+                    self._by_tool.setdefault(tool, []).append((place, rule))
+            elif rule.servers is not None:
+                for server in rule.servers:
+                    self._by_server.setdefault(server, []).append((place, rule))
+            else:
+                self._anywhere.append((place, rule))
+
+    def about(self, server: str, tool: str, role: ArgumentRole | None) -> tuple[Rule, ...]:
+        """The rules that can speak of this tool and role; None asks for a tool without roles.
+
+        Remembered for each (server, tool, role): there are as many as annotated tools have roles.
+        """
+        key = (server, tool, role)
+        found = self._about.get(key)
+        if found is None:
+            found = self._about[key] = self._select(server, tool, role)
+        return found
+
+    def _select(self, server: str, tool: str, role: ArgumentRole | None) -> tuple[Rule, ...]:
+        places = [
+            *self._by_tool.get(tool, ()),
+            *self._by_server.get(server, ()),
+            *self._anywhere,
+        ]
+        places.sort(key=itemgetter(0))
+        return tuple(
+            rule
+            for _, rule in places
+            if (rule.servers is None or server in rule.servers)
+            and (role is None or rule.is_about(role))
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProtectedPath:
@@ -70,8 +128,11 @@ class ProtectedPath:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProtectedName:
-    """A spot that must not be changed wherever it lies: consecutive components of a path, such as
-    `(".git", "hooks")`; a component may end in `*`."""
+    """A spot that must not be changed wherever it lies.
+
+    `parts` are consecutive components of a path, such as `(".git", "hooks")`; a component may end
+    in `*`.
+    """
 
     parts: tuple[str, ...]
     roles: frozenset[ArgumentRole]
@@ -87,8 +148,13 @@ class Policy:
     """The directory the agent may use as its own; None: there is none."""
     protected_paths: tuple[ProtectedPath, ...] = ()
     protected_names: tuple[ProtectedName, ...] = ()
-    domain_allowlists: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    domain_allowlists: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """By server: the only hosts its URLs may lead to without asking. No entry: not restricted."""
     trusted_servers: frozenset[str] = frozenset()
     version: str = ""
     """SHA-256 over the policy files, hexadecimal."""
+    book: RuleBook = field(init=False, repr=False, compare=False)
+    """The same rules, found by tool and role."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "book", RuleBook(self.rules))

@@ -79,7 +79,7 @@ class Facts:
     repository: RealPath | None = None
     """The git repository the call works on, if it is one of a git server."""
     pushes: bool = False
-    """Whether the call sends to a git remote, so that nothing may change the repository meanwhile."""
+    """Whether the call sends to a git remote: nothing may change the repository meanwhile."""
     context: tuple[tuple[str, str], ...] = ()
     """What a reviewer should know besides, such as `("Working directory", "/srv/repo")`."""
 

@@ -1,0 +1,119 @@
+"""What is wrong with what the operator wrote: where, what, and the nearest right word.
+
+Pure: no I/O, no clock, no log. Values are never shown, except words out of a fixed vocabulary: a
+configuration holds secrets, and these lines go to stderr.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Literal, TypeAlias
+
+from ironcurtain_proxy.errors import ConfigurationError
+
+Severity: TypeAlias = Literal["error", "warning"]
+"""An error stops the start; a warning is said and the rest goes on."""
+
+PathPart: TypeAlias = str | int
+"""A key or an index on the way into a document."""
+
+_SHOWN_CHARACTERS = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong."""
+
+    source: str
+    """The file, or the environment variable."""
+    json_path: str
+    """Such as `$.rules[3].then`; empty: the source as a whole."""
+    message: str
+    suggestion: str = ""
+    """The nearest right word, or empty."""
+    severity: Severity = "error"
+
+    def __str__(self) -> str:
+        place = f"{self.source}: {self.json_path}" if self.json_path else self.source
+        hint = f' (did you mean "{self.suggestion}"?)' if self.suggestion else ""
+        return f"{place}: {self.message}{hint}"
+
+
+class ProblemsError(ConfigurationError):
+    """Something the operator wrote cannot be used. Its text is one line; `problems` has all."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        errors = [problem for problem in self.problems if problem.severity == "error"]
+        text = str(errors[0]) if errors else "the configuration cannot be used"
+        if len(errors) > 1:
+            text += f" (and {len(errors) - 1} more: `ironcurtain-proxy check` shows all)"
+        super().__init__(text)
+
+
+class Report:
+    """Collects the problems of one load, so that all are seen at once."""
+
+    def __init__(self) -> None:
+        self._problems: list[Problem] = []
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """Everything found so far, in the order it was found."""
+        return tuple(self._problems)
+
+    @property
+    def has_errors(self) -> bool:
+        """Whether anything found stops the start."""
+        return any(problem.severity == "error" for problem in self._problems)
+
+    def error(
+        self, source: object, path: Sequence[PathPart], message: str, suggestion: str = ""
+    ) -> None:
+        """Note something that stops the start."""
+        self._problems.append(Problem(str(source), json_path(path), message, suggestion))
+
+    def warning(
+        self, source: object, path: Sequence[PathPart], message: str, suggestion: str = ""
+    ) -> None:
+        """Note something that the operator should know, and that stops nothing."""
+        where = json_path(path)
+        self._problems.append(Problem(str(source), where, message, suggestion, "warning"))
+
+    def extend(self, problems: Iterable[Problem]) -> None:
+        """Take over what another check found."""
+        self._problems.extend(problems)
+
+    def raise_errors(self) -> None:
+        """Stop here if anything found so far is an error.
+
+        Raises:
+            ProblemsError: with everything found, warnings too.
+        """
+        if self.has_errors:
+            raise ProblemsError(self._problems)
+
+
+def json_path(parts: Sequence[PathPart]) -> str:
+    """A place in a document as JSONPath: `("rules", 0, "if")` is `$.rules[0].if`, `()` is empty."""
+    if not parts:
+        return ""
+    steps = [f"[{part}]" if isinstance(part, int) else _key_step(part) for part in parts]
+    return "$" + "".join(steps)
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """The known word that was most likely meant, or empty if none is near."""
+    by_folded = {candidate.casefold(): candidate for candidate in known}
+    matches = get_close_matches(word.casefold(), by_folded, n=1, cutoff=0.6)
+    return by_folded[matches[0]] if matches else ""
+
+
+def shown(word: str) -> str:
+    """A word from a file, quoted, cut, and without control characters: it goes to a terminal."""
+    cut = word if len(word) <= _SHOWN_CHARACTERS else word[:_SHOWN_CHARACTERS] + "..."
+    return '"' + "".join([c if c.isprintable() else "?" for c in cut]) + '"'
+
+
+def _key_step(key: str) -> str:
+    return f".{key}" if key.replace("-", "_").isidentifier() else f"[{shown(key)}]"

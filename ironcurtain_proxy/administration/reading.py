@@ -1,0 +1,161 @@
+"""A JSON or YAML document off the disk: strict, bounded, and with the place of every mistake.
+
+Two equal keys in one object are refused: parsers keep the last one silently, so a reader of the
+file and the proxy could see different rules. This file does not know what the documents mean.
+"""
+
+import errno
+import json  # noqa: TID251  orjson keeps the last of two equal keys without a word
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import orjson
+
+from ironcurtain_proxy.administration.problems import PathPart, Report
+from ironcurtain_proxy.model.json import Json
+
+MAX_BYTES: Final = 16 * 1024 * 1024
+"""A policy of 20,000 rules has 10 MB; whatever is larger is not one of our files."""
+
+_YAML_SUFFIXES: Final = frozenset({".yaml", ".yml"})
+_BOM: Final = b"\xef\xbb\xbf"
+
+
+def read_file(path: Path, report: Report) -> bytes | None:
+    """The bytes of a regular file, or None with the reason in the report.
+
+    Never waits: a pipe or device in the place of a file is refused.
+    """
+    try:
+        # O_NONBLOCK: opening a pipe nobody writes to would hang the start.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except (OSError, ValueError) as error:
+        report.error(path, (), f"cannot be read: {_cause(error)}")
+        return None
+    with os.fdopen(descriptor, "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            kind = "a directory" if stat.S_ISDIR(status.st_mode) else "not a regular file"
+            report.error(path, (), f"cannot be read: it is {kind}")
+            return None
+        try:
+            data = file.read(MAX_BYTES + 1)
+        except OSError as error:
+            report.error(path, (), f"cannot be read: {_cause(error)}")
+            return None
+    if len(data) > MAX_BYTES:
+        report.error(path, (), f"is larger than {MAX_BYTES // 1024 // 1024} MiB")
+        return None
+    return data
+
+
+def read_document(path: Path, report: Report) -> tuple[bytes, Json] | None:
+    """A file's bytes and what they say, or None with the reason in the report."""
+    data = read_file(path, report)
+    if data is None:
+        return None
+    before = len(report.problems)
+    document = parse(data, path, report, yaml=path.suffix.lower() in _YAML_SUFFIXES)
+    return (data, document) if len(report.problems) == before else None
+
+
+def parse(data: bytes, source: object, report: Report, *, yaml: bool = False) -> Json:
+    """What a document says. After an error (it is in the report) the answer means nothing."""
+    data = data.removeprefix(_BOM)
+    if not data.strip():
+        report.error(source, (), "is empty")
+        return None
+    if yaml:
+        # PyYAML takes milliseconds to import and most installations have no YAML file.
+        from ironcurtain_proxy.administration.yaml_reading import parse_yaml  # noqa: PLC0415
+
+        return parse_yaml(data, source, report)
+    return _parse_json(data, source, report)
+
+
+def _parse_json(data: bytes, source: object, report: Report) -> Json:
+    try:
+        # The stricter of the two parsers: no NaN, no lone surrogates, bounded depth.
+        document: Json = orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        report.error(source, (), f"is not JSON: {error.msg} at {_place(error)}")
+        return None
+    if _has_repeated_keys(data):
+        for place in _repeated_keys(data):
+            report.error(source, place, "the key is there twice")
+    return document
+
+
+class _Object(list[tuple[str, object]]):
+    """An object with its keys as they stand in the text, repeated ones too."""
+
+
+def _has_repeated_keys(data: bytes) -> bool:
+    found = False
+
+    def check(pairs: list[tuple[str, object]]) -> None:
+        nonlocal found
+        if len(pairs) > 1 and len({key for key, _ in pairs}) != len(pairs):
+            found = True
+
+    _walk_json(data, check)
+    return found
+
+
+def _repeated_keys(data: bytes) -> list[tuple[PathPart, ...]]:
+    places: list[tuple[PathPart, ...]] = []
+    pending: list[tuple[tuple[PathPart, ...], object]] = [((), _walk_json(data, _Object))]
+    while pending:
+        place, value = pending.pop()
+        if isinstance(value, _Object):
+            seen: set[str] = set()
+            for key, inner in value:
+                if key in seen:
+                    places.append((*place, key))
+                seen.add(key)
+                pending.append(((*place, key), inner))
+        elif isinstance(value, list):
+            pending.extend([((*place, index), inner) for index, inner in enumerate(value)])
+    return sorted(places, key=str)
+
+
+def _walk_json(data: bytes, hook: "type[_Object] | object") -> object:
+    # Integers stay text: Python refuses to convert very long ones, and nobody looks at them here.
+    return json.loads(data, object_pairs_hook=hook, parse_int=str)  # type: ignore[arg-type]
+
+
+def _place(error: json.JSONDecodeError) -> str:
+    return f"line {error.lineno}, column {error.colno}"
+
+
+def _cause(error: OSError | ValueError) -> str:
+    if not isinstance(error, OSError) or error.errno is None:
+        return "its path is not a path"
+    match error.errno:
+        case errno.ENOENT:
+            return "it does not exist"
+        case errno.EACCES | errno.EPERM:
+            return "permission denied"
+        case errno.EISDIR:
+            return "it is a directory"
+        case _:
+            return os.strerror(error.errno).lower()
+
+
+_KINDS: Final[Mapping[type, str]] = {
+    type(None): "null",
+    bool: "true or false",
+    int: "a number",
+    float: "a number",
+    str: "text",
+    list: "a list",
+    dict: "an object",
+}
+
+
+def describe(value: object) -> str:
+    """The kind of a value in the words of JSON, such as `a number`; never the value."""
+    return _KINDS.get(type(value), "something else")

@@ -1,0 +1,92 @@
+"""Which well-known server a command starts (R-35). Pure: no I/O, no clock, no log.
+
+Only the program that runs counts, never its operands: `some-server /src/mcp-server-git` is not the
+git server. What is not recognised keeps the operator's own name.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from pathlib import PurePosixPath
+from types import MappingProxyType
+from typing import Final
+
+_NPM_SCOPE: Final = "@modelcontextprotocol"
+_NPM: Final = frozenset({"filesystem", "memory", "everything"})
+_PYPI: Final = frozenset({"git", "fetch", "time"})
+
+_RUNNERS: Final = frozenset(
+    {"npx", "bunx", "pnpx", "uvx", "uv", "pipx", "npm", "pnpm", "yarn", "bun"}
+)
+_SUBCOMMANDS: Final = frozenset({"exec", "x", "dlx", "run", "tool"})
+_INTERPRETER: Final = re.compile(r"(node|nodejs|bun|deno|python[0-9.]*|py)")
+_OPTIONS_WITH_VALUE: Final[Mapping[str, bool]] = MappingProxyType(
+    {
+        # True: the value itself names the package that is run.
+        "-p": True,
+        "--package": True,
+        "--from": True,
+        "--spec": True,
+        "-m": True,
+        "--with": False,
+        "--python": False,
+        "--directory": False,
+        "--project": False,
+        "--prefix": False,
+        "-r": False,
+        "--require": False,
+        "--import": False,
+        "--loader": False,
+        "-X": False,
+        "-W": False,
+    }
+)
+_VERSION: Final = re.compile(r"(?<=.)(@|[=<>!~]=?|\[).*$")
+
+
+def recognised(command: str, args: Sequence[str]) -> str | None:
+    """The annotation name of a well-known server, such as `filesystem`, or None."""
+    for word in _programs(command, args):
+        name = _known(word)
+        if name is not None:
+            return name
+    return None
+
+
+def _programs(command: str, args: Sequence[str]) -> Iterator[str]:
+    base = _base(command)
+    if base not in _RUNNERS and not _INTERPRETER.fullmatch(base):
+        yield command
+        return
+    words = iter(args)
+    for word in words:
+        option, _, attached = word.partition("=")
+        if option in _OPTIONS_WITH_VALUE:
+            value = attached or next(words, "")
+            if _OPTIONS_WITH_VALUE[option]:
+                yield value
+            if option == "-m":
+                return
+        elif not word.startswith("-") and not (base in _RUNNERS and word in _SUBCOMMANDS):
+            # `uv run python -m mcp_server_git`: what follows is a command line of its own.
+            yield from _programs(word, list(words))
+            return
+
+
+def _known(word: str) -> str | None:
+    parts = PurePosixPath(word.replace("\\", "/")).parts
+    for scope, package in pairwise(parts):
+        if scope == _NPM_SCOPE:
+            return _suffix(_VERSION.sub("", package), "server-", _NPM)
+    name = _VERSION.sub("", _base(word)).replace("_", "-")
+    return _suffix(name, "mcp-server-", _NPM | _PYPI)
+
+
+def _suffix(word: str, prefix: str, known: frozenset[str]) -> str | None:
+    name = word.removeprefix(prefix)
+    return name if word.startswith(prefix) and name in known else None
+
+
+def _base(word: str) -> str:
+    name = PurePosixPath(word.replace("\\", "/")).name
+    return re.sub(r"\.(cmd|exe|js|py)$", "", name, flags=re.IGNORECASE)

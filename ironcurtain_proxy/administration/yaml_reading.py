@@ -1,0 +1,90 @@
+"""YAML that says no more than JSON could: text keys, no anchors, no tags of its own.
+
+Imported only where a file ends in `.yaml`. Anchors are refused: an alias of an alias of a list
+makes a few lines stand for gigabytes, and no configuration of ours needs one.
+"""
+
+import yaml
+from yaml.constructor import SafeConstructor
+from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from ironcurtain_proxy.administration.problems import PathPart, Report, shown
+from ironcurtain_proxy.model.json import Json
+
+_Place = tuple[PathPart, ...]
+
+
+def parse_yaml(data: bytes, source: object, report: Report) -> Json:
+    """What a YAML document says. After an error (it is in the report) the answer means nothing."""
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        root = yaml.compose(data.decode("utf-8"), Loader=loader)
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        report.error(source, (), f"is not YAML: {_cause(error)}")
+        return None
+    if root is None:
+        report.error(source, (), "is empty")
+        return None
+    return _Reader(source, report).value(root, ())
+
+
+class _Reader:
+    """Walks the nodes of one document."""
+
+    def __init__(self, source: object, report: Report) -> None:
+        self._source = source
+        self._report = report
+        self._scalars = SafeConstructor()
+        self._seen: set[int] = set()
+
+    def value(self, node: Node, place: _Place) -> Json:
+        if id(node) in self._seen:
+            self._report.error(self._source, place, "anchors and aliases are not supported")
+            return None
+        self._seen.add(id(node))
+        match node:
+            case MappingNode():
+                return self._object(node, place)
+            case SequenceNode():
+                return [self.value(item, (*place, i)) for i, item in enumerate(node.value)]
+            case _:
+                return self._scalar(node, place)
+
+    def _object(self, node: MappingNode, place: _Place) -> Json:
+        found: dict[str, Json] = {}
+        for key_node, value_node in node.value:
+            key = self._scalar(key_node, place) if isinstance(key_node, ScalarNode) else None
+            if not isinstance(key, str):
+                line = key_node.start_mark.line + 1
+                self._report.error(
+                    self._source, place, f"line {line}: a key must be text: put it in quotes"
+                )
+                continue
+            if key in found:
+                self._report.error(self._source, (*place, key), "the key is there twice")
+            found[key] = self.value(value_node, (*place, key))
+        return found
+
+    def _scalar(self, node: Node, place: _Place) -> Json:
+        try:
+            value = self._scalars.construct_object(node)
+        except (yaml.YAMLError, ValueError) as error:
+            self._report.error(self._source, place, f"cannot be read: {_cause(error)}")
+            return None
+        if value is None or isinstance(value, str | bool | int | float):
+            return value
+        self._report.error(
+            self._source,
+            place,
+            f"YAML reads this as {shown(type(value).__name__)}: put it in quotes",
+        )
+        return None
+
+
+def _cause(error: Exception) -> str:
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        mark = error.problem_mark
+        return f"{error.problem} at line {mark.line + 1}, column {mark.column + 1}"
+    if isinstance(error, UnicodeDecodeError):
+        return f"it is not UTF-8 (byte {error.start})"
+    return "it is nested too deeply" if isinstance(error, RecursionError) else "syntax error"

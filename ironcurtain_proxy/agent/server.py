@@ -1,0 +1,146 @@
+"""The MCP server that the agent talks to.
+
+A low-level `mcp` server whose middleware answers `tools/*` with raw JSON: typed results would be
+sieved, and unknown fields, the order of keys and the spelling of numbers would be lost. Knows MCP
+and nothing of policies: a call goes to the handler it was given, and comes back as a `Reply`.
+
+Resources, prompts, completions, sampling and elicitation of the servers are not offered: no policy
+speaks of them, so nothing of them may pass.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import mcp_types
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.server.lowlevel import Server
+from mcp.server.models import InitializationOptions
+from mcp.server.runner import serve_loop
+from mcp.shared.exceptions import MCPError
+
+from ironcurtain_proxy import __version__
+from ironcurtain_proxy.agent.replies import words
+from ironcurtain_proxy.model.reply import Answered
+
+if TYPE_CHECKING:
+    from ironcurtain_proxy.agent.transport import AgentTransport
+    from ironcurtain_proxy.model.json import Json
+    from ironcurtain_proxy.ports import CallHandler, ProgressListener
+
+_log = logging.getLogger(__name__)
+
+Context: TypeAlias = ServerRequestContext[None, object]
+ToolLister: TypeAlias = "Callable[[], Awaitable[list[Json]]]"
+LevelSetter: TypeAlias = Callable[[str], Awaitable[None]]
+
+NAME: Final = "ironcurtain-proxy"
+
+OURS: Final = frozenset({"tools/call", "tools/list", "logging/setLevel"})
+"""The methods answered here; `initialize` and `ping` are the SDK's, all others are not offered."""
+
+
+@dataclass(slots=True, kw_only=True)
+class AgentServer:
+    """One agent on one connection."""
+
+    handle_call: "CallHandler"
+    list_tools: ToolLister
+    set_log_level: LevelSetter
+    transport: "AgentTransport"
+    instructions: str | None = None
+    _ready: bool = field(default=False, init=False)
+
+    async def serve(self) -> None:
+        """Answer until the agent closes its end."""
+        server: Server[None] = Server(NAME)
+        server.middleware[:] = [self._answer]
+        await serve_loop(
+            server,
+            self.transport.reader,
+            self.transport.writer,
+            lifespan_state=None,
+            init_options=InitializationOptions(
+                server_name=NAME,
+                server_version=__version__,
+                capabilities=mcp_types.ServerCapabilities(
+                    tools=mcp_types.ToolsCapability(list_changed=True),
+                    logging=mcp_types.LoggingCapability(),
+                ),
+                instructions=self.instructions,
+            ),
+        )
+
+    async def tools_changed(self) -> None:
+        """Tell the agent that its list of tools is out of date."""
+        if self._ready:
+            await self.transport.notify("notifications/tools/list_changed", None)
+
+    async def log_message(self, params: "Mapping[str, Json]") -> None:
+        """Pass on a log message of a server."""
+        if self._ready:
+            await self.transport.notify("notifications/message", params)
+
+    async def _answer(self, ctx: Context, call_next: CallNext) -> HandlerResult:
+        try:
+            return await self._route(ctx, call_next)
+        except (MCPError, ValueError):
+            # ValueError: pydantic's, which the SDK turns into `invalid params` without its text.
+            raise
+        except Exception:  # noqa: BLE001  the SDK would send the exception's text to the agent
+            _log.exception("request %s could not be answered", ctx.method)
+            raise MCPError(code=mcp_types.INTERNAL_ERROR, message="Internal error") from None
+
+    async def _route(self, context: Context, call_next: CallNext) -> HandlerResult:
+        if context.method == "initialize":
+            result = await call_next(context)
+            self._ready = True
+            return result
+        if context.request_id is None or context.method not in OURS:
+            return await call_next(context)
+        if not self._ready:
+            raise MCPError(code=mcp_types.INVALID_REQUEST, message="initialize first")
+        params = context.params or {}
+        match context.method:
+            case "tools/call":
+                return await self._call(params)
+            case "tools/list":
+                if params.get("cursor") is not None:
+                    raise MCPError(code=mcp_types.INVALID_PARAMS, message="unknown cursor")
+                return {"tools": await self.list_tools()}
+            case "logging/setLevel":
+                await self.set_log_level(str(params.get("level")))
+                return {}
+            case _:
+                raise MCPError(code=mcp_types.METHOD_NOT_FOUND, message="Method not found")
+
+    async def _call(self, params: "Mapping[str, Json]") -> dict[str, "Json"]:
+        name, arguments = params.get("name"), params.get("arguments")
+        if not isinstance(name, str) or not isinstance(arguments, dict | None):
+            raise MCPError(
+                code=mcp_types.INVALID_PARAMS,
+                message="tools/call needs a name (string) and arguments (object)",
+            )
+        reply = await self.handle_call(name, params, self._progress(params))
+        if isinstance(reply, Answered) and reply.result.error is not None:
+            raise _as_given(reply.result.error)
+        return words(reply, name)
+
+    def _progress(self, params: "Mapping[str, Json]") -> "ProgressListener | None":
+        meta = params.get("_meta")
+        if not isinstance(meta, dict) or "progressToken" not in meta:
+            return None
+
+        async def pass_on(progress: "Mapping[str, Json]") -> None:
+            await self.transport.notify("notifications/progress", progress)
+
+        return pass_on
+
+
+def _as_given(error: "Mapping[str, Json]") -> MCPError:
+    """A server's JSON-RPC error, passed on; what is not one becomes an internal error."""
+    code, message = error.get("code"), error.get("message")
+    if not isinstance(code, int) or isinstance(code, bool) or not isinstance(message, str):
+        return MCPError(code=mcp_types.INTERNAL_ERROR, message="malformed error from the server")
+    return MCPError(code=code, message=message, data=error.get("data"))

@@ -1,0 +1,51 @@
+"""The circuit breaker: the same call again and again is refused. Pure: the time is handed in.
+
+Every call counts, also one that was denied: otherwise nothing would limit an agent that asks the
+same forbidden thing in a loop (G29). Memory is bounded: what lies outside the window is forgotten,
+and of a flood only the newest calls are remembered.
+"""
+
+from collections import Counter, deque
+from dataclasses import dataclass, field
+from typing import Final
+
+MAX_REMEMBERED: Final = 100_000
+"""Calls kept at the most, about 10 MiB. An agent would need as many different calls within one
+window to make the breaker forget one of them."""
+
+
+@dataclass(slots=True)
+class Breaker:
+    """Counts identical calls in a sliding window."""
+
+    threshold: int = 20
+    """So many identical calls pass in a window; the next one is refused."""
+    window: float = 60.0
+    """Seconds."""
+    _calls: deque[tuple[float, str]] = field(default_factory=deque)
+    _counts: Counter[str] = field(default_factory=Counter)
+
+    def trips(self, key: str, now: float) -> bool:
+        """Whether this call is one too many; if not, it is counted.
+
+        Args:
+            key: what makes two calls identical: server, tool and a digest of the arguments.
+            now: seconds on a clock that never goes back.
+        """
+        while self._calls and self._calls[0][0] <= now - self.window:
+            self._forget_oldest()
+        if self._counts[key] >= self.threshold:
+            return True
+        if len(self._calls) >= MAX_REMEMBERED:
+            self._forget_oldest()
+        self._calls.append((now, key))
+        self._counts[key] += 1
+        return False
+
+    def _forget_oldest(self) -> None:
+        _, key = self._calls.popleft()
+        left = self._counts[key] - 1
+        if left:
+            self._counts[key] = left
+        else:
+            del self._counts[key]

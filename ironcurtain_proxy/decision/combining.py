@@ -1,0 +1,65 @@
+"""Several answers become one. Pure: no I/O, no clock, no log.
+
+XACML 3.0, appendix C.2 (deny-overrides), with escalate between the two.
+"""
+
+from collections.abc import Iterable
+
+from ironcurtain_proxy.model.annotation import ArgumentRole
+from ironcurtain_proxy.model.decision import (
+    SEVERITY,
+    Allow,
+    Decision,
+    Deny,
+    Effect,
+    Escalate,
+    Ground,
+    effect_of,
+)
+from ironcurtain_proxy.model.policy import Rule
+
+DEFAULT_DENY = Deny(Ground("default-deny", "No matching policy rule -- denied by default"))
+"""The answer where nothing matched."""
+
+
+def decision_of(rule: Rule) -> Decision:
+    """What a rule says when it holds."""
+    return answer(rule.effect, Ground(rule.name, rule.reason))
+
+
+def answer(effect: Effect, ground: Ground) -> Decision:
+    """A decision from its word and ground."""
+    match effect:
+        case "allow":
+            return Allow(ground)
+        case "escalate":
+            return Escalate(ground)
+        case "deny":
+            return Deny(ground)
+
+
+def is_severer(one: Decision, other: Decision) -> bool:
+    """Whether one answer is stricter than the other."""
+    return SEVERITY[effect_of(one)] > SEVERITY[effect_of(other)]
+
+
+def combine(answers: Iterable[tuple[ArgumentRole, Decision]]) -> Decision:
+    """The most severe answer, the first of equals; an escalation names every role that escalated.
+
+    An empty sequence is denied. Vacuous truth must not let through a call whose roles were never
+    looked at.
+    """
+    worst: Decision | None = None
+    escalated: list[ArgumentRole] = []
+    for role, decision in answers:
+        if isinstance(decision, Deny):
+            return decision
+        if isinstance(decision, Escalate):
+            escalated.append(role)
+        if worst is None or is_severer(decision, worst):
+            worst = decision
+    if worst is None:
+        return DEFAULT_DENY
+    if isinstance(worst, Escalate):
+        return Escalate(worst.ground, tuple(escalated))
+    return worst

@@ -1,0 +1,258 @@
+"""Why a decision is what it is, and the smallest change that would allow the call. Pure.
+
+It retraces the authorizer's steps with the authorizer's own parts and puts each into a sentence.
+No I/O, no clock, no log.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from ironcurtain_proxy.decision.authorizer import CONTAINED, authorize, resource_roles
+from ironcurtain_proxy.decision.invariants import INVARIANTS, contained_roles
+from ironcurtain_proxy.decision.matching import (
+    domains_hold,
+    is_inside,
+    list_holds,
+    values_of,
+)
+from ironcurtain_proxy.decision.rules import decide_role
+from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
+from ironcurtain_proxy.model.decision import Allow, Decision, effect_of
+from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.policy import (
+    DomainCondition,
+    ListCondition,
+    PathCondition,
+    Policy,
+    Rule,
+)
+from ironcurtain_proxy.model.request import AccessRequest, PathValue, UrlValue, Value
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One rule that was looked at."""
+
+    rule: str
+    holds: bool
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoleTrace:
+    """What happened for one role; `role` is None for a tool that names no resource."""
+
+    role: ArgumentRole | None
+    values: tuple[str, ...]
+    contained: bool
+    """The workspace settled it: no rule was asked."""
+    trials: tuple[Trial, ...]
+    answer: Decision
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """The decision with the way to it."""
+
+    decision: Decision
+    invariants: tuple[tuple[str, str], ...]
+    """Each invariant that was asked, with what it said."""
+    roles: tuple[RoleTrace, ...]
+    other_rules: int
+    """How many rules speak only of other servers and tools."""
+    change: tuple[Rule, ...]
+    """The rules which, put before all others, would allow the call; empty: it is allowed, or no
+    rule can allow it."""
+    advice: str
+    """What else would have to change, or an empty string."""
+
+
+def explain(request: AccessRequest, policy: Policy) -> Explanation:
+    """Retrace one decision."""
+    decision = authorize(request, policy)
+    asked = tuple(_ask_invariants(request, policy))
+    settled_early = bool(asked) and asked[-1][1] != "nothing"
+    roles = () if settled_early else tuple(_trace_roles(request, policy))
+    mine = sum(1 for rule in policy.rules if _mismatch_of_tool(rule, request) is None)
+    change = _smallest_change(request, policy)
+    return Explanation(
+        decision=decision,
+        invariants=asked,
+        roles=roles,
+        other_rules=len(policy.rules) - mine,
+        change=change,
+        advice="" if change or isinstance(decision, Allow) else _advice(decision, request),
+    )
+
+
+def _ask_invariants(request: AccessRequest, policy: Policy) -> Iterator[tuple[str, str]]:
+    for invariant in INVARIANTS:
+        name = invariant.__name__.replace("_", " ")
+        decision = invariant(request, policy)
+        if decision is not None:
+            yield name, f"{effect_of(decision)}: {decision.ground.reason}"
+            return
+        yield name, "nothing"
+
+
+def _trace_roles(request: AccessRequest, policy: Policy) -> Iterator[RoleTrace]:
+    roles = resource_roles(request)
+    if not roles:
+        answer = authorize(request, policy)
+        trials = tuple(_trials(request, policy, None, set()))
+        yield RoleTrace(role=None, values=(), contained=False, trials=trials, answer=answer)
+    settled = contained_roles(request, policy)
+    for role in roles:
+        values = values_of(request, (role,))
+        contained = role in settled
+        answer = CONTAINED if contained else decide_role(request, policy, role)
+        yield RoleTrace(
+            role=role,
+            values=tuple(shown(value) for value in values),
+            contained=contained,
+            trials=() if contained else tuple(_trials(request, policy, role, set(values))),
+            answer=answer,
+        )
+
+
+def _trials(
+    request: AccessRequest, policy: Policy, role: ArgumentRole | None, remaining: set[Value]
+) -> Iterator[Trial]:
+    had_values = bool(remaining)
+    for rule in policy.rules:
+        if _mismatch_of_tool(rule, request) is not None:
+            continue
+        if had_values and not remaining:
+            yield Trial(rule.name, holds=False, why="not asked: every value has its answer")
+            continue
+        why = _mismatch(rule, request, role)
+        if why is not None:
+            yield Trial(rule.name, holds=False, why=why)
+            continue
+        covered = remaining
+        if rule.paths is not None:
+            condition = rule.paths
+            covered = {value for value in remaining if is_inside(value, condition)}
+            if not covered:
+                where = "no path is" if had_values else "the call has no path to be"
+                yield Trial(rule.name, holds=False, why=f"{where} within {condition.within}")
+                continue
+        remaining = remaining - covered
+        about = ", ".join(sorted(shown(value) for value in covered)) or "the call"
+        yield Trial(rule.name, holds=True, why=f"says {rule.effect} for {about}")
+        if not had_values:
+            return
+
+
+def _mismatch_of_tool(rule: Rule, request: AccessRequest) -> str | None:
+    if rule.servers is not None and request.server not in rule.servers:
+        return "is about other servers"
+    if rule.tools is not None and request.tool not in rule.tools:
+        return "is about other tools"
+    return None
+
+
+def _mismatch(rule: Rule, request: AccessRequest, role: ArgumentRole | None) -> str | None:
+    """Why a rule on this tool does not speak of the role, but for its path condition."""
+    if role is None:
+        every = {r for fact in request.arguments for r in fact.roles}
+        if rule.roles is not None and rule.roles.isdisjoint(every):
+            return "is about argument roles that the tool does not have"
+    elif not rule.is_about(role):
+        return f"is not about {role}"
+    if rule.domains is not None and not domains_hold(rule.domains, request, role):
+        return "a URL leads to a host that it does not name"
+    for condition in rule.lists:
+        if not list_holds(condition, request, role):
+            return f"a value of {_names(condition.roles)} is not on its list"
+    return None
+
+
+def shown(value: Value) -> str:
+    """A value as it was judged."""
+    match value:
+        case PathValue(text=text):
+            return text
+        case UrlValue(text=text, domains=domains):
+            return f"{text} (leads to {', '.join(domains)})"
+        case _:
+            return value.text
+
+
+def _names(roles: frozenset[ArgumentRole]) -> str:
+    return ", ".join(sorted(roles))
+
+
+def _smallest_change(request: AccessRequest, policy: Policy) -> tuple[Rule, ...]:
+    """One narrow allow rule for each role that is not allowed; empty if that would not help."""
+    if isinstance(authorize(request, policy), Allow):
+        return ()
+    roles: list[ArgumentRole | None] = [*resource_roles(request)] or [None]
+    settled = contained_roles(request, policy)
+    added: list[Rule] = []
+    for role in roles:
+        if role in settled:
+            continue
+        if role is not None and isinstance(decide_role(request, policy, role), Allow):
+            continue
+        added.append(_narrow_rule(request, role))
+    changed = replace(policy, rules=(*added, *policy.rules))
+    return tuple(added) if isinstance(authorize(request, changed), Allow) else ()
+
+
+def _narrow_rule(request: AccessRequest, role: ArgumentRole | None) -> Rule:
+    rule = Rule(
+        name=f"allow-{request.tool}" + (f"-{role}" if role is not None else ""),
+        effect="allow",
+        reason=f"Allowed for {request.server}/{request.tool}",
+        roles=None if role is None else frozenset({role}),
+        servers=frozenset({request.server}),
+        tools=frozenset({request.tool}),
+    )
+    values = values_of(request, (role,)) if role is not None else []
+    if role is None or not values:
+        return rule
+    roles = frozenset({role})
+    match ROLE_TRAITS[role].category:
+        case "path":
+            within = _common_directory([v.path for v in values if isinstance(v, PathValue)])
+            return replace(rule, paths=PathCondition(roles=roles, within=within))
+        case "url":
+            domains = frozenset(d for v in values if isinstance(v, UrlValue) for d in v.domains)
+            return replace(rule, domains=DomainCondition(roles=roles, allowed=domains))
+        case "identifier":
+            names = frozenset(value.text.lower() for value in values)
+            entry = ListCondition(roles=roles, allowed=names, kind="identifiers")
+            return replace(rule, lists=(entry,))
+        case "opaque":
+            return rule
+
+
+def _common_directory(paths: list[RealPath]) -> RealPath:
+    """The deepest path that contains all of these; of one path itself."""
+    first, *rest = [path.parts for path in paths]
+    length = len(first)
+    for parts in rest:
+        same = 0
+        while same < min(length, len(parts)) and parts[same] == first[same]:
+            same += 1
+        length = same
+    return RealPath(first[:length])
+
+
+def _advice(decision: Decision, request: AccessRequest) -> str:
+    match decision.ground.rule:
+        case "structural-protected-path":
+            return (
+                "No rule can open a protected path. It is protected by the program itself or by "
+                "PROTECTED_PATHS."
+            )
+        case "structural-domain-escalate":
+            return f"Add the host to sandbox.network.allowedDomains of the server {request.server}."
+        case "structural-unknown-tool":
+            return (
+                f"Describe the tool {request.server}/{request.tool} in tool-annotations.json: "
+                "what nobody described is denied."
+            )
+        case _:
+            return "No single rule for each argument role would allow it."

@@ -1,0 +1,149 @@
+"""What no rule can override, in order. Pure: no I/O, no clock, no log."""
+
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from ironcurtain_proxy.decision.matching import leads_only_to
+from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
+from ironcurtain_proxy.model.decision import Allow, Decision, Deny, Escalate, Ground
+from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.policy import Policy, ProtectedName
+from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, PathValue, UrlValue
+
+Invariant: TypeAlias = Callable[[AccessRequest, Policy], Decision | None]
+"""Decides, or has nothing to say."""
+
+CONTAINED_SERVERS: Final = frozenset({"filesystem", "git"})
+"""Servers whose path arguments name all that a call touches, so that lying in the workspace
+settles them."""
+
+
+def trusted_server(request: AccessRequest, policy: Policy) -> Decision | None:
+    """The operator vouches for the whole server."""
+    if request.server in policy.trusted_servers:
+        return Allow(Ground("trusted-server", f'Server "{request.server}" is trusted'))
+    return None
+
+
+def protected_path(request: AccessRequest, policy: Policy) -> Decision | None:
+    """Our own files, keys and hooks are out of reach (C-20)."""
+    for fact in request.arguments:
+        if not _names_paths(fact):
+            continue
+        for value in fact.values:
+            if isinstance(value, PathValue) and _is_protected(value.path, fact.roles, policy):
+                return Deny(
+                    Ground(
+                        "structural-protected-path",
+                        f"Access to protected path is forbidden: {value.text}",
+                    )
+                )
+    return None
+
+
+def introspection(request: AccessRequest, _policy: Policy) -> Decision | None:
+    """Asking what is allowed is always allowed."""
+    if (
+        request.server == "filesystem"
+        and request.tool == "list_allowed_directories"
+        and request.annotated
+        and not request.has_arguments
+    ):
+        return Allow(
+            Ground("structural-introspection-allow", "Introspection tool is always allowed")
+        )
+    return None
+
+
+def domain_gate(request: AccessRequest, policy: Policy) -> Decision | None:
+    """A server with an allowlist of hosts asks before it goes anywhere else."""
+    allowed = policy.domain_allowlists.get(request.server)
+    if not allowed:
+        return None
+    for fact in request.arguments:
+        role = next((r for r in fact.roles if ROLE_TRAITS[r].category == "url"), None)
+        if role is None:
+            continue
+        for value in fact.values:
+            if not leads_only_to(value, allowed):
+                shown = ", ".join(value.domains) if isinstance(value, UrlValue) else value.text
+                return Escalate(
+                    Ground(
+                        "structural-domain-escalate",
+                        f'URL domain "{shown}" is not in the allowlist '
+                        f'for server "{request.server}"',
+                    ),
+                    (role,),
+                )
+    return None
+
+
+def unknown_tool(request: AccessRequest, _policy: Policy) -> Decision | None:
+    """A tool that the operator never described is not used (C-21)."""
+    if request.annotated:
+        return None
+    return Deny(Ground("structural-unknown-tool", f"Unknown tool: {request.server}/{request.tool}"))
+
+
+INVARIANTS: Final[tuple[Invariant, ...]] = (
+    trusted_server,
+    protected_path,
+    introspection,
+    domain_gate,
+    unknown_tool,
+)
+"""In the order they are asked; the first that decides, decides."""
+
+
+def contained_roles(request: AccessRequest, policy: Policy) -> frozenset[ArgumentRole]:
+    """The roles that the workspace settles: all their paths lie in it, and there is at least one.
+
+    They are left out when the rules are asked (C-22, C-23).
+    """
+    workspace = policy.workspace
+    if workspace is None or request.server not in CONTAINED_SERVERS:
+        return frozenset()
+    inside: set[ArgumentRole] = set()
+    outside: set[ArgumentRole] = set()
+    for fact in request.arguments:
+        if not fact.values:
+            continue
+        contained = all(
+            isinstance(value, PathValue) and value.path.is_within(workspace)
+            for value in fact.values
+        )
+        (inside if contained else outside).update(fact.roles)
+    return frozenset(r for r in inside if r not in outside and ROLE_TRAITS[r].contained)
+
+
+def _names_paths(fact: ArgumentFact) -> bool:
+    return any(ROLE_TRAITS[role].category == "path" for role in fact.roles)
+
+
+def _is_protected(path: RealPath, roles: tuple[ArgumentRole, ...], policy: Policy) -> bool:
+    for protected in policy.protected_paths:
+        exempt = protected.unless_within
+        if path.is_within(protected.path) and not (exempt is not None and path.is_within(exempt)):
+            return True
+    return any(
+        not name.roles.isdisjoint(roles) and _contains_name(path, name)
+        for name in policy.protected_names
+    )
+
+
+def _contains_name(path: RealPath, name: ProtectedName) -> bool:
+    # Lower case on both sides: on a file system that ignores case `.GIT/config` is the same file.
+    length = len(name.parts)
+    return any(
+        all(
+            _component_is(path.parts[start + offset], wanted)
+            for offset, wanted in enumerate(name.parts)
+        )
+        for start in range(len(path.parts) - length + 1)
+    )
+
+
+def _component_is(component: str, wanted: str) -> bool:
+    if wanted.endswith("*"):
+        return component.lower().startswith(wanted[:-1])
+    return component.lower() == wanted

@@ -1,0 +1,153 @@
+"""Whether a condition of a rule holds for the values of a request. Pure: no I/O, no clock, no log.
+
+Zero values match nothing: vacuous truth must not let a rule speak of what was never looked at.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Final, assert_never
+
+from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
+from ironcurtain_proxy.model.policy import DomainCondition, ListCondition, PathCondition, Rule
+from ironcurtain_proxy.model.request import AccessRequest, PathValue, UrlValue, Value
+
+_IP_V4: Final = re.compile(r"\d+\.\d+\.\d+\.\d+", re.ASCII)
+_LABEL: Final = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?", re.ASCII)
+
+SPECIAL_ENDINGS: Final = frozenset(
+    {
+        "corp",
+        "home",
+        "home.arpa",
+        "internal",
+        "intranet",
+        "invalid",
+        "lan",
+        "local",
+        "localdomain",
+        "localhost",
+        "onion",
+        "private",
+    }
+)
+"""Names that lead to this machine, this network or nowhere (RFC 6761, RFC 6762, RFC 8375, the
+clouds' metadata hosts under `.internal`)."""
+
+REBINDING_ENDINGS: Final = frozenset(
+    {"lacolhost.com", "localtest.me", "lvh.me", "nip.io", "sslip.io", "vcap.me", "xip.io"}
+)
+"""Public names that resolve to whatever address stands in them (G11: `127.0.0.1.nip.io`)."""
+
+
+def is_ip_address(host: str) -> bool:
+    """Whether a host is written as an address."""
+    return ":" in host or _IP_V4.fullmatch(host) is not None
+
+
+def is_public_host(host: str) -> bool:
+    """Whether `*` may stand for this host: a well-formed name on the public internet (G11)."""
+    if is_ip_address(host):
+        return False
+    labels = host.removesuffix(".").lower().split(".")
+    if len(labels) == 1 or not all(map(_LABEL.fullmatch, labels)):
+        return False
+    return not any(
+        ".".join(labels[start:]) in SPECIAL_ENDINGS | REBINDING_ENDINGS
+        for start in range(len(labels))
+    )
+
+
+def host_matches(domain: str, allowed: frozenset[str]) -> bool:
+    """Whether a `host` or `host/path` is among the patterns.
+
+    `host` matches any path on it, `*.host` the host and all below it, `host/path` exactly itself,
+    `*` every public host. Looked up, not searched: the cost does not grow with the list.
+    """
+    if domain in allowed:
+        return True
+    host, slash, _ = domain.partition("/")
+    if slash and host in allowed:
+        return True
+    if "*" in allowed and is_public_host(host):
+        return True
+    if "*." + host in allowed:
+        return True
+    dot = host.find(".")
+    while dot >= 0:
+        if "*" + host[dot:] in allowed:
+            return True
+        dot = host.find(".", dot + 1)
+    return False
+
+
+def values_of(request: AccessRequest, roles: Iterable[ArgumentRole]) -> list[Value]:
+    """The values of every argument that has one of the roles, in annotation order."""
+    return [
+        value
+        for fact in request.arguments
+        if any(role in fact.roles for role in roles)
+        for value in fact.values
+    ]
+
+
+def is_inside(value: Value, condition: PathCondition) -> bool:
+    """Whether a value is a path within the condition's directory."""
+    return isinstance(value, PathValue) and value.path.is_within(condition.within)
+
+
+def paths_hold(condition: PathCondition, request: AccessRequest, role: ArgumentRole | None) -> bool:
+    """Whether every path of the role (or of the condition's roles) lies within."""
+    values = values_of(request, condition.roles if role is None else (role,))
+    return bool(values) and all(is_inside(value, condition) for value in values)
+
+
+def domains_hold(
+    condition: DomainCondition, request: AccessRequest, role: ArgumentRole | None
+) -> bool:
+    """Whether every URL of the role (or of the condition's roles) leads to allowed hosts only."""
+    roles = condition.roles if role is None else (role,)
+    values = values_of(request, [role for role in roles if ROLE_TRAITS[role].category == "url"])
+    return bool(values) and all(leads_only_to(value, condition.allowed) for value in values)
+
+
+def leads_only_to(value: Value, allowed: frozenset[str]) -> bool:
+    """Whether all hosts that a value leads to are allowed. What is no URL leads to itself."""
+    domains = value.domains if isinstance(value, UrlValue) else (value.text,)
+    return bool(domains) and all(host_matches(domain, allowed) for domain in domains)
+
+
+def list_holds(condition: ListCondition, request: AccessRequest, role: ArgumentRole | None) -> bool:
+    """Whether every value is on the list, without regard to case (G21).
+
+    A rule on pairs (owner and repository) is asked about each of the two roles: the condition
+    that names the role is held to that role, the others to their own.
+    """
+    roles = (role,) if role is not None and role in condition.roles else condition.roles
+    values = values_of(request, roles)
+    return bool(values) and all(_is_listed(value, condition) for value in values)
+
+
+def _is_listed(value: Value, condition: ListCondition) -> bool:
+    match condition.kind:
+        case "domains":
+            return leads_only_to(value, condition.allowed)
+        case "emails" | "identifiers":
+            return value.text.lower() in condition.allowed
+        case _:
+            assert_never(condition.kind)
+
+
+def applies_to_call(rule: Rule, request: AccessRequest, role: ArgumentRole | None) -> bool:
+    """Whether all conditions hold but the one on paths, which is asked value by value.
+
+    The rule comes from `RuleBook.about`: it is known to speak of this server, tool and role.
+    """
+    if role is None and rule.roles is not None and not _has_any_role(request, rule.roles):
+        return False
+    if rule.domains is not None and not domains_hold(rule.domains, request, role):
+        return False
+    return all(list_holds(condition, request, role) for condition in rule.lists)
+
+
+def _has_any_role(request: AccessRequest, roles: frozenset[ArgumentRole]) -> bool:
+    return any(not roles.isdisjoint(fact.roles) for fact in request.arguments)

@@ -1,0 +1,98 @@
+"""What the compiled rules say of each argument role. Pure: no I/O, no clock, no log.
+
+Each role is asked about on its own, and within a role each value: a move from Downloads to
+Documents is allowed by one rule for what is read and another for what is written. What no rule
+took responsibility for is denied.
+"""
+
+from ironcurtain_proxy.decision.combining import DEFAULT_DENY, decision_of, is_severer
+from ironcurtain_proxy.decision.matching import applies_to_call, is_inside, paths_hold
+from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
+from ironcurtain_proxy.model.decision import Allow, Decision, Ground
+from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.policy import Policy, Rule
+from ironcurtain_proxy.model.request import AccessRequest, PathValue, Value
+
+
+def decide_role(request: AccessRequest, policy: Policy, role: ArgumentRole) -> Decision:
+    """The answer for one resource role of the call."""
+    values = [value for fact in request.arguments if role in fact.roles for value in fact.values]
+    rules = policy.book.about(request.server, request.tool, role)
+    if not values:
+        return _first_that_holds(rules, request, role)
+    return _discharge(rules, request, role, values, _own_ground(request, policy, role))
+
+
+def decide_without_roles(request: AccessRequest, policy: Policy) -> Decision:
+    """The answer for a tool that names no resource: the first rule that holds."""
+    rules = policy.book.about(request.server, request.tool, None)
+    return _first_that_holds(rules, request, None)
+
+
+def _first_that_holds(
+    rules: tuple[Rule, ...], request: AccessRequest, role: ArgumentRole | None
+) -> Decision:
+    for rule in rules:
+        if applies_to_call(rule, request, role) and (
+            rule.paths is None or paths_hold(rule.paths, request, role)
+        ):
+            return decision_of(rule)
+    return DEFAULT_DENY
+
+
+def _own_ground(request: AccessRequest, policy: Policy, role: ArgumentRole) -> RealPath | None:
+    """The workspace, where values inside it need no rule of their own.
+
+    Only for the filesystem server, whose paths name what it touches and nothing more.
+    """
+    if request.server == "filesystem" and ROLE_TRAITS[role].contained:
+        return policy.workspace
+    return None
+
+
+def _discharge(
+    rules: tuple[Rule, ...],
+    request: AccessRequest,
+    role: ArgumentRole,
+    values: list[Value],
+    workspace: RealPath | None,
+) -> Decision:
+    """Let each rule in turn answer for the values that none has answered for yet."""
+    remaining = {value for value in values if not _is_own(value, workspace)}
+    placeholder = workspace is not None and len(remaining) < len(set(values))
+    answer: Decision | None = _inside_workspace(workspace) if placeholder else None
+    for rule in rules:
+        if not remaining:
+            break
+        left = _left_by(rule, request, role, remaining)
+        if len(left) == len(remaining):
+            continue
+        # INVARIANT: a value leaves `remaining` only with an answer that is at least as severe.
+        remaining = left
+        decision = decision_of(rule)
+        if answer is None or placeholder or is_severer(decision, answer):
+            answer, placeholder = decision, False
+    return DEFAULT_DENY if remaining or answer is None else answer
+
+
+def _left_by(
+    rule: Rule, request: AccessRequest, role: ArgumentRole, remaining: set[Value]
+) -> set[Value]:
+    if not applies_to_call(rule, request, role):
+        return remaining
+    if rule.paths is None:
+        return set()
+    condition = rule.paths
+    return {value for value in remaining if not is_inside(value, condition)}
+
+
+def _is_own(value: Value, workspace: RealPath | None) -> bool:
+    return (
+        workspace is not None and isinstance(value, PathValue) and value.path.is_within(workspace)
+    )
+
+
+def _inside_workspace(workspace: RealPath | None) -> Allow:
+    return Allow(
+        Ground("structural-sandbox-allow", f"Path(s) within the sandbox directory: {workspace}")
+    )

@@ -1,0 +1,205 @@
+"""A call becomes facts: every argument read by its roles, and what is sent in its place.
+
+Reads the disk and asks git where an argument calls for it, and only there. This file does not know
+sessions, schemas or which tools there are: `resolver.py` asks it on behalf of a live agent, and the
+`decide` command directly. It blocks: not for an event loop, unless `needs_disk` says no.
+"""
+
+from typing import Final
+
+from ironcurtain_proxy.information.arguments import (
+    Planned,
+    Reading,
+    ToolPlan,
+    plan_for,
+    strings_of,
+)
+from ironcurtain_proxy.information.git import GitRemotes
+from ironcurtain_proxy.information.paths import PathReader
+from ironcurtain_proxy.information.remotes import RemoteReader, operation_of, repository_root
+from ironcurtain_proxy.information.spelling import Refusal
+from ironcurtain_proxy.information.urls import canonical_url, is_plain
+from ironcurtain_proxy.model.annotation import ToolAnnotation
+from ironcurtain_proxy.model.decision import Ground
+from ironcurtain_proxy.model.json import Arguments, Json
+from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.request import (
+    AccessRequest,
+    ArgumentFact,
+    Facts,
+    Gathered,
+    PathValue,
+    TextValue,
+    Unresolvable,
+    UrlValue,
+    Value,
+)
+
+_REPOSITORY_ARGUMENTS: Final = ("path", "repo_path")
+_UNCLEAR_URL: Final = Refusal(
+    "can be read as more than one URL; write it as scheme://host/path, the host in plain ASCII"
+)
+
+
+def unresolvable(reason: str, rule: str = "invalid-arguments") -> Unresolvable:
+    """A refusal of the whole call."""
+    return Unresolvable(ground=Ground(rule, reason))
+
+
+class FactReader:
+    """Reads the calls of one agent connection. Thread-safe."""
+
+    def __init__(
+        self,
+        paths: PathReader,
+        *,
+        git_servers: frozenset[str] = frozenset({"git"}),
+        cwd: str | None = None,
+        plain_urls_only: bool = True,
+    ) -> None:
+        """Take what the calls are read against.
+
+        Args:
+            paths: reads path arguments.
+            git_servers: servers, as the policy names them, whose calls work on a git repository.
+            cwd: where a remote's name is looked up if the call names no repository; None: it is
+                refused, because the server has a working directory of its own.
+            plain_urls_only: refuse URLs that another parser may read differently, because they are
+                sent as they came. Off only where nothing is sent.
+        """
+        self._paths = paths
+        self._git_servers = git_servers
+        self._remotes = RemoteReader(cwd=cwd, plain_urls_only=plain_urls_only)
+        self._plain_urls_only = plain_urls_only
+        self._plans: dict[tuple[str, str], tuple[ToolAnnotation, ToolPlan]] = {}
+
+    def needs_disk(self, annotation: ToolAnnotation, arguments: Arguments) -> bool:
+        """Whether reading the call may block: it names a path or a git remote."""
+        for argument in self._plan(annotation).arguments(arguments):
+            if argument.reading == "git-remote":
+                return True
+            if argument.reading == "path" and arguments.get(argument.name) is not None:
+                return True
+        return False
+
+    def read(
+        self, annotation: ToolAnnotation, arguments: Arguments, remotes: GitRemotes
+    ) -> Gathered:
+        """Read one call.
+
+        Args:
+            annotation: what the operator says of the tool.
+            arguments: as the agent sent them; never changed.
+            remotes: what the server's own git would see.
+        """
+        facts: list[ArgumentFact] = []
+        sent: dict[str, Json] | None = None
+        awaiting: list[int] = []
+        for argument in self._plan(annotation).arguments(arguments):
+            value = arguments.get(argument.name)
+            if argument.reading == "git-remote":
+                awaiting.append(len(facts))
+            elif value is not None:
+                outcome = self._argument(argument, value)
+                if isinstance(outcome, Refusal):
+                    return unresolvable(_about(argument.name, outcome))
+                values, spelled = outcome
+                if spelled is not None:
+                    sent = dict(arguments) if sent is None else sent
+                    sent[argument.name] = spelled
+                facts.append(ArgumentFact(argument.name, argument.roles, values))
+                continue
+            facts.append(argument.absent)
+        return self._with_repository(
+            annotation, facts, awaiting, arguments if sent is None else sent, remotes
+        )
+
+    def _plan(self, annotation: ToolAnnotation) -> ToolPlan:
+        key = (annotation.server, annotation.tool)
+        known = self._plans.get(key)
+        if known is not None and known[0] is annotation:
+            return known[1]
+        plan = plan_for(annotation)
+        self._plans[key] = (annotation, plan)
+        return plan
+
+    def _argument(self, argument: Planned, value: Json) -> tuple[tuple[Value, ...], Json] | Refusal:
+        """The values of an argument, and its new spelling or None if it is sent as it came."""
+        strings = strings_of(value, argument.reading)
+        if isinstance(strings, Refusal):
+            return strings
+        if argument.reading != "path":
+            values = self._values(strings, argument.reading)
+            return values if isinstance(values, Refusal) else (values, None)
+        paths: list[Value] = []
+        spelled: list[Json] = []
+        for text in strings:
+            reading = self._paths.read(text)
+            if isinstance(reading, Refusal):
+                return reading
+            paths.append(reading.value)
+            spelled.append(reading.spelled)
+        if isinstance(value, str):
+            return tuple(paths), spelled[0]
+        return tuple(paths), spelled if isinstance(value, list) else None
+
+    def _values(self, strings: tuple[str, ...], reading: Reading) -> tuple[Value, ...] | Refusal:
+        if reading == "identifier":
+            return tuple([TextValue(text.lower()) for text in strings])
+        if reading != "url":
+            return tuple([TextValue(text) for text in strings])
+        if self._plain_urls_only and not all(map(is_plain, strings)):
+            return _UNCLEAR_URL
+        urls: list[Value] = []
+        for text in strings:
+            spelled, host = canonical_url(text)
+            urls.append(UrlValue(spelled, (host,)))
+        return tuple(urls)
+
+    def _with_repository(
+        self,
+        annotation: ToolAnnotation,
+        facts: list[ArgumentFact],
+        awaiting: list[int],
+        sent: Arguments,
+        remotes: GitRemotes,
+    ) -> Gathered:
+        """Add what hangs on the repository: where remotes lead, and what must not change."""
+        of_git = annotation.server in self._git_servers
+        repository = _repository(facts) if of_git or awaiting else None
+        for index in awaiting:
+            fact = facts[index]
+            values = self._remotes.read(
+                annotation.tool, sent.get(fact.name), repository, remotes, of_git=of_git
+            )
+            if isinstance(values, Refusal):
+                return unresolvable(_about(fact.name, values))
+            if values:
+                facts[index] = ArgumentFact(fact.name, fact.roles, values)
+        return Facts(
+            request=AccessRequest(
+                server=annotation.server,
+                tool=annotation.tool,
+                annotated=True,
+                has_arguments=bool(sent),
+                arguments=tuple(facts),
+            ),
+            arguments=sent,
+            repository=repository_root(repository) if of_git and repository is not None else None,
+            pushes=bool(awaiting) and operation_of(annotation.tool) != "fetch",
+        )
+
+
+def _repository(facts: list[ArgumentFact]) -> RealPath | None:
+    """The directory that the call works in, if it names exactly one."""
+    for name in _REPOSITORY_ARGUMENTS:
+        for fact in facts:
+            if fact.name == name and len(fact.values) == 1:
+                value = fact.values[0]
+                if isinstance(value, PathValue):
+                    return value.path
+    return None
+
+
+def _about(name: str, refusal: Refusal) -> str:
+    return f'Argument "{name[:100]}" {refusal.reason}.'

@@ -1,0 +1,270 @@
+"""Where git would connect to: every URL behind a remote, as git itself works it out.
+
+This file runs `git remote`, `git config` and the like and reads what they print. They start no hook,
+alias, pager, credential helper or network connection. It does not know which hosts are allowed.
+
+A name says nothing: `origin` may have a `pushurl`, several URLs, or be rewritten by `insteadOf` and
+`pushInsteadOf`; even a spelled-out URL may be the name of a remote or of a group (G8). So git is
+asked about all of it, for the URL as for the name.
+"""
+
+import os
+import re
+import secrets
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal, TypeAlias
+
+from ironcurtain_proxy.information.git_process import GitOutput, run_git
+from ironcurtain_proxy.information.spelling import Refusal
+
+Operation: TypeAlias = Literal["push", "fetch", "both"]
+"""What a call does with a remote. `both`: not known, so either."""
+
+# Verbose listing: name, tab, URL, direction, and for partial clones a filter.
+_REMOTE_LINE: Final = re.compile(r"([^\t]*)\t(?:(.*) \((fetch|push)\)(?: \[[^\]]*\])?)?")
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+_SETTINGS: Final = r"^(branch\..*\.(remote|pushremote)|remote\.pushdefault|remote\..*\.vcs|remotes\..*|fetch\.all)$"
+
+_UNKNOWN: Final = Refusal("names a git remote, but git could not say where it leads")
+_GROUP: Final = Refusal("names a group of git remotes; name one remote")
+_LEGACY: Final = Refusal("names a git remote that is kept in an outdated form (.git/remotes)")
+_HELPER: Final = Refusal("names a git remote that is reached by a helper program")
+_NO_TEXT: Final = Refusal("names a git remote with a control character")
+
+
+@dataclass(frozen=True, slots=True)
+class _Remotes:
+    """What one repository says of its remotes."""
+
+    fetch: Mapping[str, tuple[str, ...]]
+    push: Mapping[str, tuple[str, ...]]
+    names: frozenset[str]
+
+    def urls(self, name: str, operation: Operation) -> tuple[str, ...]:
+        fetched, pushed = self.fetch.get(name, ()), self.push.get(name, ())
+        match operation:
+            case "fetch":
+                return fetched
+            case "push":
+                return pushed
+            case "both":
+                return fetched + pushed
+
+
+class GitRemotes:
+    """Asks git, with the environment that the server's own git has.
+
+    Blocks for a few milliseconds, at most for `deadline`: not for an event loop. Thread-safe.
+    """
+
+    def __init__(self, environment: Mapping[str, str], *, deadline: float = 5.0) -> None:
+        """Take what git shall see.
+
+        Args:
+            environment: the server's environment. Of it, `PATH`, `HOME`, `XDG_CONFIG_HOME` and what
+                begins with `GIT_` counts.
+            deadline: seconds for all questions about one remote.
+        """
+        self._environment = dict(environment)
+        self._deadline = deadline
+
+    def destinations(
+        self, remote: str, repository: str | None, operation: Operation
+    ) -> tuple[str, ...] | Refusal:
+        """Every URL that git would contact for a remote given by name or by URL; never empty.
+
+        Args:
+            remote: as the agent wrote it, not empty.
+            repository: a real directory; None: the operation belongs to no repository (a clone).
+            operation: which of the URLs count.
+        """
+        if _CONTROL.search(remote):
+            return _NO_TEXT
+        if repository is None:
+            return self._outside(remote)
+        if not Path(repository).is_dir():
+            return (remote,)
+        # A name nobody could have chosen before: git then rewrites the URL as if it were given.
+        stand_in = f"ironcurtain-{secrets.token_hex(8)}"
+        listing, settings = self._run(
+            repository,
+            (("remote", "-v"), ("config", "-z", "--get-regexp", _SETTINGS)),
+            ((f"remote.{stand_in}.url", remote),),
+        )
+        if listing.no_repository:
+            return (remote,)
+        remotes, values = _read_listing(listing), _read_settings(settings)
+        if remotes is None or values is None:
+            return _UNKNOWN
+        refusal = self._unusual(remote, repository, operation, remotes, values)
+        if refusal is not None:
+            return refusal
+        found: list[str] = []
+        for direction in _directions(operation):
+            found += remotes.urls(remote, direction) or remotes.urls(stand_in, direction)
+        return _distinct(found) or _UNKNOWN
+
+    def default_destinations(
+        self, repository: str, operation: Operation
+    ) -> tuple[str, ...] | Refusal:
+        """Every URL git would contact if no remote is given; empty if there is no remote.
+
+        `origin` counts besides git's own default: servers fill it in by themselves (G9).
+        """
+        if not Path(repository).is_dir():
+            return ()
+        listing, settings, head = self._run(
+            repository,
+            (
+                ("remote", "-v"),
+                ("config", "-z", "--get-regexp", _SETTINGS),
+                ("symbolic-ref", "-q", "HEAD"),
+            ),
+        )
+        if listing.no_repository:
+            return ()
+        remotes, values = _read_listing(listing), _read_settings(settings)
+        if remotes is None or values is None or head.status not in {0, 1}:
+            return _UNKNOWN
+        branch = head.text.strip().removeprefix("refs/heads/")
+        found: list[str] = []
+        for name in _default_names(branch, operation, remotes, values):
+            # `origin` is only a guess of ours: if it is not there, nothing goes there.
+            if name == "origin" and name not in remotes.names:
+                continue
+            urls = self.destinations(name, repository, operation)
+            if isinstance(urls, Refusal):
+                return urls
+            found += urls
+        return _distinct(found)
+
+    def _outside(self, remote: str) -> tuple[str, ...] | Refusal:
+        (answer,) = self._run("/", (("ls-remote", "--get-url", "--", remote),), no_repository=True)
+        url = answer.text.removesuffix("\n")
+        if answer.status != 0 or not url or _CONTROL.search(url):
+            return _UNKNOWN
+        return (url,)
+
+    def _unusual(
+        self,
+        remote: str,
+        repository: str,
+        operation: Operation,
+        remotes: _Remotes,
+        values: Mapping[str, str],
+    ) -> Refusal | None:
+        """What git reads in some other place than the list of remotes."""
+        if operation != "push" and f"remotes.{remote}".lower() in map(str.lower, values):
+            return _GROUP
+        if f"remote.{remote}.vcs" in values:
+            return _HELPER
+        if remote in remotes.names or "/" in remote or remote in {".", ".."}:
+            return None
+        (answer,) = self._run(
+            repository, (("rev-parse", "--path-format=absolute", "--git-common-dir"),)
+        )
+        folder = answer.text.removesuffix("\n")
+        if answer.status != 0 or not folder:
+            return _UNKNOWN
+        if any(os.path.lexists(f"{folder}/{kept}/{remote}") for kept in ("remotes", "branches")):
+            return _LEGACY
+        return None
+
+    def _run(
+        self,
+        directory: str,
+        commands: tuple[tuple[str, ...], ...],
+        settings: tuple[tuple[str, str], ...] = (),
+        *,
+        no_repository: bool = False,
+    ) -> list[GitOutput]:
+        environment = _git_environment(self._environment, settings)
+        if no_repository:
+            environment["GIT_DIR"] = "/dev/null"
+        return run_git(commands, directory, environment, self._deadline)
+
+
+_OVERRIDES: Final = (
+    ("core.hooksPath", "/dev/null"),
+    ("core.fsmonitor", "false"),
+    ("core.pager", "cat"),
+    ("credential.helper", ""),
+)
+_KEPT: Final = frozenset({"PATH", "HOME", "XDG_CONFIG_HOME"})
+
+
+def _git_environment(
+    server: Mapping[str, str], settings: Iterable[tuple[str, str]]
+) -> dict[str, str]:
+    environment = {
+        name: value
+        for name, value in server.items()
+        if name in _KEPT or (name.startswith("GIT_") and not name.startswith("GIT_TRACE"))
+    }
+    environment |= {
+        "LC_ALL": "C",
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_OPTIONAL_LOCKS": "0",
+        "GIT_ASKPASS": "false",
+        "GIT_PAGER": "cat",
+    }
+    count = int(text) if (text := server.get("GIT_CONFIG_COUNT", "")).isdecimal() else 0
+    for key, value in (*_OVERRIDES, *settings):
+        environment[f"GIT_CONFIG_KEY_{count}"] = key
+        environment[f"GIT_CONFIG_VALUE_{count}"] = value
+        count += 1
+    environment["GIT_CONFIG_COUNT"] = str(count)
+    return environment
+
+
+def _read_listing(output: GitOutput) -> _Remotes | None:
+    """Read `git remote -v`. A line that is not as expected makes the whole unreadable."""
+    if output.status != 0:
+        return None
+    fetch: dict[str, tuple[str, ...]] = {}
+    push: dict[str, tuple[str, ...]] = {}
+    names: set[str] = set()
+    for line in output.text.split("\n")[:-1]:
+        match = _REMOTE_LINE.fullmatch(line)
+        if match is None:
+            return None
+        name, url, direction = match[1], match[2], match[3]
+        names.add(name)
+        if url is not None:
+            urls = fetch if direction == "fetch" else push
+            urls[name] = (*urls.get(name, ()), url)
+    return _Remotes(fetch, push, frozenset(names))
+
+
+def _read_settings(output: GitOutput) -> dict[str, str] | None:
+    """Read `git config -z --get-regexp`: the last value of each key. Exit 1 means no match."""
+    if output.status == 1:
+        return {}
+    if output.status != 0:
+        return None
+    pairs = (entry.partition("\n") for entry in output.text.split("\0") if entry)
+    return {key: value for key, _, value in pairs}
+
+
+def _default_names(
+    branch: str, operation: Operation, remotes: _Remotes, values: Mapping[str, str]
+) -> list[str]:
+    only = next(iter(remotes.names)) if len(remotes.names) == 1 else "origin"
+    fetched = values.get(f"branch.{branch}.remote") or only
+    pushed = (
+        values.get(f"branch.{branch}.pushremote") or values.get("remote.pushdefault") or fetched
+    )
+    names = {"fetch": [fetched], "push": [pushed], "both": [fetched, pushed]}[operation]
+    if operation != "push" and values.get("fetch.all", "false").lower() not in {"false", "no", "0"}:
+        names += sorted(remotes.names)
+    return list(dict.fromkeys([*names, "origin"]))
+
+
+def _directions(operation: Operation) -> tuple[Operation, ...]:
+    return ("fetch", "push") if operation == "both" else (operation,)
+
+
+def _distinct(urls: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(urls))

@@ -1,0 +1,206 @@
+"""Where a path really leads: every link followed, however much of the tail is missing.
+
+This file reads directory entries and links and changes nothing. It does not know roles, rules or
+which directories matter.
+
+`os.path.realpath` will not do: it follows `/proc/self/cwd` as if the server were this process, and
+gives up silently where it may not look. Here each of these has an answer:
+
+- a dangling link leads to its target, existing or not (G2);
+- a missing tail is kept as it is, of any length (G3);
+- a cycle of links can be opened by nobody: the path is judged at the first link that is part of it;
+- what means another thing in another process (`/proc/self`, `/dev/fd`, …) is refused.
+"""
+
+import errno
+import os
+import stat
+from dataclasses import dataclass
+from typing import Final
+
+from ironcurtain_proxy.information.spelling import Refusal, Speller
+from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.request import PathValue
+
+_MAX_LINKS: Final = 1000
+"""Links followed for one path. Linux itself stops at 40; other readers go further."""
+
+_OWN_TO_PROCESS: Final = Refusal("leads through /proc or /dev to what differs between processes")
+_TOO_MANY_LINKS: Final = Refusal("leads through too many links")
+_UNREADABLE: Final = Refusal("leads through a directory that cannot be looked into")
+_TOO_LONG: Final = Refusal("is too long to be looked up")
+_NOT_TEXT: Final = Refusal("leads to a name that is not valid Unicode text")
+
+_PROC_NAMES: Final = frozenset({"self", "thread-self", "mounts", "net"})
+_DEV_NAMES: Final = frozenset({"fd", "stdin", "stdout", "stderr", "tty"})
+_NOTHING_THERE: Final = frozenset({errno.ENOENT, errno.ENOTDIR})
+_O_PATH: Final[int | None] = getattr(os, "O_PATH", None)
+
+
+@dataclass(frozen=True, slots=True)
+class PathReading:
+    """A path as it is judged and as it is sent."""
+
+    value: PathValue
+    spelled: str
+    """Absolute and normalised, links as the agent wrote them: it leads where `value` says."""
+
+
+class PathReader:
+    """Reads the paths of one agent connection.
+
+    Thread-safe. Blocks as long as the file system does.
+    """
+
+    def __init__(self, speller: Speller, *, keep_unreadable: bool = False) -> None:
+        """Take what short spellings stand for.
+
+        Args:
+            speller: the text half of the work.
+            keep_unreadable: keep the rest of a path as it is behind a directory that may not be
+                looked into, instead of refusing it. Only for decisions that nothing is sent by.
+        """
+        self._speller = speller
+        self._keep_unreadable = keep_unreadable
+        self._proc_device = _device_of("/proc")
+
+    def read(self, text: str) -> PathReading | Refusal:
+        """Read one string. Never raises for what the string says."""
+        spelled = self._speller.spell(text)
+        if isinstance(spelled, Refusal):
+            return spelled
+        real = self.real_path(spelled)
+        if isinstance(real, Refusal):
+            return real
+        return PathReading(PathValue(str(real), real), spelled)
+
+    def real_path(self, spelled: str) -> RealPath | Refusal:
+        """Follow the links of an absolute, normalised spelling."""
+        parts = [part for part in spelled.split("/") if part]
+        if parts[:1] != ["proc"]:
+            if _has_no_link(spelled):
+                return RealPath(tuple(parts))
+            # Most of what does not exist is a new file in a directory that does.
+            if len(parts) > 1 and _has_no_link(spelled.rpartition("/")[0]):
+                return self._walk(parts[:-1], parts[-1:])
+        return self._walk([], parts)
+
+    def _walk(self, done: list[str], parts: list[str]) -> RealPath | Refusal:
+        """Resolve `parts` one after the other below `done`, which is real already."""
+        budget = _Budget(_MAX_LINKS)
+        for index, part in enumerate(parts):
+            reached = self._expand(done, part, budget)
+            if isinstance(reached, Refusal):
+                return reached
+            if reached is None:
+                done = done + parts[index:]
+                break
+            done = reached
+        try:
+            "/".join(done).encode()
+        except UnicodeEncodeError:
+            return _NOT_TEXT
+        return RealPath(tuple(done))
+
+    def _expand(self, done: list[str], part: str, budget: "_Budget") -> list[str] | Refusal | None:
+        """Follow one component to its end: the real components, or None if it is a cycle."""
+        done = list(done)
+        pending: list[str | _EndOfLink] = [part]
+        following: set[str] = set()
+        while pending:
+            step = pending.pop()
+            if isinstance(step, _EndOfLink):
+                following.discard(step.place)
+            elif step == "..":
+                del done[-1:]
+            elif step not in {"", "."}:
+                place = "/" + "/".join((*done, step))
+                target = self._target(done, step, place)
+                if isinstance(target, Refusal):
+                    return target
+                if target is None:
+                    done.append(step)
+                    continue
+                if place in following:
+                    return None
+                if not budget.take():
+                    return _TOO_MANY_LINKS
+                following.add(place)
+                pending.append(_EndOfLink(place))
+                if target.startswith("/"):
+                    done.clear()
+                pending.extend(reversed(target.split("/")))
+        return done
+
+    def _target(self, directory: list[str], name: str, place: str) -> str | Refusal | None:
+        """What the link at `place` says, or None if it is none or is not there."""
+        if directory == ["proc"] and (name in _PROC_NAMES or name.isdigit()):
+            return _OWN_TO_PROCESS
+        if directory == ["dev"] and name in _DEV_NAMES:
+            return _OWN_TO_PROCESS
+        try:
+            status = os.lstat(place)
+            if not stat.S_ISLNK(status.st_mode):
+                return None
+            # A link of procfs is not text but a door, wherever procfs is mounted.
+            if status.st_dev == self._proc_device:
+                return _OWN_TO_PROCESS
+            return os.readlink(place)
+        except OSError as error:
+            return self._unless_missing(error, name)
+
+    def _unless_missing(self, error: OSError, name: str) -> Refusal | None:
+        if error.errno in _NOTHING_THERE:
+            return None
+        if error.errno == errno.ENAMETOOLONG:
+            # No file can have this name; but a whole path that is too long may still exist.
+            return None if len(os.fsencode(name)) > 255 else _TOO_LONG
+        if error.errno == errno.EACCES and self._keep_unreadable:
+            return None
+        return _UNREADABLE
+
+
+@dataclass(frozen=True, slots=True)
+class _EndOfLink:
+    """Stands behind the components of a link's target: what comes next is no longer inside it."""
+
+    place: str
+
+
+class _Budget:
+    """How many links may still be followed."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self, left: int) -> None:
+        self._left = left
+
+    def take(self) -> bool:
+        self._left -= 1
+        return self._left >= 0
+
+
+def _has_no_link(spelled: str) -> bool:
+    """Whether the path exists and the kernel finds it without following a single link.
+
+    Three system calls, whatever the depth; `lstat` on every component costs one each.
+    """
+    if _O_PATH is None:
+        return False
+    try:
+        descriptor = os.open(spelled, _O_PATH | os.O_CLOEXEC)
+    except (OSError, ValueError):
+        return False
+    try:
+        return os.readlink(f"/proc/self/fd/{descriptor}") == spelled  # noqa: PTH115  microseconds
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+
+
+def _device_of(directory: str) -> int | None:
+    try:
+        return os.stat(directory).st_dev  # noqa: PTH116  one call at start
+    except OSError:
+        return None

@@ -1,0 +1,122 @@
+"""Which hosts a git remote argument leads to, given or left out.
+
+This file joins what the argument says with what git says. It does not know how git is asked, nor
+which hosts are allowed.
+"""
+
+import os
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from ironcurtain_proxy.information.arguments import strings_of
+from ironcurtain_proxy.information.git import GitRemotes, Operation
+from ironcurtain_proxy.information.spelling import Refusal
+from ironcurtain_proxy.information.urls import (
+    canonical_git_url,
+    git_domain,
+    is_explicit_remote,
+    is_plain,
+)
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.request import UrlValue, Value
+
+_OPERATIONS: Final[Mapping[str, Operation]] = MappingProxyType(
+    {"git_push": "push", "git_fetch": "fetch", "git_pull": "fetch", "git_clone": "fetch"}
+)
+_OUTSIDE_A_REPOSITORY: Final = frozenset({"git_clone"})
+
+_NOWHERE: Final = Refusal(
+    "is no URL, and the call names no repository in which it could be the name of a remote"
+)
+_UNCLEAR: Final = Refusal(
+    "can be read as more than one URL; write it as scheme://host/path or user@host:path"
+)
+
+
+def operation_of(tool: str) -> Operation:
+    """What a tool does with its remote. A tool that is not known may do either."""
+    return _OPERATIONS.get(tool, "both")
+
+
+def repository_root(directory: RealPath) -> RealPath:
+    """The nearest directory above that holds a `.git`, or the directory itself."""
+    parts = directory.parts
+    for length in range(len(parts), 0, -1):
+        if os.path.lexists("/" + "/".join((*parts[:length], ".git"))):
+            return RealPath(parts[:length])
+    return directory
+
+
+class RemoteReader:
+    """Reads the arguments that name git remotes."""
+
+    def __init__(self, *, cwd: str | None, plain_urls_only: bool) -> None:
+        """See `FactReader`."""
+        self._cwd = cwd
+        self._plain_urls_only = plain_urls_only
+
+    def read(
+        self,
+        tool: str,
+        value: Json,
+        repository: RealPath | None,
+        remotes: GitRemotes,
+        *,
+        of_git: bool,
+    ) -> tuple[Value, ...] | Refusal:
+        """Give one value for each remote, with every host it leads to.
+
+        Left out, it stands for the default remote, if the tool is known to contact one (G9).
+        """
+        if not value and value in (None, "", []):
+            if of_git and repository is not None and tool in _OPERATIONS:
+                return self._default(tool, str(repository), remotes, given=value is not None)
+            return _values_of_empty(value)
+        strings = strings_of(value, "git-remote")
+        if isinstance(strings, Refusal):
+            return strings
+        found: list[Value] = []
+        for text in strings:
+            one = self._explicit(tool, text, repository, remotes)
+            if isinstance(one, Refusal):
+                return one
+            found.append(one)
+        return tuple(found)
+
+    def _explicit(
+        self, tool: str, text: str, repository: RealPath | None, remotes: GitRemotes
+    ) -> UrlValue | Refusal:
+        if self._plain_urls_only and "://" in text and not is_plain(text):
+            return _UNCLEAR
+        spelled = canonical_git_url(text)
+        if not text:
+            return UrlValue(spelled, (spelled,))
+        directory = self._cwd if repository is None else str(repository)
+        if tool in _OUTSIDE_A_REPOSITORY:
+            directory = None
+        elif directory is None and not is_explicit_remote(text):
+            return _NOWHERE
+        urls = remotes.destinations(text, directory, operation_of(tool))
+        if isinstance(urls, Refusal):
+            return urls
+        return UrlValue(spelled, _domains(urls))
+
+    def _default(
+        self, tool: str, repository: str, remotes: GitRemotes, *, given: bool
+    ) -> tuple[Value, ...] | Refusal:
+        urls = remotes.default_destinations(repository, operation_of(tool))
+        if isinstance(urls, Refusal):
+            return urls
+        if not urls:
+            return _values_of_empty("" if given else None)
+        return (UrlValue(canonical_git_url(urls[0]), _domains(urls)),)
+
+
+def _values_of_empty(value: Json) -> tuple[Value, ...]:
+    return (UrlValue("", ("",)),) if value == "" else ()
+
+
+def _domains(urls: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys([git_domain(canonical_git_url(url)) for url in urls]))

@@ -1,0 +1,121 @@
+"""One string of an argument becomes one absolute spelling of a path, or a reason why it cannot.
+
+Pure: no I/O, no clock, no log. This file knows text: `~`, the container's name for the workspace,
+`file:` URLs, blanks and look-alikes. It does not know what lies on the disk.
+
+Whoever checks a path and whoever opens it must read the same one. So what two readers could take
+for two different paths is refused, and what is left is sent in the spelling that was judged.
+"""
+
+import posixpath
+import re
+import unicodedata
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import unquote_to_bytes
+
+# Characters that a normalising reader turns into "/", "." or ".." (NFKC), and three that only look
+# like a slash. A test holds the first group to the Unicode tables.
+LOOK_ALIKES: Final = frozenset(
+    "\u2024\u2025\ufe30\ufe52\uff0e\u2100\u2101\u2105\u2106\uff0f\u2044\u2215\u29f8"
+)
+
+_FILE_URL: Final = re.compile(r"file:", re.IGNORECASE)
+_BAD_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})|%2f|%5c|%00", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a value is not read. One clause without the value itself: some of it reaches the agent."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speller:
+    """What a relative, aliased or abbreviated path stands for."""
+
+    home: str
+    """What `~` means; empty: nothing."""
+    workspace: str | None
+    """Absolute; relative paths are meant in it."""
+    cwd: str | None
+    """What relative paths without a workspace, and `~name`, are meant in; None: they are refused,
+    because the server behind us has a working directory of its own."""
+    alias: str | None = None
+    """Another name for the workspace, such as `/workspace`. Without a workspace it is just a path."""
+
+    def spell(self, text: str) -> str | Refusal:
+        """Give the absolute spelling without `.`, `..`, `//` and trailing slash, links untouched."""
+        refusal = _unclear(text)
+        if refusal is not None:
+            return refusal
+        if _FILE_URL.match(text):
+            decoded = _path_of_file_url(text)
+            if isinstance(decoded, Refusal):
+                return decoded
+            text = decoded
+        absolute = self._absolute(text)
+        if isinstance(absolute, Refusal):
+            return absolute
+        spelled = posixpath.normpath(absolute)
+        # POSIX lets exactly two leading slashes mean something else; Linux does not.
+        return spelled[1:] if spelled.startswith("//") else spelled
+
+    def _absolute(self, text: str) -> str | Refusal:
+        if text.startswith("/"):
+            return self._without_alias(text)
+        if text == "~" or text.startswith("~/"):
+            if not self.home:
+                return Refusal('starts with "~", but no home directory is known')
+            return self.home + text[1:]
+        if text.startswith("~"):
+            if self.cwd is None:
+                return Refusal('starts with "~" and a name; write the absolute path')
+            return f"{self.cwd}/{text}"
+        base = self.workspace if self.workspace is not None else self.cwd
+        if base is None:
+            return Refusal("is a relative path, and there is no workspace; write the absolute path")
+        return f"{base}/{text}"
+
+    def _without_alias(self, text: str) -> str:
+        alias = self.alias
+        if alias is None or self.workspace is None or not text.startswith(alias):
+            return text
+        rest = text[len(alias) :]
+        return self.workspace + rest if not rest or rest.startswith("/") else text
+
+
+def _unclear(text: str) -> Refusal | None:
+    if text.isascii() and text.isprintable():
+        if text[:1] == " " or text[-1:] == " ":
+            return Refusal("begins or ends with a blank")
+        return None
+    if any(unicodedata.category(character) == "Cc" for character in text):
+        return Refusal("holds a control character")
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        return Refusal("is not valid Unicode text")
+    if any(edge.isspace() or unicodedata.category(edge) == "Cf" for edge in (text[0], text[-1])):
+        return Refusal("begins or ends with a blank or an invisible character")
+    if not LOOK_ALIKES.isdisjoint(text):
+        return Refusal('holds a character that can be taken for "/" or "."')
+    return None
+
+
+def _path_of_file_url(url: str) -> str | Refusal:
+    """Decode a `file:` URL. WHATWG and RFC 8089 must agree on it, or it is refused."""
+    rest = url[len("file:") :]
+    if rest.startswith("//"):
+        host, slash, path = rest[2:].partition("/")
+        if host.lower() not in {"", "localhost"}:
+            return Refusal("is a file: URL on another host")
+        rest = slash + path
+    if not rest.startswith("/") or "?" in rest or "#" in rest or "\\" in rest:
+        return Refusal("is a file: URL that is not plainly an absolute path")
+    if _BAD_ESCAPE.search(rest):
+        return Refusal("is a file: URL with an escape that can be read in two ways")
+    try:
+        path = unquote_to_bytes(rest).decode()
+    except UnicodeDecodeError:
+        return Refusal("is a file: URL whose escapes are not UTF-8")
+    return _unclear(path) or path

@@ -1,0 +1,83 @@
+"""URLs and git remotes in their canonical spelling, and the hosts they lead to.
+
+Pure: no I/O, no clock, no log. WHATWG URL standard throughout. This file does not know git's
+configuration, so a remote's name is just a string to it, nor which hosts are allowed.
+"""
+
+import re
+from typing import Final
+
+from ada_url import URL
+
+_SCP_REMOTE: Final = re.compile(r"(?:[\w.+-]+@)?([^:]+):", re.ASCII)
+_EXPLICIT_SCP: Final = re.compile(r"[\w.+-]+@[^:]+:", re.ASCII)
+
+# What every reader of URLs takes apart alike: plain ASCII authority, one "@" at most, and "//".
+_PLAIN: Final = re.compile(
+    r"[A-Za-z][A-Za-z0-9+.-]*://"
+    r"(?:[A-Za-z0-9._~!$&'()*+,;=:%-]*@)?"
+    r"(?:[A-Za-z0-9._-]*|\[[0-9A-Fa-f:.]+\])"
+    r"(?::[0-9]*)?"
+    r"(?:[/?#][^\x00-\x1f\x7f]*)?"
+)
+
+
+def canonical_url(text: str) -> tuple[str, str]:
+    """The canonical spelling of a URL and its host.
+
+    A path of `/` and one trailing slash are dropped. What is no URL is given back as it is, twice.
+    """
+    try:
+        url = URL(text)
+    except ValueError:  # UnicodeEncodeError of a lone surrogate is one
+        return text, text
+    href = url.href
+    if "/" in (href[-1:], href[-2:-1]) or "/?" in href or "/#" in href:
+        if url.pathname == "/":
+            url.pathname = ""
+            href = url.href
+        href = href.removesuffix("/")
+    return href, url.hostname
+
+
+def canonical_git_url(text: str) -> str:
+    """The canonical spelling of a git remote: `user@host:path` and names stay as they are."""
+    if "://" not in text and _SCP_REMOTE.match(text):
+        return text
+    return canonical_url(text)[0]
+
+
+def git_domain(text: str) -> str:
+    """`host/path` of a git remote in canonical spelling, or the host if it has no path.
+
+    `git@github.com:acme/x.git` is `github.com/acme/x`. What is neither URL nor `host:path` is given
+    back as it is.
+    """
+    if "://" not in text:
+        scp = _SCP_REMOTE.match(text)
+        if scp is not None:
+            return _join(scp[1], text[scp.end() :])
+    try:
+        url = URL(text)
+    except ValueError:
+        return text
+    return _join(url.hostname, url.pathname)
+
+
+def is_explicit_remote(text: str) -> bool:
+    """Whether it is written as a URL or as `user@host:path`, so that it is no remote's name."""
+    return "://" in text or _EXPLICIT_SCP.match(text) is not None
+
+
+def is_plain(text: str) -> bool:
+    """Whether every reader of URLs finds the same host in it.
+
+    A URL is sent as it came, and the server's parser may not be a WHATWG one:
+    `https://good.example\\@evil.example/` has two hosts, depending on who reads it.
+    """
+    return _PLAIN.fullmatch(text) is not None
+
+
+def _join(host: str, path: str) -> str:
+    path = path.removeprefix("/").removesuffix("/").removesuffix(".git")
+    return f"{host}/{path}" if path else host

@@ -1,0 +1,47 @@
+"""What became of a call, before it is put into words. Pure: no I/O, no clock, no log."""
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from ironcurtain_proxy.model.decision import Ground
+from ironcurtain_proxy.model.server import ToolResult
+
+RefusedBy: TypeAlias = Literal[
+    "unknown-tool", "arguments", "policy", "no-reviewer", "breaker", "audit", "kernel"
+]
+"""Who said no.
+
+`unknown-tool` and `arguments`: the call could not be read. `policy`: the kernel denied it.
+`no-reviewer`: it needed a reviewer and none can be reached. `breaker`: the same call again and
+again. `audit`: it could not be recorded. `kernel`: a defect of ours.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """The server was asked and answered, well or not."""
+
+    result: ToolResult
+    recorded: bool = True
+    """False: it was carried out, but the outcome could not be written down."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """The call was not forwarded."""
+
+    by: RefusedBy
+    ground: Ground
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """The call was forwarded, or was about to be, and no answer came."""
+
+    message: str
+    """One line for the agent, without internals."""
+    recorded: bool = True
+
+
+Reply: TypeAlias = Answered | Refused | Failed
+"""What becomes of a call."""

@@ -1,0 +1,61 @@
+"""The same call again and again is refused."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ironcurtain_proxy.decision.breaker import MAX_REMEMBERED, Breaker
+
+
+def test_the_twenty_first_identical_call_in_a_window_is_refused() -> None:
+    breaker = Breaker()
+    assert [breaker.trips("a", float(i)) for i in range(21)] == [False] * 20 + [True]
+
+
+def test_refused_calls_do_not_prolong_the_refusal() -> None:
+    breaker = Breaker(threshold=2, window=10)
+    assert [breaker.trips("a", t) for t in (0.0, 1.0, 2.0, 9.0)] == [False, False, True, True]
+    assert not breaker.trips("a", 10.0)
+
+
+def test_other_calls_are_counted_apart() -> None:
+    breaker = Breaker(threshold=1)
+    assert not breaker.trips("a", 0.0)
+    assert not breaker.trips("b", 0.0)
+    assert breaker.trips("a", 0.0)
+
+
+def test_a_flood_of_different_calls_takes_bounded_memory() -> None:
+    """G29."""
+    breaker = Breaker()
+    for number in range(MAX_REMEMBERED + 500):
+        breaker.trips(str(number), 0.0)
+    assert len(breaker._calls) == MAX_REMEMBERED
+    assert len(breaker._counts) == MAX_REMEMBERED
+
+
+def test_what_left_the_window_is_forgotten() -> None:
+    """G29."""
+    breaker = Breaker(window=1)
+    for number in range(100):
+        breaker.trips(str(number), float(number))
+    assert len(breaker._counts) <= 2
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from("abc"), st.floats(0, 3)), max_size=60),
+    st.integers(1, 4),
+)
+def test_it_counts_as_a_plain_list_of_calls_would(
+    steps: list[tuple[str, float]], threshold: int
+) -> None:
+    breaker = Breaker(threshold=threshold, window=5)
+    passed: list[tuple[float, str]] = []
+    now = 0.0
+    for key, pause in steps:
+        now += pause
+        recent = sum(1 for t, k in passed if k == key and t > now - 5)
+        tripped = breaker.trips(key, now)
+        assert tripped == (recent >= threshold)
+        if not tripped:
+            passed.append((now, key))

@@ -1,0 +1,70 @@
+"""Hosts and lists, case by case."""
+
+import pytest
+
+from ironcurtain_proxy.decision.matching import host_matches, is_public_host
+
+
+@pytest.mark.parametrize(
+    ("domain", "pattern", "expected"),
+    [
+        pytest.param("github.com", "github.com", True, id="a host matches itself"),
+        pytest.param("github.com/acme/w", "github.com", True, id="a host covers every path on it"),
+        pytest.param("github.com/acme/w", "github.com/acme/w", True, id="host and path, exactly"),
+        pytest.param("github.com/acme/ww", "github.com/acme/w", False, id="not a longer path"),
+        pytest.param("github.com/acme/w/x", "github.com/acme/w", False, id="not a path below"),
+        pytest.param("api.github.com", "*.github.com", True, id="a wildcard covers what is below"),
+        pytest.param("github.com", "*.github.com", True, id="a wildcard covers the host itself"),
+        pytest.param("notgithub.com", "*.github.com", False, id="not a look-alike ending"),
+        pytest.param("github.com.evil.net", "*.github.com", False, id="not a look-alike start"),
+        pytest.param("a.b.github.com", "*.github.com", True, id="a wildcard covers two levels"),
+        pytest.param("example.com", "*", True, id="a star stands for a public host"),
+        pytest.param("", "*", False, id="a star does not stand for nothing"),
+        pytest.param("", "", True, id="an empty pattern is only itself"),
+    ],
+)
+def test_host_patterns(domain: str, pattern: str, expected: bool) -> None:  # noqa: FBT001  a table
+    assert host_matches(domain, frozenset({pattern})) is expected
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "localhost",
+        "LOCALHOST",
+        "localhost.",
+        "a.localhost",
+        "metadata.google.internal",
+        "host.docker.internal",
+        "printer.local",
+        "router.lan",
+        "127.0.0.1",
+        "[::1]",
+        "::1",
+        "127.0.0.1.nip.io",
+        "x.10.0.0.1.sslip.io",
+        "intranet",
+        "",
+        ".",
+        "a..b",
+        "-a.com",
+        "a-.com",
+        "not a host.com",
+        "exa mple.com",
+        "evil.com\n",
+        "x" * 64 + ".com",
+    ],
+)
+def test_a_star_never_stands_for_what_is_local_or_no_host(host: str) -> None:
+    """G11."""
+    assert not is_public_host(host)
+    assert not host_matches(host, frozenset({"*"}))
+
+
+@pytest.mark.parametrize("host", ["example.com", "a.example.co.uk", "xn--bcher-kva.example.org"])
+def test_a_star_stands_for_public_hosts(host: str) -> None:
+    assert is_public_host(host)
+
+
+def test_an_empty_list_matches_nothing() -> None:
+    assert not host_matches("github.com", frozenset())

@@ -1,0 +1,270 @@
+"""The decision procedure again, as naively as it can be said: the specification.
+
+Nothing of `ironcurtain_proxy.decision` is used. No index, no early exit that the text does not
+demand, no cleverness: every rule is looked at for every role. Slow, and meant to be read.
+"""
+
+import ipaddress
+import re
+
+from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
+from ironcurtain_proxy.model.decision import Allow, Decision, Deny, Escalate, Ground
+from ironcurtain_proxy.model.policy import ListCondition, Policy, Rule
+from ironcurtain_proxy.model.request import AccessRequest, PathValue, UrlValue, Value
+
+NOT_PUBLIC = (
+    "localhost localdomain local internal intranet private corp home lan onion invalid home.arpa "
+    "nip.io sslip.io xip.io localtest.me lvh.me vcap.me lacolhost.com"
+).split()
+
+
+def reference_authorize(request: AccessRequest, policy: Policy) -> Decision:
+    """May the session use this tool on these resources?"""
+    if request.server in policy.trusted_servers:
+        return Allow(Ground("trusted-server", f'Server "{request.server}" is trusted'))
+    for fact in request.arguments:
+        for value in fact.values:
+            if isinstance(value, PathValue) and is_protected(value, fact.roles, policy):
+                return Deny(
+                    Ground(
+                        "structural-protected-path",
+                        f"Access to protected path is forbidden: {value.text}",
+                    )
+                )
+    if (
+        (request.server, request.tool) == ("filesystem", "list_allowed_directories")
+        and request.annotated
+        and not request.has_arguments
+    ):
+        return Allow(
+            Ground("structural-introspection-allow", "Introspection tool is always allowed")
+        )
+    gate = policy.domain_allowlists.get(request.server, frozenset())
+    if gate:
+        for fact in request.arguments:
+            url_roles = [role for role in fact.roles if ROLE_TRAITS[role].category == "url"]
+            for value in fact.values:
+                if url_roles and not all(allowed(d, gate) for d in domains(value)):
+                    shown = ", ".join(domains(value))
+                    return Escalate(
+                        Ground(
+                            "structural-domain-escalate",
+                            f'URL domain "{shown}" is not in the allowlist for server '
+                            f'"{request.server}"',
+                        ),
+                        (url_roles[0],),
+                    )
+    if not request.annotated:
+        return Deny(
+            Ground("structural-unknown-tool", f"Unknown tool: {request.server}/{request.tool}")
+        )
+    roles: list[ArgumentRole] = []
+    for fact in request.arguments:
+        for role in fact.roles:
+            if ROLE_TRAITS[role].category != "opaque" and role not in roles:
+                roles.append(role)
+    if not roles:
+        for rule in policy.rules:
+            if unscoped_rule_matches(rule, request):
+                return says(rule)
+        return default()
+    asked = [role for role in roles if not settled_by_workspace(role, request, policy)]
+    if not asked:
+        return Allow(
+            Ground("structural-sandbox-allow", "All path roles resolved by sandbox containment")
+        )
+    answers = [(role, answer_for(role, request, policy)) for role in asked]
+    for _, answer in answers:
+        if isinstance(answer, Deny):
+            return answer
+    escalations = [(role, a) for role, a in answers if isinstance(a, Escalate)]
+    if escalations:
+        return Escalate(escalations[0][1].ground, tuple(role for role, _ in escalations))
+    return answers[0][1]
+
+
+def default() -> Decision:
+    return Deny(Ground("default-deny", "No matching policy rule -- denied by default"))
+
+
+def says(rule: Rule) -> Decision:
+    ground = Ground(rule.name, rule.reason)
+    return {"allow": Allow(ground), "escalate": Escalate(ground), "deny": Deny(ground)}[rule.effect]
+
+
+def inside(value: Value, directory: object) -> bool:
+    """Text, not components: another way to say it than the engine's."""
+    if not isinstance(value, PathValue):
+        return False
+    wanted = str(directory).rstrip("/")
+    return value.text == (wanted or "/") or value.text.startswith(wanted + "/")
+
+
+def is_protected(value: PathValue, roles: tuple[ArgumentRole, ...], policy: Policy) -> bool:
+    for protected in policy.protected_paths:
+        exempt = protected.unless_within is not None and inside(value, protected.unless_within)
+        if inside(value, protected.path) and not exempt:
+            return True
+    for name in policy.protected_names:
+        pattern = "/".join(re.escape(p).replace(r"\*", "[^/]*") for p in name.parts)
+        if set(roles) & name.roles and re.search(f"/{pattern}(/|$)", value.text, re.IGNORECASE):
+            return True
+    return False
+
+
+def values_with(
+    roles: set[ArgumentRole] | frozenset[ArgumentRole], request: AccessRequest
+) -> list[Value]:
+    return [v for fact in request.arguments if set(fact.roles) & roles for v in fact.values]
+
+
+def settled_by_workspace(role: ArgumentRole, request: AccessRequest, policy: Policy) -> bool:
+    values = values_with({role}, request)
+    return (
+        policy.workspace is not None
+        and request.server in ("filesystem", "git")
+        and role in ("read-path", "write-path", "delete-path", "write-history", "delete-history")
+        and len(values) > 0
+        and all(inside(v, policy.workspace) for v in values)
+    )
+
+
+def answer_for(role: ArgumentRole, request: AccessRequest, policy: Policy) -> Decision:
+    values = values_with({role}, request)
+    relevant = [rule for rule in policy.rules if speaks_of(rule, role)]
+    if not values:
+        for rule in relevant:
+            if conditions_hold(rule, request, role) and rule.paths is None:
+                return says(rule)
+        return default()
+    answers: list[Decision] = []
+    left = []
+    for value in values:
+        if (
+            policy.workspace is not None
+            and request.server == "filesystem"
+            and ROLE_TRAITS[role].contained
+            and inside(value, policy.workspace)
+        ):
+            answers.append(
+                Allow(
+                    Ground(
+                        "structural-sandbox-allow",
+                        f"Path(s) within the sandbox directory: {policy.workspace}",
+                    )
+                )
+            )
+        else:
+            left.append(value)
+    by_rule: list[tuple[int, Decision]] = []
+    for value in left:
+        for place, rule in enumerate(relevant):
+            if conditions_hold(rule, request, role) and (
+                rule.paths is None or inside(value, rule.paths.within)
+            ):
+                by_rule.append((place, says(rule)))
+                break
+        else:
+            return default()
+    by_rule.sort(key=lambda pair: pair[0])
+    for kind in (Deny, Escalate, Allow):
+        for _, answer in by_rule:
+            if isinstance(answer, kind):
+                return answer
+    return answers[0]
+
+
+def speaks_of(rule: Rule, role: ArgumentRole) -> bool:
+    named = [
+        rule.roles,
+        rule.paths.roles if rule.paths else None,
+        rule.domains.roles if rule.domains else None,
+    ]
+    if any(roles is not None and role not in roles for roles in named):
+        return False
+    return not rule.lists or any(role in condition.roles for condition in rule.lists)
+
+
+def conditions_hold(rule: Rule, request: AccessRequest, role: ArgumentRole) -> bool:
+    """All but the condition on paths."""
+    if rule.servers is not None and request.server not in rule.servers:
+        return False
+    if rule.tools is not None and request.tool not in rule.tools:
+        return False
+    if rule.domains is not None:
+        values = values_with({role}, request) if ROLE_TRAITS[role].category == "url" else []
+        if not values or not all(
+            allowed(d, rule.domains.allowed) for v in values for d in domains(v)
+        ):
+            return False
+    return all(
+        on_list(c, request, frozenset({role}) if role in c.roles else c.roles) for c in rule.lists
+    )
+
+
+def unscoped_rule_matches(rule: Rule, request: AccessRequest) -> bool:
+    if rule.servers is not None and request.server not in rule.servers:
+        return False
+    if rule.tools is not None and request.tool not in rule.tools:
+        return False
+    every_role = {role for fact in request.arguments for role in fact.roles}
+    if rule.roles is not None and not rule.roles & every_role:
+        return False
+    if rule.paths is not None:
+        values = values_with(rule.paths.roles, request)
+        if not values or not all(inside(v, rule.paths.within) for v in values):
+            return False
+    if rule.domains is not None:
+        urls = frozenset(r for r in rule.domains.roles if ROLE_TRAITS[r].category == "url")
+        values = values_with(urls, request)
+        if not values or not all(
+            allowed(d, rule.domains.allowed) for v in values for d in domains(v)
+        ):
+            return False
+    return all(on_list(c, request, c.roles) for c in rule.lists)
+
+
+def on_list(
+    condition: ListCondition, request: AccessRequest, roles: frozenset[ArgumentRole]
+) -> bool:
+    values = values_with(roles, request)
+    if not values:
+        return False
+    if condition.kind == "domains":
+        return all(allowed(d, condition.allowed) for v in values for d in domains(v))
+    return all(v.text.lower() in condition.allowed for v in values)
+
+
+def domains(value: Value) -> tuple[str, ...]:
+    return value.domains if isinstance(value, UrlValue) else (value.text,)
+
+
+def allowed(domain: str, patterns: frozenset[str]) -> bool:
+    return any(pattern_matches(domain, pattern) for pattern in patterns)
+
+
+def pattern_matches(domain: str, pattern: str) -> bool:
+    host = domain.split("/")[0]
+    if pattern == "*":
+        return public(host)
+    if pattern.startswith("*."):
+        return host == pattern[2:] or host.endswith(pattern[1:])
+    return (domain if "/" in pattern else host) == pattern
+
+
+def public(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        pass
+    else:
+        return False
+    name = host.lower().removesuffix(".")
+    if not re.fullmatch(r"[a-z0-9_.-]+", name, re.ASCII) or "." not in name:
+        return False
+    if re.fullmatch(r"[0-9.]+", name):
+        return False
+    for label in name.split("."):
+        if not 1 <= len(label) <= 63 or label[0] == "-" or label[-1] == "-":
+            return False
+    return not any(name == end or name.endswith("." + end) for end in NOT_PUBLIC)

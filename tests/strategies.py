@@ -1,0 +1,169 @@
+"""Shaped generators: small worlds in which every kind of decision comes up.
+
+Unshaped ones lie: with random paths and rules nine of ten decisions are denials, and a bug in how
+directories are compared survives.
+"""
+
+from hypothesis import strategies as st
+
+from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
+from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.policy import (
+    DomainCondition,
+    ListCondition,
+    PathCondition,
+    Policy,
+    ProtectedName,
+    ProtectedPath,
+    Rule,
+)
+from ironcurtain_proxy.model.request import (
+    AccessRequest,
+    ArgumentFact,
+    PathValue,
+    TextValue,
+    UrlValue,
+    Value,
+)
+
+SERVERS = ("filesystem", "filesystem", "git", "web")
+TOOLS = ("read", "move", "push", "list_allowed_directories")
+PATH_ROLES: tuple[ArgumentRole, ...] = ("read-path", "write-path", "delete-path", "write-history")
+URL_ROLES: tuple[ArgumentRole, ...] = ("fetch-url", "git-remote-url")
+NAME_ROLES: tuple[ArgumentRole, ...] = ("github-owner", "github-repo")
+OPAQUE_ROLES: tuple[ArgumentRole, ...] = ("none", "email-address", "branch-name")
+ROLES = PATH_ROLES + URL_ROLES + NAME_ROLES + OPAQUE_ROLES
+
+# `/ab` must not be taken to lie in `/a`, nor `/a-old`; `/` contains everything.
+DIRECTORIES = ("/", "/a", "/ab", "/a/b", "/a/b/c", "/a-old", "/work", "/work/sub", "/work2")
+FILES = (
+    *DIRECTORIES[1:],
+    *("/a/x", "/ab/x", "/work/x", "/work/y", "/work/sub/x", "/work/z"),
+    *("/work/.git/config", "/work/.GIT/hooks/pre"),
+)
+DOMAINS = (
+    "github.com/acme/w",
+    "github.com",
+    "api.github.com",
+    "evil.example.net",
+    "10.0.0.1",
+    "[::1]",
+    "localhost",
+    "a.localhost",
+    "127.0.0.1.nip.io",
+    "notgithub.com",
+    "",
+    "a..b",
+)
+PATTERNS = ("*", "github.com", "*.github.com", "github.com/acme/w", "10.0.0.1", "*.example.net")
+NAMES = ("acme", "Acme", "evil", "widgets", "a@b.io", "A@B.io")
+ENTRIES = ("acme", "widgets", "a@b.io", "evil")
+
+
+def path_value(text: str) -> PathValue:
+    """The value a real path becomes."""
+    return PathValue(text, RealPath.from_text(text))
+
+
+def _values(role: ArgumentRole) -> st.SearchStrategy[Value]:
+    match ROLE_TRAITS[role].category:
+        case "path":
+            return st.sampled_from(FILES).map(path_value)
+        case "url":
+            return st.lists(st.sampled_from(DOMAINS), min_size=1, max_size=2).map(
+                lambda found: UrlValue("https://" + found[0], tuple(found))
+            )
+        case "identifier":
+            return st.sampled_from(NAMES).map(lambda text: TextValue(text.lower()))
+        case "opaque":
+            return st.sampled_from(NAMES).map(TextValue)
+
+
+@st.composite
+def _facts(draw: st.DrawFn, name: str) -> ArgumentFact:
+    family = draw(
+        st.sampled_from((PATH_ROLES, PATH_ROLES, PATH_ROLES, URL_ROLES, NAME_ROLES, OPAQUE_ROLES))
+    )
+    roles = draw(st.lists(st.sampled_from(family), min_size=1, max_size=2, unique=True))
+    values = draw(st.lists(_values(roles[0]), max_size=3))
+    return ArgumentFact(name, tuple(roles), tuple(values))
+
+
+@st.composite
+def requests(draw: st.DrawFn) -> AccessRequest:
+    """A call to one of a few tools."""
+    count = draw(st.sampled_from((0, 1, 1, 1, 2, 2, 3)))
+    arguments = tuple(draw(_facts(f"arg{i}")) for i in range(count))
+    return AccessRequest(
+        server=draw(st.sampled_from(SERVERS)),
+        tool=draw(st.sampled_from(TOOLS)),
+        annotated=draw(st.integers(0, 12)) > 0,
+        has_arguments=any(fact.values for fact in arguments),
+        arguments=arguments,
+    )
+
+
+def _some(roles: tuple[ArgumentRole, ...]) -> st.SearchStrategy[frozenset[ArgumentRole]]:
+    return st.frozensets(st.sampled_from(roles), min_size=1, max_size=3)
+
+
+def _maybe(names: tuple[str, ...]) -> st.SearchStrategy[frozenset[str] | None]:
+    return st.none() | st.none() | st.frozensets(st.sampled_from(names), min_size=1, max_size=2)
+
+
+@st.composite
+def rules(draw: st.DrawFn, name: str) -> Rule:
+    """One rule; most have one or two conditions."""
+    kind = draw(st.sampled_from(("plain", "plain", "plain", "paths", "paths", "domains", "lists")))
+    roles = {"paths": PATH_ROLES, "domains": URL_ROLES}.get(kind, ROLES)
+    entries = st.frozensets(st.sampled_from(ENTRIES), max_size=3)
+    patterns = st.frozensets(st.sampled_from(PATTERNS), max_size=3)
+    lists = st.builds(
+        ListCondition,
+        roles=_some(NAME_ROLES + ("email-address",)),
+        allowed=entries,
+        kind=st.sampled_from(("emails", "identifiers")),
+    ) | st.builds(ListCondition, roles=_some(URL_ROLES), allowed=patterns, kind=st.just("domains"))
+    return Rule(
+        name=name,
+        effect=draw(st.sampled_from(("allow", "allow", "escalate", "deny"))),
+        reason=f"because {name}",
+        roles=draw(st.none() | st.none() | _some(roles)),
+        servers=draw(_maybe(SERVERS)),
+        tools=draw(st.none() | _maybe(TOOLS)),
+        paths=PathCondition(
+            roles=draw(_some(PATH_ROLES)),
+            within=RealPath.from_text(draw(st.sampled_from(DIRECTORIES))),
+        )
+        if kind == "paths"
+        else None,
+        domains=DomainCondition(roles=draw(_some(URL_ROLES)), allowed=draw(patterns))
+        if kind == "domains"
+        else None,
+        lists=tuple(draw(st.lists(lists, min_size=1, max_size=2))) if kind == "lists" else (),
+    )
+
+
+@st.composite
+def policies(draw: st.DrawFn) -> Policy:
+    """A policy of up to eight rules over the same small world."""
+    count = draw(st.integers(0, 6))
+    workspace = draw(st.sampled_from((None, "/work", "/work", "/work/sub")))
+    protected = draw(st.lists(st.sampled_from(DIRECTORIES[3:]), max_size=1))
+    exempt = RealPath.from_text(workspace) if workspace is not None else None
+    return Policy(
+        rules=tuple(draw(rules(f"rule{i}")) for i in range(count)),
+        workspace=exempt,
+        protected_paths=tuple(
+            ProtectedPath(
+                path=RealPath.from_text(text),
+                unless_within=exempt if draw(st.booleans()) else None,
+            )
+            for text in protected
+        ),
+        protected_names=(ProtectedName(parts=(".git", "hooks"), roles=frozenset({"write-path"})),)
+        if draw(st.booleans())
+        else (),
+        domain_allowlists={"web": draw(st.frozensets(st.sampled_from(PATTERNS), max_size=2))},
+        trusted_servers=frozenset({"web"}) if draw(st.integers(0, 9)) == 0 else frozenset(),
+    )
