@@ -1,0 +1,137 @@
+"""The ports in memory: they keep what they saw, and fail where a test says so."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from ironcurtain_proxy.errors import AuditError
+from ironcurtain_proxy.mediation import Mediator, World
+from ironcurtain_proxy.model.audit import AuditRecord, ResultSummary
+from ironcurtain_proxy.model.authorized import AuthorizedCall
+from ironcurtain_proxy.model.call import RequestId, ToolCall
+from ironcurtain_proxy.model.json import Arguments
+from ironcurtain_proxy.model.policy import Policy
+from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered
+from ironcurtain_proxy.model.server import ToolResult
+from ironcurtain_proxy.ports import ProgressListener
+
+DONE = ToolResult(result={"content": [{"type": "text", "text": "done"}]})
+
+
+@dataclass
+class FakeTools:
+    known: dict[str, tuple[str, str]] = field(default_factory=lambda: {"read": ("files", "read")})
+
+    def find(self, exposed_name: str) -> tuple[str, str] | None:
+        return self.known.get(exposed_name)
+
+
+def no_roles(call: ToolCall) -> Facts:
+    """A tool without resource roles."""
+    return Facts(
+        request=AccessRequest(
+            server=call.server,
+            tool=call.tool,
+            annotated=True,
+            has_arguments=bool(call.arguments),
+            arguments=(),
+        ),
+        arguments={**call.arguments, "judged": True},
+    )
+
+
+@dataclass
+class FakeFacts:
+    answer: Callable[[ToolCall], Gathered] = no_roles
+    succeeded_calls: list[AuthorizedCall] = field(default_factory=list)
+
+    async def gather(self, call: ToolCall) -> Gathered:
+        return self.answer(call)
+
+    def fingerprint(self, call: ToolCall, arguments: Arguments) -> str:
+        return repr((call.server, call.tool, sorted(arguments.items())))
+
+    @asynccontextmanager
+    async def undisturbed(self, facts: Facts) -> AsyncIterator[None]:
+        yield
+
+    def succeeded(self, call: AuthorizedCall) -> None:
+        self.succeeded_calls.append(call)
+
+
+@dataclass
+class FakeServers:
+    act: Callable[[AuthorizedCall], Awaitable[ToolResult]] | None = None
+    forwarded: list[AuthorizedCall] = field(default_factory=list)
+
+    async def forward(
+        self, call: AuthorizedCall, on_progress: ProgressListener | None = None
+    ) -> ToolResult:
+        self.forwarded.append(call)
+        return DONE if self.act is None else await self.act(call)
+
+    def is_sandboxed(self, server: str) -> bool:
+        return False
+
+
+@dataclass
+class FakeRecorder:
+    failing_from: int | None = None
+    """The number of the first record that cannot be written; None: all can."""
+    records: list[AuditRecord] = field(default_factory=list)
+
+    def summarize(self, result: ToolResult) -> ResultSummary:
+        failed = result.error is not None or bool((result.result or {}).get("isError"))
+        return ResultSummary(status="error" if failed else "success", size=1, sha256="0")
+
+    async def record(self, record: AuditRecord) -> None:
+        if self.failing_from is not None and len(self.records) >= self.failing_from:
+            raise AuditError("no space left on device")
+        self.records.append(record)
+
+
+@dataclass
+class FakeClock:
+    seconds: float = 0.0
+
+    def now(self) -> datetime:
+        return datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=self.seconds)
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+
+@dataclass
+class FakeIds:
+    count: int = 0
+
+    def new(self) -> RequestId:
+        self.count += 1
+        return RequestId(f"r{self.count}")
+
+
+@dataclass
+class Harness:
+    """A mediator over fakes."""
+
+    policy: Policy
+    tools: FakeTools = field(default_factory=FakeTools)
+    facts: FakeFacts = field(default_factory=FakeFacts)
+    servers: FakeServers = field(default_factory=FakeServers)
+    recorder: FakeRecorder = field(default_factory=FakeRecorder)
+    clock: FakeClock = field(default_factory=FakeClock)
+
+    def __post_init__(self) -> None:
+        self.mediator = Mediator(
+            world=World(
+                tools=self.tools,
+                facts=self.facts,
+                servers=self.servers,
+                recorder=self.recorder,
+                clock=self.clock,
+                ids=FakeIds(),
+            ),
+            policy=self.policy,
+            session="s",
+        )
