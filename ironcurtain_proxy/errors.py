@@ -29,6 +29,10 @@ class CallTimedOutError(DownstreamError):
     """The server did not answer within the deadline of a call."""
 
 
+class BusyError(IronCurtainError):
+    """Something the call needs for itself is in use: refused, and may be tried again."""
+
+
 class AuditError(IronCurtainError):
     """A record could not be written in time: nothing is forwarded any more."""
 

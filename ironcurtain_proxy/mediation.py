@@ -14,7 +14,7 @@ import anyio
 
 from ironcurtain_proxy.decision.authorizer import authorize
 from ironcurtain_proxy.decision.breaker import Breaker
-from ironcurtain_proxy.errors import AuditError, DownstreamError, KernelError
+from ironcurtain_proxy.errors import AuditError, BusyError, DownstreamError, KernelError
 from ironcurtain_proxy.model.audit import AuditRecord, ResultSummary
 from ironcurtain_proxy.model.authorized import AuthorizedCall
 from ironcurtain_proxy.model.call import ToolCall
@@ -154,12 +154,15 @@ class Mediator:
     ) -> Reply:
         if isinstance(facts, Unresolvable):
             raise KernelError("a call without facts was allowed")
-        async with self.world.facts.undisturbed(facts):
-            # (5) A push goes where the repository's configuration says at this moment, and another
-            # call may just have rewritten it (G8): the facts must still be what was judged.
-            if facts.pushes and await self.world.facts.gather(case.call) != facts:
-                return await self._refuse(case, "policy", CHANGED)
-            return await self._forward(case, on_progress)
+        try:
+            async with self.world.facts.undisturbed(facts):
+                # (5) A push goes where the repository's configuration says at this moment, and
+                # another call may just have rewritten it (G8): the facts must still be the same.
+                if facts.pushes and await self.world.facts.gather(case.call) != facts:
+                    return await self._refuse(case, "policy", CHANGED)
+                return await self._forward(case, on_progress)
+        except BusyError as error:
+            return await self._refuse(case, "busy", Ground("repository-busy", str(error)))
 
     async def _forward(self, case: _Case, on_progress: ProgressListener | None) -> Reply:
         # (6) INVARIANT: no intent record, no forwarding.

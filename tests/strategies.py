@@ -71,7 +71,7 @@ def _values(role: ArgumentRole) -> st.SearchStrategy[Value]:
             return st.sampled_from(FILES).map(path_value)
         case "url":
             return st.lists(st.sampled_from(DOMAINS), min_size=1, max_size=2).map(
-                lambda found: UrlValue("https://" + found[0], tuple(found))
+                lambda found: UrlValue("https://" + found[0], tuple(found), "/" not in found[-1])
             )
         case "identifier":
             return st.sampled_from(NAMES).map(lambda text: TextValue(text.lower()))

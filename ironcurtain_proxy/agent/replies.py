@@ -72,6 +72,8 @@ def _refusal(refused: Refused, exposed_name: str) -> tuple[str, ...]:
             )
         case "breaker":
             return (f"CIRCUIT BREAKER: {reason}",)
+        case "busy":
+            return (f"Error: {reason}", "Nothing was done. The call may be tried again.")
         case "audit":
             return (
                 f"DENIED: {reason}",

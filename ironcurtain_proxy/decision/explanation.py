@@ -13,6 +13,7 @@ from ironcurtain_proxy.decision.matching import (
     domains_hold,
     is_inside,
     list_holds,
+    restricts_everything,
     values_of,
 )
 from ironcurtain_proxy.decision.rules import decide_role
@@ -133,7 +134,7 @@ def _trials(
         if rule.paths is not None:
             condition = rule.paths
             covered = {value for value in remaining if is_inside(value, condition)}
-            if not covered:
+            if not covered and not (role is not None and restricts_everything(rule)):
                 where = "no path is" if had_values else "the call has no path to be"
                 yield Trial(rule.name, holds=False, why=f"{where} within {condition.within}")
                 continue

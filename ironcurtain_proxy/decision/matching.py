@@ -12,7 +12,7 @@ from ironcurtain_proxy.model.policy import DomainCondition, ListCondition, PathC
 from ironcurtain_proxy.model.request import AccessRequest, PathValue, UrlValue, Value
 
 _IP_V4: Final = re.compile(r"\d+\.\d+\.\d+\.\d+", re.ASCII)
-_LABEL: Final = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?", re.ASCII)
+_LABEL: Final = re.compile(r"[a-z0-9_-]{1,63}", re.ASCII)
 
 SPECIAL_ENDINGS: Final = frozenset(
     {
@@ -101,6 +101,15 @@ def paths_hold(condition: PathCondition, request: AccessRequest, role: ArgumentR
     return bool(values) and all(is_inside(value, condition) for value in values)
 
 
+def restricts_everything(rule: Rule) -> bool:
+    """Whether a rule that does not allow is about the root directory.
+
+    A path that the call left out is filled in by the server, and wherever it leads it lies within
+    `/` (G22). Only for rules that restrict: nothing is allowed for a path that nobody saw.
+    """
+    return rule.effect != "allow" and rule.paths is not None and not rule.paths.within.parts
+
+
 def domains_hold(
     condition: DomainCondition, request: AccessRequest, role: ArgumentRole | None
 ) -> bool:
@@ -113,6 +122,8 @@ def domains_hold(
 def leads_only_to(value: Value, allowed: frozenset[str]) -> bool:
     """Whether all hosts that a value leads to are allowed. What is no URL leads to itself."""
     domains = value.domains if isinstance(value, UrlValue) else (value.text,)
+    if isinstance(value, UrlValue) and not value.ordinary:
+        allowed -= {"*"}
     return bool(domains) and all(host_matches(domain, allowed) for domain in domains)
 
 

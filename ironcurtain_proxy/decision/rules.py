@@ -6,7 +6,12 @@ took responsibility for is denied.
 """
 
 from ironcurtain_proxy.decision.combining import DEFAULT_DENY, decision_of, is_severer
-from ironcurtain_proxy.decision.matching import applies_to_call, is_inside, paths_hold
+from ironcurtain_proxy.decision.matching import (
+    applies_to_call,
+    is_inside,
+    paths_hold,
+    restricts_everything,
+)
 from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
 from ironcurtain_proxy.model.decision import Allow, Decision, Ground
 from ironcurtain_proxy.model.path import RealPath
@@ -34,7 +39,9 @@ def _first_that_holds(
 ) -> Decision:
     for rule in rules:
         if applies_to_call(rule, request, role) and (
-            rule.paths is None or paths_hold(rule.paths, request, role)
+            rule.paths is None
+            or paths_hold(rule.paths, request, role)
+            or (role is not None and restricts_everything(rule))
         ):
             return decision_of(rule)
     return DEFAULT_DENY

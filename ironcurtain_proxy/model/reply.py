@@ -7,13 +7,13 @@ from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.server import ToolResult
 
 RefusedBy: TypeAlias = Literal[
-    "unknown-tool", "arguments", "policy", "no-reviewer", "breaker", "audit", "kernel"
+    "unknown-tool", "arguments", "policy", "no-reviewer", "breaker", "busy", "audit", "kernel"
 ]
 """Who said no.
 
 `unknown-tool` and `arguments`: the call could not be read. `policy`: the kernel denied it.
 `no-reviewer`: it needed a reviewer and none can be reached. `breaker`: the same call again and
-again. `audit`: it could not be recorded. `kernel`: a defect of ours.
+again. `busy`: other calls on its repository did not end. `audit`: it could not be recorded. `kernel`: a defect of ours.
 """
 
 

@@ -30,7 +30,12 @@ class UrlValue:
     domains: tuple[str, ...]
     """Every `host` or `host/path` it leads to, never empty: a git remote may have several URLs, and
     all of them must match. What could not be read as a URL stands here as it is, matching nothing
-    but itself."""
+    but itself.
+    """
+    ordinary: bool = True
+    """Whether every URL is of a transport (http, https, ssh, git) for which `*` may stand. With
+    another one, git runs whatever helper is installed under its name.
+    """
 
 
 @dataclass(frozen=True, slots=True)

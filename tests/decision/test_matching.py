@@ -47,8 +47,6 @@ def test_host_patterns(domain: str, pattern: str, expected: bool) -> None:  # no
         "",
         ".",
         "a..b",
-        "-a.com",
-        "a-.com",
         "not a host.com",
         "exa mple.com",
         "evil.com\n",

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ironcurtain_proxy.decision.authorizer import authorize
 from ironcurtain_proxy.model.decision import Allow, Deny, Effect, effect_of
-from ironcurtain_proxy.model.policy import Policy
+from ironcurtain_proxy.model.policy import Policy, Rule
 from ironcurtain_proxy.model.request import AccessRequest
 from tests.reference.authorizer import reference_authorize
 from tests.strategies import policies, requests, rules
@@ -71,12 +71,10 @@ def test_without_rules_nothing_is_allowed_but_by_an_invariant(
 @pytest.mark.requirement("C-20", "C-21")
 @brief
 @given(requests(), policies(), rules("added"))
-def test_invariants_override_every_rule(
-    request: AccessRequest, policy: Policy, rule: object
-) -> None:
+def test_invariants_override_every_rule(request: AccessRequest, policy: Policy, rule: Rule) -> None:
     decision = authorize(request, policy)
     if decision.ground.rule in ("structural-protected-path", "structural-unknown-tool"):
-        allow_all = replace(rule, effect="allow")  # type: ignore[type-var]  a Rule
+        allow_all = replace(rule, effect="allow")
         assert authorize(request, replace(policy, rules=(allow_all, *policy.rules))) == decision
 
 

@@ -44,7 +44,7 @@ def reference_authorize(request: AccessRequest, policy: Policy) -> Decision:
         for fact in request.arguments:
             url_roles = [role for role in fact.roles if ROLE_TRAITS[role].category == "url"]
             for value in fact.values:
-                if url_roles and not all(allowed(d, gate) for d in domains(value)):
+                if url_roles and not leads_to(value, gate):
                     shown = ", ".join(domains(value))
                     return Escalate(
                         Ground(
@@ -89,7 +89,9 @@ def default() -> Decision:
 
 def says(rule: Rule) -> Decision:
     ground = Ground(rule.name, rule.reason)
-    return {"allow": Allow(ground), "escalate": Escalate(ground), "deny": Deny(ground)}[rule.effect]
+    if rule.effect == "allow":
+        return Allow(ground)
+    return Escalate(ground) if rule.effect == "escalate" else Deny(ground)
 
 
 def inside(value: Value, directory: object) -> bool:
@@ -134,7 +136,10 @@ def answer_for(role: ArgumentRole, request: AccessRequest, policy: Policy) -> De
     relevant = [rule for rule in policy.rules if speaks_of(rule, role)]
     if not values:
         for rule in relevant:
-            if conditions_hold(rule, request, role) and rule.paths is None:
+            everywhere = rule.paths is not None and str(rule.paths.within) == "/"
+            if conditions_hold(rule, request, role) and (
+                rule.paths is None or (everywhere and rule.effect != "allow")
+            ):
                 return says(rule)
         return default()
     answers: list[Decision] = []
@@ -193,9 +198,7 @@ def conditions_hold(rule: Rule, request: AccessRequest, role: ArgumentRole) -> b
         return False
     if rule.domains is not None:
         values = values_with({role}, request) if ROLE_TRAITS[role].category == "url" else []
-        if not values or not all(
-            allowed(d, rule.domains.allowed) for v in values for d in domains(v)
-        ):
+        if not values or not all(leads_to(v, rule.domains.allowed) for v in values):
             return False
     return all(
         on_list(c, request, frozenset({role}) if role in c.roles else c.roles) for c in rule.lists
@@ -217,9 +220,7 @@ def unscoped_rule_matches(rule: Rule, request: AccessRequest) -> bool:
     if rule.domains is not None:
         urls = frozenset(r for r in rule.domains.roles if ROLE_TRAITS[r].category == "url")
         values = values_with(urls, request)
-        if not values or not all(
-            allowed(d, rule.domains.allowed) for v in values for d in domains(v)
-        ):
+        if not values or not all(leads_to(v, rule.domains.allowed) for v in values):
             return False
     return all(on_list(c, request, c.roles) for c in rule.lists)
 
@@ -231,12 +232,18 @@ def on_list(
     if not values:
         return False
     if condition.kind == "domains":
-        return all(allowed(d, condition.allowed) for v in values for d in domains(v))
+        return all(leads_to(v, condition.allowed) for v in values)
     return all(v.text.lower() in condition.allowed for v in values)
 
 
 def domains(value: Value) -> tuple[str, ...]:
     return value.domains if isinstance(value, UrlValue) else (value.text,)
+
+
+def leads_to(value: Value, patterns: frozenset[str]) -> bool:
+    if isinstance(value, UrlValue) and not value.ordinary:
+        patterns = frozenset(p for p in patterns if p != "*")
+    return all(allowed(d, patterns) for d in domains(value))
 
 
 def allowed(domain: str, patterns: frozenset[str]) -> bool:
@@ -265,6 +272,6 @@ def public(host: str) -> bool:
     if re.fullmatch(r"[0-9.]+", name):
         return False
     for label in name.split("."):
-        if not 1 <= len(label) <= 63 or label[0] == "-" or label[-1] == "-":
+        if not 1 <= len(label) <= 63:
             return False
     return not any(name == end or name.endswith("." + end) for end in NOT_PUBLIC)

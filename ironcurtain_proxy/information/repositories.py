@@ -1,0 +1,94 @@
+"""Who works on which git repository right now.
+
+A push goes where the repository's configuration says at the moment git reads it, and another call
+may rewrite that configuration. So a call that pushes has its repository for itself: from the last
+look at its remotes until the server has answered, no other call on that repository is under way
+(R-30). Calls that do not push go on side by side.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import anyio
+
+from ironcurtain_proxy.errors import BusyError
+from ironcurtain_proxy.model.path import RealPath
+
+
+@dataclass(slots=True)
+class _Traffic:
+    """The calls on one repository."""
+
+    working: int = 0
+    pushing: bool = False
+    pushes_waiting: int = 0
+    changed: anyio.Event = field(default_factory=anyio.Event)
+
+    def admits(self, *, push: bool) -> bool:
+        if self.pushing:
+            return False
+        # A push that waits is not overtaken for ever by calls that came later.
+        return self.working == 0 if push else self.pushes_waiting == 0
+
+    @property
+    def is_idle(self) -> bool:
+        return self.working == 0 and not self.pushing and self.pushes_waiting == 0
+
+    def notify(self) -> None:
+        self.changed.set()
+        self.changed = anyio.Event()
+
+
+class Repositories:
+    """The repositories on which calls of one proxy work."""
+
+    def __init__(self, *, deadline: float = 60.0) -> None:
+        self._deadline = deadline
+        self._traffic: dict[RealPath, _Traffic] = {}
+
+    @asynccontextmanager
+    async def undisturbed(self, repository: RealPath | None, *, push: bool) -> AsyncIterator[None]:
+        """Hold the repository: alone for a push, together with others for anything else.
+
+        Raises:
+            BusyError: other calls on it did not end in time.
+        """
+        if repository is None:
+            yield
+            return
+        traffic = self._traffic.setdefault(repository, _Traffic())
+        await self._enter(repository, traffic, push=push)
+        try:
+            yield
+        finally:
+            self._leave(repository, traffic, push=push)
+
+    async def _enter(self, repository: RealPath, traffic: _Traffic, *, push: bool) -> None:
+        traffic.pushes_waiting += push
+        try:
+            with anyio.fail_after(self._deadline):
+                while not traffic.admits(push=push):
+                    await traffic.changed.wait()
+        except TimeoutError:
+            raise BusyError("another call on the same repository has not ended yet") from None
+        else:
+            if push:
+                traffic.pushing = True
+            else:
+                traffic.working += 1
+        finally:
+            traffic.pushes_waiting -= push
+            self._tidy(repository, traffic)
+
+    def _leave(self, repository: RealPath, traffic: _Traffic, *, push: bool) -> None:
+        if push:
+            traffic.pushing = False
+        else:
+            traffic.working -= 1
+        self._tidy(repository, traffic)
+
+    def _tidy(self, repository: RealPath, traffic: _Traffic) -> None:
+        traffic.notify()
+        if traffic.is_idle and self._traffic.get(repository) is traffic:
+            del self._traffic[repository]

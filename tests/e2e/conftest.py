@@ -1,0 +1,41 @@
+"""Fixtures of the end-to-end tests: houses with a running proxy in them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.house import House
+from tests.e2e.raw_client import RawClient
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Iterator[House]:
+    """An empty house of the test's own."""
+    built = House(tmp_path)
+    yield built
+    built.end()
+
+
+@pytest.fixture
+def scripted(house: House) -> House:
+    """A house of the test's own with one scripted server."""
+    house.add_scripted()
+    house.allow_scripted()
+    return house
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    """One house for all tests of a module that leave the server as they find it."""
+    built = House(tmp_path_factory.mktemp("shared"))
+    built.add_scripted()
+    built.allow_scripted()
+    yield built
+    built.end()
+
+
+@pytest.fixture(scope="module")
+def agent(shared: House) -> RawClient:
+    """One agent in the shared house, connected."""
+    return shared.start()
