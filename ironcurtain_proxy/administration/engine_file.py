@@ -1,14 +1,43 @@
-"""`decide --dir`: the kernel's files in one directory, with `engine.json` instead of settings."""
+"""`decide --dir`: the kernel's files in one directory, with `engine.json` instead of settings.
 
+Nothing else is read: no user configuration, no shipped annotations, no built-in protected paths.
+"""
+
+from collections.abc import Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
+from typing import Final
 
-from ironcurtain_proxy.administration.policy_loading import LoadedPolicy
+from ironcurtain_proxy.administration.document import Members, Spot
+from ironcurtain_proxy.administration.operator_paths import absolute, real
+from ironcurtain_proxy.administration.policy_file import Purpose, host_patterns
+from ironcurtain_proxy.administration.policy_files import (
+    ANNOTATIONS_NAME,
+    LISTS_NAME,
+    POLICY_NAME,
+    PolicyFiles,
+)
+from ironcurtain_proxy.administration.policy_loading import LoadedPolicy, read_rule_files
+from ironcurtain_proxy.administration.problems import Report
+from ironcurtain_proxy.administration.reading import read_document
+from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.policy import Policy, ProtectedPath
+
+ENGINE_NAME: Final = "engine.json"
+_KEYS: Final = (
+    "allowedDirectory",
+    "protectedPaths",
+    "domainAllowlists",
+    "trustedServers",
+    "home",
+    "containerWorkspaceDir",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedEngine:
-    """Everything a decision needs, read from one directory; no user configuration."""
+    """Everything a decision needs, read from one directory."""
 
     loaded: LoadedPolicy
     home: Path
@@ -22,4 +51,95 @@ def load_engine(directory: Path, home: Path) -> LoadedEngine:
     Raises:
         ProblemsError: a file cannot be used; it holds everything found.
     """
-    raise NotImplementedError
+    report = Report()
+    loaded = gather_engine(directory, home, report)
+    report.raise_errors()
+    return loaded
+
+
+def gather_engine(
+    directory: Path, home: Path, report: Report, purpose: Purpose = "replay"
+) -> LoadedEngine:
+    """The same for `check --dir`: never raises; what cannot be read is left out."""
+    return _EngineReader(directory, home, report).engine(purpose)
+
+
+class _EngineReader:
+    """Reads one directory."""
+
+    def __init__(self, directory: Path, home: Path, report: Report) -> None:
+        self._report = report
+        self._home = home
+        lists = directory / LISTS_NAME
+        self._files = PolicyFiles(
+            policy=directory / POLICY_NAME,
+            annotations=directory / ANNOTATIONS_NAME,
+            lists=lists if lists.is_symlink() or lists.exists() else None,
+        )
+        self._data, self._said = self._read(directory / ENGINE_NAME)
+        self._home = self._path("home") or home
+
+    def engine(self, purpose: Purpose) -> LoadedEngine:
+        read = read_rule_files(
+            self._files, self._home, self._report, purpose=purpose, with_shipped=False
+        )
+        directory = self._path("allowedDirectory")
+        workspace = None if directory is None else real(directory)
+        policy = Policy(
+            rules=read.policy.rules,
+            workspace=workspace,
+            protected_paths=self._protected(workspace),
+            domain_allowlists=self._allowlists(),
+            trusted_servers=frozenset(self._said.read("trustedServers", Spot.texts, ())),
+            version=sha256(read.version.encode() + self._data).hexdigest(),
+        )
+        warnings = [p for p in self._report.problems if p.severity == "warning"]
+        loaded = LoadedPolicy(
+            policy=policy,
+            annotations=read.annotations,
+            files=self._files,
+            warnings=tuple(warnings),
+        )
+        alias = self._optional("containerWorkspaceDir")
+        return LoadedEngine(
+            loaded=loaded,
+            home=self._home,
+            container_workspace_dir=None if alias is None else alias.name(),
+        )
+
+    def _read(self, path: Path) -> tuple[bytes, Members]:
+        read = read_document(path, self._report) if path.exists() else None
+        if read is None:
+            return b"", Members(Spot(None, str(path), None), {})
+        return read[0], read[1].object(_KEYS)
+
+    def _protected(self, workspace: RealPath | None) -> tuple[ProtectedPath, ...]:
+        paths = self._said.read("protectedPaths", lambda spot: spot.each(self._as_path), ())
+        # As in the original: the workspace is exempt wherever it lies.
+        return tuple(
+            [
+                ProtectedPath(path=real(path), unless_within=workspace)
+                for path in paths
+                if path is not None
+            ]
+        )
+
+    def _allowlists(self) -> Mapping[str, frozenset[str]]:
+        lists = self._said.read("domainAllowlists", Spot.members, {})
+        return {server: host_patterns(spot.texts()) for server, spot in lists.items()}
+
+    def _optional(self, key: str) -> Spot | None:
+        """A member that may be left out or null."""
+        spot = self._said.get(key)
+        return None if spot is None or spot.value is None else spot
+
+    def _path(self, key: str) -> Path | None:
+        spot = self._optional(key)
+        return None if spot is None else self._as_path(spot)
+
+    def _as_path(self, spot: Spot) -> Path | None:
+        try:
+            return absolute(spot.name(), self._home, Path.cwd())
+        except ValueError as error:
+            spot.error(str(error))
+            return None

@@ -8,12 +8,12 @@ import errno
 import json  # noqa: TID251  orjson keeps the last of two equal keys without a word
 import os
 import stat
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 import orjson
 
+from ironcurtain_proxy.administration.document import Spot
 from ironcurtain_proxy.administration.problems import PathPart, Report
 from ironcurtain_proxy.model.json import Json
 
@@ -52,14 +52,16 @@ def read_file(path: Path, report: Report) -> bytes | None:
     return data
 
 
-def read_document(path: Path, report: Report) -> tuple[bytes, Json] | None:
+def read_document(path: Path, report: Report) -> tuple[bytes, Spot] | None:
     """A file's bytes and what they say, or None with the reason in the report."""
     data = read_file(path, report)
     if data is None:
         return None
     before = len(report.problems)
     document = parse(data, path, report, yaml=path.suffix.lower() in _YAML_SUFFIXES)
-    return (data, document) if len(report.problems) == before else None
+    if len(report.problems) != before:
+        return None
+    return data, Spot(document, str(path), report)
 
 
 def parse(data: bytes, source: object, report: Report, *, yaml: bool = False) -> Json:
@@ -143,19 +145,3 @@ def _cause(error: OSError | ValueError) -> str:
             return "it is a directory"
         case _:
             return os.strerror(error.errno).lower()
-
-
-_KINDS: Final[Mapping[type, str]] = {
-    type(None): "null",
-    bool: "true or false",
-    int: "a number",
-    float: "a number",
-    str: "text",
-    list: "a list",
-    dict: "an object",
-}
-
-
-def describe(value: object) -> str:
-    """The kind of a value in the words of JSON, such as `a number`; never the value."""
-    return _KINDS.get(type(value), "something else")

@@ -1,6 +1,11 @@
-"""What a server that asks for `roots/list` is told. Pure: no I/O, no clock, no log."""
+"""What a server that asks for `roots/list` is told. Pure: no I/O, no clock, no log.
+
+Roots come from the policy, never from the agent: a server such as npm's filesystem takes them for
+the directories it may use.
+"""
 
 from dataclasses import dataclass
+from urllib.parse import quote
 
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Policy
@@ -12,13 +17,24 @@ class Root:
 
     name: str
     path: RealPath
-    uri: str
-    """`file://`, percent-encoded."""
+
+    @property
+    def uri(self) -> str:
+        """As a `file:` URL; what a URL cannot hold is percent-encoded (G18)."""
+        return "file://" + quote(str(self.path).encode("utf-8", "surrogateescape"))
 
 
 def initial_roots(policy: Policy, server: str) -> tuple[Root, ...]:
     """The workspace (named `sandbox`) and the directories of rules, each once.
 
-    Only rules that allow or escalate and can apply to this server; the root has the rule's name.
+    Only rules that allow or escalate and can apply to this server, by its annotation name; a root
+    has the name of its rule.
     """
-    raise NotImplementedError
+    found: dict[RealPath, str] = {}
+    if policy.workspace is not None:
+        found[policy.workspace] = "sandbox"
+    for rule in policy.rules:
+        applies = rule.servers is None or server in rule.servers
+        if rule.effect != "deny" and rule.paths is not None and applies:
+            found.setdefault(rule.paths.within, rule.name)
+    return tuple([Root(name, path) for path, name in found.items()])

@@ -7,36 +7,31 @@ This file knows what a setting is called and which place wins; the shape of the 
 import os
 import pwd
 import re
-import secrets as random_source
-import stat
 import sys
 from collections.abc import Mapping, MutableMapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
-from ironcurtain_proxy.administration.environment import (
-    SERVERS_VARIABLE,
-    Environment,
-    read_environment,
-    variable_of,
-)
-from ironcurtain_proxy.administration.operator_paths import absolute, real
+from ironcurtain_proxy.administration.document import Spot
+from ironcurtain_proxy.administration.environment import SESSION_VARIABLE, read_environment
+from ironcurtain_proxy.administration.layers import Layers, read_layers
 from ironcurtain_proxy.administration.problems import Problem, Report
-from ironcurtain_proxy.administration.reading import read_document
-from ironcurtain_proxy.administration.server_choice import chosen
-from ironcurtain_proxy.administration.servers_file import (
-    ServersReader,
-    parse_servers,
-    read_servers_file,
-)
-from ironcurtain_proxy.administration.settings_file import FsyncMode, SandboxPolicy, SettingsShape
-from ironcurtain_proxy.administration.shapes import read_shape
+from ironcurtain_proxy.administration.server_choice import choose_servers
+from ironcurtain_proxy.administration.workspace import container_workspace, find_workspace
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.server import ServerSpec
 
+SandboxPolicy: TypeAlias = Literal["warn", "enforce"]
+"""What becomes of a sandboxed server where no sandbox can be had: run and say so, or refuse."""
+
+FsyncMode: TypeAlias = Literal["group", "always"]
+"""When records reach the disk: within 100 ms in groups, or each before it counts as written."""
+
+MEBIBYTE: Final = 1024 * 1024
+_SANDBOX_POLICIES: Final[tuple[SandboxPolicy, ...]] = ("warn", "enforce")
+_FSYNC_MODES: Final[tuple[FsyncMode, ...]] = ("group", "always")
 STATE_DIRECTORY: Final = ".ironcurtain"
 _SESSION: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", re.ASCII)
 
@@ -128,7 +123,37 @@ def gather_settings(
 ) -> Settings:
     """The same for `check`: never raises; where something is wrong, its default stands."""
     environment = read_environment(environ, report)
-    return _Gatherer(environ, config, environment, report).settings()
+    home = home_directory(environ)
+    state_dir = home / STATE_DIRECTORY
+    layers = read_layers(environ, environment, config, home, report)
+    session = _session(environ, report)
+    session_dir = state_dir / "sessions" / session
+    escalation_dir = layers.path("escalationDir")
+    choice = choose_servers(layers, state_dir, report)
+    settings = Settings(
+        home=home,
+        state_dir=state_dir,
+        session=session,
+        config_file=layers.config_file,
+        servers=choice.servers,
+        servers_file=choice.file,
+        generated_dir=layers.path("generatedDir"),
+        tool_annotations_dir=layers.path("toolAnnotationsDir"),
+        workspace=find_workspace(layers),
+        container_workspace_dir=container_workspace(layers),
+        protected_paths=layers.paths("protectedPaths"),
+        escalation_dir=escalation_dir,
+        mailbox_dir=escalation_dir or session_dir,
+        escalation_timeout_seconds=layers.read("escalationTimeoutSeconds", _timeout, 300),
+        max_message_bytes=layers.read("maxMessageBytes", _message_bytes, 64 * MEBIBYTE),
+        audit=_audit(layers, state_dir),
+        session_log=layers.path("sessionLogPath") or session_dir / "session.log",
+        sandbox_policy=layers.read("sandboxPolicy", lambda s: s.word(_SANDBOX_POLICIES), "warn"),
+        breaker=_breaker(layers),
+        secrets=environment.secrets,
+    )
+    warnings = [problem for problem in report.problems if problem.severity == "warning"]
+    return replace(settings, warnings=tuple(warnings))
 
 
 def home_directory(environ: Mapping[str, str]) -> Path:
@@ -137,72 +162,46 @@ def home_directory(environ: Mapping[str, str]) -> Path:
     return Path(os.path.normpath(text if text.startswith("/") else pwd.getpwuid(os.getuid())[5]))
 
 
-@dataclass(frozen=True, slots=True)
-class _Layer:
-    """One place settings come from."""
-
-    shape: SettingsShape
-    source: str
-    """Empty: the environment."""
-    base: Path
-    """What relative paths are relative to."""
-
-    def name(self, key: str) -> str:
-        return self.source or variable_of(key)
-
-    def place(self, *path: str | int) -> tuple[str | int, ...]:
-        return path if self.source else path[1:]
+def _session(environ: Mapping[str, str], report: Report) -> str:
+    said = environ.get(SESSION_VARIABLE, "")
+    if not said.strip():
+        return os.urandom(16).hex()
+    if _SESSION.fullmatch(said) is None:
+        # It becomes the name of a directory.
+        report.error(SESSION_VARIABLE, (), "must be letters, digits, `.`, `_` or `-`, at most 128")
+        return os.urandom(16).hex()
+    return said
 
 
-class _Gatherer:
-    """Joins the places into `Settings`."""
+def _audit(layers: Layers, state_dir: Path) -> AuditSettings:
+    return AuditSettings(
+        path=layers.path("auditLogPath") or state_dir / "audit.jsonl",
+        redact=layers.read("auditRedaction.enabled", Spot.switch, default=True),
+        fsync=layers.read("auditFsync", lambda spot: spot.word(_FSYNC_MODES), "group"),
+        write_deadline_seconds=layers.read("auditWriteDeadlineSeconds", _seconds, 5.0),
+        max_bytes=layers.read("auditMaxBytes", lambda spot: spot.whole(MEBIBYTE, 1 << 50), None),
+    )
 
-    def __init__(
-        self,
-        environ: Mapping[str, str],
-        config: Path | None,
-        environment: Environment,
-        report: Report,
-    ) -> None:
-        self._environ = environ
-        self._environment = environment
-        self._report = report
-        self._home = home_directory(environ)
-        self._state = self._home / STATE_DIRECTORY
-        self._config_file = self._find_config(config)
-        file = self._read_config()
-        base = self._state if self._config_file is None else self._config_file.parent
-        self._layers = (
-            _Layer(environment.shape, "", Path.cwd()),
-            _Layer(file, str(self._config_file), base),
-        )
 
-    def settings(self) -> Settings:
-        session = self._session()
-        escalation_dir = self._path("escalationDir", "escalation_dir")
-        sessions = self._state / "sessions" / session
-        servers, servers_file = self._servers()
-        return Settings(
-            home=self._home,
-            state_dir=self._state,
-            session=session,
-            config_file=self._config_file,
-            servers=self._chosen(servers),
-            servers_file=servers_file,
-            generated_dir=self._path("generatedDir", "generated_dir"),
-            tool_annotations_dir=self._path("toolAnnotationsDir", "tool_annotations_dir"),
-            workspace=self._workspace(),
-            container_workspace_dir=self._container_workspace(),
-            protected_paths=self._protected_paths(),
-            escalation_dir=escalation_dir,
-            mailbox_dir=escalation_dir or sessions,
-            escalation_timeout_seconds=self._value("escalation_timeout_seconds") or 300,
-            max_message_bytes=self._value("max_message_bytes") or 64 * 1024 * 1024,
-            audit=self._audit(),
-            session_log=self._path("sessionLogPath", "session_log_path")
-            or sessions / "session.log",
-            sandbox_policy=self._value("sandbox_policy") or "warn",
-            breaker=self._breaker(),
-            secrets=self._environment.secrets,
-            warnings=tuple([p for p in self._report.problems if p.severity == "warning"]),
-        )
+def _breaker(layers: Layers) -> BreakerSettings:
+    standard = BreakerSettings()
+    return BreakerSettings(
+        threshold=layers.read(
+            "circuitBreaker.threshold", lambda spot: spot.whole(1, 1_000_000), standard.threshold
+        ),
+        window_seconds=layers.read(
+            "circuitBreaker.windowSeconds", _seconds, standard.window_seconds
+        ),
+    )
+
+
+def _timeout(spot: Spot) -> int:
+    return spot.whole(1, 86_400)
+
+
+def _message_bytes(spot: Spot) -> int:
+    return spot.whole(4096, 1 << 31)
+
+
+def _seconds(spot: Spot) -> float:
+    return spot.number(0, 3600)

@@ -33,6 +33,7 @@ _SSN: Final = re.compile(
 _SSN_WORD: Final = re.compile(
     r"(?<![a-z])(?:ssns?(?![a-z])|social[ _-]?security)", re.IGNORECASE | re.ASCII
 )
+_SSN_LENGTH: Final = 9
 _BEFORE: Final = 48
 _AFTER: Final = 24
 
@@ -54,15 +55,9 @@ def redact_integer(value: int, *, ssn_expected: bool = False) -> int | str:
     digits = str(value) if 0 <= value < 10**19 else ""
     if _BRAND.fullmatch(digits) and _passes_luhn(digits):
         return _masked_card(digits)
-    if ssn_expected and len(digits) == 9:
+    if ssn_expected and len(digits) == _SSN_LENGTH:
         return redact_numbers(digits, ssn_expected=True)
     return value
-
-
-def number_spans(text: str) -> list[tuple[int, int]]:
-    """Where `text` has what might be such a number, or most of one: no cut may fall inside."""
-    runs = [match.span() for match in _UUID_OR_RUN.finditer(text) if match["run"]]
-    return runs + [match.span() for match in _SSN.finditer(text)]
 
 
 def _mask_cards_in_run(match: re.Match[str]) -> str:

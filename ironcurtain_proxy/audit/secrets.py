@@ -2,7 +2,7 @@
 
 Knows the formats, not where in a record they stand. Every pattern takes linear time on any text: it
 begins with a literal, and what may repeat without bound is a single class that either matches or
-ends the attempt. Where a run could be entered at many places, a look-behind lets it be entered once.
+ends the attempt. Where a run could be entered at many places, a look-behind permits only one.
 """
 
 import re
@@ -39,17 +39,10 @@ def redact_secrets(text: str) -> str:
     return text
 
 
-def secret_spans(text: str) -> list[tuple[int, int]]:
-    """Where `text` has secrets, also one whose end was cut off: no cut may fall inside."""
-    folded = text.lower()
-    spans = [
-        match.span()
-        for secret in FORMATS
-        if _may_hold(secret, text, folded)
-        for match in secret.pattern.finditer(text)
-    ]
+def without_unfinished(text: str) -> str:
+    """`text`, which was cut off at its end, without a token that is recognised by its end only."""
     unfinished = _UNFINISHED_JWT.search(text)
-    return spans if unfinished is None else [*spans, unfinished.span()]
+    return text if unfinished is None else text[: unfinished.start()]
 
 
 def is_telling(name: str) -> bool:
@@ -77,7 +70,7 @@ def _squeezed(name: str) -> str:
 
 
 _NAME_TAIL: Final = 128
-_SEPARATORS: Final = str.maketrans("", "", " -_.:[]")
+_SEPARATORS: Final = str.maketrans("", "", " -_")
 _TELLING_ENDINGS: Final = (
     "password",
     "passwd",
@@ -106,7 +99,7 @@ _HARMLESS_ENDINGS: Final = (
 
 def _may_hold(secret: SecretFormat, text: str, folded: str) -> bool:
     where = folded if secret.folded else text
-    return any([hint in where for hint in secret.hints])
+    return any(hint in where for hint in secret.hints)
 
 
 def _ends_only(match: re.Match[str]) -> str:
@@ -132,26 +125,31 @@ def _bearer(match: re.Match[str]) -> str:
 
 def _basic(match: re.Match[str]) -> str:
     """`Basic authentication` is not a pair of name and password; what decodes to `a:b` is."""
+    token = match[2].rstrip("=")[:_BASIC_LOOK]
     try:
-        decoded = b64decode(match[2] + "=" * (-len(match[2]) % 4))
+        decoded = b64decode(token + "=" * (-len(token) % 4)).decode("latin-1")
     except (Base64Error, ValueError):
         return match[0]
-    return f"{match[1]}{MASK}" if b":" in decoded else match[0]
+    return f"{match[1]}{MASK}" if ":" in decoded and decoded.isprintable() else match[0]
 
 
 def _assigned(match: re.Match[str]) -> str:
     """`password=x` and `"password": "x"` name a secret; `token: str` in a program does not."""
-    name, value = match["name"], match["value"]
-    if name.lower().endswith(_HARMLESS_ENDINGS):
+    group = "bare" if match["quote"] is None else "value"
+    value = match[group]
+    certain = (
+        group == "value"
+        or match["sign"] == "="
+        or any(map(str.isdigit, value))
+        or not value.rstrip("();").replace(".", "").isidentifier()
+    )
+    if not certain or not is_telling(match["name"]):
         return match[0]
-    if match["quote"] or "=" in match["sign"] or value.startswith(MASK):
-        certain = True
-    else:
-        certain = any(map(str.isdigit, value)) or not value.isidentifier()
-    return match[0][: match.start("value") - match.start()] + MASK if certain else match[0]
+    return match[0][: match.start(group) - match.start()] + MASK
 
 
 _SURELY_A_TOKEN: Final = 24
+_BASIC_LOOK: Final = 1024
 
 # --- the formats ---------------------------------------------------------------------------------
 # Order matters: a private key or a header is masked whole before anything inside it is looked at.
@@ -184,15 +182,16 @@ FORMATS: Final[tuple[SecretFormat, ...]] = (
         # Without an end it goes on to the end of the text: half a key is still a key.
         _pattern(
             r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
-            r"[^-]*(?:-(?!----END)[^-]*)*(?:-----END [A-Z0-9 ]{0,60}-----)?"
+            r"[^-]*+(?:-(?!----END)[^-]*+)*+(?:-----END [A-Z0-9 ]{0,60}-----)?"
         ),
         _private_key,
     ),
     SecretFormat(
         ("authorization",),
         _pattern(
-            r"(authorization[\"'\\]{0,4}\s{0,4}[:=]\s{0,4}[\"'\\]{0,4}(?:[a-z]{2,20}\s{1,4})?)"
-            r"([^\s\"'\\,;\[]{1,8192})()",
+            r"(authorization[\"'\\]{0,4}\s{0,4}[:=]\s{0,4}[\"'\\]{0,4}"
+            r"(?:(?:bearer|basic|digest|token|negotiate|ntlm|api-?key|aws4-hmac-sha256)\s{1,4})?+)"
+            r"([^\s\"'\\,;\[]+)()",
             re.IGNORECASE,
         ),
         _second_group,
@@ -223,7 +222,7 @@ FORMATS: Final[tuple[SecretFormat, ...]] = (
     ),
     SecretFormat(
         ("eyJ",),
-        _pattern(r"(?<![A-Za-z0-9_-])eyJ[\w-]{8,}\.[\w-]{4,}(?:\.[\w-]*)?"),
+        _pattern(r"(?<![A-Za-z0-9_-])eyJ[\w-]{12,}\.[\w-]{4,}(?:\.[\w-]*)?"),
         _ends_only,
     ),
     SecretFormat(
@@ -243,26 +242,28 @@ FORMATS: Final[tuple[SecretFormat, ...]] = (
     SecretFormat(("github_pat_",), _pattern(r"github_pat_\w{20,}"), _ends_only),
     SecretFormat(("glpat-",), _pattern(r"glpat-[\w-]{16,}"), _ends_only),
     SecretFormat(("xox",), _pattern(r"xox[abeoprs]-[A-Za-z0-9-]{10,}"), _ends_only),
-    SecretFormat(
-        ("AKIA", "ASIA"), _pattern(r"(?<![A-Za-z0-9])A[KS]IA[A-Z0-9]{16,}"), _ends_only
-    ),
+    SecretFormat(("AKIA", "ASIA"), _pattern(r"(?<![A-Za-z0-9])A[KS]IA[A-Z0-9]{16,}"), _ends_only),
     SecretFormat(("AIza",), _pattern(r"AIza[\w-]{30,}"), _ends_only),
     SecretFormat(
         _WORD_HINTS,
         _pattern(
-            rf"(?P<name>{_WORDS})[\"'\\]{{0,4}}(?P<sign>\s{{0,4}}[:=]\s{{0,4}})"
-            r"(?P<quote>[\"'\\]{0,4})(?P<value>(?<=[\"'])[^\"'\\\n]{1,8192}"
-            r"|(?<![\"'])[^\s\"'\\,;&<>{}()\[\]]{4,8192}|\[redacted\])",
+            rf"(?P<name>{_WORDS})\\{{0,3}}[\"']?(?P<sign>[ \t]{{0,4}}[:=][ \t]{{0,4}})"
+            r"(?:(?P<quote>\\{1,3}[\"']|\"|')(?P<value>(?<=\\.)[^\"'\\\n]++"
+            r"|(?<=\")(?:[^\"\\\n]++|\\.)++|(?<=')(?:[^'\\\n]++|\\.)++)"
+            r"|(?P<bare>[^\s\"'\\,;&]++))",
             re.IGNORECASE,
         ),
         _assigned,
         folded=True,
     ),
     SecretFormat(
-        ("--",),
-        _pattern(rf"(--?(?:[a-z]+-){{0,3}}{_WORDS}\s{{1,4}})([^\s\"'-][^\s\"']{{2,}})()", re.I),
+        ("-",),
+        _pattern(
+            rf"(?<![^\s\"'])(--?(?:[a-z]+-){{0,3}}{_WORDS}\s{{1,4}})([^\s\"'-][^\s\"']*)()",
+            re.IGNORECASE,
+        ),
         _second_group,
     ),
 )
 
-_UNFINISHED_JWT: Final = _pattern(r"(?<![A-Za-z0-9_.-])eyJ[\w-]*(?:\.[\w-]*){0,2}\Z")
+_UNFINISHED_JWT: Final = _pattern(r"(?<![A-Za-z0-9_-])eyJ[\w-]*(?:\.[\w-]*){0,2}\Z")

@@ -7,16 +7,17 @@ printed.
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from ironcurtain_proxy.administration.engine_file import LoadedEngine
 from ironcurtain_proxy.decision.authorizer import authorize
-from ironcurtain_proxy.information.facts import FactReader
+from ironcurtain_proxy.information.facts import FactReader, unresolvable
 from ironcurtain_proxy.information.git import GitRemotes
 from ironcurtain_proxy.information.paths import PathReader
 from ironcurtain_proxy.information.schema import SchemaChecker
 from ironcurtain_proxy.information.spelling import Speller
 from ironcurtain_proxy.model.decision import Decision, Deny
-from ironcurtain_proxy.model.json import Arguments
+from ironcurtain_proxy.model.json import Arguments, Json
 from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered
 
 
@@ -58,9 +59,11 @@ class Kernel:
         if annotation is None or server in loaded.policy.trusted_servers:
             return _without_facts(server, tool, arguments, annotated=annotation is not None)
         if self.schemas is not None:
-            refusal = self._schema_refusal(annotation, arguments)
-            if refusal is not None:
-                return refusal
+            # The parser made it, so it is a dict; another object each time would be compiled anew.
+            schema = cast("Json", annotation.input_schema)
+            problem = self.schemas.problem(annotation, schema, arguments)
+            if problem is not None:
+                return unresolvable(problem)
         return self.facts.read(annotation, arguments, self.remotes)
 
     def decide(self, server: str, tool: str, arguments: Arguments) -> Decision:

@@ -2,7 +2,7 @@
 
 Reads the disk and asks git where an argument calls for it, and only there. This file does not know
 sessions, schemas or which tools there are: `resolver.py` asks it on behalf of a live agent, and the
-`decide` command directly. It blocks: not for an event loop, unless `needs_disk` says no.
+`decide` command directly. It blocks as long as the disk and git do: see `looks_up`.
 """
 
 from typing import Final
@@ -18,7 +18,7 @@ from ironcurtain_proxy.information.git import GitRemotes
 from ironcurtain_proxy.information.paths import PathReader
 from ironcurtain_proxy.information.remotes import RemoteReader, operation_of, repository_root
 from ironcurtain_proxy.information.spelling import Refusal
-from ironcurtain_proxy.information.urls import canonical_url, is_plain
+from ironcurtain_proxy.information.urls import canonical_url, is_ordinary, is_unambiguous
 from ironcurtain_proxy.model.annotation import ToolAnnotation
 from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.json import Arguments, Json
@@ -73,14 +73,21 @@ class FactReader:
         self._plain_urls_only = plain_urls_only
         self._plans: dict[tuple[str, str], tuple[ToolAnnotation, ToolPlan]] = {}
 
-    def needs_disk(self, annotation: ToolAnnotation, arguments: Arguments) -> bool:
-        """Whether reading the call may block: it names a path or a git remote."""
+    def is_git(self, annotation: ToolAnnotation) -> bool:
+        """Whether the tool's server works on a git repository."""
+        return annotation.server in self._git_servers
+
+    def looks_up(self, annotation: ToolAnnotation, arguments: Arguments) -> int | None:
+        """How many paths the call names, or None if git has to be asked."""
+        count = 0
         for argument in self._plan(annotation).arguments(arguments):
             if argument.reading == "git-remote":
-                return True
-            if argument.reading == "path" and arguments.get(argument.name) is not None:
-                return True
-        return False
+                return None
+            if argument.reading == "path":
+                value = arguments.get(argument.name)
+                if value is not None:
+                    count += len(value) if isinstance(value, list) else 1
+        return count
 
     def read(
         self, annotation: ToolAnnotation, arguments: Arguments, remotes: GitRemotes
@@ -138,6 +145,9 @@ class FactReader:
             if isinstance(reading, Refusal):
                 return reading
             paths.append(reading.value)
+            # Deleting a link deletes the link, not what it leads to: both must be allowed.
+            if reading.link is not None and "delete-path" in argument.roles:
+                paths.append(reading.link)
             spelled.append(reading.spelled)
         if isinstance(value, str):
             return tuple(paths), spelled[0]
@@ -148,12 +158,12 @@ class FactReader:
             return tuple([TextValue(text.lower()) for text in strings])
         if reading != "url":
             return tuple([TextValue(text) for text in strings])
-        if self._plain_urls_only and not all(map(is_plain, strings)):
+        if self._plain_urls_only and not all(map(is_unambiguous, strings)):
             return _UNCLEAR_URL
         urls: list[Value] = []
         for text in strings:
             spelled, host = canonical_url(text)
-            urls.append(UrlValue(spelled, (host,)))
+            urls.append(UrlValue(spelled, (host,), is_ordinary(spelled)))
         return tuple(urls)
 
     def _with_repository(
@@ -165,7 +175,7 @@ class FactReader:
         remotes: GitRemotes,
     ) -> Gathered:
         """Add what hangs on the repository: where remotes lead, and what must not change."""
-        of_git = annotation.server in self._git_servers
+        of_git = self.is_git(annotation)
         repository = _repository(facts) if of_git or awaiting else None
         for index in awaiting:
             fact = facts[index]

@@ -1,7 +1,7 @@
 """Where git would connect to: every URL behind a remote, as git itself works it out.
 
-This file runs `git remote`, `git config` and the like and reads what they print. They start no hook,
-alias, pager, credential helper or network connection. It does not know which hosts are allowed.
+This file runs `git remote`, `git config` and the like and reads what they print. They start no
+hook, alias, pager, credential helper or connection. It does not know which hosts are allowed.
 
 A name says nothing: `origin` may have a `pushurl`, several URLs, or be rewritten by `insteadOf` and
 `pushInsteadOf`; even a spelled-out URL may be the name of a remote or of a group (G8). So git is
@@ -25,7 +25,10 @@ Operation: TypeAlias = Literal["push", "fetch", "both"]
 # Verbose listing: name, tab, URL, direction, and for partial clones a filter.
 _REMOTE_LINE: Final = re.compile(r"([^\t]*)\t(?:(.*) \((fetch|push)\)(?: \[[^\]]*\])?)?")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
-_SETTINGS: Final = r"^(branch\..*\.(remote|pushremote)|remote\.pushdefault|remote\..*\.vcs|remotes\..*|fetch\.all)$"
+_SETTINGS: Final = (
+    r"^(branch\..*\.(remote|pushremote)|remote\.pushdefault|remote\..*\.vcs"
+    r"|remotes\..*|fetch\.all)$"
+)
 
 _UNKNOWN: Final = Refusal("names a git remote, but git could not say where it leads")
 _GROUP: Final = Refusal("names a group of git remotes; name one remote")
@@ -86,25 +89,7 @@ class GitRemotes:
             return self._outside(remote)
         if not Path(repository).is_dir():
             return (remote,)
-        # A name nobody could have chosen before: git then rewrites the URL as if it were given.
-        stand_in = f"ironcurtain-{secrets.token_hex(8)}"
-        listing, settings = self._run(
-            repository,
-            (("remote", "-v"), ("config", "-z", "--get-regexp", _SETTINGS)),
-            ((f"remote.{stand_in}.url", remote),),
-        )
-        if listing.no_repository:
-            return (remote,)
-        remotes, values = _read_listing(listing), _read_settings(settings)
-        if remotes is None or values is None:
-            return _UNKNOWN
-        refusal = self._unusual(remote, repository, operation, remotes, values)
-        if refusal is not None:
-            return refusal
-        found: list[str] = []
-        for direction in _directions(operation):
-            found += remotes.urls(remote, direction) or remotes.urls(stand_in, direction)
-        return _distinct(found) or _UNKNOWN
+        return self._inside(remote, repository, operation)
 
     def default_destinations(
         self, repository: str, operation: Operation
@@ -139,6 +124,29 @@ class GitRemotes:
                 return urls
             found += urls
         return _distinct(found)
+
+    def _inside(
+        self, remote: str, repository: str, operation: Operation
+    ) -> tuple[str, ...] | Refusal:
+        # A name nobody could have chosen before: git then rewrites the URL as if it were given.
+        stand_in = f"ironcurtain-{secrets.token_hex(8)}"
+        listing, settings = self._run(
+            repository,
+            (("remote", "-v"), ("config", "-z", "--get-regexp", _SETTINGS)),
+            ((f"remote.{stand_in}.url", remote),),
+        )
+        if listing.no_repository:
+            return (remote,)
+        remotes, values = _read_listing(listing), _read_settings(settings)
+        if remotes is None or values is None:
+            return _UNKNOWN
+        refusal = self._unusual(remote, repository, operation, remotes, values)
+        if refusal is not None:
+            return refusal
+        found: list[str] = []
+        for direction in _directions(operation):
+            found += remotes.urls(remote, direction) or remotes.urls(stand_in, direction)
+        return _distinct(found) or _UNKNOWN
 
     def _outside(self, remote: str) -> tuple[str, ...] | Refusal:
         (answer,) = self._run("/", (("ls-remote", "--get-url", "--", remote),), no_repository=True)

@@ -82,7 +82,7 @@ def _start(
 ) -> "subprocess.Popen[bytes] | None":
     try:
         return subprocess.Popen(  # noqa: S603  argument list, no shell
-            ("git", *command),
+            ("git", *command),  # noqa: S607  found on the PATH of the server's environment
             cwd=directory,
             env=dict(environment),
             stdin=subprocess.DEVNULL,

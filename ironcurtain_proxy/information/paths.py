@@ -31,6 +31,9 @@ _UNREADABLE: Final = Refusal("leads through a directory that cannot be looked in
 _TOO_LONG: Final = Refusal("is too long to be looked up")
 _NOT_TEXT: Final = Refusal("leads to a name that is not valid Unicode text")
 
+_NAME_MAX: Final = 255
+"""Bytes in the name of a file on every file system of Linux."""
+_NO_NAME: Final = frozenset({"", ".", ".."})
 _PROC_NAMES: Final = frozenset({"self", "thread-self", "mounts", "net"})
 _DEV_NAMES: Final = frozenset({"fd", "stdin", "stdout", "stderr", "tty"})
 _NOTHING_THERE: Final = frozenset({errno.ENOENT, errno.ENOTDIR})
@@ -44,6 +47,8 @@ class PathReading:
     value: PathValue
     spelled: str
     """Absolute and normalised, links as the agent wrote them: it leads where `value` says."""
+    link: PathValue | None = None
+    """Where the path itself lies, if it is a link: what removing or renaming it would change."""
 
 
 class PathReader:
@@ -72,7 +77,17 @@ class PathReader:
         real = self.real_path(spelled)
         if isinstance(real, Refusal):
             return real
-        return PathReading(PathValue(str(real), real), spelled)
+        text = str(real)
+        value = PathValue(text, real)
+        if text == spelled:
+            return PathReading(value, spelled)
+        parent, _, name = spelled.rpartition("/")
+        directory = self.real_path(parent or "/")
+        if isinstance(directory, Refusal):
+            return directory
+        place = RealPath((*directory.parts, name))
+        link = None if place == real else PathValue(str(place), place)
+        return PathReading(value, spelled, link)
 
     def real_path(self, spelled: str) -> RealPath | Refusal:
         """Follow the links of an absolute, normalised spelling."""
@@ -111,25 +126,22 @@ class PathReader:
             step = pending.pop()
             if isinstance(step, _EndOfLink):
                 following.discard(step.place)
-            elif step == "..":
-                del done[-1:]
-            elif step not in {"", "."}:
-                place = "/" + "/".join((*done, step))
-                target = self._target(done, step, place)
-                if isinstance(target, Refusal):
-                    return target
-                if target is None:
-                    done.append(step)
-                    continue
-                if place in following:
-                    return None
-                if not budget.take():
-                    return _TOO_MANY_LINKS
-                following.add(place)
-                pending.append(_EndOfLink(place))
-                if target.startswith("/"):
-                    done.clear()
-                pending.extend(reversed(target.split("/")))
+                continue
+            if step in _NO_NAME:
+                done = done[:-1] if step == ".." else done
+                continue
+            place = "/" + "/".join((*done, step))
+            target = self._target(done, step, place)
+            if target is None:
+                done.append(step)
+                continue
+            if place in following:
+                return None
+            if isinstance(target, Refusal) or not budget.take():
+                return target if isinstance(target, Refusal) else _TOO_MANY_LINKS
+            following.add(place)
+            pending += [_EndOfLink(place), *reversed(target.split("/"))]
+            done = [] if target.startswith("/") else done
         return done
 
     def _target(self, directory: list[str], name: str, place: str) -> str | Refusal | None:
@@ -145,16 +157,18 @@ class PathReader:
             # A link of procfs is not text but a door, wherever procfs is mounted.
             if status.st_dev == self._proc_device:
                 return _OWN_TO_PROCESS
-            return os.readlink(place)
+            return os.readlink(place)  # noqa: PTH115  microseconds
         except OSError as error:
-            return self._unless_missing(error, name)
+            return self._unless_missing(error, place)
 
-    def _unless_missing(self, error: OSError, name: str) -> Refusal | None:
+    def _unless_missing(self, error: OSError, place: str) -> Refusal | None:
         if error.errno in _NOTHING_THERE:
             return None
         if error.errno == errno.ENAMETOOLONG:
-            # No file can have this name; but a whole path that is too long may still exist.
-            return None if len(os.fsencode(name)) > 255 else _TOO_LONG
+            # No file can have such a name, so nothing lies there or below. If it is only the whole
+            # that is too long, it may well exist, reached step by step.
+            longest = max(len(os.fsencode(name)) for name in place.split("/"))
+            return None if longest > _NAME_MAX else _TOO_LONG
         if error.errno == errno.EACCES and self._keep_unreadable:
             return None
         return _UNREADABLE

@@ -16,7 +16,8 @@ from ironcurtain_proxy.information.urls import (
     canonical_git_url,
     git_domain,
     is_explicit_remote,
-    is_plain,
+    is_ordinary_remote,
+    is_unambiguous,
 )
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.path import RealPath
@@ -27,6 +28,7 @@ _OPERATIONS: Final[Mapping[str, Operation]] = MappingProxyType(
 )
 _OUTSIDE_A_REPOSITORY: Final = frozenset({"git_clone"})
 
+_EMPTY: Final = UrlValue("", ("",), ordinary=False)
 _NOWHERE: Final = Refusal(
     "is no URL, and the call names no repository in which it could be the name of a remote"
 )
@@ -88,11 +90,11 @@ class RemoteReader:
     def _explicit(
         self, tool: str, text: str, repository: RealPath | None, remotes: GitRemotes
     ) -> UrlValue | Refusal:
-        if self._plain_urls_only and "://" in text and not is_plain(text):
+        if self._plain_urls_only and "://" in text and not is_unambiguous(text):
             return _UNCLEAR
         spelled = canonical_git_url(text)
         if not text:
-            return UrlValue(spelled, (spelled,))
+            return _EMPTY
         directory = self._cwd if repository is None else str(repository)
         if tool in _OUTSIDE_A_REPOSITORY:
             directory = None
@@ -101,7 +103,7 @@ class RemoteReader:
         urls = remotes.destinations(text, directory, operation_of(tool))
         if isinstance(urls, Refusal):
             return urls
-        return UrlValue(spelled, _domains(urls))
+        return _leading_to(spelled, urls)
 
     def _default(
         self, tool: str, repository: str, remotes: GitRemotes, *, given: bool
@@ -111,12 +113,14 @@ class RemoteReader:
             return urls
         if not urls:
             return _values_of_empty("" if given else None)
-        return (UrlValue(canonical_git_url(urls[0]), _domains(urls)),)
+        return (_leading_to(canonical_git_url(urls[0]), urls),)
 
 
 def _values_of_empty(value: Json) -> tuple[Value, ...]:
-    return (UrlValue("", ("",)),) if value == "" else ()
+    return (_EMPTY,) if value == "" else ()
 
 
-def _domains(urls: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys([git_domain(canonical_git_url(url)) for url in urls]))
+def _leading_to(text: str, urls: tuple[str, ...]) -> UrlValue:
+    spelled = [canonical_git_url(url) for url in urls]
+    domains = tuple(dict.fromkeys(map(git_domain, spelled)))
+    return UrlValue(text, domains, all(map(is_ordinary_remote, spelled)))

@@ -26,9 +26,14 @@ _BAD_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})|%2f|%5c|%00", re.IGNORECAS
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a value is not read. One clause without the value itself: some of it reaches the agent."""
+    """Why a value is not read: one clause about it, without the value itself."""
 
     reason: str
+
+
+_INVISIBLE: Final = frozenset({"Zs", "Zl", "Zp", "Cf"})
+"""Unicode categories of blanks, line ends and marks without a shape."""
+_BLANK_EDGE: Final = Refusal("begins or ends with a blank or an invisible character")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,10 +48,10 @@ class Speller:
     """What relative paths without a workspace, and `~name`, are meant in; None: they are refused,
     because the server behind us has a working directory of its own."""
     alias: str | None = None
-    """Another name for the workspace, such as `/workspace`. Without a workspace it is just a path."""
+    """Another name for the workspace, such as `/workspace`."""
 
     def spell(self, text: str) -> str | Refusal:
-        """Give the absolute spelling without `.`, `..`, `//` and trailing slash, links untouched."""
+        """Give the absolute spelling: no `.`, `..`, `//` or trailing slash, links untouched."""
         refusal = _unclear(text)
         if refusal is not None:
             return refusal
@@ -66,16 +71,13 @@ class Speller:
         if text.startswith("/"):
             return self._without_alias(text)
         if text == "~" or text.startswith("~/"):
-            if not self.home:
-                return Refusal('starts with "~", but no home directory is known')
-            return self.home + text[1:]
-        if text.startswith("~"):
-            if self.cwd is None:
-                return Refusal('starts with "~" and a name; write the absolute path')
-            return f"{self.cwd}/{text}"
-        base = self.workspace if self.workspace is not None else self.cwd
+            base, text = self.home or None, text[2:]
+        elif text.startswith("~"):
+            base = self.cwd
+        else:
+            base = self.cwd if self.workspace is None else self.workspace
         if base is None:
-            return Refusal("is a relative path, and there is no workspace; write the absolute path")
+            return Refusal("stands for no certain directory; write the absolute path")
         return f"{base}/{text}"
 
     def _without_alias(self, text: str) -> str:
@@ -88,18 +90,19 @@ class Speller:
 
 def _unclear(text: str) -> Refusal | None:
     if text.isascii() and text.isprintable():
-        if text[:1] == " " or text[-1:] == " ":
-            return Refusal("begins or ends with a blank")
-        return None
-    if any(unicodedata.category(character) == "Cc" for character in text):
-        return Refusal("holds a control character")
-    if any("\ud800" <= character <= "\udfff" for character in text):
-        return Refusal("is not valid Unicode text")
-    if any(edge.isspace() or unicodedata.category(edge) == "Cf" for edge in (text[0], text[-1])):
-        return Refusal("begins or ends with a blank or an invisible character")
+        return _BLANK_EDGE if text[:1] == " " or text[-1:] == " " else None
+    categories = {unicodedata.category(character) for character in text}
+    edges = {unicodedata.category(text[0]), unicodedata.category(text[-1])}
+    found: Refusal | None = None
     if not LOOK_ALIKES.isdisjoint(text):
-        return Refusal('holds a character that can be taken for "/" or "."')
-    return None
+        found = Refusal('holds a character that can be taken for "/" or "."')
+    if not edges.isdisjoint(_INVISIBLE):
+        found = _BLANK_EDGE
+    if "Cs" in categories:
+        found = Refusal("is not valid Unicode text")
+    if "Cc" in categories:
+        found = Refusal("holds a control character")
+    return found
 
 
 def _path_of_file_url(url: str) -> str | Refusal:

@@ -10,13 +10,16 @@ from typing import Final
 from ada_url import URL
 
 _SCP_REMOTE: Final = re.compile(r"(?:[\w.+-]+@)?([^:]+):", re.ASCII)
+_ORDINARY: Final = ("https://", "http://", "ssh://", "git://")
 _EXPLICIT_SCP: Final = re.compile(r"[\w.+-]+@[^:]+:", re.ASCII)
 
-# What every reader of URLs takes apart alike: plain ASCII authority, one "@" at most, and "//".
+# What every reader of URLs takes apart alike: "//", one "@" at most, no escapes in the host. A word
+# without scheme is no URL to anyone.
 _PLAIN: Final = re.compile(
+    r"[A-Za-z0-9._~/-]*|"
     r"[A-Za-z][A-Za-z0-9+.-]*://"
     r"(?:[A-Za-z0-9._~!$&'()*+,;=:%-]*@)?"
-    r"(?:[A-Za-z0-9._-]*|\[[0-9A-Fa-f:.]+\])"
+    r"(?:([\w.-]*)|\[[0-9A-Fa-f:.]+\])"
     r"(?::[0-9]*)?"
     r"(?:[/?#][^\x00-\x1f\x7f]*)?"
 )
@@ -64,18 +67,40 @@ def git_domain(text: str) -> str:
     return _join(url.hostname, url.pathname)
 
 
+def is_ordinary(spelled: str) -> bool:
+    """Whether a canonical URL is of a transport that has just one meaning everywhere."""
+    return spelled.startswith(_ORDINARY)
+
+
+def is_ordinary_remote(spelled: str) -> bool:
+    """The same for a git remote: `user@host:path` is one of ssh, `helper::address` is not."""
+    if "://" in spelled or "::" in spelled:
+        return is_ordinary(spelled)
+    return _SCP_REMOTE.match(spelled) is not None
+
+
 def is_explicit_remote(text: str) -> bool:
     """Whether it is written as a URL or as `user@host:path`, so that it is no remote's name."""
     return "://" in text or _EXPLICIT_SCP.match(text) is not None
 
 
-def is_plain(text: str) -> bool:
-    """Whether every reader of URLs finds the same host in it.
+def is_unambiguous(text: str) -> bool:
+    r"""Whether every reader of URLs finds the same host in it.
 
     A URL is sent as it came, and the server's parser may not be a WHATWG one:
-    `https://good.example\\@evil.example/` has two hosts, depending on who reads it.
+    `https://good.example\@evil.example/` has two hosts, depending on who reads it. So has a host in
+    other letters, where the older and the newer rules for them differ (`faß.example`).
     """
-    return _PLAIN.fullmatch(text) is not None
+    match = _PLAIN.fullmatch(text)
+    if match is None:
+        return False
+    host = match[1]
+    if not host or host.isascii():
+        return True
+    try:
+        return host.encode("idna").decode() == URL(text).hostname
+    except ValueError:
+        return False
 
 
 def _join(host: str, path: str) -> str:

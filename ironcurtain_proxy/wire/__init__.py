@@ -1,0 +1,1 @@
+"""JSON-RPC lines over pipes, for both ends of the proxy. Knows no method and no policy."""

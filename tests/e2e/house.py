@@ -49,6 +49,14 @@ def rule(name: str, then: str = "allow", reason: str = "", /, **conditions: Json
     }
 
 
+def tool(name: str, /, **properties: Json) -> Message:
+    """A tool as a server lists it; all its arguments are required."""
+    return {
+        "name": name,
+        "inputSchema": {"type": "object", "properties": properties, "required": [*properties]},
+    }
+
+
 class House:
     """Everything one test starts and finds, below one directory."""
 
@@ -92,10 +100,15 @@ class House:
         /,
         *,
         env: Message | None = None,
+        tools: list[Message] | None = None,
         **entry: Json,
     ) -> None:
         """Configure a scripted server, annotated under the name the policy knows it by."""
         given: Message = {**(env or {}), "SCRIPTED_JOURNAL": str(self.journal_file(name))}
+        if tools is not None:
+            file = self.root / f"tools-{name}.json"
+            file.write_bytes(orjson.dumps({"tools": tools}))
+            given["SCRIPTED_TOOLS"] = str(file)
         self.add_server(name, [sys.executable, str(SCRIPTED)], env=given, **entry)
         self.annotations[str(entry.get("annotations", name))] = roles
 
@@ -120,7 +133,8 @@ class House:
             for server, roles in self.annotations.items()
         }
         self.write("compiled-policy.json", {**STAMP, "rules": list(self.rules)})
-        self.write("tool-annotations.json", {"generatedAt": "2026-01-01", "servers": servers})
+        if servers:
+            self.write("tool-annotations.json", {"generatedAt": "2026-01-01", "servers": servers})
 
     def write(self, name: str, document: Json) -> Path:
         """Write one of the policy files."""

@@ -22,6 +22,7 @@ Message: TypeAlias = dict[str, Json]
 TOOLS: Final[Mapping[str, Mapping[str, str]]] = {
     "answer": {"text": "string"},
     "ask": {"text": "string"},
+    "blot": {},
     "change": {"add": "string"},
     "die": {},
     "echo": {"text": "string", "list": "array"},
@@ -134,6 +135,11 @@ class Scripted:
     def _answer(self, request: Json, params: Message) -> None:
         self._text(request, str(_argument(params, "text")))
 
+    def _blot(self, request: Json, params: Message) -> None:
+        head = f'{{"jsonrpc":"2.0","id":{json.dumps(request)},"result":'.encode()
+        self.outgoing.write(head + b'{"content":[{"type":"text","text":"\xff\xfe"}]}}\n')
+        self.outgoing.flush()
+
     def _change(self, request: Json, params: Message) -> None:
         self.added.append(described(str(_argument(params, "add")), {"text": "string"}))
         self._notify("notifications/tools/list_changed", {})
@@ -241,6 +247,7 @@ def _argument(params: Message, name: str) -> Json:
 
 ACTS: Final[Mapping[str, Callable[[Scripted, Json, Message], None]]] = {
     "answer": Scripted._answer,
+    "blot": Scripted._blot,
     "change": Scripted._change,
     "die": Scripted._die,
     "environment": Scripted._environment,

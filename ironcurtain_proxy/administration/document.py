@@ -1,0 +1,194 @@
+"""A parsed document, walked strictly: every value knows where it stands.
+
+A reader notes what is wrong and answers with something of the right type, so that one load finds
+every mistake; the report, not the answer, says whether the document can be used. Written by hand
+because the servers are started by what is read here: importing a validation library first takes
+longer than reading every file.
+
+Pure: no I/O, no clock, no log.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, TypeAlias, TypeVar
+
+from ironcurtain_proxy.administration.problems import PathPart, Report, nearest, shown
+from ironcurtain_proxy.model.json import Json
+
+Place: TypeAlias = tuple[PathPart, ...]
+"""Where in a document something stands, such as `("rules", 3, "if")`."""
+
+W = TypeVar("W", bound=str)
+T = TypeVar("T")
+D = TypeVar("D")
+
+_KINDS: Final[Mapping[type, str]] = {
+    type(None): "null",
+    bool: "true or false",
+    int: "a number",
+    float: "a number",
+    str: "text",
+    list: "a list",
+    dict: "an object",
+}
+
+
+class Spot:
+    """A value and its place."""
+
+    __slots__ = ("_report", "place", "source", "value")
+
+    def __init__(self, value: Json, source: str, report: Report | None, place: Place = ()) -> None:
+        self.value = value
+        self.source = source
+        """The file or variable."""
+        self.place = place
+        self._report = report
+
+    def error(self, message: str, suggestion: str = "") -> None:
+        """Note what stops the start."""
+        if self._report is not None:
+            self._report.error(self.source, self.place, message, suggestion)
+
+    def warning(self, message: str, suggestion: str = "") -> None:
+        """Note what the operator should know."""
+        if self._report is not None:
+            self._report.warning(self.source, self.place, message, suggestion)
+
+    def inner(self, part: PathPart, value: Json) -> "Spot":
+        """Something inside this value."""
+        return Spot(value, self.source, self._report, (*self.place, part))
+
+    def text(self) -> str:
+        """Text, empty perhaps."""
+        if isinstance(self.value, str):
+            return self.value
+        self._wrong_kind("text")
+        return ""
+
+    def name(self) -> str:
+        """Text that says something, without NUL: it becomes a path, a name or an argument."""
+        text = self.text()
+        if self.value == "":
+            self.error("must not be empty")
+        elif "\0" in text:
+            self.error("must not hold NUL")
+        return text
+
+    def word(self, vocabulary: Sequence[W]) -> W:
+        """A word of a fixed vocabulary."""
+        if isinstance(self.value, str):
+            for word in vocabulary:
+                if word == self.value:
+                    return word
+            one_of = ", ".join(vocabulary)
+            self.error(
+                f"{shown(self.value)} is not one of {one_of}", nearest(self.value, vocabulary)
+            )
+        else:
+            self._wrong_kind(f"one of {', '.join(vocabulary)}")
+        return vocabulary[0]
+
+    def switch(self) -> bool:
+        """True or false."""
+        if isinstance(self.value, bool):
+            return self.value
+        self._wrong_kind("true or false")
+        return False
+
+    def whole(self, low: int, high: int) -> int:
+        """A whole number, `low` and `high` included."""
+        if isinstance(self.value, int) and not isinstance(self.value, bool):
+            if not low <= self.value <= high:
+                self.error(f"must be from {low} to {high}")
+            return self.value
+        self._wrong_kind("a whole number")
+        return low
+
+    def number(self, above: float, high: float) -> float:
+        """A number, greater than `above`, `high` included."""
+        if isinstance(self.value, int | float) and not isinstance(self.value, bool):
+            if not above < self.value <= high:
+                self.error(f"must be greater than {above:g}, and at most {high:g}")
+            return float(self.value)
+        self._wrong_kind("a number")
+        return high
+
+    def items(self) -> list["Spot"]:
+        """The items of a list."""
+        if isinstance(self.value, list):
+            return [self.inner(index, item) for index, item in enumerate(self.value)]
+        self._wrong_kind("a list")
+        return []
+
+    def texts(self) -> tuple[str, ...]:
+        """A list of texts."""
+        return self.each(Spot.text)
+
+    def each(self, read: "Callable[[Spot], T]") -> tuple[T, ...]:
+        """A list, every item read."""
+        return tuple([read(item) for item in self.items()])
+
+    def members(self) -> dict[str, "Spot"]:
+        """The members of an object whose keys are names that the operator made up."""
+        if isinstance(self.value, dict):
+            return {key: self.inner(key, value) for key, value in self.value.items()}
+        self._wrong_kind("an object")
+        return {}
+
+    def object(self, keys: Iterable[str], *, foreign: bool = False) -> "Members":
+        """An object of which we know all keys; a `foreign` one may hold others (a warning)."""
+        known = tuple(keys)
+        found: dict[str, Spot] = {}
+        for key, spot in self.members().items():
+            if key in known:
+                found[key] = spot
+            elif key.startswith("_"):
+                continue  # a comment
+            elif foreign:
+                spot.warning("unknown key, ignored", nearest(key, known))
+            else:
+                spot.error("unknown key", nearest(key, known))
+        return Members(self, found)
+
+    def muted(self, part: PathPart) -> "Spot":
+        """A value that is not there; nothing read from it is noted."""
+        return Spot(None, self.source, None, (*self.place, part))
+
+    def _wrong_kind(self, wanted: str) -> None:
+        kind = _KINDS.get(type(self.value), "something else")
+        self.error(f"must be {wanted}, not {kind}")
+
+
+class Members:
+    """The known members of an object."""
+
+    __slots__ = ("_found", "spot")
+
+    def __init__(self, spot: Spot, found: Mapping[str, Spot]) -> None:
+        self.spot = spot
+        self._found = found
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._found)
+
+    def get(self, key: str) -> Spot | None:
+        """A member that may be left out; null is there."""
+        return self._found.get(key)
+
+    def required(self, key: str) -> Spot:
+        """A member that must be there."""
+        found = self._found.get(key)
+        if found is not None:
+            return found
+        # Where there is no object at all, that has been said already.
+        if isinstance(self.spot.value, dict):
+            self.spot.inner(key, None).error("is missing")
+        return self.spot.muted(key)
+
+    def read(self, key: str, read: Callable[[Spot], T], default: D) -> T | D:
+        """A member that may be left out, read, or the default."""
+        found = self._found.get(key)
+        return default if found is None else read(found)

@@ -1,0 +1,150 @@
+"""Environment over configuration file: which of the two said what.
+
+This file does not know the defaults, nor what a setting is for. A later section of the
+configuration file is one line in `_SECTIONS`.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final, TypeVar
+
+from ironcurtain_proxy.administration.document import Members, Spot
+from ironcurtain_proxy.administration.environment import CONFIG_VARIABLE, Environment
+from ironcurtain_proxy.administration.operator_paths import absolute, expand_home
+from ironcurtain_proxy.administration.problems import Report
+from ironcurtain_proxy.administration.reading import read_document
+
+CONFIG_NAME: Final = "config.json"
+
+_KEYS: Final = (
+    "mcpServers",
+    "mcpServersFile",
+    "generatedDir",
+    "toolAnnotationsDir",
+    "allowedDirectory",
+    "protectedPaths",
+    "containerWorkspaceDir",
+    "escalationDir",
+    "escalationTimeoutSeconds",
+    "auditLogPath",
+    "auditFsync",
+    "auditWriteDeadlineSeconds",
+    "auditMaxBytes",
+    "sessionLogPath",
+    "sandboxPolicy",
+    "serverFilter",
+    "serverCredentials",
+    "maxMessageBytes",
+)
+_SECTIONS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "auditRedaction": ("enabled",),
+        "circuitBreaker": ("threshold", "windowSeconds"),
+    }
+)
+
+T = TypeVar("T")
+D = TypeVar("D")
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One place settings come from."""
+
+    spots: Mapping[str, Spot]
+    """By key; one inside a section is `section.key`."""
+    base: Path
+    """What relative paths are relative to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layers:
+    """What was said, the environment first."""
+
+    environment: Layer
+    file: Layer
+    config_file: Path | None
+    home: Path
+
+    def read(self, key: str, read: Callable[[Spot], T], default: D) -> T | D:
+        """A setting, or its default. Both places are read, so that both hear of mistakes."""
+        found = [
+            read(layer.spots[key]) for layer in (self.environment, self.file) if key in layer.spots
+        ]
+        return found[0] if found else default
+
+    def path(self, key: str) -> Path | None:
+        """A setting that names a path, absolute, or None."""
+        return self.read(key, self.as_path, None)
+
+    def paths(self, key: str) -> tuple[Path, ...]:
+        """A setting that lists paths."""
+        found = self.read(key, lambda spot: spot.each(self.as_path), ())
+        return tuple([path for path in found if path is not None])
+
+    def as_path(self, spot: Spot) -> Path | None:
+        """A path in the words of either place.
+
+        Relative ones are against the file that holds them; in the environment, against our own
+        working directory.
+        """
+        text = spot.name()
+        in_file = self.config_file is not None and spot.source == str(self.config_file)
+        base = self.file.base if in_file else self.environment.base
+        if not text:
+            return None
+        try:
+            return absolute(text, self.home, base)
+        except ValueError as error:
+            spot.error(str(error))
+            return None
+
+    def spot(self, key: str) -> Spot | None:
+        """The words that count for a setting, or None."""
+        return self.environment.spots.get(key) or self.file.spots.get(key)
+
+
+def read_layers(
+    environ: Mapping[str, str],
+    environment: Environment,
+    config: Path | None,
+    home: Path,
+    report: Report,
+) -> Layers:
+    """Read the configuration file, if there is one, and lay the environment over it."""
+    file = _find(environ, config, home)
+    return Layers(
+        environment=Layer(environment.spots, Path.cwd()),
+        file=Layer(_read(file, report), home if file is None else file.parent),
+        config_file=file,
+        home=home,
+    )
+
+
+def _find(environ: Mapping[str, str], config: Path | None, home: Path) -> Path | None:
+    """The file: as the command line says, else the environment, else the usual one if it exists."""
+    said = str(config) if config is not None else environ.get(CONFIG_VARIABLE, "").strip()
+    if said:
+        return Path(os.path.normpath(Path.cwd() / expand_home(said, home)))
+    usual = home / ".ironcurtain" / CONFIG_NAME
+    return usual if os.path.lexists(usual) else None
+
+
+def _read(path: Path | None, report: Report) -> Mapping[str, Spot]:
+    read = None if path is None else read_document(path, report)
+    if read is None:
+        return {}
+    members = read[1].object((*_KEYS, *_SECTIONS))
+    spots = _spots(members, _KEYS, "")
+    for section, keys in _SECTIONS.items():
+        if section in members:
+            inner = members.required(section).object(keys)
+            spots.update(_spots(inner, keys, f"{section}."))
+    return spots
+
+
+def _spots(members: Members, keys: tuple[str, ...], prefix: str) -> dict[str, Spot]:
+    return {prefix + key: members.required(key) for key in keys if key in members}

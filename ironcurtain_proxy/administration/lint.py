@@ -1,0 +1,153 @@
+"""Rules that say nothing: they can never match, or an earlier rule has said it all.
+
+Warnings, all of them: the policy means what it says, but perhaps not what its author meant. A rule
+is held against every annotated tool it could speak of. Pure: no I/O, no clock, no log.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from ironcurtain_proxy.administration.document import Place
+from ironcurtain_proxy.administration.lint_subjects import Subject, Subjects
+from ironcurtain_proxy.administration.problems import Report, nearest, shown
+from ironcurtain_proxy.model.annotation import Annotations, ArgumentRole
+from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.policy import Rule
+
+_Words: TypeAlias = Iterable[str]
+
+_URL_MARKS: Final = ("://", " ", "?", "#", "@")
+
+
+def lint_rules(
+    rules: tuple[Rule, ...], annotations: Annotations, source: object, report: Report
+) -> None:
+    """Note what is suspicious about the rules of one file, in file order."""
+    _Linter(Subjects.of(annotations), str(source), report).lint(rules)
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """An earlier rule that settles a subject: everything, or only paths within a directory."""
+
+    index: int
+    within: RealPath | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Linter:
+    subjects: Subjects
+    source: str
+    report: Report
+    said: dict[Subject, list[_Said]] = field(default_factory=dict)
+    """What earlier rules have settled."""
+
+    def lint(self, rules: tuple[Rule, ...]) -> None:
+        for index, rule in enumerate(rules):
+            place: Place = ("rules", index)
+            before = len(self.report.problems)
+            self._names(rule, place)
+            self._empty(rule, place)
+            self._hosts(rule, place)
+            subjects = self.subjects.of_rule(rule)
+            if not subjects and len(self.report.problems) == before:
+                self._warn((*place, "if"), f"{_named(rule)} can never match: {self._why(rule)}")
+            self._breadth(rule, place)
+            self._shadow(rule, place, subjects, rules)
+            self._remember(rule, index, subjects)
+
+    def _warn(self, place: Place, message: str, suggestion: str = "") -> None:
+        self.report.warning(self.source, place, message, suggestion)
+
+    def _names(self, rule: Rule, place: Place) -> None:
+        servers = self.subjects.tools_by_server
+        for name in sorted(rule.servers or ()):
+            if name not in servers:
+                message = f"{shown(name)} is not a server with annotations"
+                self._warn((*place, "if", "server"), message, nearest(name, servers))
+        known = self.subjects.tools_of(rule.servers)
+        for name in sorted(rule.tools or ()):
+            if known and name not in known:
+                message = f"{shown(name)} is not an annotated tool of these servers"
+                self._warn((*place, "if", "tool"), message, nearest(name, known))
+
+    def _empty(self, rule: Rule, place: Place) -> None:
+        lists: list[tuple[Place, frozenset[str] | frozenset[ArgumentRole] | None]] = [
+            (("roles",), rule.roles),
+            (("server",), rule.servers),
+            (("tool",), rule.tools),
+        ]
+        if rule.paths is not None:
+            lists.append((("paths", "roles"), rule.paths.roles))
+        if rule.domains is not None:
+            lists.append((("domains", "roles"), rule.domains.roles))
+            lists.append((("domains", "allowed"), rule.domains.allowed))
+        for index, condition in enumerate(rule.lists):
+            lists.append((("lists", index, "roles"), condition.roles))
+            lists.append((("lists", index, "allowed"), condition.allowed))
+        for inner, values in lists:
+            if values is not None and not values:
+                self._warn((*place, "if", *inner), "is empty: the rule can never match")
+
+    def _hosts(self, rule: Rule, place: Place) -> None:
+        for pattern in sorted(rule.domains.allowed if rule.domains is not None else ()):
+            if any(mark in pattern for mark in _URL_MARKS):
+                self._warn(
+                    (*place, "if", "domains", "allowed"),
+                    f"{shown(pattern)} never matches: write host, *.host, host/path or *",
+                )
+
+    def _breadth(self, rule: Rule, place: Place) -> None:
+        conditions = (rule.roles, rule.servers, rule.tools, rule.paths, rule.domains)
+        if rule.effect == "allow" and not rule.lists and all(c is None for c in conditions):
+            self._warn((*place, "if"), f"{_named(rule)} has no condition: it allows every call")
+
+    def _why(self, rule: Rule) -> str:
+        if rule.roles is not None and not self.subjects.have_role(rule, rule.roles):
+            return f"no such tool has an argument of role {_words(rule.roles)}"
+        for inner in (rule.paths, rule.domains, *rule.lists):
+            if inner is not None and not self.subjects.have_role(rule, inner.roles):
+                return f"no such tool has an argument of role {_words(inner.roles)}"
+        return "its conditions are about different roles, and a rule is asked about one at a time"
+
+    def _shadow(
+        self,
+        rule: Rule,
+        place: Place,
+        subjects: frozenset[Subject],
+        rules: tuple[Rule, ...],
+    ) -> None:
+        covering: set[int] = set()
+        for subject in subjects:
+            index = self._settled_by(subject, rule)
+            if index is None:
+                return
+            covering.add(index)
+        if covering:
+            names = ", ".join([shown(rules[index].name) for index in sorted(covering)])
+            self._warn(place, f"{_named(rule)} is never reached: {names} before it says it all")
+
+    def _settled_by(self, subject: Subject, rule: Rule) -> int | None:
+        for said in self.said.get(subject, ()):
+            if said.within is None:
+                return said.index
+            if rule.paths is not None and rule.paths.within.is_within(said.within):
+                return said.index
+        return None
+
+    def _remember(self, rule: Rule, index: int, subjects: frozenset[Subject]) -> None:
+        if rule.domains is not None or rule.lists:
+            return
+        within = None if rule.paths is None else rule.paths.within
+        for subject in subjects:
+            if self.subjects.certainly(rule, subject):
+                self.said.setdefault(subject, []).append(_Said(index, within))
+
+
+def _named(rule: Rule) -> str:
+    return f"rule {shown(rule.name)}"
+
+
+def _words(words: _Words) -> str:
+    return " or ".join(sorted(words))

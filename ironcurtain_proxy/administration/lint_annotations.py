@@ -1,0 +1,95 @@
+"""Annotations that no longer fit: held against themselves, and against the live tools.
+
+An argument that nobody annotated is denied (R-36), and a tool too: better to hear it from `check`
+than from the agent. Pure: no I/O, no clock, no log.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ironcurtain_proxy.administration.document import Place
+from ironcurtain_proxy.administration.problems import Report, nearest, shown
+from ironcurtain_proxy.model.annotation import Annotations, RoleSpec, ToolAnnotation
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.server import ServerSpec, ToolDefinition
+
+
+@dataclass(frozen=True, slots=True)
+class LiveTools:
+    """What the running servers offer."""
+
+    definitions: tuple[ToolDefinition, ...]
+    """By the operator's server names."""
+    answered: frozenset[str]
+    """The servers that could be asked."""
+
+
+def lint_annotations(annotations: Annotations, source: object, report: Report) -> None:
+    """Note arguments of which a case says more than the default, which should be the widest."""
+    places: Counter[str] = Counter()
+    for (server, _), annotation in annotations.items():
+        index = places[server]
+        places[server] += 1
+        for name, spec in annotation.arguments.items():
+            extra = _beyond_default(spec)
+            if extra:
+                place: Place = ("servers", server, "tools", index, "args", name)
+                words = ", ".join(sorted(extra))
+                report.warning(source, place, f"a case has roles that the default lacks: {words}")
+
+
+def lint_servers(
+    annotations: Annotations, servers: Iterable[ServerSpec], source: object, report: Report
+) -> None:
+    """Note servers of which no tool is annotated: every call of theirs is denied."""
+    known = {server for server, _ in annotations}
+    for spec in servers:
+        if spec.annotations not in known:
+            message = f"server {shown(spec.name)} has no annotated tool: every call is denied"
+            report.warning(source, (), message, nearest(spec.annotations, known))
+
+
+def lint_live(
+    annotations: Annotations, live: LiveTools, servers: Iterable[ServerSpec], report: Report
+) -> None:
+    """Hold the annotations against what the servers offer now."""
+    for spec in servers:
+        if spec.name not in live.answered:
+            report.warning(f"server {shown(spec.name)}", (), "did not answer: not compared")
+            continue
+        tools = {tool.name: tool for tool in live.definitions if tool.server == spec.name}
+        known = {tool: a for (owner, tool), a in annotations.items() if owner == spec.annotations}
+        for tool, definition in tools.items():
+            place = f"{spec.name}/{tool}"
+            if tool in known:
+                _compare(known[tool], definition.input_schema, place, report)
+            else:
+                message = "has no annotation: every call is denied"
+                report.warning(place, (), message, nearest(tool, known))
+        for tool in known:
+            if tool not in tools:
+                place = f"{spec.name}/{tool}"
+                report.warning(place, (), "is annotated, but the server does not offer it")
+
+
+def _compare(annotation: ToolAnnotation, schema: Json, place: str, report: Report) -> None:
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    live = properties if isinstance(properties, dict) else {}
+    for name in live:
+        if name not in annotation.arguments:
+            message = f"argument {shown(name)} is not annotated: calls that use it are denied"
+            report.warning(place, (), message)
+    for name in annotation.arguments:
+        if name not in live:
+            message = f"argument {shown(name)} is annotated, but the tool no longer has it"
+            report.warning(place, (), message, nearest(name, live))
+    same_names = live.keys() == annotation.arguments.keys()
+    if annotation.input_schema and same_names and annotation.input_schema != schema:
+        message = "its input schema has changed since it was annotated: look at its roles again"
+        report.warning(place, (), message)
+
+
+def _beyond_default(spec: RoleSpec) -> frozenset[str]:
+    extra = {role for case in spec.cases for role in case.roles}
+    return frozenset(extra - {*spec.default, "none"})

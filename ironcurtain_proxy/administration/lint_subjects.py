@@ -1,0 +1,114 @@
+"""What rules can be asked about: every resource role of every annotated tool.
+
+The kernel scans the rules once for each resource role of a tool, and once without a role for a
+tool that has none. Pure: no I/O, no clock, no log.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from ironcurtain_proxy.model.annotation import (
+    ROLE_TRAITS,
+    Annotations,
+    ArgumentRole,
+    RoleSpec,
+    ToolAnnotation,
+)
+from ironcurtain_proxy.model.policy import Rule
+
+Subject: TypeAlias = tuple[str, str, ArgumentRole | None]
+"""Server, tool, and the resource role that is asked about; None: the tool can be without any."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRoles:
+    """The roles that a tool's arguments can have."""
+
+    possible: frozenset[ArgumentRole]
+    certain: frozenset[ArgumentRole]
+    """Those that they have whatever the other arguments are."""
+
+    @classmethod
+    def of(cls, annotation: ToolAnnotation) -> "ToolRoles":
+        """From every case of every argument."""
+        specs = annotation.arguments.values()
+        return cls(
+            frozenset([role for spec in specs for roles in _cases(spec) for role in roles]),
+            frozenset().union(*[frozenset.intersection(*_cases(spec)) for spec in specs]),
+        )
+
+    @property
+    def subjects(self) -> tuple[ArgumentRole | None, ...]:
+        """What the rules are asked about."""
+        resources = [role for role in self.possible if ROLE_TRAITS[role].is_resource]
+        always = any(ROLE_TRAITS[role].is_resource for role in self.certain)
+        return (*resources,) if always else (*resources, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Subjects:
+    """Everything that is annotated."""
+
+    roles: Mapping[tuple[str, str], ToolRoles]
+    tools_by_server: Mapping[str, frozenset[str]]
+
+    @classmethod
+    def of(cls, annotations: Annotations) -> "Subjects":
+        """From the annotations in force."""
+        by_server: dict[str, set[str]] = {}
+        for server, tool in annotations:
+            by_server.setdefault(server, set()).add(tool)
+        return cls(
+            {key: ToolRoles.of(annotation) for key, annotation in annotations.items()},
+            {server: frozenset(tools) for server, tools in by_server.items()},
+        )
+
+    def tools_of(self, servers: Iterable[str] | None) -> frozenset[str]:
+        """The tools of these servers; None: of all."""
+        chosen = self.tools_by_server if servers is None else servers
+        return frozenset().union(*[self.tools_by_server.get(s, frozenset()) for s in chosen])
+
+    def of_rule(self, rule: Rule) -> frozenset[Subject]:
+        """Everything the rule can speak of."""
+        return frozenset(
+            [
+                (server, tool, role)
+                for server, tool, roles in self._in_scope(rule)
+                for role in roles.subjects
+                if _can_match(rule, role, roles.possible)
+            ]
+        )
+
+    def have_role(self, rule: Rule, wanted: frozenset[ArgumentRole]) -> bool:
+        """Whether any tool the rule could speak of has an argument of one of these roles."""
+        return any(roles.possible & wanted for _, _, roles in self._in_scope(rule))
+
+    def certainly(self, rule: Rule, subject: Subject) -> bool:
+        """Whether the rule speaks of the subject whatever the arguments are."""
+        server, tool, role = subject
+        return role is not None or _can_match(rule, None, self.roles[server, tool].certain)
+
+    def _in_scope(self, rule: Rule) -> Iterable[tuple[str, str, ToolRoles]]:
+        servers = self.tools_by_server if rule.servers is None else rule.servers
+        for server in servers:
+            known = self.tools_by_server.get(server, frozenset())
+            for tool in known if rule.tools is None else known & rule.tools:
+                yield server, tool, self.roles[server, tool]
+
+
+def _cases(spec: RoleSpec) -> list[frozenset[ArgumentRole]]:
+    return [frozenset(spec.default), *[frozenset(case.roles) for case in spec.cases]]
+
+
+def _can_match(rule: Rule, role: ArgumentRole | None, roles: frozenset[ArgumentRole]) -> bool:
+    if role is not None:
+        return rule.is_about(role) and all(
+            role in entry.roles or entry.roles & roles for entry in rule.lists
+        )
+    if rule.roles is not None and not rule.roles & roles:
+        return False
+    # A tool without resource roles has no paths and no URLs.
+    if rule.paths is not None or rule.domains is not None:
+        return False
+    return all(entry.roles & roles for entry in rule.lists)

@@ -1,0 +1,107 @@
+"""What no rule, grant or sandbox can open (R-31).
+
+An agent that can write our policy, answer its own requests or read a key needs no permission any
+more. Each place is protected by its own name and by where it leads, as it stands at the start.
+"""
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+import ironcurtain_proxy
+from ironcurtain_proxy.administration.operator_paths import as_named, real
+from ironcurtain_proxy.administration.policy_files import PolicyFiles
+from ironcurtain_proxy.administration.problems import Report
+from ironcurtain_proxy.administration.settings import Settings
+from ironcurtain_proxy.model.annotation import ArgumentRole
+from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.policy import ProtectedName, ProtectedPath
+
+_CHANGES: Final[frozenset[ArgumentRole]] = frozenset(
+    {"write-path", "delete-path", "write-history", "delete-history"}
+)
+_EVERY_USE: Final[frozenset[ArgumentRole]] = _CHANGES | {"read-path"}
+
+_KEYS: Final = (".ssh", ".gnupg", ".aws")
+
+_STEERING_FILES: Final = (
+    # Commands that git, or an agent's own client, would run outside any policy.
+    (".git", "config"),
+    (".git", "hooks"),
+    (".claude", "settings*"),
+    # What makes git read another configuration, other hooks or another repository's objects.
+    (".git", "config.worktree"),
+    (".git", "commondir"),
+    (".git", "modules"),
+    (".git", "worktrees"),
+    (".git", "objects", "info"),
+)
+
+
+def protected_paths(
+    settings: Settings, files: PolicyFiles, report: Report
+) -> tuple[ProtectedPath, ...]:
+    """Our own files, the keys of the user, and what the operator names.
+
+    The workspace is exempt from what contains it, and from nothing else.
+    """
+    workspace = settings.workspace
+    found: dict[RealPath, None] = {}
+    for place in (*_own_places(settings, files), *settings.protected_paths):
+        found.update(dict.fromkeys((as_named(place), real(place))))
+    protected: list[ProtectedPath] = []
+    for path in found:
+        holds = workspace is not None and workspace.is_within(path)
+        if holds and workspace == path:
+            report.error(
+                "the workspace", (), f"{path} is protected: name another directory as workspace"
+            )
+        protected.append(ProtectedPath(path=path, unless_within=workspace if holds else None))
+    return tuple(protected)
+
+
+def protected_names(settings: Settings) -> tuple[ProtectedName, ...]:
+    """What must not be changed wherever it lies, and files whose names we make up as we go.
+
+    In lower case, as they are compared.
+    """
+    names = [ProtectedName(parts=parts, roles=_CHANGES) for parts in _STEERING_FILES]
+    for log in (settings.audit.path, settings.session_log):
+        # The head file, rotated logs, and the log of a second process stand beside it.
+        directory = real(log.parent)
+        names.append(_anchored((*directory.parts, f"{log.name}*"), _EVERY_USE))
+    names.extend([_anchored(real(code).parts, _CHANGES) for code in _own_code()])
+    return tuple(names)
+
+
+def _own_places(settings: Settings, files: PolicyFiles) -> Iterable[Path]:
+    yield settings.state_dir
+    yield settings.mailbox_dir
+    yield settings.audit.path
+    yield settings.session_log
+    for key in _KEYS:
+        yield settings.home / key
+    for file in (settings.config_file, settings.servers_file):
+        if file is not None:
+            yield file
+    yield from files.operators
+    for directory in (settings.generated_dir, settings.tool_annotations_dir):
+        # The directory too, lest it be moved away and another put in its place; unless that
+        # would close the workspace itself.
+        workspace = settings.workspace
+        if directory is not None and (
+            workspace is None or not workspace.is_within(real(directory))
+        ):
+            yield directory
+
+
+def _own_code() -> Iterable[Path]:
+    """The code that enforces all this: this package, and the environment it was installed into."""
+    yield Path(ironcurtain_proxy.__file__).parent
+    if sys.prefix != sys.base_prefix:
+        yield Path(sys.prefix)
+
+
+def _anchored(parts: tuple[str, ...], roles: frozenset[ArgumentRole]) -> ProtectedName:
+    return ProtectedName(parts=tuple([part.lower() for part in parts]), roles=roles)

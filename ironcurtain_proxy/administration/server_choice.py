@@ -1,0 +1,97 @@
+"""Which servers run: where they are configured, which are filtered out, who gets which secrets."""
+
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from ironcurtain_proxy.administration.document import Spot
+from ironcurtain_proxy.administration.environment import SERVERS_VARIABLE
+from ironcurtain_proxy.administration.layers import Layers
+from ironcurtain_proxy.administration.problems import Report, nearest, shown
+from ironcurtain_proxy.administration.servers_file import (
+    ServersReader,
+    check_variable_name,
+    parse_servers,
+    read_servers_file,
+)
+from ironcurtain_proxy.model.server import ServerSpec
+
+SERVERS_NAME: Final = "mcp-servers.json"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerChoice:
+    """The servers to run."""
+
+    servers: tuple[ServerSpec, ...]
+    file: Path | None = None
+    """Where they were read from, if that was a file of their own."""
+
+
+def choose_servers(layers: Layers, state_dir: Path, report: Report) -> ServerChoice:
+    """The servers after `serverFilter`, each with its own credentials.
+
+    Environment over `mcpServers` or `mcpServersFile` over `~/.ironcurtain/mcp-servers.json`.
+    """
+    found = _find(layers, state_dir, report)
+    names = [spec.name for spec in found.servers]
+    wanted = layers.read("serverFilter", lambda spot: _wanted(spot, names), None)
+    credentials = layers.read("serverCredentials", lambda spot: _credentials(spot, names), {})
+    if layers.config_file is not None and "serverCredentials" in layers.file.spots:
+        _warn_if_others_can_read(layers.config_file, layers.file.spots["serverCredentials"])
+    servers = [
+        replace(spec, credentials=credentials.get(spec.name, {}))
+        for spec in found.servers
+        if wanted is None or spec.name in wanted
+    ]
+    return ServerChoice(tuple(servers), found.file)
+
+
+def _find(layers: Layers, state_dir: Path, report: Report) -> ServerChoice:
+    home = layers.home
+    variable = layers.environment.spots.get("mcpServers")
+    inline = layers.file.spots.get("mcpServers")
+    named = layers.file.spots.get("mcpServersFile")
+    if inline is not None and named is not None:
+        named.error("must not stand beside mcpServers")
+    if variable is not None:
+        return ServerChoice(parse_servers(variable, home))
+    if inline is not None:
+        return ServerChoice(ServersReader(home, foreign=True).servers(inline))
+    file = layers.path("mcpServersFile")
+    if file is None:
+        file = state_dir / SERVERS_NAME
+        if not file.exists():
+            said = f"no servers are configured: set it, or write {file}"
+            report.warning(SERVERS_VARIABLE, (), said)
+            return ServerChoice(())
+    return ServerChoice(read_servers_file(file, home, report), file)
+
+
+def _wanted(spot: Spot, names: list[str]) -> frozenset[str]:
+    for item in spot.items():
+        name = item.name()
+        if name and name not in names:
+            item.error(f"there is no server {shown(name)}", nearest(name, names))
+    return frozenset(spot.texts())
+
+
+def _credentials(spot: Spot, names: list[str]) -> Mapping[str, Mapping[str, str]]:
+    found: dict[str, Mapping[str, str]] = {}
+    for server, entry in spot.members().items():
+        if server not in names:
+            message = f"there is no server {shown(server)}: not used"
+            entry.warning(message, nearest(server, names))
+        variables: dict[str, str] = {}
+        for name, value in entry.members().items():
+            check_variable_name(value, name)
+            variables[name] = value.name()
+        found[server] = variables
+    return found
+
+
+def _warn_if_others_can_read(path: Path, spot: Spot) -> None:
+    if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        spot.warning("others can read these secrets: chmod 600 the file")

@@ -1,0 +1,48 @@
+"""The chain through the lines of a log. Pure: no I/O, no clock, no log.
+
+Every line ends in `"seq"`, its number, and `"prev"`, the SHA-256 of the line before it: of all its
+bytes but the newline. Whoever edits, removes, inserts or reorders lines must forge all that follow,
+and then the head file and every anchor kept elsewhere disagree.
+"""
+
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One line's place in the chain."""
+
+    seq: int
+    """1 for the first line ever; goes on over rotated files."""
+    digest: str
+    """SHA-256 of the line without its newline, hexadecimal, lower case."""
+
+
+GENESIS: Final = Link(0, "0" * 64)
+"""Before the first line."""
+
+
+def digest_of(line: bytes) -> str:
+    """The digest that the next line names.
+
+    Args:
+        line: without its newline.
+    """
+    return sha256(line).hexdigest()
+
+
+def seal(body: bytes, after: Link) -> tuple[bytes, Link]:
+    """Put a record in its place.
+
+    Args:
+        body: the record as a compact JSON object, not empty, without `seq` and `prev`.
+        after: the line before it.
+
+    Returns:
+        The line with its newline, and its place.
+    """
+    seq = after.seq + 1
+    line = b'%b,"seq":%d,"prev":"%b"}' % (body[:-1], seq, after.digest.encode())
+    return line + b"\n", Link(seq, sha256(line).hexdigest())

@@ -1,0 +1,183 @@
+"""The files of one log: what they are called, and what stands at their ends.
+
+    audit.jsonl            the log
+    audit.jsonl.000001 …   what it grew out of, oldest first
+    audit.jsonl.head       the last line's number and digest
+    audit.jsonl.lock       held by the one process that writes
+    audit.jsonl.torn-…     the remains of a line that a crash cut off
+    audit.jsonl.4711       the log of process 4711, when another held the lock: a log of its own
+
+Rotated files have a leading zero and process ids have none. Reads only; writes nothing.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import orjson
+
+from ironcurtain_proxy.audit.chain import Link, digest_of
+
+MAX_LINE: Final = 1 << 20
+"""Bytes; no record is longer (see `shaping`)."""
+
+_ROTATED: Final = re.compile(r"\.(0\d{5})")
+_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
+_LAST_ROTATION: Final = 99999
+
+
+def head_path(log: Path) -> Path:
+    """Where the last line's place in the chain is kept."""
+    return log.with_name(f"{log.name}.head")
+
+
+def lock_path(log: Path) -> Path:
+    """What the writing process holds locked."""
+    return log.with_name(f"{log.name}.lock")
+
+
+def rotated_paths(log: Path) -> list[Path]:
+    """The files that `log` was rotated into, oldest first."""
+    found = [
+        path
+        for path in log.parent.glob(f"{_escaped(log.name)}.0*")
+        if _ROTATED.fullmatch(path.name[len(log.name) :])
+    ]
+    return sorted(found)
+
+
+def next_rotated_path(log: Path) -> Path:
+    """The name for the next file to be rotated away.
+
+    Raises:
+        OSError: there have been too many.
+    """
+    rotated = rotated_paths(log)
+    number = int(rotated[-1].name[len(log.name) + 1 :]) + 1 if rotated else 1
+    if number > _LAST_ROTATION:
+        raise OSError(f"{log}: more than {_LAST_ROTATION} rotated files; move the old ones away")
+    return log.with_name(f"{log.name}.{number:06d}")
+
+
+def read_head(log: Path) -> Link | None:
+    """The place that the head file names; None if there is none.
+
+    Raises:
+        ValueError: it is not a head file.
+        OSError: it cannot be read.
+    """
+    try:
+        raw = head_path(log).read_bytes()
+    except FileNotFoundError:
+        return None
+    head = orjson.loads(raw)
+    match head:
+        case {"seq": int(seq), "digest": str(digest)} if seq > 0 and _DIGEST.fullmatch(digest):
+            return Link(seq, digest)
+        case _:
+            raise ValueError("no seq and digest in it")
+
+
+def head_text(link: Link) -> bytes:
+    """What the head file holds."""
+    return b'{"seq":%d,"digest":"%b"}\n' % (link.seq, link.digest.encode())
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A line's own words about its place; None where it has none."""
+
+    seq: int | None
+    prev: str | None
+
+    @property
+    def is_chained(self) -> bool:
+        """Whether it says anything about its place. The original's lines do not."""
+        return self.seq is not None or self.prev is not None
+
+
+def placed(line: bytes) -> Placed | None:
+    """What a line says of its place; None if it is not a JSON object."""
+    fields = parsed(line)
+    return None if fields is None else placed_of(fields)
+
+
+def parsed(line: bytes) -> dict[str, object] | None:
+    """A line as a JSON object; None if it is none."""
+    try:
+        fields = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return None
+    return fields if isinstance(fields, dict) else None
+
+
+def placed_of(fields: Mapping[str, object]) -> Placed:
+    """What a parsed line says of its place. A word of the wrong type counts as a wrong word."""
+    seq, prev = fields.get("seq"), fields.get("prev")
+    if seq is None and prev is None:
+        return Placed(None, None)
+    return Placed(
+        seq if isinstance(seq, int) and not isinstance(seq, bool) else 0,
+        prev if isinstance(prev, str) else "",
+    )
+
+
+def lines_backwards(path: Path, *, limit: int | None = None) -> Iterator[bytes]:
+    """The complete lines of a file without their newlines, last first.
+
+    What follows the last newline is not a line. Stops before a line that is longer than any record.
+
+    Args:
+        path: a regular file.
+        limit: how many bytes from the end to look at; None: all.
+    """
+    with path.open("rb") as file:
+        end = file.seek(0, 2)
+        start = end
+        stop = 0 if limit is None else max(0, end - limit)
+        rest = b""
+        torn = True
+        while start > stop:
+            size = min(_BLOCK, start - stop)
+            start -= size
+            file.seek(start)
+            first, *lines = (file.read(size) + rest).split(b"\n")
+            for line in reversed(lines):
+                if not torn:
+                    yield line
+                torn = False
+            rest = first
+            if len(rest) > MAX_LINE:
+                return
+        if start == 0 and not torn:
+            yield rest
+
+
+_BLOCK: Final = 64 * 1024
+
+
+def last_place(path: Path) -> Link | None:
+    """The place of a file's last complete line; None if it has none.
+
+    A line without a place (another program's, or damaged) continues the numbers of those before it.
+    """
+    lines = lines_backwards(path, limit=2 * MAX_LINE)
+    last = next(lines, None)
+    if last is None:
+        return None
+    line: bytes | None = last
+    unnumbered = 0
+    while line is not None:
+        place = placed(line)
+        if place is not None and place.seq:
+            return Link(place.seq + unnumbered, digest_of(last))
+        # The original's lines are not counted: our first is number 1, wherever it stands.
+        unnumbered += place is None
+        line = next(lines, None)
+    return Link(0, digest_of(last))
+
+
+def _escaped(name: str) -> str:
+    return re.sub(r"([*?\[])", r"[\1]", name)

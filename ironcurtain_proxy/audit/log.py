@@ -1,0 +1,306 @@
+"""The audit log: the `Recorder` that mediation is given.
+
+A record is encoded and sealed into the chain here, on the event loop; then it is written: here
+while the disk is known to be well, else by the writing thread (see `writer`). The wait for the
+thread is short and blocking at first, since that is three times faster than being woken through
+the loop, and becomes an ordinary one when the disk takes longer. What comes together goes together.
+
+    loop:    record ── seal ── submit ─┐ waits ≤ 2 ms ┌─ done │ else: a future, and a deadline
+    writer:                            └── write(2) ──┘
+    syncer:                                       └─ fsync, head file, within 100 ms
+"""
+
+import asyncio  # noqa: TID251  futures that a thread completes: anyio's way takes twice as long
+import os
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from ironcurtain_proxy.audit.chain import seal
+from ironcurtain_proxy.audit.opening import OpenedLog, open_log
+from ironcurtain_proxy.audit.records import RecordEncoder, summarize
+from ironcurtain_proxy.audit.settings import LogSettings
+from ironcurtain_proxy.audit.syncing import STUCK_SECONDS, Syncer
+from ironcurtain_proxy.audit.writer import Group, LogFile, OnHang, Write, Writer, explain
+from ironcurtain_proxy.errors import AuditError
+from ironcurtain_proxy.model.audit import AuditRecord, ResultSummary
+from ironcurtain_proxy.model.server import ToolResult
+
+_PATIENCE: Final = 0.002
+"""Seconds that the loop may stand still for one write. More, and other calls would notice."""
+
+_WARY_WRITES: Final = 64
+"""After a slow write the loop does not stand still for this many."""
+
+_HEALTHY_SECONDS: Final = 0.1
+"""How long the loop trusts a disk that has just served one of the threads."""
+
+_LATCHED: Final = "no audit record can be written, so no call is forwarded; restart the proxy"
+_CLOSED: Final = "the audit log is closed"
+"""What callers are told. Which file and why is for the operator: `AuditLog.latched`."""
+
+
+class AuditLog:
+    """Appends records to one file that no other process writes.
+
+    A record that could not be written, or not in time, is the last: every later one fails, too.
+    """
+
+    def __init__(
+        self,
+        opened: OpenedLog,
+        settings: LogSettings,
+        on_hang: OnHang | None = None,
+        write: Write = os.write,
+    ) -> None:
+        self.path: Final = opened.path
+        """The file that is really written."""
+        self.notices: Final = opened.notices
+        """What the operator should be told of the opening, one sentence each."""
+        self._encoder = RecordEncoder(redaction=settings.redaction)
+        self._deadline = settings.write_deadline
+        group = settings.fsync == "group"
+        self._patience = _PATIENCE if group else 0.0
+        self._may_be_inline = group and on_hang is not None
+        self._wary = 0
+        self._last = opened.last
+        self._lock = opened.lock
+        self._closed = False
+        self._failure: str | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._turn_is_used = False
+        self._under_way: Group | None = None
+        self._waiters: list[asyncio.Future[None]] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._next: list[tuple[bytes, asyncio.Future[None]]] = []
+        self._syncer = Syncer(opened.path, opened.file, self._latch)
+        self._file = LogFile(opened, self._syncer, settings, write)
+        self._writer = Writer(opened.path, self._file, settings, on_hang or self._latch)
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        settings: LogSettings = LogSettings(),  # noqa: B008  frozen
+        on_hang: OnHang | None = None,
+    ) -> "AuditLog":
+        """Lock, repair if need be, and open a log. Needs no event loop.
+
+        Args:
+            path: created with its directories, for this user only, if it is not there.
+            settings: how records are written.
+            on_hang: called on a thread when a write has held the event loop up beyond the deadline;
+                it can only end the process, as `hanging.end_process` does. None: the loop never
+                writes itself, which costs a call some 50 µs more and cannot hang.
+
+        Raises:
+            ConfigurationError: the file cannot be used.
+        """
+        return cls(open_log(Path(path)), settings, on_hang)
+
+    @property
+    def latched(self) -> str | None:
+        """Why nothing can be recorded any more, for the operator; None while all is well."""
+        return self._failure
+
+    def summarize(self, result: ToolResult) -> ResultSummary:
+        """What is kept of a result: how it ended, its size and its digest."""
+        return summarize(result)
+
+    async def record(self, record: AuditRecord) -> None:
+        """Write one record; the operating system has it when this returns.
+
+        A caller that is cancelled meanwhile stops waiting; its record is written all the same.
+
+        Raises:
+            AuditError: it could not be written in time, now or earlier, or the log is closed.
+        """
+        self._check_failure()
+        if self._closed:
+            raise AuditError(_CLOSED)
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            self._loop = loop
+            self._turn_is_used = False
+        body = self._encoder.encode(record)
+        if self._turn_is_used or self._under_way is not None:
+            # Others are recording in this very turn of the loop: be written together with them.
+            waiter = loop.create_future()
+            self._next.append((body, waiter))
+            await waiter
+            return
+        self._turn_is_used = True
+        loop.call_soon(self._end_turn)
+        group = self._write([body])
+        if group is None:
+            self._check_failure()
+        else:
+            waiter = loop.create_future()
+            self._wait_for(group, [waiter])
+            await waiter
+
+    def close(self) -> None:
+        """Write what is waiting, force it to the disk, give the lock free. May be called again.
+
+        Blocks, for a healthy disk some milliseconds, at most a few deadlines.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        self._may_be_inline = False
+        self._patience = self._deadline
+        self._wary = 0
+        while self._under_way is not None or self._next:
+            group = self._under_way
+            if group is None:
+                self._write_next()
+            elif group.finished.acquire(timeout=self._deadline):
+                self._settle(group)
+            else:
+                self._give_up(group)
+        if self._writer.stop(self._deadline) and self._syncer.stop(STUCK_SECONDS):
+            self._file.close()
+            os.close(self._lock)
+
+    # --- on the loop ---------------------------------------------------------------------------
+
+    def _check_failure(self) -> None:
+        if self._failure is not None:
+            raise AuditError(_LATCHED)
+
+    def _end_turn(self) -> None:
+        self._turn_is_used = False
+        if self._next and self._under_way is None:
+            self._write_next()
+
+    def _write_next(self) -> None:
+        """Write all records that have come together."""
+        bodies = [body for body, _ in self._next]
+        waiters = [waiter for _, waiter in self._next]
+        self._next = []
+        if self._failure is not None:
+            _fail(waiters)
+            return
+        group = self._write(bodies)
+        if group is None:
+            self._release(waiters)
+        else:
+            self._wait_for(group, waiters)
+
+    def _write(self, bodies: list[bytes]) -> Group | None:
+        """Write records.
+
+        Returns:
+            None if that is done, well or not (see `_failure`); else what is still to be waited for.
+        """
+        lines: list[bytes] = []
+        for body in bodies:
+            line, self._last = seal(body, self._last)
+            lines.append(line)
+        data = b"".join(lines)
+        if self._is_inline_safe(len(data)):
+            self._write_inline(data)
+            return None
+        group = Group(data, self._last)
+        self._writer.submit(group)
+        if self._wary > 0:
+            self._wary -= 1
+        elif self._patience > 0 and group.finished.acquire(timeout=self._patience):
+            self._take_note_of(group)
+            return None
+        else:
+            self._wary = _WARY_WRITES
+        return group
+
+    def _is_inline_safe(self, size: int) -> bool:
+        """Whether a thread has seen just now that the disk does not hang."""
+        if not self._may_be_inline or self._wary > 0 or self._file.is_full(size):
+            return False
+        healthy_at = max(self._writer.healthy_at, self._syncer.healthy_at)
+        return time.monotonic() - healthy_at < _HEALTHY_SECONDS and not self._syncer.is_held_up()
+
+    def _write_inline(self, data: bytes) -> None:
+        try:
+            seconds = self._writer.write_inline(data, self._last)
+        except Exception as error:  # noqa: BLE001  whatever it is, the record was not written
+            self._latch(explain(error))
+        else:
+            if seconds > _PATIENCE:
+                self._wary = _WARY_WRITES
+
+    def _wait_for(self, group: Group, waiters: list[asyncio.Future[None]]) -> None:
+        """Let the loop go on; the writing thread wakes it, or the deadline does."""
+        self._under_way = group
+        self._waiters = waiters
+        loop = self._loop
+        if loop is None or loop.is_closed():
+            return
+        self._timer = loop.call_later(self._deadline, self._give_up, group)
+        group.on_finish = partial(_wake, loop, partial(self._settle, group))
+        # It may have finished between our last look and the line above.
+        if group.finished.acquire(blocking=False):
+            self._settle(group)
+
+    def _settle(self, group: Group) -> None:
+        """A group that was waited for is finished."""
+        if group is not self._under_way:
+            return
+        self._stop_waiting()
+        self._take_note_of(group)
+        self._release(self._waiters)
+        if self._next:
+            self._write_next()
+
+    def _give_up(self, group: Group) -> None:
+        """The deadline has passed."""
+        if group is not self._under_way:
+            return
+        if group.finished.acquire(blocking=False):
+            self._settle(group)
+            return
+        self._stop_waiting()
+        self._latch(f"a write took longer than {self._deadline:g} s")
+        self._release(self._waiters)
+        if self._next:
+            self._write_next()
+
+    def _stop_waiting(self) -> None:
+        self._under_way = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _take_note_of(self, group: Group) -> None:
+        if group.error is not None:
+            self._latch(group.error)
+
+    def _release(self, waiters: list[asyncio.Future[None]]) -> None:
+        if self._failure is not None:
+            _fail(waiters)
+            return
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def _latch(self, why: str) -> None:
+        """Nothing is recorded any more. Also called by the syncing thread."""
+        if self._failure is None:
+            self._failure = (
+                f"audit log {self.path}: {why};"
+                " no call is forwarded any more: mend this and restart the proxy"
+            )
+
+
+def _fail(waiters: list[asyncio.Future[None]]) -> None:
+    for waiter in waiters:
+        if not waiter.done():
+            waiter.set_exception(AuditError(_LATCHED))
+
+
+def _wake(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
+    # A loop that has been closed meanwhile has nobody waiting on it.
+    with suppress(RuntimeError):
+        loop.call_soon_threadsafe(callback)

@@ -1,0 +1,289 @@
+"""How a log is opened: locked, found whole or repaired, and its chain taken up again.
+
+Knows nothing of records. Everything here happens once, before the first call, and may take time.
+"""
+
+import errno
+import fcntl
+import os
+import stat
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from ironcurtain_proxy.audit.chain import GENESIS, Link
+from ironcurtain_proxy.audit.files import (
+    MAX_LINE,
+    head_path,
+    last_place,
+    lock_path,
+    placed,
+    read_head,
+    rotated_paths,
+)
+from ironcurtain_proxy.errors import ConfigurationError
+
+_PRIVATE: Final = 0o600
+_PRIVATE_DIRECTORY: Final = 0o700
+LOG_FLAGS: Final = (
+    os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+)
+"""Never through a link; a pipe in the log's place must not make us wait for its reader."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenedLog:
+    """A log that this process alone may write."""
+
+    path: Path
+    """The real one: with `.<pid>` at its end if another process holds the one asked for."""
+    file: int
+    """Descriptor of the log, open for appending."""
+    lock: int
+    """Descriptor of the lock file. Closing it gives the log free."""
+    size: int
+    """Bytes, all of them complete lines."""
+    last: Link
+    """The line that the next one follows."""
+    notices: tuple[str, ...]
+    """What the operator should be told, one sentence each."""
+
+
+def open_log(path: Path) -> OpenedLog:
+    """Open or create a log.
+
+    Raises:
+        ConfigurationError: it cannot be written, or is not a file of ours.
+    """
+    path = Path(os.path.abspath(path))  # noqa: PTH100  resolve() would follow links
+    try:
+        _refuse_what_is_not_a_file(path)
+        _make_private_directory(path.parent)
+        path, lock, notices = _lock(path)
+        try:
+            return _open_locked(path, lock, notices)
+        except BaseException:
+            os.close(lock)
+            raise
+    except OSError as error:
+        raise ConfigurationError(_unusable(path, error)) from error
+
+
+def open_new(path: Path) -> int:
+    """Create the next file of a log, which must not exist.
+
+    Raises:
+        OSError: it does, or it cannot be created.
+    """
+    file = os.open(path, LOG_FLAGS | os.O_EXCL, _PRIVATE)
+    sync_directory(path.parent)
+    return file
+
+
+def sync_directory(directory: Path) -> None:
+    """Make names in a directory last, where the file system can."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with suppress(OSError):
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _unusable(path: Path, error: OSError) -> str:
+    if error.errno in {errno.ELOOP, errno.EMLINK}:
+        what = "is a symbolic link"
+    elif error.errno == errno.ENXIO:
+        what = "is a pipe or a device, not a file"
+    else:
+        what = f"cannot be written: {error.strerror or error}"
+    return f"audit log {path} {what}; {_OTHER_PATH}"
+
+
+_OTHER_PATH: Final = "set AUDIT_LOG_PATH to a file that this user can write"
+
+
+def _refuse_what_is_not_a_file(path: Path) -> None:
+    """Before a lock file is put beside `/dev/null`. What is opened later is looked at again."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        mode = path.lstat().st_mode
+        if stat.S_ISLNK(mode):
+            raise ConfigurationError(_unusable(path, OSError(errno.ELOOP, "")))
+        if not stat.S_ISREG(mode):
+            raise ConfigurationError(f"audit log {path} is not a regular file; {_OTHER_PATH}")
+
+
+def _make_private_directory(directory: Path) -> None:
+    if directory.is_dir():
+        return
+    _make_private_directory(directory.parent)
+    with suppress(FileExistsError):
+        directory.mkdir(_PRIVATE_DIRECTORY)
+
+
+def _lock(path: Path) -> tuple[Path, int, list[str]]:
+    lock = _try_lock(path)
+    if lock is not None:
+        return path, lock, []
+    own = path.with_name(f"{path.name}.{os.getpid()}")
+    lock = _try_lock(own)
+    if lock is None:
+        raise ConfigurationError(
+            f"audit logs {path} and {own} are both in use; set AUDIT_LOG_PATH to another file"
+        )
+    return own, lock, [f"audit log {path} is in use by another process; writing {own} instead"]
+
+
+def _try_lock(path: Path) -> int | None:
+    """Lock the file beside the log, which stays where it is when the log is rotated.
+
+    Returns:
+        Its descriptor, not inherited by other programs; None if another process holds it.
+    """
+    beside = lock_path(path)
+    while True:
+        lock = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, _PRIVATE)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Someone may have removed the file between our open and our lock: a lock on a file that
+            # nobody else can find keeps nobody out.
+            if _is_at(lock, beside):
+                return lock
+        except BlockingIOError:
+            os.close(lock)
+            return None
+        except BaseException:
+            os.close(lock)
+            raise
+        os.close(lock)
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    with suppress(FileNotFoundError):
+        there, ours = path.lstat(), os.fstat(descriptor)
+        return (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino)
+    return False
+
+
+def _open_locked(path: Path, lock: int, notices: list[str]) -> OpenedLog:
+    file = os.open(path, LOG_FLAGS, _PRIVATE)
+    try:
+        _check_ours(path, file)
+        notices += _repair(path, file)
+        last, warning = _take_up_chain(path)
+        sync_directory(path.parent)
+        size = os.fstat(file).st_size
+    except BaseException:
+        os.close(file)
+        raise
+    if warning:
+        notices.append(warning)
+    return OpenedLog(path=path, file=file, lock=lock, size=size, last=last, notices=tuple(notices))
+
+
+def _check_ours(path: Path, file: int) -> None:
+    found = os.fstat(file)
+    if not stat.S_ISREG(found.st_mode):
+        raise ConfigurationError(f"audit log {path} is not a regular file; {_OTHER_PATH}")
+    if os.geteuid() not in (found.st_uid, 0):
+        raise ConfigurationError(
+            f"audit log {path} belongs to another user, who could rewrite it; {_OTHER_PATH}"
+        )
+    if stat.S_IMODE(found.st_mode) != _PRIVATE:
+        os.fchmod(file, _PRIVATE)
+
+
+# --- repair --------------------------------------------------------------------------------------
+
+
+def _repair(path: Path, file: int) -> list[str]:
+    """Put right what a crash in the middle of a write left behind. Only under the lock."""
+    size = os.fstat(file).st_size
+    whole = _end_of_last_line(file, size)
+    if whole == size:
+        return []
+    torn = _TornLine(whole, size - whole)
+    if torn.length <= MAX_LINE:
+        line = os.pread(file, torn.length, whole)
+        place = placed(line)
+        if place is not None and place.seq and place.prev:
+            os.write(file, b"\n")
+            os.fsync(file)
+            return [
+                f"audit log {path}: the last line was complete but for its end, which was added"
+            ]
+    kept = _set_aside(path, file, torn)
+    os.ftruncate(file, whole)
+    os.fsync(file)
+    what = f"its {torn.length} bytes were moved to {kept}"
+    return [f"audit log {path}: a crash cut the last line off; {what}"]
+
+
+@dataclass(frozen=True, slots=True)
+class _TornLine:
+    start: int
+    length: int
+
+
+def _end_of_last_line(file: int, size: int) -> int:
+    end = size
+    while end > 0:
+        start = max(0, end - _BLOCK)
+        newline = os.pread(file, end - start, start).rfind(b"\n")
+        if newline >= 0:
+            return start + newline + 1
+        end = start
+    return 0
+
+
+_BLOCK: Final = 64 * 1024
+
+
+def _set_aside(path: Path, file: int, torn: _TornLine) -> Path:
+    """Copy the torn bytes to a file of their own: an auditor may want them."""
+    when = datetime.fromtimestamp(os.fstat(file).st_mtime, UTC)
+    name = f"{path.name}.torn-{when:%Y%m%dT%H%M%SZ}"
+    kept = path.with_name(name)
+    number = 1
+    while os.path.lexists(kept):
+        number += 1
+        kept = path.with_name(f"{name}-{number}")
+    copy = os.open(kept, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _PRIVATE)
+    with os.fdopen(copy, "wb") as out:
+        for start in range(torn.start, torn.start + torn.length, _BLOCK):
+            out.write(os.pread(file, min(_BLOCK, torn.start + torn.length - start), start))
+        out.flush()
+        os.fsync(out.fileno())
+    return kept
+
+
+# --- the chain -----------------------------------------------------------------------------------
+
+
+def _take_up_chain(path: Path) -> tuple[Link, str | None]:
+    """Which line the next one follows.
+
+    INVARIANT: what the head file knows is never forgotten. If it names a line that is not there,
+    the chain goes on from that line, and the gap stays visible to `verify` for ever. Going on from
+    the last line that is left would launder the cut.
+    """
+    found = GENESIS
+    for candidate in [path, *reversed(rotated_paths(path))]:
+        place = last_place(candidate)
+        if place is not None:
+            found = place
+            break
+    try:
+        head = read_head(path)
+    except ValueError:
+        return found, f"audit head file {head_path(path)} cannot be read and will be written anew"
+    if head is None and found.seq > 0:
+        return found, f"audit log {path} has no head file: whether lines were cut off is not known"
+    if head is None or head.seq < found.seq or head == found:
+        return found, None
+    return head, (
+        f"audit log {path} does not end with line {head.seq} as its head file says: lines were cut"
+        " off or changed; `ironcurtain-proxy audit verify` tells which"
+    )

@@ -1,0 +1,97 @@
+"""The lines of a log as they stand in its files. Reads only, and never more than it needs.
+
+Does not judge: what is wrong with a line is for `verify`, what it looks like for the command line.
+"""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from ironcurtain_proxy.audit.files import MAX_LINE, lines_backwards, lock_path, rotated_paths
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line and where it stands."""
+
+    file: str
+    """Name of the file, without its directory."""
+    number: int
+    """In that file, from 1."""
+    raw: bytes | None
+    """Without the newline; None if it is too long to be a record, or has no end."""
+    is_torn: bool = False
+    """Whether the file ends before the line does."""
+
+    @property
+    def where(self) -> str:
+        """`audit.jsonl line 7`."""
+        return f"{self.file} line {self.number}"
+
+
+def read_lines(log: Path) -> Iterator[Line]:
+    """Every line of a log, of its rotated files first.
+
+    Raises:
+        OSError: a file cannot be read, or there is none.
+    """
+    with suppress(FileNotFoundError):
+        # Opened before the others are listed: it may be rotated away at any moment, and then stands
+        # among them.
+        with log.open("rb") as current:
+            here = os.fstat(current.fileno())
+            for path in rotated_paths(log):
+                if not os.path.samestat(path.stat(), here):
+                    yield from _file_lines(path)
+            yield from _lines_of(log.name, current)
+        return
+    rotated = rotated_paths(log)
+    if not rotated:
+        raise FileNotFoundError(f"there is no audit log {log}")
+    for path in rotated:
+        yield from _file_lines(path)
+
+
+def last_lines(log: Path) -> Iterator[bytes]:
+    """Every complete line of a log and its rotated files, last first, without the newlines.
+
+    Raises:
+        OSError: a file cannot be read, or there is none.
+    """
+    rotated = rotated_paths(log)
+    if log.exists() or not rotated:
+        yield from lines_backwards(log)
+    for path in reversed(rotated):
+        yield from lines_backwards(path)
+
+
+def is_being_written(log: Path) -> bool:
+    """Whether a process has the log open for writing."""
+    with suppress(FileNotFoundError), lock_path(log).open("rb") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+def _file_lines(path: Path) -> Iterator[Line]:
+    with path.open("rb") as file:
+        yield from _lines_of(path.name, file)
+
+
+def _lines_of(name: str, file: BinaryIO) -> Iterator[Line]:
+    number = 0
+    while raw := file.readline(MAX_LINE + 1):
+        number += 1
+        if raw.endswith(b"\n"):
+            yield Line(name, number, raw[:-1])
+            continue
+        is_torn = len(raw) <= MAX_LINE
+        while raw and not raw.endswith(b"\n"):
+            raw = file.readline(MAX_LINE)
+        yield Line(name, number, None, is_torn)

@@ -1,0 +1,20 @@
+"""How a log is written. Pure: no I/O, no clock, no log."""
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+FsyncPolicy: TypeAlias = Literal["group", "always"]
+"""When a record is on the disk: at most 100 ms after `record` returned, or before it returns."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSettings:
+    """What the operator may choose."""
+
+    redaction: bool = True
+    """Whether secrets are masked before they are written."""
+    fsync: FsyncPolicy = "group"
+    write_deadline: float = 2.0
+    """Seconds until a write counts as failed."""
+    max_bytes: int | None = None
+    """The size at which a new file is begun; None: never."""

@@ -1,0 +1,222 @@
+"""Values made fit for a line of the log: bounded, redacted, expressible in JSON.
+
+Pure: no I/O, no clock, no log.
+
+Arguments come from the agent and errors from a server: any size, any depth, integers of a thousand
+digits, half a surrogate pair. Whatever it is, something is recorded, and it costs little.
+"""
+
+import json  # noqa: TID251  orjson refuses integers beyond 64 bits and lone surrogates
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Final
+
+import orjson
+
+from ironcurtain_proxy.audit.numbers import redact_integer
+from ironcurtain_proxy.audit.redaction import MARGIN, is_suspicious, redact_beginning, redact_text
+from ironcurtain_proxy.audit.secrets import MASK, is_ssn_name, is_telling, is_telling_option
+from ironcurtain_proxy.model.json import Arguments
+
+VALUE_LIMIT: Final = 8192
+"""Bytes of one value that are written; what is longer is cut and its digest given."""
+
+_DEPTH_LIMIT: Final = 48
+_NODE_LIMIT: Final = 4096
+_TEXT_LIMIT: Final = 64 * 1024
+_INTEGER_LIMIT: Final = 1 << 2048
+"""What a line may hold at most. Longest line: 64 Ki characters, each written as up to 6 bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shaped:
+    """Arguments as they are written."""
+
+    raw: bytes
+    """Compact JSON."""
+    size: int | None = None
+    """Bytes of the whole as compact JSON, if the structure itself had to be cut."""
+    sha256: str | None = None
+
+
+def shape_arguments(arguments: Arguments, *, redaction: bool) -> Shaped:
+    """Turn the arguments of a call into JSON text of bounded size.
+
+    The fast way is for what nearly every call is: small, expressible, and nothing in it that looks
+    like a secret. It takes one pass of the encoder and `is_suspicious`.
+    """
+    raw: bytes | None = None
+    if not any(type(value) is str and len(value) > VALUE_LIMIT for value in arguments.values()):
+        raw = _encoded(arguments)
+        small = raw is not None and len(raw) <= VALUE_LIMIT
+        if raw is not None and small and not (redaction and is_suspicious(raw)):
+            return Shaped(raw)
+    shaper = _Shaper(redaction=redaction)
+    shaped = orjson.dumps(shaper.mapping(arguments, 0))
+    if not shaper.cut:
+        return Shaped(shaped)
+    whole = raw or compact_json(arguments)
+    return Shaped(shaped, len(whole), sha256(whole).hexdigest()) if whole else Shaped(shaped, 0, "")
+
+
+def shape_text(text: str, *, redaction: bool) -> str:
+    """The same for a single text: a reason, an error, a name."""
+    if len(text) <= VALUE_LIMIT:
+        try:
+            raw = text.encode()
+        except UnicodeEncodeError:
+            pass
+        else:
+            if len(raw) <= VALUE_LIMIT and not (redaction and is_suspicious(raw)):
+                return text
+    return _Shaper(redaction=redaction).text(text)
+
+
+def shape_value(value: object, *, redaction: bool) -> object:
+    """The same for any value, as something orjson can encode."""
+    return _Shaper(redaction=redaction).value(value, 0)
+
+
+def shape_fields(fields: Mapping[str, object]) -> dict[str, object]:
+    """Make an object encodable that should have been: nothing in it is redacted."""
+    return _Shaper(redaction=False).mapping(fields, 0)
+
+
+def compact_json(value: Mapping[str, object]) -> bytes | None:
+    """JSON text without blanks, of whatever size; None if there is none for this value."""
+    return _encoded(value) or _encoded_slowly(value)
+
+
+def _encoded(value: Mapping[str, object]) -> bytes | None:
+    try:
+        return orjson.dumps(value if type(value) is dict else dict(value))
+    except TypeError:
+        return None
+
+
+def _encoded_slowly(value: Mapping[str, object]) -> bytes | None:
+    try:
+        return json.dumps(dict(value), separators=(",", ":"), default=repr).encode()
+    except (TypeError, ValueError, RecursionError):
+        return None
+
+
+class _Shaper:
+    """Walks one value. Holds what may still be written, so that the whole is bounded, too."""
+
+    __slots__ = ("_nodes", "_redaction", "_text", "cut")
+
+    def __init__(self, *, redaction: bool) -> None:
+        self._redaction = redaction
+        self._nodes = _NODE_LIMIT
+        self._text = _TEXT_LIMIT
+        self.cut = False
+        """Whether anything but the inside of a text was left out."""
+
+    def value(self, value: object, depth: int, *, ssn_expected: bool = False) -> object:
+        match value:
+            case str():
+                return self.text(value, ssn_expected=ssn_expected)
+            case None | bool() | float():
+                return value
+            case int():
+                return self._integer(value, ssn_expected=ssn_expected)
+            case _:
+                return self._container(value, depth)
+
+    def _container(self, value: object, depth: int) -> object:
+        if depth >= _DEPTH_LIMIT:
+            self.cut = True
+            return f"…[cut, nested deeper than {_DEPTH_LIMIT}]"
+        if isinstance(value, list | tuple):
+            return self._array(value, depth)
+        if isinstance(value, Mapping):
+            return self.mapping(value, depth)
+        return f"…[{type(value).__name__}]"
+
+    def mapping(self, mapping: Mapping[str, object], depth: int) -> dict[str, object]:
+        shaped: dict[str, object] = {}
+        for count, (name, value) in enumerate(mapping.items()):
+            if not self._take_node():
+                shaped["…"] = f"[cut {len(mapping) - count} keys]"
+                break
+            key = self._unused_key(shaped, self.text(str(name)))
+            if self._redaction and is_telling(str(name)):
+                shaped[key] = _masked(value)
+            else:
+                expected = self._redaction and is_ssn_name(str(name))
+                shaped[key] = self.value(value, depth + 1, ssn_expected=expected)
+        return shaped
+
+    def text(self, text: str, *, ssn_expected: bool = False) -> str:
+        length = len(text)
+        if length > self._text:
+            self.cut = True
+            return f"…[cut {length} characters]"
+        self._text -= min(length, VALUE_LIMIT)
+        if length > VALUE_LIMIT // 4:
+            raw = text.encode("utf-8", "surrogatepass")
+            if len(raw) > VALUE_LIMIT:
+                return self._beginning(text, raw)
+        text = _without_surrogates(text)
+        return redact_text(text, ssn_expected=ssn_expected) if self._redaction else text
+
+    def _beginning(self, text: str, raw: bytes) -> str:
+        """Cut before redaction: a huge text must not reach thirty patterns."""
+        kept = raw[:VALUE_LIMIT].decode("utf-8", "ignore")
+        shown = _without_surrogates(kept)
+        if self._redaction:
+            window = _without_surrogates(text[: len(kept) + MARGIN])
+            if is_suspicious(window.encode()):
+                shown = redact_beginning(window, len(shown))
+        return f"{shown}…[cut {len(raw) - VALUE_LIMIT} bytes, sha256 {sha256(raw).hexdigest()}]"
+
+    def _integer(self, value: int, *, ssn_expected: bool) -> object:
+        if -(1 << 63) <= value < 1 << 64:
+            return redact_integer(value, ssn_expected=ssn_expected) if self._redaction else value
+        if abs(value) < _INTEGER_LIMIT:
+            return orjson.Fragment(str(int(value)).encode())
+        self.cut = True
+        return f"…[integer of {value.bit_length()} bits]"
+
+    def _array(self, items: Sequence[object], depth: int) -> list[object]:
+        shaped: list[object] = []
+        previous: object = None
+        for count, item in enumerate(items):
+            if not self._take_node():
+                shaped.append(f"…[cut {len(items) - count} items]")
+                break
+            # `["--password", "hunter2"]`: an argument list for a command.
+            if self._redaction and isinstance(previous, str) and is_telling_option(previous):
+                shaped.append(_masked(item))
+            else:
+                shaped.append(self.value(item, depth + 1))
+            previous = item
+        return shaped
+
+    def _take_node(self) -> bool:
+        self._nodes -= 1
+        if self._nodes < 0:
+            self.cut = True
+        return self._nodes >= 0
+
+    def _unused_key(self, taken: dict[str, object], key: str) -> str:
+        """Two keys may be alike once they are redacted, and neither may hide the other."""
+        if key not in taken:
+            return key
+        number = len(taken)
+        while f"{key}#{number}" in taken:
+            number += 1
+        return f"{key}#{number}"
+
+
+def _masked(value: object) -> object:
+    """What stands under a telling key; that it is there, true, false or empty is no secret."""
+    return value if value is None or isinstance(value, bool) or value in ("", 0) else MASK
+
+
+def _without_surrogates(text: str) -> str:
+    if text.isascii():
+        return text
+    return text.encode("utf-8", "backslashreplace").decode()

@@ -1,0 +1,130 @@
+"""The thread that makes written lines last, and keeps the head file.
+
+Knows that lines were written, not what they say. It never holds anything that the writing thread
+waits for: a slow disk delays only the moment from which a power failure can do no harm.
+"""
+
+import math
+import os
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from ironcurtain_proxy.audit.chain import Link
+from ironcurtain_proxy.audit.files import head_path, head_text
+
+GROUP_SECONDS: Final = 0.05
+"""How long lines are gathered; with the time `fsync` takes, a line waits 100 ms at most."""
+
+STUCK_SECONDS: Final = 10.0
+"""Lines that have waited so long for the disk count as a failed write."""
+
+HELD_UP_SECONDS: Final = 0.02
+"""A healthy disk takes less for a sync."""
+
+_HEAD_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+
+
+class Syncer:
+    """Calls `fsync` for groups of lines, at most `GROUP_SECONDS` after the first of each."""
+
+    def __init__(self, path: Path, file: int, on_failure: Callable[[str], None]) -> None:
+        self._path = path
+        self._file = file
+        self._on_failure = on_failure
+        self._retired: list[int] = []
+        self._written: Link | None = None
+        self._waiting_since: float | None = None
+        self._busy_since: float | None = None
+        self.healthy_at = -math.inf
+        """When this thread last finished a sync, in seconds of the monotonic clock."""
+        self._wake = threading.Event()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"sync {path.name}", daemon=True)
+        self._thread.start()
+
+    def written(self, last: Link) -> None:
+        """Take note of lines that were written. Called by the writing thread; never waits.
+
+        Raises:
+            OSError: earlier lines have waited too long.
+        """
+        self._written = last
+        if self._waiting_since is None:
+            self._waiting_since = time.monotonic()
+            self._wake.set()
+        elif time.monotonic() - self._waiting_since > STUCK_SECONDS:
+            raise OSError(f"the disk has not taken what was written {STUCK_SECONDS:.0f} s ago")
+
+    def is_held_up(self) -> bool:
+        """Whether the disk is taking its time just now."""
+        since = self._busy_since
+        return since is not None and time.monotonic() - since > HELD_UP_SECONDS
+
+    def retire(self, old: int, new: int) -> None:
+        """The log goes on in another file; the old one is still to be synced, and then closed."""
+        # In this order: `_sync` looks at the current file first, so it never misses the old one.
+        self._retired.append(old)
+        self._file = new
+
+    def stop(self, timeout: float) -> bool:
+        """Sync what is left and end the thread. Returns whether it did so in time.
+
+        Args:
+            timeout: seconds.
+        """
+        self._stopping.set()
+        self._wake.set()
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        while True:
+            self._wake.wait()
+            self._wake.clear()
+            stopping = self._stopping.wait(GROUP_SECONDS)
+            self._busy_since = time.monotonic()
+            try:
+                self._sync(lasting=stopping)
+                self.healthy_at = time.monotonic()
+                self._busy_since = None
+            except OSError as error:
+                # After a failed fsync nobody knows what is on the disk (PostgreSQL's fsyncgate).
+                self._on_failure(f"fsync: {error.strerror or error}")
+                return
+            if stopping:
+                return
+
+    def _sync(self, *, lasting: bool) -> None:
+        if self._waiting_since is None:
+            return
+        # INVARIANT: what is written after this line wakes us again; what was written before it is
+        # in the files that we sync below.
+        self._waiting_since = None
+        last = self._written
+        os.fsync(self._file)
+        while self._retired:
+            os.fsync(self._retired[0])
+            os.close(self._retired.pop(0))
+        if last is not None:
+            self._write_head(last, lasting=lasting)
+
+    def _write_head(self, last: Link, *, lasting: bool) -> None:
+        head = head_path(self._path)
+        new = head.with_name(f"{head.name}.new")
+        file = os.open(new, _HEAD_FLAGS, 0o600)
+        try:
+            # Too short to be written in part.
+            os.write(file, head_text(last))
+            if lasting:
+                os.fsync(file)
+        except OSError:
+            with suppress(OSError):
+                new.unlink()
+            raise
+        finally:
+            os.close(file)
+        new.replace(head)

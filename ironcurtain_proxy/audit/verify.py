@@ -1,0 +1,211 @@
+"""Whether a log is whole: every line where it was written, as it was written.
+
+Reads the rotated files and the log in order, line by line, in constant memory. What it cannot see:
+someone who can write the log and its head file can forge both. An anchor kept elsewhere (`--expect`)
+is the answer to that.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ironcurtain_proxy.audit.chain import GENESIS, Link, digest_of
+from ironcurtain_proxy.audit.files import parsed, placed_of, read_head
+from ironcurtain_proxy.audit.reading import Line, is_being_written, read_lines
+
+_MOST_PROBLEMS: Final = 100
+"""Listed one by one; a file of another kind has one in every line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong."""
+
+    where: str
+    """`audit.jsonl line 7`, or a file."""
+    what: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What a look at the whole log found."""
+
+    problems: tuple[Problem, ...]
+    """Empty: the log is whole. At most a hundred."""
+    more_problems: int
+    notes: tuple[str, ...]
+    """What is worth knowing and not wrong."""
+    lines: int
+    files: int
+    last: Link
+    """The anchor to keep elsewhere."""
+    unfinished: tuple[str, ...]
+    """Request ids of intents without outcome, in order: calls that a crash, or a full disk, left
+    open, and those that are under way right now."""
+
+
+def verify(log: Path, expect: str | None = None) -> Verdict:
+    """Check a log with all files it was rotated into.
+
+    Args:
+        log: its path; the others are found beside it.
+        expect: the digest of a line that must be there.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    check = _Check(log, expect)
+    for line in read_lines(log):
+        check.take(line)
+    return check.finish()
+
+
+class _Check:
+    """What is known after each line."""
+
+    def __init__(self, log: Path, expect: str | None) -> None:
+        self.log = log
+        self.problems: list[Problem] = []
+        self.more = 0
+        self.notes: list[str] = []
+        self.lines = 0
+        self.files: set[str] = set()
+        self.unchained = 0
+        self.last = GENESIS
+        self.last_where = "the beginning"
+        self.is_begun = False
+        self.open_intents: dict[str, None] = {}
+        # Read before the lines: a log that grows meanwhile is never behind its head.
+        self.head = self._read_head()
+        self.after_head = _Mark(None if self.head is None else self.head.digest)
+        self.after_expected = _Mark(expect)
+
+    def take(self, line: Line) -> None:
+        self.files.add(line.file)
+        if line.raw is None:
+            self._take_broken(line)
+            return
+        self.lines += 1
+        digest = digest_of(line.raw)
+        fields = parsed(line.raw)
+        if fields is None:
+            self.report(line.where, "is not a record: it was edited or inserted")
+            # It stands for the line that should be here.
+            self.last = Link(self.last.seq + 1, digest)
+        else:
+            self._take_record(line, fields, digest)
+        self.last_where = line.where
+        self.after_head.pass_by(digest)
+        self.after_expected.pass_by(digest)
+
+    def _take_broken(self, line: Line) -> None:
+        if line.is_torn and is_being_written(self.log):
+            self.notes.append("the last line is just being written")
+        elif line.is_torn:
+            self.report(line.where, "is cut off before its end; the next start sets it aside")
+        else:
+            self.report(line.where, "is longer than any record")
+
+    def _take_record(self, line: Line, fields: dict[str, object], digest: str) -> None:
+        place = placed_of(fields)
+        if not place.is_chained and not self.is_begun:
+            self.unchained += 1
+            self.last = Link(0, digest)
+            return
+        self.is_begun = True
+        seq = place.seq or 0
+        wrong = self._what_is_wrong(seq, follows=place.prev == self.last.digest)
+        if wrong:
+            self.report(line.where, wrong)
+        self.last = Link(seq if seq > 0 else self.last.seq + 1, digest)
+        request = str(fields.get("requestId"))
+        if fields.get("phase") == "intent":
+            self.open_intents[request] = None
+        else:
+            self.open_intents.pop(request, None)
+
+    def _what_is_wrong(self, seq: int, *, follows: bool) -> str | None:
+        """What a line's number and `prev` tell of what was done to the log."""
+        expected = self.last.seq + 1
+        if seq > expected:
+            missing = (
+                f"record {expected} is"
+                if seq == expected + 1
+                else (f"records {expected} to {seq - 1} are")
+            )
+            return f"is record {seq}, but {missing} missing before it"
+        if seq < expected:
+            return (
+                f"is numbered {seq} where {expected} belongs: moved, repeated, inserted or edited"
+            )
+        if follows:
+            return None
+        return (
+            f"does not follow from {self.last_where}: one of the two was edited, most likely that"
+        )
+
+    def report(self, where: str, what: str) -> None:
+        if len(self.problems) < _MOST_PROBLEMS:
+            self.problems.append(Problem(where, what))
+        else:
+            self.more += 1
+
+    def finish(self) -> Verdict:
+        self._check_head()
+        expected = self.after_expected
+        if expected.digest is not None and not expected.is_passed:
+            self.report(
+                self.log.name, f"has no line with digest {expected.digest}: cut off or changed"
+            )
+        elif expected.lines:
+            self.notes.append(f"{expected.lines} lines follow the expected one")
+        if self.unchained:
+            self.notes.append(f"{self.unchained} lines from before the chain began are not covered")
+        return Verdict(
+            problems=tuple(self.problems),
+            more_problems=self.more,
+            notes=tuple(self.notes),
+            lines=self.lines,
+            files=len(self.files),
+            last=self.last,
+            unfinished=tuple(self.open_intents),
+        )
+
+    def _read_head(self) -> Link | None:
+        try:
+            return read_head(self.log)
+        except ValueError as error:
+            self.report(f"{self.log.name}.head", f"is not a head file: {error}")
+            return None
+
+    def _check_head(self) -> None:
+        name = self.log.name
+        if self.head is None:
+            if self.is_begun and not self.problems:
+                self.report(f"{name}.head", "is missing: whether lines were cut off is not known")
+        elif self.after_head.is_passed:
+            if self.after_head.lines:
+                self.notes.append(f"{self.after_head.lines} lines follow the one in the head file")
+        elif self.last.seq < self.head.seq:
+            self.report(
+                name,
+                f"ends with record {self.last.seq}, but the head file knows {self.head.seq}:"
+                " its end was cut off",
+            )
+        else:
+            self.report(
+                name, f"has another record {self.head.seq} than the head file: it was edited"
+            )
+
+
+class _Mark:
+    """Whether a line was passed, and how many came after it."""
+
+    def __init__(self, digest: str | None) -> None:
+        self.digest = digest
+        self.is_passed = False
+        self.lines = 0
+
+    def pass_by(self, digest: str) -> None:
+        self.lines += self.is_passed
+        self.is_passed = self.is_passed or digest == self.digest

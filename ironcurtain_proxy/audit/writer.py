@@ -1,0 +1,222 @@
+"""The thread that writes, and the file it writes to.
+
+Knows bytes and the disk; not what the bytes mean, not the event loop. One thread alone appends, so
+that a write that hangs hangs nobody else: whoever waits for a group of lines stops waiting when the
+deadline has passed.
+
+A hand-over to the thread costs some 30 µs, twice for each call (an asyncio future from a thread: 50
+to 100). So the loop may write itself, in 8 µs, as long as the disk has shown less than a tenth of a
+second ago, to one of the threads, that it does not hang. Should such a write hang all the same, the
+loop hangs with it, and this thread is the one that notices and ends the process.
+"""
+
+import math
+import os
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeAlias
+
+from ironcurtain_proxy.audit.chain import Link
+from ironcurtain_proxy.audit.files import next_rotated_path
+from ironcurtain_proxy.audit.opening import OpenedLog, open_new
+from ironcurtain_proxy.audit.settings import LogSettings
+from ironcurtain_proxy.audit.syncing import Syncer
+
+Write: TypeAlias = Callable[[int, bytes], int]
+"""`os.write`. Tests hand in one that hangs."""
+
+OnHang: TypeAlias = Callable[[str], None]
+"""Told, on a thread of ours, that the loop hangs in a write, and why."""
+
+
+class Group:
+    """Lines that are written together."""
+
+    __slots__ = ("data", "error", "finished", "last", "on_finish")
+
+    def __init__(self, data: bytes, last: Link) -> None:
+        self.data = data
+        """One or more sealed lines."""
+        self.last = last
+        """The place of the last of them."""
+        self.error: str | None = None
+        """What went wrong, once finished; None: the operating system has every byte."""
+        self.finished = threading.Lock()
+        """Held until the group is finished."""
+        self.finished.acquire()
+        self.on_finish: Callable[[], None] | None = None
+        """Called by the writing thread, if set, when the group is finished."""
+
+
+class LogFile:
+    """The log itself. One thread at a time calls `append`."""
+
+    def __init__(
+        self, opened: OpenedLog, syncer: Syncer, settings: LogSettings, write: Write
+    ) -> None:
+        self._path = opened.path
+        self._file = opened.file
+        self._size = opened.size
+        self._syncer = syncer
+        self._max_bytes = settings.max_bytes
+        self._sync_each = settings.fsync == "always"
+        self._write = write
+
+    def is_full(self, size: int) -> bool:
+        """Whether `size` bytes more would have to go into a new file."""
+        return self._max_bytes is not None and 0 < self._size > self._max_bytes - size
+
+    def append(self, data: bytes, last: Link) -> None:
+        """Write a group of lines, all of it or nothing.
+
+        Args:
+            data: one or more sealed lines.
+            last: the place of the last of them.
+
+        Raises:
+            OSError: it could not be written. The file ends with the last complete line if that was
+                possible, else the next start repairs it.
+        """
+        self._check_untouched()
+        if self.is_full(len(data)):
+            self._rotate()
+        try:
+            self._write_whole(data)
+        except OSError:
+            # A line that nobody acknowledged must not stand in the middle of the log.
+            with suppress(OSError):
+                os.ftruncate(self._file, self._size)
+            raise
+        self._size += len(data)
+        if self._sync_each:
+            os.fsync(self._file)
+        self._syncer.written(last)
+
+    def close(self) -> None:
+        """Give the descriptor back. No thread may use it any more."""
+        os.close(self._file)
+
+    def _write_whole(self, data: bytes) -> None:
+        written = self._write(self._file, data)
+        while written < len(data):
+            # A full disk takes what fits; the next attempt says why it took no more.
+            more = self._write(self._file, data[written:])
+            if more <= 0:
+                raise OSError("the file takes no more bytes")
+            written += more
+
+    def _check_untouched(self) -> None:
+        """The log must be where it was and as long as we left it.
+
+        Raises:
+            OSError: it was deleted, moved, replaced or changed while we had it open.
+        """
+        try:
+            found = os.stat(self._path, follow_symlinks=False)  # noqa: PTH116  half the time
+        except FileNotFoundError as error:
+            raise OSError("the log was deleted or moved away while it was open") from error
+        ours = os.fstat(self._file)
+        if (found.st_ino, found.st_dev) != (ours.st_ino, ours.st_dev):
+            raise OSError("the log was replaced by another file while it was open")
+        if ours.st_size != self._size:
+            raise OSError("the log was changed by someone else while it was open")
+
+    def _rotate(self) -> None:
+        """Move the full file away and begin a new one. The chain goes on."""
+        aside = next_rotated_path(self._path)
+        self._path.rename(aside)
+        try:
+            file = open_new(self._path)
+        except OSError:
+            aside.rename(self._path)
+            raise
+        self._syncer.retire(self._file, file)
+        self._file = file
+        self._size = 0
+
+
+class Writer:
+    """The thread. One group at a time."""
+
+    def __init__(self, path: Path, file: LogFile, settings: LogSettings, on_hang: OnHang) -> None:
+        self._file = file
+        self._deadline = settings.write_deadline
+        self._on_hang = on_hang
+        self._next: Group | None = None
+        self._stopping = False
+        self._inline_since: float | None = None
+        self.healthy_at = -math.inf
+        """When this thread last finished a write, in seconds of the monotonic clock."""
+        self._wake = threading.Lock()
+        self._wake.acquire()
+        # A write that hangs must not keep the process from ending.
+        self._thread = threading.Thread(target=self._run, name=f"audit {path.name}", daemon=True)
+        self._thread.start()
+
+    def submit(self, group: Group) -> None:
+        """Have a group written. The one before must be finished."""
+        self._next = group
+        self._wake.release()
+
+    def write_inline(self, data: bytes, last: Link) -> float:
+        """Write on the thread of the caller. The group before must be finished.
+
+        Returns:
+            How many seconds it took.
+
+        Raises:
+            OSError: as `LogFile.append`.
+        """
+        began = time.monotonic()
+        self._inline_since = began
+        try:
+            self._file.append(data, last)
+        finally:
+            self._inline_since = None
+        return time.monotonic() - began
+
+    def stop(self, timeout: float) -> bool:
+        """End the thread. Returns whether it ended; it does not while a write hangs.
+
+        Args:
+            timeout: seconds.
+        """
+        self._stopping = True
+        with suppress(RuntimeError):
+            self._wake.release()
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        while not self._stopping:
+            if not self._wake.acquire(timeout=self._deadline / 2):
+                self._look_after_inline()
+                continue
+            group, self._next = self._next, None
+            if group is not None:
+                self._write(group)
+
+    def _write(self, group: Group) -> None:
+        try:
+            self._file.append(group.data, group.last)
+            self.healthy_at = time.monotonic()
+        except Exception as error:  # noqa: BLE001  whatever it is, the record was not written
+            group.error = explain(error)
+        group.finished.release()
+        if group.on_finish is not None:
+            group.on_finish()
+
+    def _look_after_inline(self) -> None:
+        since = self._inline_since
+        if since is not None and time.monotonic() - since > self._deadline:
+            self._on_hang(f"a write has not returned for {self._deadline:g} s")
+
+
+def explain(error: Exception) -> str:
+    """What went wrong with a write, in some words for the operator."""
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    return repr(error)

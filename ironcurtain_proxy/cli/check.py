@@ -1,0 +1,159 @@
+"""`ironcurtain-proxy check`: everything the operator wrote, read, and every problem at once."""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
+
+import orjson
+
+from ironcurtain_proxy.administration.engine_file import gather_engine
+from ironcurtain_proxy.administration.lint import lint_rules
+from ironcurtain_proxy.administration.lint_annotations import (
+    LiveTools,
+    lint_annotations,
+    lint_live,
+    lint_servers,
+)
+from ironcurtain_proxy.administration.policy_loading import LoadedPolicy, gather_policy
+from ironcurtain_proxy.administration.problems import Problem, Report
+from ironcurtain_proxy.administration.settings import (
+    Settings,
+    gather_settings,
+    home_directory,
+    refuse_platform,
+)
+from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.model.json import Json
+
+if TYPE_CHECKING:
+    from ironcurtain_proxy.cli import Subparsers
+
+DESCRIPTION: Final = """\
+Read settings, servers, policy, annotations and lists as `serve` would, start nothing, and show
+every problem at once. Errors are what `serve` refuses to start with; warnings are rules that can
+never match or are never reached, lists that are missing, and the like.
+"""
+
+EXAMPLE: Final = """\
+example:
+  ironcurtain-proxy check                       the configuration that serve would use
+  ironcurtain-proxy check --config config.json --live
+  ironcurtain-proxy check --dir ./policy        compiled-policy.json and its neighbours alone
+
+exit status: 0 nothing worse than warnings, 1 errors
+"""
+
+LiveLister: TypeAlias = Callable[[Settings], LiveTools]
+"""Starts the servers, lists their tools, and stops them again."""
+
+
+def add_parser(subparsers: "Subparsers") -> None:
+    """Add the command."""
+    parser = subparsers.add_parser(
+        "check",
+        help="read all configuration and show every problem at once",
+        description=DESCRIPTION,
+        epilog=EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--config", type=Path, metavar="FILE", help="the configuration file")
+    parser.add_argument(
+        "--dir", type=Path, metavar="DIR", help="check a directory as `decide --dir` reads it"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument(
+        "--live",
+        action="store_true",
+        help="start the servers and hold the annotations against their tools",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Check. 1 if there are errors.
+
+    Raises:
+        ConfigurationError: the options do not go together, or this platform is not supported.
+    """
+    refuse_platform(sys.platform)
+    if options.dir is not None and (options.live or options.config is not None):
+        raise ConfigurationError("--dir is checked alone: leave out --config and --live")
+    report = Report()
+    if options.dir is not None:
+        home = home_directory(os.environ)
+        loaded = gather_engine(options.dir, home, report, "enforce").loaded
+        settings = None
+    else:
+        settings = gather_settings(os.environ, options.config, report)
+        loaded = gather_policy(settings, report)
+    _lint(loaded, settings, report)
+    if options.live and settings is not None:
+        lint_live(loaded.annotations, _live_lister()(settings), settings.servers, report)
+    lines = _json(loaded, settings, report) if options.json else _text(loaded, settings, report)
+    for line in lines:
+        sys.stdout.write(line + "\n")
+    return int(report.has_errors)
+
+
+def _lint(loaded: LoadedPolicy, settings: Settings | None, report: Report) -> None:
+    lint_rules(loaded.policy.rules, loaded.annotations, loaded.files.policy, report)
+    annotations = loaded.files.annotations or "the shipped annotations"
+    lint_annotations(loaded.annotations, annotations, report)
+    if settings is not None:
+        lint_servers(loaded.annotations, settings.servers, annotations, report)
+
+
+def _live_lister() -> LiveLister:
+    # The way to the servers is long to import, and only `--live` goes it.
+    wiring = import_module("ironcurtain_proxy.wiring")
+    return cast("LiveLister", wiring.list_live_tools)
+
+
+def _text(loaded: LoadedPolicy, settings: Settings | None, report: Report) -> Iterator[str]:
+    yield f"policy       {loaded.files.policy} ({len(loaded.policy.rules)} rules)"
+    own = loaded.files.annotations
+    where = "shipped" if own is None else str(own)
+    yield f"annotations  {where} ({len(loaded.annotations)} tools)"
+    if settings is not None:
+        yield f"config       {settings.config_file or 'none'}"
+        yield f"workspace    {settings.workspace or 'none'}"
+        for spec in settings.servers:
+            known_as = "" if spec.annotations == spec.name else f", annotated as {spec.annotations}"
+            yield f"server       {spec.name} ({spec.command}{known_as})"
+    for problem in report.problems:
+        yield f"{problem.severity:<12} {problem}"
+    errors, warnings = _count(report.problems, "error"), _count(report.problems, "warning")
+    yield f"{errors} errors, {warnings} warnings" if errors + warnings else "no problems"
+
+
+def _json(loaded: LoadedPolicy, settings: Settings | None, report: Report) -> Iterator[str]:
+    answer: dict[str, Json] = {
+        "ok": not report.has_errors,
+        "policy": str(loaded.files.policy),
+        "policyVersion": loaded.version,
+        "rules": len(loaded.policy.rules),
+        "tools": len(loaded.annotations),
+        "problems": [_problem(problem) for problem in report.problems],
+    }
+    if settings is not None:
+        answer["config"] = None if settings.config_file is None else str(settings.config_file)
+        answer["workspace"] = None if settings.workspace is None else str(settings.workspace)
+        answer["servers"] = {spec.name: spec.annotations for spec in settings.servers}
+    yield orjson.dumps(answer).decode()
+
+
+def _problem(problem: Problem) -> Json:
+    return {
+        "severity": problem.severity,
+        "source": problem.source,
+        "jsonPath": problem.json_path,
+        "message": problem.message,
+        "suggestion": problem.suggestion or None,
+    }
+
+
+def _count(problems: tuple[Problem, ...], severity: str) -> int:
+    return sum(problem.severity == severity for problem in problems)

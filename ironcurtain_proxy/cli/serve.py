@@ -1,0 +1,48 @@
+"""`ironcurtain-proxy serve`: MCP on standard input and output."""
+
+import argparse
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from ironcurtain_proxy.wiring import serve
+
+if TYPE_CHECKING:
+    from ironcurtain_proxy.cli import Subparsers
+
+DESCRIPTION: Final = """\
+Serve MCP on standard input and output, in front of the configured servers. Every tool call is
+decided by the policy and recorded. This is what an MCP client starts; it is the default command.
+"""
+
+EXAMPLE: Final = """\
+example, in a client's configuration:
+  {"mcpServers": {"guarded": {"command": "ironcurtain-proxy",
+                              "args": ["--config", "/home/me/.ironcurtain/config.json"]}}}
+
+The environment wins over the file: MCP_SERVERS_CONFIG, GENERATED_DIR, ALLOWED_DIRECTORY,
+PROTECTED_PATHS, AUDIT_LOG_PATH, SESSION_LOG_PATH, SERVER_FILTER, SERVER_CREDENTIALS, and others.
+"""
+
+
+def add_parser(subparsers: "Subparsers") -> None:
+    """Add the command."""
+    parser = subparsers.add_parser(
+        "serve",
+        help="serve MCP on stdin and stdout (the default)",
+        description=DESCRIPTION,
+        epilog=EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="JSON, or YAML by its ending (default: $IRONCURTAIN_CONFIG, then "
+        "~/.ironcurtain/config.json)",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serve until the client closes its end or a signal ends us."""
+    return serve(os.environ, options.config)

@@ -1,0 +1,315 @@
+"""One JSON-RPC conversation with one server, from the client's side.
+
+Knows ids, deadlines, progress and cancellation; does not know processes, and not what a call means.
+Everything that a server says is untrusted. Results and errors are handed back as they came.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import anyio
+from anyio.lowlevel import checkpoint
+
+from ironcurtain_proxy import __version__
+from ironcurtain_proxy.downstream.dropped import Dropped
+from ironcurtain_proxy.downstream.listing import list_tools
+from ironcurtain_proxy.errors import CallTimedOutError, DownstreamError, ServerUnavailableError
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.server import ToolDefinition, ToolResult
+from ironcurtain_proxy.ports import ProgressListener
+from ironcurtain_proxy.wire.answers import Answers
+from ironcurtain_proxy.wire.codec import (
+    Malformed,
+    MessageId,
+    decode,
+    encode,
+    message_id,
+    recover_id,
+)
+from ironcurtain_proxy.wire.pipes import LineReader, LineWriter, Oversize
+
+PROTOCOL_VERSION: Final = "2025-11-25"
+"""What we offer; whatever the server answers is taken."""
+
+_TURN: Final = 64
+"""Lines after which other tasks have their turn."""
+
+_UNSENT_REPLIES: Final = 1 << 20
+"""Bytes of answers to the server's own requests that may wait for it to read."""
+
+_HEAD: Final = 128
+"""Bytes of a line in which a method is usually named."""
+
+_METHOD_NOT_FOUND: Final = -32601
+
+
+@dataclass(frozen=True, slots=True)
+class Listeners:
+    """Who is told what a server says of its own accord."""
+
+    tools_changed: Callable[[], None]
+    logged: Callable[[Mapping[str, Json]], Awaitable[None]]
+    """Is handed the raw `params` of `notifications/message`."""
+    roots: Callable[[], Sequence[Mapping[str, Json]]]
+    """Gives the `roots` to answer `roots/list` with."""
+
+
+_TokenKey: TypeAlias = tuple[type, str | int | float]
+
+
+class Connection:
+    """A conversation over two pipes. `run` must be running for anything to be answered."""
+
+    def __init__(
+        self,
+        server: str,
+        wire: tuple[LineReader, LineWriter],
+        listeners: Listeners,
+        dropped: Dropped,
+        max_message: int,
+    ) -> None:
+        self._server = server
+        self._reader, self._writer = wire
+        self._reader.offer_to(self._settle_at_once)
+        self._listeners = listeners
+        self._dropped = dropped
+        self._max_message = max_message
+        self._answers = Answers[ToolResult]()
+        self._progress: dict[_TokenKey, ProgressListener] = {}
+        self._unsent_replies = 0
+        self._capabilities: Mapping[str, Json] = {}
+
+    @property
+    def has_logging(self) -> bool:
+        """Whether the server said that it takes `logging/setLevel`."""
+        return "logging" in self._capabilities
+
+    async def run(self) -> None:
+        """Take in what the server sends until it closes its output; then nothing waits any more."""
+        turn = 0
+        try:
+            while (line := await self._reader.receive()) is not None:
+                await self._take(line)
+                turn += 1
+                if turn % _TURN == 0:
+                    await checkpoint()
+        finally:
+            self._answers.fail_all(
+                ServerUnavailableError(f'server "{self._server}" ended before it answered')
+            )
+            self._writer.abort()
+            self._reader.close()
+
+    async def initialize(self, seconds: float) -> None:
+        """Say hello.
+
+        Raises:
+            DownstreamError: the server refuses, or does not answer within `seconds`.
+        """
+        answer = await self.request(
+            "initialize",
+            {
+                "protocolVersion": PROTOCOL_VERSION,
+                "capabilities": {"roots": {"listChanged": True}},
+                "clientInfo": {"name": "ironcurtain-proxy", "version": __version__},
+            },
+            seconds,
+        )
+        if answer.result is None:
+            raise DownstreamError(f'server "{self._server}" refuses to be initialized')
+        capabilities = answer.result.get("capabilities")
+        self._capabilities = capabilities if isinstance(capabilities, dict) else {}
+        self.notify("notifications/initialized")
+
+    async def list_tools(self, seconds: float) -> tuple[ToolDefinition, ...]:
+        """All tools of the server, in its order.
+
+        Raises:
+            DownstreamError: it does not list them, or a page takes longer than `seconds`.
+        """
+
+        async def ask(params: dict[str, Json]) -> ToolResult:
+            return await self.request("tools/list", params, seconds)
+
+        return await list_tools(self._server, ask, self._dropped.note)
+
+    async def call(
+        self, params: Mapping[str, Json], seconds: float, on_progress: ProgressListener | None
+    ) -> ToolResult:
+        """Call a tool.
+
+        Raises:
+            DownstreamError: no answer, none in time, or none that can be read.
+        """
+        key = None if on_progress is None else _token_key(params)
+        if on_progress is None or key is None:
+            return await self.request("tools/call", params, seconds)
+        self._progress[key] = on_progress
+        try:
+            return await self.request("tools/call", params, seconds)
+        finally:
+            if self._progress.get(key) is on_progress:
+                del self._progress[key]
+
+    async def request(self, method: str, params: Mapping[str, Json], seconds: float) -> ToolResult:
+        """Send a request and wait for its answer. If the wait ends early, the server is told.
+
+        Raises:
+            DownstreamError: no answer, none within `seconds`, or none that can be read.
+        """
+        request_id = self._answers.expect()
+        try:
+            self._write(
+                {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params},
+            )
+        except DownstreamError:
+            self._answers.forget(request_id)
+            raise
+        try:
+            return await self._answers.wait(request_id, seconds)
+        except TimeoutError:
+            self._cancel(request_id, method, "the deadline has passed")
+            raise CallTimedOutError(
+                f'server "{self._server}" did not answer within {seconds:g} s'
+            ) from None
+        except anyio.get_cancelled_exc_class():
+            self._cancel(request_id, method, "the caller has cancelled")
+            raise
+
+    def notify(self, method: str, params: Mapping[str, Json] | None = None) -> None:
+        """Tell the server something. If it is gone, or does not read, it is not told."""
+        message: dict[str, object] = {"jsonrpc": "2.0", "method": method}
+        if params is not None:
+            message["params"] = params
+        try:
+            self._write(message)
+        except DownstreamError:
+            self._dropped.note(f"{method} could not be sent")
+
+    def _cancel(self, request_id: int, method: str, reason: str) -> None:
+        if method != "initialize":  # MCP forbids to cancel it; the server is ended instead.
+            self.notify("notifications/cancelled", {"requestId": request_id, "reason": reason})
+
+    def _write(self, message: Mapping[str, object]) -> None:
+        # Not `send`: a server that does not read must not hold up its caller past the deadline.
+        if self._writer.backlog > self._max_message:
+            raise ServerUnavailableError(f'server "{self._server}" does not read what it is sent')
+        try:
+            line = encode(message)
+        except ValueError:
+            raise DownstreamError("the message cannot be written as JSON") from None
+        if len(line) > self._max_message:
+            raise DownstreamError(f"the message is larger than {self._max_message} bytes")
+        try:
+            self._writer.write(line)
+        except BrokenPipeError:
+            raise ServerUnavailableError(f'server "{self._server}" is not running') from None
+
+    def _settle_at_once(self, line: bytes) -> bool:
+        """Take a line if it is an answer to a request; leave everything else to `run`."""
+        if b'"method"' in line[:_HEAD]:
+            return False
+        message = decode(line)
+        if isinstance(message, Malformed) or "method" in message:
+            return False
+        self._settle(message)
+        return True
+
+    async def _take(self, line: bytes | Oversize) -> None:
+        if isinstance(line, Oversize):
+            self._take_oversize(line)
+            return
+        message = decode(line)
+        if isinstance(message, Malformed):
+            self._dropped.note(f"dropped a line that is {message.reason}", line)
+            self._fail(message.id, "sent an answer that cannot be read")
+        elif "method" in message:
+            await self._take_from_server(message)
+        else:
+            self._settle(message)
+
+    def _take_oversize(self, line: Oversize) -> None:
+        self._dropped.note(f"dropped a line of {line.size} bytes", line.head)
+        found = recover_id(line.head, line.tail)
+        if found is None and b'"method"' not in line.head:
+            # With one call under way it is most likely the answer to that.
+            found = self._answers.only
+        self._fail(found, f"sent an answer larger than {self._max_message} bytes")
+
+    def _fail(self, request_id: MessageId | None, how: str) -> None:
+        if isinstance(request_id, int):
+            self._answers.fail(request_id, DownstreamError(f'server "{self._server}" {how}'))
+
+    def _settle(self, message: Mapping[str, Json]) -> None:
+        request_id = message.get("id")
+        if type(request_id) is not int or request_id not in self._answers:
+            self._dropped.note("dropped an answer that nobody waits for")
+            return
+        result, error = message.get("result"), message.get("error")
+        if isinstance(result, dict) and error is None:
+            self._answers.settle(request_id, ToolResult(result=result))
+        elif isinstance(error, dict) and result is None:
+            self._answers.settle(request_id, ToolResult(error=error))
+        else:
+            self._dropped.note("an answer has neither a result nor an error")
+            self._fail(request_id, "sent an answer that cannot be read")
+
+    async def _take_from_server(self, message: dict[str, Json]) -> None:
+        params = message.get("params")
+        known = params if isinstance(params, dict) else {}
+        match message["method"]:
+            case method if "id" in message:
+                self._reply(message_id(message["id"]), method)
+            case "notifications/progress":
+                key = _key(known.get("progressToken"))
+                listener = None if key is None else self._progress.get(key)
+                if listener is not None:
+                    await self._tell(listener, known)
+            case "notifications/message":
+                await self._tell(self._listeners.logged, known)
+            case "notifications/tools/list_changed":
+                self._listeners.tools_changed()
+            case _:
+                pass
+
+    async def _tell(self, listener: ProgressListener, params: Mapping[str, Json]) -> None:
+        try:
+            await listener(params)
+        except Exception as error:  # noqa: BLE001  the agent's trouble must not end a server
+            self._dropped.note(f"a notification could not be passed on ({type(error).__name__})")
+
+    def _reply(self, request_id: MessageId | None, method: Json) -> None:
+        """Answer a request of the server's.
+
+        Sampling and elicitation are not offered, on purpose: they would let a server speak to the
+        agent's model and user past the policy.
+        """
+        reply: dict[str, object] = {"jsonrpc": "2.0", "id": request_id}
+        match method:
+            case "ping":
+                reply["result"] = {}
+            case "roots/list":
+                reply["result"] = {"roots": list(self._listeners.roots())}
+            case _:
+                reply["error"] = {"code": _METHOD_NOT_FOUND, "message": "Method not found"}
+        # We never wait for a server to read answers: while we did, we would not read what it sends,
+        # and it may be waiting for that.
+        line = encode(reply)
+        self._unsent_replies = len(line) + (self._unsent_replies if self._writer.backlog else 0)
+        if self._unsent_replies > _UNSENT_REPLIES or self._writer.is_closed:
+            self._dropped.note("a request was not answered: the server does not read")
+        elif request_id is not None:
+            self._writer.write(line)
+
+
+def _token_key(params: Mapping[str, Json]) -> _TokenKey | None:
+    meta = params.get("_meta")
+    return _key(meta.get("progressToken")) if isinstance(meta, dict) else None
+
+
+def _key(token: Json) -> _TokenKey | None:
+    """A token as a key that tells 1, 1.0 and "1" apart, if it can be a token at all."""
+    if isinstance(token, bool) or not isinstance(token, str | int | float):
+        return None
+    return type(token), token

@@ -1,0 +1,63 @@
+"""What a server finds in its environment. Pure: no I/O, no clock, no log.
+
+Knows which variables any program needs; does not know where the proxy's own came from. Nothing
+else of the proxy's environment is passed on: it holds the secrets of every server (G15).
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from ironcurtain_proxy.model.server import ServerSpec
+
+BASE: Final = frozenset(
+    {"PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "TERM", "SHELL", "TMPDIR"}
+)
+"""What every server may know, besides the `LC_*` variables."""
+
+_SECRET_NAME: Final = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL", re.IGNORECASE)
+_SHORTEST_SECRET: Final = 4
+"""Characters. `MAX_TOKENS=5` is no secret, and blotting out every 5 would help nobody."""
+
+_CONTAINER_COMMANDS: Final = frozenset({"docker", "podman"})
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def child_environment(spec: ServerSpec, parent: Mapping[str, str]) -> dict[str, str]:
+    """The whole environment of one server: the base, then its `env`, then its credentials.
+
+    Values are literal: `${HOME}` stays `${HOME}`.
+    """
+    base = {name: value for name, value in parent.items() if name in BASE or name.startswith("LC_")}
+    return {**base, **spec.env, **spec.credentials}
+
+
+def secrets_of(spec: ServerSpec) -> tuple[str, ...]:
+    """The values that must not be written to a log, longest first."""
+    named = {
+        value
+        for name, value in spec.env.items()
+        if _SECRET_NAME.search(name) and len(value) >= _SHORTEST_SECRET
+    }
+    secrets = named | {value for value in spec.credentials.values() if value}
+    return tuple(sorted(secrets, key=len, reverse=True))
+
+
+def missing_container_variables(
+    spec: ServerSpec, environment: Mapping[str, str]
+) -> tuple[str, ...]:
+    """The variables that `docker run -e NAME` would hand on, but nobody has set."""
+    if spec.command.rpartition("/")[2] not in _CONTAINER_COMMANDS:
+        return ()
+    return tuple(name for name in _handed_on(spec.args) if name not in environment)
+
+
+def _handed_on(args: Iterable[str]) -> Iterator[str]:
+    rest = iter(args)
+    for argument in rest:
+        if argument == "--":
+            return
+        if argument in ("-e", "--env"):
+            argument = "--env=" + next(rest, "")  # noqa: PLW2901  both spellings, one case
+        if argument.startswith("--env=") and _VARIABLE.fullmatch(argument[6:]):
+            yield argument[6:]

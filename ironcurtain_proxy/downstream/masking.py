@@ -1,0 +1,71 @@
+"""Secrets taken out of a stream of bytes that comes in pieces. Pure: no I/O, no clock, no log."""
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+MARK: Final = b"***REDACTED***"
+"""What stands for a secret."""
+
+_SHORTEST_LINE: Final = 12
+"""Bytes a line of a secret of several lines needs to count as a secret by itself."""
+
+
+class Masker:
+    """Replaces secrets in a stream, also where one is cut in two.
+
+    What may be the beginning of a secret is held back until it is clear whether it is.
+    """
+
+    def __init__(self, secrets: Iterable[str]) -> None:
+        whole = {secret.encode("utf-8", "surrogateescape") for secret in secrets if secret}
+        # A key in PEM form is printed line by line, with other text between.
+        lines = {
+            line.strip() for secret in whole if b"\n" in secret for line in secret.split(b"\n")
+        }
+        lines = {line for line in lines if len(line) >= _SHORTEST_LINE}
+        # The longest first: of two secrets of which one begins the other, the longer is meant.
+        self._secrets = sorted(whole | lines, key=len, reverse=True)
+        self._pattern = re.compile(b"|".join(map(re.escape, self._secrets)))
+        self._held = b""
+
+    def feed(self, data: bytes) -> bytes:
+        """Take in a piece and give out what is certain."""
+        if not self._secrets:
+            return data
+        data = self._held + data
+        cut = self._undecided(data, 0)
+        if not any(secret in data for secret in self._secrets):
+            self._held = data[cut:]
+            return data[:cut]
+        return self._replace(data, cut)
+
+    def finish(self) -> bytes:
+        """The stream has ended: give out what was held back, of which no more can come."""
+        rest, self._held = self._held, b""
+        return self._pattern.sub(MARK, rest) if self._secrets else rest
+
+    def _replace(self, data: bytes, cut: int) -> bytes:
+        out: list[bytes] = []
+        position = 0
+        for found in self._pattern.finditer(data):
+            if found.start() >= cut:
+                break
+            out += (data[position : found.start()], MARK)
+            position = found.end()
+            if position > cut:
+                cut = self._undecided(data, position)
+        out.append(data[position:cut])
+        self._held = data[cut:]
+        return b"".join(out)
+
+    def _undecided(self, data: bytes, start: int) -> int:
+        """Where the longest end of `data` begins, from `start` on, that could become a secret."""
+        earliest = len(data)
+        for secret in self._secrets:
+            at = data.find(secret[:1], max(start, len(data) - len(secret) + 1))
+            while 0 <= at < earliest:
+                if secret.startswith(data[at:]):
+                    earliest = at
+                at = data.find(secret[:1], at + 1)
+        return earliest

@@ -1,0 +1,60 @@
+"""What the operator and `wiring` say about all servers together."""
+
+import os
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.wire.pipes import MAX_LINE
+
+ServerState: TypeAlias = Literal["starting", "ready", "restarting", "failed", "stopped"]
+"""`restarting`: it was ready and ended. `failed`: the last attempt to start it came to nothing; it
+is tried again. `stopped`: we are closing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DownstreamOptions:
+    """Settings that hold for every server. Durations are seconds."""
+
+    call_timeout: float = 300.0
+    """For one call."""
+    start_deadline: float = 10.0
+    """How long `tools` waits for servers that are still starting."""
+    initialize_timeout: float = 60.0
+    """For `initialize`, and for each page of tools."""
+    max_message_bytes: int = MAX_LINE
+    """For one message, in either direction."""
+    session_log: Path | None = None
+    """None: what servers print is thrown away."""
+    workspace: str | None = None
+    """Working directory of servers that name none. Absolute; None: the proxy's own."""
+    environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    """The proxy's, of which a server gets the base variables only."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Hooks:
+    """Who is told of what servers do; set by `wiring` before the servers run."""
+
+    on_tools_changed: Callable[[], Awaitable[None]] | None = None
+    """What `tools` answers is different now, or a server is back."""
+    on_log: Callable[[str, Mapping[str, Json]], Awaitable[None]] | None = None
+    """Is handed a server's name and the raw `params` of its `notifications/message`."""
+    roots: Callable[[str], Sequence[Mapping[str, Json]]] | None = None
+    """Gives the roots that a server may know; None: it has none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerStatus:
+    """How a server is doing."""
+
+    state: ServerState
+    error: str = ""
+    """Why it is not running, or why it last ended. Holds no secret."""
+    tools: int = 0
+    starts: int = 0
+    pid: int | None = None
+    """The guardian's process."""
+    sandboxed: bool = False

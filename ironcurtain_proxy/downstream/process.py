@@ -1,0 +1,168 @@
+"""One server process under its guardian: started, waited for, ended.
+
+Knows descriptors and signals; does not know what goes through them. Nothing here needs an event
+loop, so that servers can be started before anything slow is imported.
+"""
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ironcurtain_proxy.downstream import guardian
+from ironcurtain_proxy.downstream.orphans import GUARDIANS, kill_orphans
+from ironcurtain_proxy.errors import ServerUnavailableError
+from ironcurtain_proxy.model.server import ServerSpec
+
+_GUARDIAN: Final = Path(guardian.__file__)
+_ORPHANS: Final = 1.0
+"""Seconds to look for what a killed guardian has left."""
+_EXIT_WORDS: Final[Mapping[int, str]] = {
+    125: "its guardian could not start it",
+    126: "its command cannot be executed",
+    127: "its command was not found",
+}
+
+
+@dataclass(slots=True, eq=False)
+class ServerProcess:
+    """A running server. Its three pipes belong to whoever takes them, then to the taker."""
+
+    server: str
+    _stdin: int
+    _stdout: int
+    _stderr: int
+    _lifeline: int
+    """Write end of a pipe: the guardian ends the server when it is closed."""
+    _popen: subprocess.Popen[bytes]
+
+    @property
+    def pid(self) -> int:
+        """The guardian's; the server is its child."""
+        return self._popen.pid
+
+    @property
+    def exit_status(self) -> int | None:
+        """None while it runs, else the server's exit status, 128 + N after signal N."""
+        return self._popen.poll()
+
+    def ending(self) -> str:
+        """How it ended, in words."""
+        status = self.exit_status
+        if status is None:
+            return "it closed its output"
+        return _EXIT_WORDS.get(status, f"it exited with status {status}")
+
+    def take_wire(self) -> tuple[int, int]:
+        """Hand over the descriptors to read the server's output from and to write its input to."""
+        wire = self._stdout, self._stdin
+        self._stdout = self._stdin = -1
+        return wire
+
+    def take_stderr(self) -> int:
+        """Hand over the descriptor of standard error. Undrained, it makes the server stop."""
+        stderr, self._stderr = self._stderr, -1
+        return stderr
+
+    def end(self, grace: float) -> int:
+        """End it and all it has started, and wait until that is done. Blocks.
+
+        Takes at most `grace`, and 2 seconds: the guardian sends SIGTERM, and SIGKILL after one.
+
+        Args:
+            grace: Seconds the server has to end by itself, now that its input is closed.
+        """
+        self._close_pipes()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._popen.wait(grace)
+        self._cut_lifeline()
+        try:
+            status = self._popen.wait(2 * guardian.GRACE)
+        except subprocess.TimeoutExpired:
+            self._popen.kill()
+            status = self._popen.wait()
+        GUARDIANS.discard(self.pid)
+        if status < 0:
+            kill_orphans(_ORPHANS)
+        return status
+
+    def _close_pipes(self) -> None:
+        for fd in (*self.take_wire(), self.take_stderr()):
+            if fd >= 0:
+                os.close(fd)
+
+    def _cut_lifeline(self) -> None:
+        if self._lifeline >= 0:
+            os.close(self._lifeline)
+            self._lifeline = -1
+
+
+def spawn(
+    spec: ServerSpec, *, environment: Mapping[str, str], cwd: str, argv: Sequence[str]
+) -> ServerProcess:
+    """Start a server.
+
+    Args:
+        spec: For its name.
+        environment: All the server finds in its environment.
+        cwd: Its working directory, absolute.
+        argv: What to run, as the sandbox wants it; the command is looked up in the environment's
+            `PATH`.
+
+    Raises:
+        ServerUnavailableError: no process could be made. That the command does not exist shows
+            only later, by its exit status.
+    """
+    # What is created here is closed on exec, so that no server can hold another's pipes open.
+    pipes = _Pipes()
+    command = [sys.executable, "-I", "-S", str(_GUARDIAN), str(pipes.child[3])]
+    command += ["1" if "LC_CTYPE" in environment else "0", "--", *argv]
+    try:
+        popen = subprocess.Popen(  # noqa: S603  an argument list, no shell
+            command,
+            stdin=pipes.child[0],
+            stdout=pipes.child[1],
+            stderr=pipes.child[2],
+            env=dict(environment),
+            cwd=cwd,
+            pass_fds=(pipes.child[3],),
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        pipes.close(pipes.ours)
+        raise ServerUnavailableError(
+            f'server "{spec.name}" could not be started: {_why(error, cwd)}'
+        ) from error
+    finally:
+        pipes.close(pipes.child)
+    GUARDIANS.add(popen.pid)
+    stdin, stdout, stderr, lifeline = pipes.ours
+    return ServerProcess(spec.name, stdin, stdout, stderr, lifeline, popen)
+
+
+class _Pipes:
+    """Standard input, output, error and the lifeline: our ends, and the guardian's."""
+
+    def __init__(self) -> None:
+        pairs = [os.pipe() for _ in range(4)]
+        write_to = (0, 3)
+        self.ours = [pair[n in write_to] for n, pair in enumerate(pairs)]
+        self.child = [pair[n not in write_to] for n, pair in enumerate(pairs)]
+
+    @staticmethod
+    def close(descriptors: Sequence[int]) -> None:
+        for fd in descriptors:
+            os.close(fd)
+
+
+def _why(error: OSError | ValueError, cwd: str) -> str:
+    """The reason, without the arguments, which may hold a secret."""
+    if isinstance(error, OSError):
+        if not Path(cwd).is_dir():
+            return "its working directory does not exist"
+        return os.strerror(error.errno or 0).lower()
+    return "its command or environment holds a NUL character"

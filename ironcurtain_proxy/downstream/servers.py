@@ -1,0 +1,127 @@
+"""All servers behind the proxy: the way of an authorized call to the one it is for.
+
+Knows servers by name; does not know why a call was allowed.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import anyio
+from anyio.abc import TaskStatus
+
+from ironcurtain_proxy.downstream.options import DownstreamOptions, Hooks, ServerStatus
+from ironcurtain_proxy.downstream.orphans import become_subreaper
+from ironcurtain_proxy.downstream.session_log import SessionLog
+from ironcurtain_proxy.downstream.supervisor import Supervisor
+from ironcurtain_proxy.errors import ConfigurationError, DownstreamError, ServerUnavailableError
+from ironcurtain_proxy.model.authorized import AuthorizedCall
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.server import ServerSpec, ToolDefinition, ToolResult
+from ironcurtain_proxy.ports import ProgressListener
+
+_LOGGER: Final = logging.getLogger(__name__)
+
+
+class DownstreamServers:
+    """The servers, as `ports.Servers` wants them.
+
+    In this order: construct, set `hooks`, `start_processes` (as early as can be), `run`.
+    """
+
+    def __init__(self, specs: Sequence[ServerSpec], options: DownstreamOptions) -> None:
+        self.hooks = Hooks()
+        self._options = options
+        self._log = SessionLog(options.session_log)
+        if self._log.fault:
+            _LOGGER.warning("no session log: %s", self._log.fault)
+        self._listed = False
+        self._wait_until: float | None = None
+        self._supervisors = {
+            spec.name: Supervisor(spec, options, self.hooks, self._log, self._announce)
+            for spec in specs
+        }
+
+    def start_processes(self) -> None:
+        """Start all processes, without waiting for any. Needs no event loop.
+
+        What cannot be started is found out again, and said, by `run`. Processes that `run` never
+        takes over end with the proxy.
+        """
+        become_subreaper()
+        for supervisor in self._supervisors.values():
+            try:
+                supervisor.start_process()
+            except (ConfigurationError, DownstreamError) as error:
+                _LOGGER.debug("%s", error)
+
+    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Keep all servers running until cancelled; then end them, within about 3 seconds."""
+        try:
+            async with anyio.create_task_group() as group:
+                for supervisor in self._supervisors.values():
+                    group.start_soon(supervisor.run)
+                task_status.started()
+                await anyio.sleep_forever()
+        finally:
+            self._log.close()
+
+    async def tools(self) -> Mapping[str, tuple[ToolDefinition, ...]]:
+        """The tools of each server, in configuration order; none of a server that is not there.
+
+        Waits until every server is ready or has failed, but at most, and only once, for the start
+        deadline. Who comes later is announced by `hooks.on_tools_changed`.
+        """
+        if self._wait_until is None:
+            self._wait_until = anyio.current_time() + self._options.start_deadline
+        with anyio.CancelScope(deadline=self._wait_until):
+            for supervisor in self._supervisors.values():
+                await supervisor.settled.wait()
+        self._listed = True
+        return {name: supervisor.tools for name, supervisor in self._supervisors.items()}
+
+    async def forward(
+        self, call: AuthorizedCall, on_progress: ProgressListener | None = None
+    ) -> ToolResult:
+        """Send the call to its server and wait for the answer, which comes back as it is.
+
+        Raises:
+            DownstreamError: the server is not there, failed, or took too long.
+        """
+        params: dict[str, Json] = {**call.params, "name": call.tool}
+        if call.arguments or "arguments" in params:
+            params["arguments"] = dict(call.arguments)
+        connection = self._supervisor(call.server).connection
+        return await connection.call(params, self._options.call_timeout, on_progress)
+
+    def is_sandboxed(self, server: str) -> bool:
+        """Whether the very process that serves this server now is confined."""
+        supervisor = self._supervisors.get(server)
+        return supervisor is not None and supervisor.is_sandboxed
+
+    def status(self) -> Mapping[str, ServerStatus]:
+        """How each server is doing."""
+        return {name: supervisor.status() for name, supervisor in self._supervisors.items()}
+
+    async def notify_roots_changed(self, server: str) -> None:
+        """Tell a server that `hooks.roots` would answer differently now."""
+        self._supervisor(server).notify_roots_changed()
+
+    async def set_log_level(self, level: str) -> None:
+        """Ask all servers that can to log from this level on; also those that start later."""
+        async with anyio.create_task_group() as group:
+            for supervisor in self._supervisors.values():
+                group.start_soon(supervisor.set_log_level, level)
+
+    def _supervisor(self, server: str) -> Supervisor:
+        try:
+            return self._supervisors[server]
+        except KeyError:
+            raise ServerUnavailableError(f'there is no server "{server}"') from None
+
+    async def _announce(self) -> None:
+        if self._listed and self.hooks.on_tools_changed is not None:
+            try:
+                await self.hooks.on_tools_changed()
+            except Exception as error:  # noqa: BLE001  the agent's trouble must not end a server
+                _LOGGER.warning("a change of tools was not passed on: %s", type(error).__name__)

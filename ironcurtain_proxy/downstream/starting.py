@@ -1,0 +1,65 @@
+"""Turns what the operator wrote about a server into a running process.
+
+Knows environment, working directory, confinement and the drain of standard error; does not know
+MCP. Needs no event loop.
+"""
+
+import os
+from dataclasses import dataclass
+
+from ironcurtain_proxy.downstream.environment import (
+    child_environment,
+    missing_container_variables,
+    secrets_of,
+)
+from ironcurtain_proxy.downstream.masking import Masker
+from ironcurtain_proxy.downstream.options import DownstreamOptions
+from ironcurtain_proxy.downstream.process import ServerProcess, spawn
+from ironcurtain_proxy.downstream.session_log import SessionLog
+from ironcurtain_proxy.downstream.stderr import StderrDrain
+from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.model.server import ServerSpec
+from ironcurtain_proxy.sandbox.launch import confine
+
+_DRAIN = 0.5
+"""Seconds to wait for the last words of a server that has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A server process and what belongs to it."""
+
+    process: ServerProcess
+    drain: StderrDrain
+    sandboxed: bool
+
+    def end(self, grace: float) -> int:
+        """End the process, as `ServerProcess.end`, and its drain. Blocks."""
+        status = self.process.end(grace)
+        self.drain.join(_DRAIN)
+        return status
+
+
+def start_server(spec: ServerSpec, options: DownstreamOptions, log: SessionLog) -> Started:
+    """Start one server.
+
+    Raises:
+        ConfigurationError: it cannot work as it is configured, and trying again is no use.
+        ServerUnavailableError: no process could be made.
+    """
+    environment = child_environment(spec, options.environment)
+    missing = missing_container_variables(spec, environment)
+    if missing:
+        raise ConfigurationError(
+            f'server "{spec.name}" passes on {", ".join(missing)}, which is not set: '
+            "set it in its env or in SERVER_CREDENTIALS"
+        )
+    launch = confine(spec)
+    process = spawn(
+        spec,
+        environment=environment,
+        cwd=spec.cwd or options.workspace or os.getcwd(),  # noqa: PTH109  a string is wanted
+        argv=launch.argv,
+    )
+    drain = StderrDrain(spec.name, process.take_stderr(), Masker(secrets_of(spec)), log)
+    return Started(process, drain, launch.sandboxed)

@@ -1,0 +1,73 @@
+"""Drains a server's standard error into the session log, by a thread of its own.
+
+Knows bytes and lines; does not know MCP. A thread, because it must work before there is an event
+loop, and because neither a flood of output nor a slow disk may hold up anybody's call.
+"""
+
+import os
+import threading
+from typing import Final
+
+from ironcurtain_proxy.downstream.masking import Masker
+from ironcurtain_proxy.downstream.session_log import SessionLog
+
+_CHUNK: Final = 1 << 16
+_LONGEST_LINE: Final = 1 << 14
+"""Bytes after which a line is broken: a server may never write a newline."""
+
+_MOST: Final = 64 << 20
+"""Bytes kept of one process: it must not fill the disk that the audit log needs, too."""
+
+
+class StderrDrain:
+    """Reads until the server and all it has started have closed their standard error."""
+
+    def __init__(self, server: str, fd: int, masker: Masker, log: SessionLog) -> None:
+        self._server = server
+        self._fd = fd
+        self._masker = masker
+        self._log = log
+        self._line = b""
+        self._kept = 0
+        self._thread = threading.Thread(target=self._run, name=f"stderr of {server}", daemon=True)
+        self._thread.start()
+
+    def join(self, seconds: float) -> None:
+        """Wait for the end of the stream, but not longer than that."""
+        self._thread.join(seconds)
+
+    def _run(self) -> None:
+        try:
+            while data := self._read():
+                self._take(self._masker.feed(data))
+            self._take(self._masker.finish())
+            if self._line:
+                self._write(self._line)
+        finally:
+            os.close(self._fd)
+
+    def _read(self) -> bytes:
+        try:
+            return os.read(self._fd, _CHUNK)
+        except OSError:
+            return b""
+
+    def _take(self, data: bytes) -> None:
+        whole, newline, rest = data.rpartition(b"\n")
+        if newline:
+            self._write(self._line + whole)
+            self._line = rest
+        else:
+            self._line += rest
+        if len(self._line) > _LONGEST_LINE:
+            self._write(self._line)
+            self._line = b""
+
+    def _write(self, data: bytes) -> None:
+        if self._kept > _MOST or not self._log.is_open:
+            return
+        self._kept += len(data)
+        text = data.decode("utf-8", "backslashreplace").replace("\r\n", "\n").removesuffix("\r")
+        self._log.write(self._server, text)
+        if self._kept > _MOST:
+            self._log.write(self._server, f"(more than {_MOST >> 20} MiB: no more is kept)")

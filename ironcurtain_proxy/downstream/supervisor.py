@@ -1,0 +1,260 @@
+"""Keeps one server running: starts it, greets it, lists its tools, and starts it again.
+
+Knows one server's lives and how long to wait between them; does not know the other servers.
+"""
+
+import contextlib
+import logging
+import math
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+import anyio
+from anyio.to_thread import run_sync
+
+from ironcurtain_proxy.downstream.connection import Connection, Listeners
+from ironcurtain_proxy.downstream.dropped import Dropped
+from ironcurtain_proxy.downstream.environment import secrets_of
+from ironcurtain_proxy.downstream.options import DownstreamOptions, Hooks, ServerState, ServerStatus
+from ironcurtain_proxy.downstream.session_log import SessionLog
+from ironcurtain_proxy.downstream.starting import Started, start_server
+from ironcurtain_proxy.errors import ConfigurationError, DownstreamError, ServerUnavailableError
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.server import ServerSpec, ToolDefinition
+from ironcurtain_proxy.wire.pipes import open_reader, open_writer
+
+_LOGGER: Final = logging.getLogger(__name__)
+
+FIRST_DELAY: Final = 0.1
+LONGEST_DELAY: Final = 30.0
+"""Seconds between two lives: doubled each time, from the first to the longest."""
+
+_SETTLED: Final = 30.0
+"""Seconds a server must have been ready for the next delay to be the first again."""
+
+_GRACE: Final = 0.5
+"""Seconds a server has, once its input is closed, to end by itself."""
+
+_QUIET: Final = 0.1
+"""Seconds between two listings of tools, however often the server says they have changed."""
+
+_SET_LEVEL: Final = 5.0
+"""Seconds for `logging/setLevel`."""
+
+
+class Supervisor:
+    """One server, across all its processes.
+
+    `announce` is called whenever its tools may be others than before.
+    """
+
+    def __init__(
+        self,
+        spec: ServerSpec,
+        options: DownstreamOptions,
+        hooks: Hooks,
+        log: SessionLog,
+        announce: Callable[[], Awaitable[None]],
+    ) -> None:
+        self.spec = spec
+        self.tools: tuple[ToolDefinition, ...] = ()
+        """While it restarts, those it had; none if it cannot be started."""
+        self.settled = anyio.Event()
+        """Set once the server was ready, or its first start has failed."""
+        self._options = options
+        self._hooks = hooks
+        self._log = log
+        self._announce = announce
+        self._dropped = Dropped(spec.name, secrets_of(spec), log)
+        self._state: ServerState = "starting"
+        self._error = ""
+        self._starts = 0
+        self._ready_since = math.inf
+        self._started: Started | None = None
+        self._connection: Connection | None = None
+        self._tools_changed = anyio.Event()
+        self._log_level: str | None = None
+        # Its own, or ending a server would queue behind other rooms' threads.
+        self._limiter = anyio.CapacityLimiter(1)
+
+    @property
+    def connection(self) -> Connection:
+        """The conversation with the running server.
+
+        Raises:
+            ServerUnavailableError: it is not running.
+        """
+        if self._connection is None:
+            again = "; it is being restarted, try again" if self._state == "restarting" else ""
+            raise ServerUnavailableError(f'server "{self.spec.name}" is not running{again}')
+        return self._connection
+
+    @property
+    def is_sandboxed(self) -> bool:
+        """Whether the process that runs now is confined."""
+        return self._started is not None and self._started.sandboxed
+
+    def status(self) -> ServerStatus:
+        """How it is doing."""
+        return ServerStatus(
+            state=self._state,
+            error=self._error,
+            tools=len(self.tools),
+            starts=self._starts,
+            pid=None if self._started is None else self._started.process.pid,
+            sandboxed=self.is_sandboxed,
+        )
+
+    def start_process(self) -> Started:
+        """The running process, started if need be. Needs no event loop.
+
+        Raises:
+            ConfigurationError: it cannot work as it is configured.
+            ServerUnavailableError: no process could be made.
+        """
+        if self._started is None:
+            self._started = start_server(self.spec, self._options, self._log)
+            self._starts += 1
+        return self._started
+
+    async def run(self) -> None:
+        """Live, again and again, until cancelled; then end the process."""
+        delay = FIRST_DELAY
+        try:
+            while True:
+                self._ready_since = math.inf
+                await self._live()
+                if anyio.current_time() - self._ready_since >= _SETTLED:
+                    delay = FIRST_DELAY
+                await anyio.sleep(delay)
+                delay = min(2 * delay, LONGEST_DELAY)
+        except ConfigurationError as error:
+            await self._fail(str(error))
+            await anyio.sleep_forever()
+        finally:
+            self._state = "stopped"
+
+    def notify_roots_changed(self) -> None:
+        """Tell the server, if it runs, that it should ask for its roots again."""
+        if self._connection is not None:
+            self._connection.notify("notifications/roots/list_changed")
+
+    async def set_log_level(self, level: str) -> None:
+        """Ask the server, if it can, to log from this level on; also after a restart."""
+        self._log_level = level
+        if self._connection is not None:
+            await self._apply_log_level(self._connection)
+
+    async def _live(self) -> None:
+        """One process, from its start to its end."""
+        try:
+            why = await self._serve(self.start_process())
+        except (DownstreamError, OSError) as error:
+            why = str(error)
+        except ConfigurationError:
+            raise
+        except Exception as error:  # noqa: BLE001  a defect here must not end the other servers
+            why = f'server "{self.spec.name}" met a defect of the proxy: {type(error).__name__}'
+        if self._state == "ready":
+            self._state, self._error = "restarting", why
+            self._warn(f"{why}; it is started again")
+        else:
+            await self._fail(why)
+
+    async def _serve(self, started: Started) -> str:
+        """Talk to a process until it, or the conversation, has ended. Says why, in words."""
+        trouble: list[str] = []
+        has_ended = False
+        try:
+            connection = await self._connect(started)
+            async with anyio.create_task_group() as group:
+                group.start_soon(self._look_after, connection, group.cancel_scope, trouble)
+                await connection.run()
+                has_ended = True
+                group.cancel_scope.cancel()
+        finally:
+            self._connection = None
+            with anyio.CancelScope(shield=True):
+                await run_sync(started.end, _GRACE, limiter=self._limiter)
+            self._started = None
+        if has_ended or not trouble:
+            return f'server "{self.spec.name}" ended: {started.process.ending()}'
+        return trouble[0]
+
+    async def _connect(self, started: Started) -> Connection:
+        read, write = started.process.take_wire()
+        cap = self._options.max_message_bytes
+        wire = (await open_reader(read, max_line=cap), await open_writer(write))
+        listeners = Listeners(
+            tools_changed=self._note_tools_changed,
+            logged=self._pass_on_log,
+            roots=lambda: self._hooks.roots(self.spec.name) if self._hooks.roots else (),
+        )
+        return Connection(self.spec.name, wire, listeners, self._dropped, cap)
+
+    async def _look_after(
+        self, connection: Connection, scope: anyio.CancelScope, trouble: list[str]
+    ) -> None:
+        """Greet the server; then list its tools again whenever it says they have changed."""
+        seconds = self._options.initialize_timeout
+        try:
+            await connection.initialize(seconds)
+            with anyio.fail_after(seconds):
+                self.tools = await connection.list_tools(seconds)
+        except DownstreamError as error:
+            trouble.append(str(error))
+        except TimeoutError:
+            trouble.append(f'server "{self.spec.name}" takes too long to list its tools')
+        else:
+            await self._be_ready(connection)
+            while True:
+                await self._tools_changed.wait()
+                self._tools_changed = anyio.Event()
+                await self._list_again(connection)
+                await anyio.sleep(_QUIET)
+        scope.cancel()
+
+    async def _be_ready(self, connection: Connection) -> None:
+        await self._apply_log_level(connection)
+        self._connection = connection
+        self._ready_since = anyio.current_time()
+        self._state, self._error = "ready", ""
+        self.settled.set()
+        await self._announce()
+
+    async def _list_again(self, connection: Connection) -> None:
+        try:
+            tools = await connection.list_tools(self._options.initialize_timeout)
+        except DownstreamError as error:
+            self._dropped.note(f"its tools changed, but: {error}")
+            return
+        if tools != self.tools:
+            self.tools = tools
+            await self._announce()
+
+    async def _apply_log_level(self, connection: Connection) -> None:
+        if self._log_level is not None and connection.has_logging:
+            with contextlib.suppress(DownstreamError):
+                level: Mapping[str, Json] = {"level": self._log_level}
+                await connection.request("logging/setLevel", level, _SET_LEVEL)
+
+    def _note_tools_changed(self) -> None:
+        self._tools_changed.set()
+
+    async def _pass_on_log(self, params: Mapping[str, Json]) -> None:
+        if self._hooks.on_log is not None:
+            await self._hooks.on_log(self.spec.name, params)
+
+    async def _fail(self, why: str) -> None:
+        if (self._state, self._error) != ("failed", why):
+            self._warn(f"{why}; going on without it")
+        self._state, self._error = "failed", why
+        had_tools = bool(self.tools)
+        self.tools = ()
+        self.settled.set()
+        if had_tools:
+            await self._announce()
+
+    def _warn(self, text: str) -> None:
+        _LOGGER.warning("%s", text)
+        self._log.write(self.spec.name, f"(proxy) {text}")

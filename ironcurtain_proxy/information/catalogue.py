@@ -1,0 +1,108 @@
+"""Which tools there are, and under which names the agent sees them.
+
+Pure: no I/O, no clock, no log. A catalogue is a value: a server that changes its list of tools
+means a new one. This file does not know how tools are listed or called.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.model.annotation import Annotations, ToolAnnotation
+from ironcurtain_proxy.model.server import ServerSpec, ToolDefinition
+
+SEPARATOR: Final = "__"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CataloguedTool:
+    """One tool of one server."""
+
+    exposed_name: str
+    """What the agent calls it."""
+    server: str
+    """The operator's name of its server."""
+    policy_server: str
+    """The name policy and annotations know the server by (R-35)."""
+    definition: ToolDefinition
+    annotation: ToolAnnotation | None
+    """None: calls are denied, unless the server is trusted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Catalogue:
+    """All tools, in the order of the servers and of their lists."""
+
+    tools: tuple[CataloguedTool, ...]
+    notices: tuple[str, ...] = ()
+    """What the operator should know, one line each."""
+    _by_name: Mapping[str, CataloguedTool] = field(init=False, repr=False, compare=False)
+    _by_tool: Mapping[tuple[str, str], CataloguedTool] = field(
+        init=False, repr=False, compare=False
+    )
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_by_name", {tool.exposed_name: tool for tool in self.tools})
+        by_tool = {(tool.server, tool.definition.name): tool for tool in self.tools}
+        object.__setattr__(self, "_by_tool", by_tool)
+
+    def named(self, exposed_name: str) -> CataloguedTool | None:
+        """The tool the agent means by a name."""
+        return self._by_name.get(exposed_name)
+
+    def tool(self, server: str, name: str) -> CataloguedTool | None:
+        """A server's tool by the server's own name for it."""
+        return self._by_tool.get((server, name))
+
+
+def build_catalogue(
+    servers: Sequence[ServerSpec],
+    definitions: Mapping[str, Iterable[ToolDefinition]],
+    annotations: Annotations,
+) -> Catalogue:
+    """Put the tools of all servers together.
+
+    One configured server: its bare names. Several: `server__tool`, also while only one of them has
+    answered, so that a name never changes its meaning.
+
+    Args:
+        servers: as configured; names must be unambiguous (`refuse_ambiguous`).
+        definitions: by server name; a server that has not answered is missing.
+        annotations: by (policy server, tool).
+    """
+    tools: list[CataloguedTool] = []
+    notices: list[str] = []
+    for spec in servers:
+        seen: set[str] = set()
+        for definition in definitions.get(spec.name, ()):
+            name = definition.name
+            if name in seen:
+                notices.append(f'server "{spec.name}" lists tool "{name}" twice; the first counts')
+                continue
+            seen.add(name)
+            tools.append(
+                CataloguedTool(
+                    exposed_name=name if len(servers) == 1 else f"{spec.name}{SEPARATOR}{name}",
+                    server=spec.name,
+                    policy_server=spec.annotations,
+                    definition=definition,
+                    annotation=annotations.get((spec.annotations, name)),
+                )
+            )
+    return Catalogue(tools=tuple(tools), notices=tuple(notices))
+
+
+def refuse_ambiguous(names: Sequence[str]) -> None:
+    """Check that no exposed name could belong to two servers (G32).
+
+    Raises:
+        ConfigurationError: `a__x` could be tool `x` of `a` or a tool of the other server.
+    """
+    for index, one in enumerate(names):
+        for other in names[index + 1 :]:
+            shorter, longer = sorted((one, other), key=len)
+            if (longer + SEPARATOR).startswith(shorter + SEPARATOR):
+                raise ConfigurationError(
+                    f'server names "{one}" and "{other}" make ambiguous tool names: rename one'
+                )

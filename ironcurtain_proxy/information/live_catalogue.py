@@ -1,0 +1,57 @@
+"""The catalogue as it is now: built from what the servers say, built again when they change it.
+
+Knows how to ask for the tools and how long an answer holds; does not know who asks.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TypeAlias
+
+from ironcurtain_proxy.information.catalogue import Catalogue, CataloguedTool, build_catalogue
+from ironcurtain_proxy.model.annotation import Annotations
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.server import ServerSpec, ToolDefinition
+
+ToolSource: TypeAlias = Callable[[], Awaitable[Mapping[str, tuple[ToolDefinition, ...]]]]
+"""Gives the tools by server, as soon as the servers have started."""
+
+
+class LiveCatalogue:
+    """Implements `ports.ToolFinder`, and answers `tools/list`."""
+
+    def __init__(
+        self, servers: Sequence[ServerSpec], annotations: Annotations, source: ToolSource
+    ) -> None:
+        """Take what the catalogue is made of. Nothing is asked yet."""
+        self._servers = tuple(servers)
+        self._annotations = annotations
+        self._source = source
+        self._current: Catalogue | None = None
+
+    async def refresh(self) -> Catalogue:
+        """Ask the servers again."""
+        self._current = build_catalogue(self._servers, await self._source(), self._annotations)
+        return self._current
+
+    async def ready(self) -> None:
+        """Wait until there is a catalogue at all: a call may come before the first `tools/list`."""
+        if self._current is None:
+            await self.refresh()
+
+    async def listing(self) -> list[Json]:
+        """Every tool's object as its server wrote it, apart from its name."""
+        return [_exposed(tool) for tool in (await self.refresh()).tools]
+
+    def find(self, exposed_name: str) -> tuple[str, str] | None:
+        """The (server, tool) that the agent knows by this name; None: there is none."""
+        tool = None if self._current is None else self._current.named(exposed_name)
+        return None if tool is None else (tool.server, tool.definition.name)
+
+    def lookup(self, server: str, tool: str) -> CataloguedTool | None:
+        """A server's tool by the server's own name for it."""
+        return None if self._current is None else self._current.tool(server, tool)
+
+
+def _exposed(tool: CataloguedTool) -> dict[str, Json]:
+    raw = dict(tool.definition.raw)
+    raw["name"] = tool.exposed_name
+    return raw

@@ -1,0 +1,176 @@
+"""The information point of a live session: one call in, facts or a refusal out.
+
+Theory of operation: the tool is looked up, the arguments are held to its live schema, the working
+directory of a git server is filled in, and `FactReader` reads what is left. What takes microseconds
+is done at once. In a thread with a deadline is done what may take longer: git, many paths, and any
+path while a file system is mounted that can hang (NFS, FUSE). This file does not know the policy.
+"""
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, replace
+from typing import Final, Protocol
+
+import anyio
+import anyio.to_thread
+
+from ironcurtain_proxy.information.catalogue import CataloguedTool
+from ironcurtain_proxy.information.context import (
+    NO_WORKING_DIRECTORY,
+    ServerContexts,
+    lacks_path,
+)
+from ironcurtain_proxy.information.facts import FactReader, unresolvable
+from ironcurtain_proxy.information.fingerprint import fingerprint
+from ironcurtain_proxy.information.git import GitRemotes
+from ironcurtain_proxy.information.repositories import Repositories
+from ironcurtain_proxy.information.mounts import MountTable
+from ironcurtain_proxy.information.schema import SchemaChecker
+from ironcurtain_proxy.model.annotation import ToolAnnotation
+from ironcurtain_proxy.model.call import ToolCall
+from ironcurtain_proxy.model.json import Arguments
+from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered
+
+_MAX_PATHS_AT_ONCE: Final = 64
+"""More paths in one call are looked up in a thread, so that other calls need not wait for them."""
+
+_MAX_THREADS: Final = 32
+"""Calls being read at once. What hangs keeps its thread: when all hang, calls with paths are denied
+after the deadline, and all others go on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolSource:
+    """What is known of the servers behind us."""
+
+    lookup: Callable[[str, str], CataloguedTool | None]
+    """By the operator's server name and the server's own tool name: the catalogue as it is now."""
+    remotes: Callable[[str], GitRemotes]
+    """By the operator's server name: git as that server would run it."""
+    trusted: frozenset[str] = frozenset()
+    """Servers, as the policy names them, whose calls are passed on unread."""
+
+
+class _CarriedOut(Protocol):
+    """A call that was sent and succeeded."""
+
+    @property
+    def server(self) -> str: ...
+    @property
+    def tool(self) -> str: ...
+    @property
+    def arguments(self) -> Arguments: ...
+
+
+class Resolver:
+    """Implements `ports.FactGatherer` for one session."""
+
+    def __init__(
+        self,
+        tools: ToolSource,
+        facts: FactReader,
+        mounts: MountTable,
+        *,
+        check_schema: bool = True,
+        deadline: float = 5.0,
+    ) -> None:
+        """Take what wiring knows.
+
+        Args:
+            tools: which tools there are, and what their servers see.
+            facts: reads the arguments.
+            mounts: whether looking at a path may hang.
+            check_schema: hold arguments to the tool's live input schema.
+            deadline: seconds for one call; then it is denied.
+        """
+        self._tools = tools
+        self._facts = facts
+        self._mounts = mounts
+        self._schemas = SchemaChecker() if check_schema else None
+        self._deadline = deadline
+        self._contexts = ServerContexts()
+        self._repositories = Repositories()
+        self._limiter = anyio.CapacityLimiter(_MAX_THREADS)
+
+    async def gather(self, call: ToolCall) -> Gathered:
+        """Find out what the call names."""
+        tool = self._tools.lookup(call.server, call.tool)
+        if tool is None:
+            return unresolvable(f"Unknown tool: {call.exposed_name[:200]}", "unknown-tool")
+        if tool.policy_server in self._tools.trusted:
+            return _unread(tool, call.arguments)
+        annotation = tool.annotation
+        if annotation is None:
+            return unresolvable(
+                f"Missing annotation for tool: {call.server}__{call.tool}. "
+                "Run 'ironcurtain-proxy check --live' and annotate it.",
+                "missing-annotation",
+            )
+        arguments = call.arguments
+        needs_directory = self._facts.is_git(annotation) and lacks_path(annotation, arguments)
+        if needs_directory:
+            arguments = self._contexts.completed(call.server, arguments) or arguments
+        if self._schemas is not None:
+            schema = tool.definition.input_schema
+            problem = self._schemas.problem(annotation, schema, arguments)
+            if problem is not None:
+                return unresolvable(problem)
+        if needs_directory and arguments is call.arguments:
+            return unresolvable(NO_WORKING_DIRECTORY, "git-path-enrichment-failed")
+        gathered = await self._read(call, annotation, arguments)
+        context = self._contexts.of(call.server)
+        return (
+            replace(gathered, context=context)
+            if context and isinstance(gathered, Facts)
+            else gathered
+        )
+
+    def fingerprint(self, call: ToolCall, arguments: Arguments) -> str:
+        """SHA-256 over server, tool and these arguments, in hexadecimal: equal for equal calls."""
+        return fingerprint(call.server, call.tool, arguments)
+
+    def undisturbed(self, facts: Facts) -> AbstractAsyncContextManager[None]:
+        """Keep other calls off the repository while this one is under way, if it pushes (R-30)."""
+        return self._repositories.undisturbed(facts.repository, push=facts.pushes)
+
+    def succeeded(self, call: _CarriedOut) -> None:
+        """Take note that the call was carried out (it may have set a working directory)."""
+        self._contexts.note(call.server, call.tool, call.arguments)
+
+    def _may_block(self, annotation: ToolAnnotation, arguments: Arguments) -> bool:
+        paths = self._facts.looks_up(annotation, arguments)
+        if paths is None or paths > _MAX_PATHS_AT_ONCE:
+            return True
+        return paths > 0 and self._mounts.may_block()
+
+    async def _read(
+        self, call: ToolCall, annotation: ToolAnnotation, arguments: Arguments
+    ) -> Gathered:
+        remotes = self._tools.remotes(call.server)
+        if not self._may_block(annotation, arguments):
+            return self._facts.read(annotation, arguments, remotes)
+        with anyio.move_on_after(self._deadline):
+            return await anyio.to_thread.run_sync(
+                self._facts.read,
+                annotation,
+                arguments,
+                remotes,
+                abandon_on_cancel=True,
+                limiter=self._limiter,
+            )
+        return unresolvable(
+            "The paths or remotes of the call could not be looked up in time.", "facts-unavailable"
+        )
+
+
+def _unread(tool: CataloguedTool, arguments: Arguments) -> Facts:
+    return Facts(
+        request=AccessRequest(
+            server=tool.policy_server,
+            tool=tool.definition.name,
+            annotated=tool.annotation is not None,
+            has_arguments=bool(arguments),
+            arguments=(),
+        ),
+        arguments=arguments,
+    )

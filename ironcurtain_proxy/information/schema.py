@@ -1,0 +1,179 @@
+"""Arguments held to the input schema of their tool.
+
+Pure: no I/O, no clock, no log. This file knows JSON Schema and the original's messages; it does not
+know roles, nor where a schema comes from. A schema is a server's word and untrusted: `$ref`s that
+leave it are not followed, patterns run in linear time, and one that cannot be compiled denies its
+tool (R-36).
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, TypeGuard
+
+from jsonschema_rs import RegexOptions, ValidationError, Validator, validator_for
+
+from ironcurtain_proxy.model.annotation import ToolAnnotation
+from ironcurtain_proxy.model.json import Arguments, Json
+
+_MASK: Final = "the value"
+_MAX_MESSAGE: Final = 300
+_MAX_NAME: Final = 60
+_PATTERNS: Final = RegexOptions(size_limit=1 << 20, dfa_size_limit=1 << 20)
+
+
+@dataclass(frozen=True, slots=True)
+class _Compiled:
+    """A schema, ready for use, or why it never will be."""
+
+    source: Json
+    """The very object it was compiled from: another one means it has to be compiled again."""
+    validator: Validator | None
+    closed: dict[str, Json]
+    """The schema as it was compiled."""
+    problem: str = ""
+
+
+class SchemaChecker:
+    """Checks calls; each schema is compiled once."""
+
+    def __init__(self) -> None:
+        """Begin with nothing compiled."""
+        self._compiled: dict[tuple[str, str], _Compiled] = {}
+
+    def problem(self, annotation: ToolAnnotation, schema: Json, arguments: Arguments) -> str | None:
+        """What is wrong with the arguments, in one sentence, or None.
+
+        Args:
+            annotation: of the tool; an argument that it does not know is denied, whatever the
+                schema says, because nobody has said what it names.
+            schema: the tool's live input schema; None if its server sent none.
+            arguments: as the agent sent them.
+        """
+        key = (annotation.server, annotation.tool)
+        compiled = self._compiled.get(key)
+        if compiled is None or compiled.source is not schema:
+            compiled = self._compiled[key] = _compile(schema)
+        validator = compiled.validator
+        if validator is None:
+            return compiled.problem
+        given = arguments if isinstance(arguments, dict) else dict(arguments)
+        if not validator.is_valid(given):
+            return _first_problem(validator, compiled.closed, given)
+        if not annotation.arguments.keys() >= given.keys():
+            return _not_annotated(annotation, given)
+        return None
+
+
+def _compile(schema: Json) -> _Compiled:
+    closed = _closed({} if schema is None else schema)
+    if closed is None:
+        return _Compiled(schema, None, {}, "The tool's input schema is no object.")
+    try:
+        validator = validator_for(closed, mask=_MASK, pattern_options=_PATTERNS, offline=True)
+    except (ValueError, RecursionError) as error:
+        reason = error.message if isinstance(error, ValidationError) else str(error)
+        return _Compiled(
+            schema, None, {}, f"The tool's input schema cannot be used: {_short(reason)}."
+        )
+    return _Compiled(schema, validator, closed)
+
+
+def _closed(schema: Json) -> dict[str, Json] | None:
+    """The schema with its top level closed, where it lists properties and says nothing else."""
+    if not isinstance(schema, Mapping):
+        return None
+    copy = dict(schema)
+    if isinstance(copy.get("properties"), dict) and copy.get("additionalProperties") is None:
+        copy["additionalProperties"] = False
+    return copy
+
+
+def _first_problem(
+    validator: Validator, schema: Mapping[str, Json], arguments: dict[str, Json]
+) -> str:
+    errors = []
+    try:
+        for error in validator.iter_errors(arguments):
+            if not error.instance_path:
+                unknown = getattr(error.kind, "unexpected", None)
+                if _is_strings(unknown):
+                    return _unknown(unknown, schema)
+            errors.append(error)
+    except (ValueError, RecursionError):
+        return "The arguments are nested too deeply."
+    properties = schema.get("properties")
+    for name, value in arguments.items():
+        expected = _type_of(properties, name)
+        if expected is not None and not _has_type(value, expected):
+            article = "an" if expected[:1] in "aeiou" else "a"
+            return f'Argument "{_name(name)}" must be {article} {expected} (got {_word(value)}).'
+    if not errors:
+        return "The arguments do not fit the tool's input schema."
+    first = errors[0]
+    place = "".join(f"/{_name(str(part))}" for part in first.instance_path)
+    return f"Invalid arguments{' at ' + place if place else ''}: {_short(first.message)}."
+
+
+def _unknown(names: list[str], schema: Mapping[str, Json]) -> str:
+    properties = schema.get("properties")
+    known = sorted(properties) if isinstance(properties, dict) else []
+    return f"Unknown argument(s): {_quoted(names)}. Valid parameters are: {_quoted(known)}"
+
+
+def _not_annotated(annotation: ToolAnnotation, arguments: Arguments) -> str:
+    names = [name for name in arguments if name not in annotation.arguments]
+    return (
+        f"Argument(s) {_quoted(names)} of {annotation.server}/{annotation.tool} are not annotated: "
+        "nobody has said what they name. Run 'ironcurtain-proxy check --live' and annotate them."
+    )
+
+
+def _type_of(properties: Json, name: str) -> str | None:
+    entry = properties.get(name) if isinstance(properties, dict) else None
+    expected = entry.get("type") if isinstance(entry, dict) else None
+    return expected if isinstance(expected, str) else None
+
+
+def _has_type(value: Json, expected: str) -> bool:
+    if expected in {"integer", "number"}:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return False
+        return math.isfinite(value) and (expected == "number" or value == int(value))
+    return expected not in _WORDS or _word(value) == expected
+
+
+_WORDS: Final = frozenset({"null", "boolean", "string", "array", "object"})
+
+
+def _word(value: Json) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case int() | float():
+            return "number"
+        case str():
+            return "string"
+        case list():
+            return "array"
+        case _:
+            return "object"
+
+
+def _is_strings(value: object) -> TypeGuard[list[str]]:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
+def _quoted(names: list[str]) -> str:
+    return ", ".join(f'"{_name(name)}"' for name in names[:50])
+
+
+def _name(name: str) -> str:
+    return name if len(name) <= _MAX_NAME else f"{name[:_MAX_NAME]}…"
+
+
+def _short(message: str) -> str:
+    line = " ".join(message.split()).rstrip(".")
+    return line if len(line) <= _MAX_MESSAGE else f"{line[:_MAX_MESSAGE]}…"

@@ -1,0 +1,82 @@
+"""Requests that wait for their answer, by id.
+
+Knows ids, deadlines and who waits; does not know how a request is sent or what an answer says.
+
+One future and one timer a request: a cancel scope for each deadline would cost ten times as much.
+"""
+
+import asyncio  # noqa: TID251  futures and timers, see above
+from typing import Generic, TypeVar
+
+_Answer = TypeVar("_Answer")
+
+
+class Answers(Generic[_Answer]):
+    """What was asked and is not answered yet."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[int, asyncio.Future[_Answer]] = {}
+        self._last_id = 0
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def __contains__(self, request_id: object) -> bool:
+        return request_id in self._waiting
+
+    @property
+    def only(self) -> int | None:
+        """The id of the one request that waits, or None if there are several or none."""
+        return next(iter(self._waiting)) if len(self._waiting) == 1 else None
+
+    def expect(self) -> int:
+        """Begin to wait; the id is fresh. Whoever calls this also calls `wait`."""
+        self._last_id += 1
+        self._waiting[self._last_id] = asyncio.get_running_loop().create_future()
+        return self._last_id
+
+    async def wait(self, request_id: int, seconds: float) -> _Answer:
+        """Wait for the answer. Afterwards, however it ended, the id is forgotten.
+
+        Raises:
+            TimeoutError: it did not come within `seconds`.
+            Exception: what `fail` or `fail_all` was given.
+        """
+        waiter = self._waiting[request_id]
+        timer = waiter.get_loop().call_later(seconds, _expire, waiter)
+        try:
+            return await waiter
+        finally:
+            timer.cancel()
+            del self._waiting[request_id]
+
+    def forget(self, request_id: int) -> None:
+        """Stop expecting a request that could not be sent."""
+        del self._waiting[request_id]
+
+    def settle(self, request_id: int, answer: _Answer) -> bool:
+        """Hand an answer to who waits for it. False: nobody does, or not any more."""
+        waiter = self._waiting.get(request_id)
+        if waiter is None or waiter.done():
+            return False
+        waiter.set_result(answer)
+        return True
+
+    def fail(self, request_id: int, error: Exception) -> bool:
+        """End one wait with an error. False: nobody waits for it."""
+        waiter = self._waiting.get(request_id)
+        if waiter is None or waiter.done():
+            return False
+        waiter.set_exception(error)
+        return True
+
+    def fail_all(self, error: Exception) -> None:
+        """End every wait with an error: no answer can come any more."""
+        for waiter in self._waiting.values():
+            if not waiter.done():
+                waiter.set_exception(error)
+
+
+def _expire(waiter: asyncio.Future[_Answer]) -> None:
+    if not waiter.done():
+        waiter.set_exception(TimeoutError())

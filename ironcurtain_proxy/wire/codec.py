@@ -1,0 +1,170 @@
+"""One line of JSON-RPC text into an object, and back, with nothing lost.
+
+Pure: no I/O, no clock, no log.
+
+Knows JSON and where a JSON-RPC envelope keeps its `id`; does not know what a method means.
+
+orjson is three times as fast as the standard library, but turns integers beyond 64 bits into
+floats and refuses to write them. A message must leave as it came, so lines that may hold such a
+number are read, and written, by the standard library.
+"""
+
+import json  # noqa: TID251  exact big integers, which orjson cannot keep
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import orjson
+
+from ironcurtain_proxy.model.json import Json
+
+MessageId: TypeAlias = int | str
+"""A JSON-RPC id that can be answered. Null, fractions and containers cannot."""
+
+# The largest 64-bit integer has 20 digits and the smallest that does not fit has 19.
+_BIG: Final = b"0" * 19
+_DIGITS: Final = bytes(ord("0") if byte in b"0123456789" else ord(" ") for byte in range(256))
+"""Maps every digit to 0: a search for 19 zeros is then plain memory search, linear and ten times
+as fast as the regular expression `[0-9]{19}`."""
+
+_EDGE: Final = 4096
+"""Bytes looked at on each side of a line that is not JSON, to find its id."""
+
+_VALUE: Final = rb'(-?[0-9]{1,18}|"(?:[^"\\\x00-\x1f]|\\.){0,200}")'
+# A string may be cut off by the edge; left unmatched, each quote in it would be tried again.
+_TOKEN: Final = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|[{}\[\]]')
+_HEAD_ID: Final = re.compile(rb"\s*:\s*" + _VALUE + rb"\s*[,}]")
+# The last member of the outermost object, or the last but the version.
+_TAIL_ID: Final = re.compile(
+    rb'[,{]\s*"id"\s*:\s*' + _VALUE + rb'\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*\Z'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Malformed:
+    """A line that is not a message."""
+
+    reason: str
+    """One lower-case phrase; holds nothing of the line."""
+    id: MessageId | None = None
+    """The id of the message it seems to have been, so that somebody can be answered."""
+    is_json: bool = False
+    """Whether it is JSON, but no object: an invalid request (-32600), no parse error (-32700)."""
+
+
+def decode(line: bytes) -> dict[str, Json] | Malformed:
+    """Read one line. Of duplicate keys the last counts, as everywhere."""
+    try:
+        message: object = orjson.loads(line)
+        if _BIG in line.translate(_DIGITS):
+            message = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        return Malformed(_reason(error), recover_id(line))
+    if isinstance(message, dict):
+        return message
+    return Malformed("not a JSON object", is_json=True)
+
+
+def encode(message: Mapping[str, object]) -> bytes:
+    """Write one message as one line, with its newline.
+
+    Raises:
+        ValueError: it holds what JSON cannot say, or is nested some hundreds of levels deep.
+    """
+    try:
+        return orjson.dumps(message, _plain, orjson.OPT_APPEND_NEWLINE)
+    except TypeError:
+        return _encode_slowly(message)
+
+
+def recover_id(head: bytes, tail: bytes | None = None) -> MessageId | None:
+    """Find the id of what was meant to be a message, or None.
+
+    `head` is the line, or its beginning if `tail` is its end. Only an `id` of the outermost object
+    counts: one inside a result is whatever the sender put there.
+    """
+    if tail is None:
+        tail = head
+        exact = _lenient_id(head)
+        if exact is not None:
+            return exact
+    first = _head_id(head[:_EDGE])
+    return _tail_id(tail[-_EDGE:]) if first is None else first
+
+
+def message_id(value: object) -> MessageId | None:
+    """The value if it can be an id that is answered, else None."""
+    if isinstance(value, bool):
+        return None
+    return value if isinstance(value, int | str) else None
+
+
+def _encode_slowly(message: Mapping[str, object]) -> bytes:
+    # Escapes keep a lone surrogate (of a file name, say) within ASCII.
+    try:
+        text = json.dumps(
+            message, separators=(",", ":"), ensure_ascii=True, allow_nan=False, default=_plain
+        )
+    except (TypeError, RecursionError) as error:
+        raise ValueError("the message cannot be written as JSON") from error
+    return text.encode("ascii") + b"\n"
+
+
+def _lenient_id(line: bytes) -> MessageId | None:
+    """The id, if the line is JSON but for its encoding, its numbers or control characters."""
+    try:
+        message: object = json.loads(line.decode("utf-8", "replace"), strict=False)
+    except (ValueError, RecursionError):
+        return None
+    return message_id(message.get("id")) if isinstance(message, dict) else None
+
+
+def _head_id(head: bytes) -> MessageId | None:
+    depth = 0
+    for token in _TOKEN.finditer(head):
+        match token[0]:
+            case b"{" | b"[":
+                depth += 1
+            case b"}" | b"]":
+                depth -= 1
+            case b'"id"' if depth == 1:
+                found = _HEAD_ID.match(head, token.end())
+                if found is not None:
+                    return _read_id(found[1])
+            case _:
+                pass
+    return None
+
+
+def _tail_id(tail: bytes) -> MessageId | None:
+    found = _TAIL_ID.search(tail)
+    return None if found is None else _read_id(found[1])
+
+
+def _read_id(text: bytes) -> MessageId | None:
+    try:
+        return message_id(orjson.loads(text))
+    except ValueError:
+        return None
+
+
+def _reason(error: ValueError | RecursionError) -> str:
+    """What was wrong, without the parser's quotations of the line."""
+    text = str(error)
+    if "UTF-8" in text:
+        return "not UTF-8"
+    if "surrogate" in text:
+        return "half a surrogate pair"
+    if "infinity" in text or "integer string conversion" in text:
+        return "a number too large"
+    if "recursion" in text:
+        return "nested too deeply"
+    return "not JSON"
+
+
+def _plain(value: object) -> object:
+    """What neither writer knows: read-only views of objects."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"{type(value).__name__} is not JSON")

@@ -1,0 +1,317 @@
+"""Lines in and out of pipes: one pass over the bytes, bounded memory, no thread and no task.
+
+Knows how bytes become lines and when to make the other side wait; does not know what a line says.
+
+A pipe is read into a queue of lines. When the queue is long enough the pipe is not read any more,
+fills up, and the writer at its other end has to wait. A line longer than the cap is thrown away as
+it arrives, but for its two ends, in which the id of the message may be found.
+"""
+
+import asyncio  # noqa: TID251  protocols and transports: anyio's streams cost several tasks a pipe
+import contextlib
+import fcntl
+import os
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from ironcurtain_proxy.wire.channels import open_read_channel, open_write_channel
+
+MAX_LINE: Final = 64 << 20
+"""Default cap on one line, bytes."""
+
+_EDGE: Final = 4096
+_QUEUED_LINES: Final = 256
+_QUEUED_BYTES: Final = 8 << 20
+_PIPE_SIZE: Final = 1 << 20
+_READ_SIZE: Final = 1 << 16
+"""A larger buffer would come from mmap, and go back, at each read: 20 µs for every message."""
+
+_STDERR: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Oversize:
+    """What is left of a line longer than the cap."""
+
+    head: bytes
+    """Its first bytes, at most 4 KiB."""
+    tail: bytes
+    """Its last bytes, at most 4 KiB."""
+    size: int
+    """Bytes of the whole line."""
+
+
+class LineReader(asyncio.Protocol):
+    """The lines that arrive through one pipe, without their newlines; empty ones do not count.
+
+    Made by `open_reader`. One task at a time may wait in `receive`.
+    """
+
+    def __init__(self, max_line: int) -> None:
+        self._max_line = max_line
+        self._transport: asyncio.ReadTransport | None = None
+        self._lines: deque[bytes | Oversize] = deque()
+        self._queued_bytes = 0
+        self._partial = bytearray()
+        self._oversize: _Edges | None = None
+        self._paused = False
+        self._ended = False
+        self._waiter: asyncio.Future[None] | None = None
+        self._taker: Callable[[bytes], bool] | None = None
+
+    def offer_to(self, taker: Callable[[bytes], bool]) -> None:
+        """Offer each line to a function before it is queued; it may take the line, or refuse.
+
+        Saves a turn of the event loop a line. Lines are offered only while `receive` waits and
+        none is queued, so what is refused and what comes after it stay in order.
+        """
+        self._taker = taker
+
+    async def receive(self) -> bytes | Oversize | None:
+        """The next line, or None when the other side has closed the pipe and no line is left."""
+        while not self._lines:
+            if self._ended:
+                return None
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        line = self._lines.popleft()
+        self._queued_bytes -= len(line) if isinstance(line, bytes) else 0
+        if self._paused and not self._is_full():
+            self._paused = False
+            if self._transport is not None:
+                self._transport.resume_reading()
+        return line
+
+    def close(self) -> None:
+        """Stop reading. What has arrived can still be received."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """From the event loop: the pipe is connected."""
+        if not isinstance(transport, asyncio.ReadTransport):
+            raise TypeError("a LineReader reads")
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """From the event loop: bytes have arrived."""
+        lines = data.split(b"\n")
+        if len(lines) > 1:
+            self._finish_line(lines[0])
+            for line in lines[1:-1]:
+                self._put(line)
+        self._begin_line(lines[-1])
+        if self._transport is not None and not self._paused and self._is_full():
+            self._paused = True
+            self._transport.pause_reading()
+        self._wake()
+
+    def eof_received(self) -> None:
+        """From the event loop: the other side has closed. A last line may lack its newline."""
+        self._end()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  asyncio's signature
+        """From the event loop: the pipe is gone."""
+        self._transport = None
+        self._end()
+
+    def _begin_line(self, part: bytes) -> None:
+        # A bytearray, not a list of the parts: a line sent byte by byte must not cost 40 times
+        # its size.
+        if self._oversize is not None:
+            self._oversize.add(part)
+            return
+        self._partial += part
+        if len(self._partial) > self._max_line:
+            self._oversize = _Edges(self._partial)
+            self._partial = bytearray()
+
+    def _finish_line(self, part: bytes) -> None:
+        if self._partial or self._oversize is not None:
+            self._begin_line(part)
+            part = bytes(self._partial)
+            self._partial = bytearray()
+        if self._oversize is None:
+            self._put(part)
+        else:
+            self._lines.append(self._oversize.line())
+            self._oversize = None
+
+    def _put(self, line: bytes) -> None:
+        if len(line) > self._max_line:
+            self._lines.append(_Edges(line).line())
+        elif line and not line.isspace() and not self._is_taken(line):
+            self._lines.append(line)
+            self._queued_bytes += len(line)
+
+    def _is_taken(self, line: bytes) -> bool:
+        idle = self._waiter is not None and not self._waiter.done() and not self._lines
+        return idle and self._taker is not None and self._taker(line)
+
+    def _is_full(self) -> bool:
+        return len(self._lines) >= _QUEUED_LINES or self._queued_bytes >= _QUEUED_BYTES
+
+    def _end(self) -> None:
+        if not self._ended:
+            self._finish_line(b"")
+            self._ended = True
+            self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done() and (self._lines or self._ended):
+            self._waiter.set_result(None)
+
+
+class _Edges:
+    """The two ends of a line that is being thrown away."""
+
+    def __init__(self, start: bytes | bytearray) -> None:
+        self._head = bytes(start[:_EDGE])
+        self._tail = bytearray(start[-_EDGE:])
+        self._size = len(start)
+
+    def add(self, part: bytes) -> None:
+        self._size += len(part)
+        self._tail += part[-_EDGE:]
+        del self._tail[:-_EDGE]
+
+    def line(self) -> Oversize:
+        return Oversize(self._head, bytes(self._tail), self._size)
+
+
+class LineWriter(asyncio.Protocol):
+    """Lines sent through one pipe, each whole and in the order of the calls.
+
+    Made by `open_writer`.
+    """
+
+    def __init__(self) -> None:
+        self._transport: asyncio.WriteTransport | None = None
+        self._waiters: list[asyncio.Future[None]] = []
+        self._congested = False
+        self._closed = asyncio.Event()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing can be sent any more."""
+        return self._transport is None or self._transport.is_closing()
+
+    @property
+    def backlog(self) -> int:
+        """Bytes accepted that the other side has not made room for."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    def write(self, line: bytes) -> None:
+        """Accept a line (with its newline) without waiting; the caller watches `backlog`.
+
+        Raises:
+            BrokenPipeError: the other side has closed the pipe, or we have.
+        """
+        if self._transport is None or self._transport.is_closing():
+            raise BrokenPipeError("the pipe is closed")
+        self._transport.write(line)
+
+    async def send(self, line: bytes) -> None:
+        """Accept a line (with its newline) and wait until there is room for the next.
+
+        The line goes out whole even if the wait is cancelled.
+
+        Raises:
+            BrokenPipeError: the other side has closed the pipe, or we have.
+        """
+        self.write(line)
+        if self._congested:
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
+            try:
+                await waiter
+            finally:
+                self._waiters.remove(waiter)
+
+    async def drain_and_close(self) -> None:
+        """Send what was accepted, then close. Waits as long as the other side does not read."""
+        if self._transport is not None:
+            self._transport.close()
+        await self._closed.wait()
+
+    def abort(self) -> None:
+        """Close now; what was accepted but not sent is lost."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """From the event loop: the pipe is connected."""
+        if not isinstance(transport, asyncio.WriteTransport):
+            raise TypeError("a LineWriter writes")
+        self._transport = transport
+
+    def pause_writing(self) -> None:
+        """From the event loop: the other side does not keep up."""
+        self._congested = True
+
+    def resume_writing(self) -> None:
+        """From the event loop: there is room again."""
+        self._congested = False
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  asyncio's signature
+        """From the event loop: the pipe is gone."""
+        self._transport = None
+        self._closed.set()
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_exception(BrokenPipeError("the pipe is closed"))
+
+
+async def open_reader(fd: int, *, max_line: int = MAX_LINE) -> LineReader:
+    """Read lines from a descriptor, of which the reader becomes the owner.
+
+    Pipes and sockets are read by the event loop. Files, terminals and `/dev/null`, which no event
+    loop can wait for, are read by a thread.
+    """
+    widen(fd)
+    reader = LineReader(max_line)
+    await open_read_channel(fd, reader, _READ_SIZE)
+    return reader
+
+
+async def open_writer(fd: int) -> LineWriter:
+    """Send lines to a descriptor, of which the writer becomes the owner. See `open_reader`."""
+    widen(fd)
+    writer = LineWriter()
+    await open_write_channel(fd, writer)
+    return writer
+
+
+def widen(fd: int) -> None:
+    """Make a pipe hold 1 MiB, if the system lets us: fewer wake-ups for large messages."""
+    with contextlib.suppress(OSError, AttributeError):
+        fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, _PIPE_SIZE)
+
+
+def claim_stdio() -> tuple[int, int]:
+    """Move the wire off descriptors 0 and 1, and give back where it is now: (read, write).
+
+    From then on a stray `print`, a library or a child process that writes to standard output writes
+    to standard error, and finds standard input empty. The new descriptors are not inherited.
+
+    Raises:
+        OSError: standard input or output is closed.
+    """
+    read, write = (fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3) for fd in (0, 1))
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 0)
+    try:
+        os.dup2(_STDERR, 1)
+    except OSError:
+        os.dup2(null, 1)
+    if null != _STDERR:
+        os.close(null)
+    return read, write

@@ -1,0 +1,66 @@
+"""What the agent is told."""
+
+from typing import get_args
+
+import pytest
+
+from ironcurtain_proxy.agent.replies import NOT_RECORDED_NOTE, words
+from ironcurtain_proxy.model.decision import Ground
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.reply import Answered, Failed, Refused, RefusedBy
+from ironcurtain_proxy.model.server import ToolResult
+
+
+def texts(result: dict[str, Json]) -> list[str]:
+    content = result["content"]
+    assert isinstance(content, list)
+    return [str(block["text"]) for block in content if isinstance(block, dict)]
+
+
+def refused(by: RefusedBy, rule: str = "a-rule", reason: str = "a reason") -> dict[str, Json]:
+    return words(Refused(by=by, ground=Ground(rule, reason)), "fs__read")
+
+
+@pytest.mark.requirement("C-5", "E-27")
+def test_an_escalation_without_anyone_to_ask_has_the_two_known_blocks() -> None:
+    first, second = texts(refused("no-reviewer"))
+    assert first == (
+        "tool 'fs__read' execution denied: no approval channel available (session key missing)"
+    )
+    assert second.startswith(
+        "ESCALATION REQUIRED: a reason. Action denied (no escalation handler)."
+    )
+    assert "a-rule" in second
+
+
+@pytest.mark.requirement("C-20")
+def test_a_denial_says_why_by_which_rule_and_that_it_is_final() -> None:
+    first, second = texts(refused("policy"))
+    assert first == "DENIED: a reason"
+    assert "a-rule" in second
+    assert "final" in second
+
+
+@pytest.mark.parametrize("by", get_args(RefusedBy))
+def test_every_refusal_is_an_error_result_with_its_reason(by: RefusedBy) -> None:
+    result = refused(by)
+    assert result["isError"] is True
+    assert any("a reason" in text for text in texts(result))
+
+
+def test_an_answer_passes_untouched() -> None:
+    answer: dict[str, Json] = {"content": [], "structuredContent": {"v": 1}, "x-unknown": 7}
+    assert words(Answered(result=ToolResult(result=answer)), "t") == answer
+
+
+def test_an_answer_that_could_not_be_recorded_says_so_behind_its_content() -> None:
+    answer: dict[str, Json] = {"content": [{"type": "text", "text": "done"}], "x": 1}
+    result = words(Answered(result=ToolResult(result=answer), recorded=False), "t")
+    assert texts(result) == ["done", NOT_RECORDED_NOTE]
+    assert result["x"] == 1
+    assert answer["content"] == [{"type": "text", "text": "done"}]
+
+
+def test_a_failed_call_is_an_error_result() -> None:
+    assert texts(words(Failed(message="it crashed"), "t")) == ["Error: it crashed"]
+    assert len(texts(words(Failed(message="it crashed", recorded=False), "t"))) == 2

@@ -1,0 +1,111 @@
+"""Clients that are no code of ours: the SDK's own, and the public inspector."""
+
+import subprocess
+from typing import Final
+
+import orjson
+import pytest
+from mcp import Client, ClientSession, StdioServerParameters, stdio_client
+from mcp_types import CallToolResult, TextContent
+
+from ironcurtain_proxy.model.json import Json
+from tests.e2e.house import PROXY, House
+from tests.e2e.raw_client import at
+from tests.e2e.real_servers import add_real, inspector
+
+pytestmark = pytest.mark.anyio
+
+NO_CHANNEL: Final = "tool 'read_text_file' execution denied: no approval channel available"
+
+
+@pytest.fixture
+def files(house: House) -> House:
+    """A house with the real filesystem server."""
+    add_real(house, "filesystem")
+    (house.workspace / "note.txt").write_text("a note\n")
+    (house.home / ".ssh").mkdir()
+    (house.home / ".ssh/id_ed25519").write_text("key")
+    return house
+
+
+def parameters(house: House) -> StdioServerParameters:
+    house.write_policy()
+    return StdioServerParameters(command=PROXY[0], args=PROXY[1:], env=house.environment())
+
+
+def first_text(result: object) -> str:
+    assert isinstance(result, CallToolResult)
+    block = result.content[0]
+    assert isinstance(block, TextContent)
+    return block.text
+
+
+@pytest.mark.requirement("C-1", "C-2")
+async def test_the_sdks_client_reads_is_denied_and_is_told_why(files: House) -> None:
+    async with Client(parameters(files)) as client:
+        listed = await client.list_tools()
+        assert len(listed.tools) == 14
+        read = await client.call_tool("read_text_file", {"path": "note.txt"})
+        assert first_text(read) == "a note\n"
+        key = await client.call_tool("read_text_file", {"path": "~/.ssh/id_ed25519"})
+        assert first_text(key).startswith("DENIED: ")
+        outside = await client.call_tool("read_text_file", {"path": "/etc/hosts"})
+        assert first_text(outside).startswith(NO_CHANNEL)
+    statuses = [at(record, "policyDecision", "status") for record in files.outcomes()]
+    assert statuses == ["allow", "deny", "escalate"]
+
+
+async def test_the_sdks_session_gets_progress_and_structured_content(house: House) -> None:
+    add_real(house, "everything")
+    seen: list[float] = []
+
+    async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+        seen.append(progress)
+
+    async with (
+        stdio_client(parameters(house)) as (read, write),
+        ClientSession(read, write) as session,
+    ):
+        await session.initialize()
+        await session.list_tools()
+        await session.call_tool(
+            "trigger-long-running-operation",
+            {"duration": 0.2, "steps": 2},
+            progress_callback=on_progress,
+        )
+        result = await session.call_tool("get-structured-content", {"location": "New York"})
+        assert isinstance(result, CallToolResult)
+        assert result.structured_content is not None
+    assert seen == [1, 2]
+
+
+def inspected(house: House, *arguments: str) -> Json:
+    """What the inspector prints of a house's proxy."""
+    house.write_policy()
+    given = [f"{name}={value}" for name, value in house.environment().items()]
+    flags = [word for pair in given for word in ("-e", pair)]
+    done = subprocess.run(  # noqa: S603  argument list, no shell
+        [*inspector(), *flags, *PROXY, *arguments],
+        env=house.environment(),
+        capture_output=True,
+        check=False,
+        timeout=50,
+    )
+    assert done.stdout, done.stderr.decode()
+    shown: Json = orjson.loads(done.stdout)
+    return shown
+
+
+def test_the_inspector_lists_the_tools(files: House) -> None:
+    tools = at(inspected(files, "--method", "tools/list"), "tools")
+    assert isinstance(tools, list)
+    assert "read_text_file" in [at(one, "name") for one in tools]
+
+
+def test_the_inspector_calls_a_tool(files: House) -> None:
+    call = ["--method", "tools/call", "--tool-name", "read_text_file", "--tool-arg"]
+    shown = inspected(files, *call, "path=note.txt")
+    assert at(shown, "content", 0, "text") == "a note\n"
+    assert files.last_decision() == ("allow", "structural-sandbox-allow")
+    shown = inspected(files, *call, "path=/etc/hosts")
+    assert str(at(shown, "content", 0, "text")).startswith(NO_CHANNEL)

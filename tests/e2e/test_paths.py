@@ -1,0 +1,286 @@
+"""Where a path leads decides; what is sent is what was judged."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import orjson
+import pytest
+
+from ironcurtain_proxy.model.json import Json
+from tests.e2e.house import House, Roles, rule, tool
+from tests.e2e.raw_client import Message, RawClient, at, text
+
+FILE_ROLES: Roles = {
+    "read_file": {"path": ["read-path"]},
+    "read_many": {"paths": ["read-path"]},
+    "write_file": {"path": ["write-path"], "content": ["none"]},
+    "move_file": {"source": ["read-path", "delete-path"], "destination": ["write-path"]},
+}
+
+FILE_TOOLS = [
+    tool("read_file", path={"type": "string"}),
+    tool("read_many", paths={"type": ["string", "array"]}),
+    tool("write_file", path={"type": "string"}, content={"type": "string"}),
+    tool("move_file", source={"type": "string"}, destination={"type": "string"}),
+]
+
+
+def furnish(house: House, *rules: Message) -> House:
+    """A house with one server that the policy knows as `filesystem`."""
+    house.add_scripted("files", FILE_ROLES, tools=FILE_TOOLS, annotations="filesystem")
+    house.rules += [*rules, rule("nothing", "deny", tool=["no_such_tool"])]
+    workspace = house.workspace
+    (workspace / "a.txt").write_text("a")
+    (workspace / "sub").mkdir()
+    (workspace / "to-etc").symlink_to("/etc")
+    (workspace / "dangling").symlink_to(house.root / "outside" / "new")
+    (workspace / "loop").symlink_to("loop")
+    (workspace / "alias.txt").symlink_to("a.txt")
+    (house.root / "outside").mkdir()
+    (house.home / ".ssh").mkdir()
+    (house.home / ".ssh/id_ed25519").write_text("key")
+    return house
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> object:
+    """One furnished house, which every test leaves as it is."""
+    house = furnish(House(tmp_path_factory.mktemp("files")))
+    agent = house.start()
+    yield house, agent
+    house.end()
+
+
+Files = tuple[House, RawClient]
+
+
+def forwarded(result: Message) -> Json:
+    """The arguments that reached the server."""
+    return at(orjson.loads(text(result)), "arguments")
+
+
+@pytest.mark.requirement("C-22", "C-26")
+@pytest.mark.parametrize(
+    ("spelling", "sent"),
+    [
+        ("{w}/a.txt", "{w}/a.txt"),
+        ("a.txt", "{w}/a.txt"),
+        ("./sub/../a.txt", "{w}/a.txt"),
+        ("{w}//sub///new.txt", "{w}/sub/new.txt"),
+        ("~/workspace/a.txt", "{w}/a.txt"),
+        ("file://{w}/a.txt", "{w}/a.txt"),
+        ("file://{w}/a%2Etxt", "{w}/a.txt"),
+        ("{w}/50%25.txt", "{w}/50%25.txt"),
+        ("{w}/alias.txt", "{w}/alias.txt"),
+        ("{w}/not/yet/there.txt", "{w}/not/yet/there.txt"),
+    ],
+)
+def test_a_path_in_the_workspace_goes_out_in_its_absolute_spelling(
+    spelling: str, sent: str, files: Files
+) -> None:
+    """G4, G24."""
+    house, agent = files
+    result = agent.call("read_file", {"path": spelling.format(w=house.workspace)})
+    assert forwarded(result) == {"path": sent.format(w=house.workspace)}
+    assert house.last_decision() == ("allow", "structural-sandbox-allow")
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        pytest.param("/etc/passwd", id="outside"),
+        pytest.param("file:///etc/passwd", id="G4: a file URL"),
+        pytest.param(" /etc/passwd", id="G4: a leading blank"),
+        pytest.param("\t/etc/passwd", id="a leading tab"),
+        pytest.param("../../../../../../etc/passwd", id="dots"),
+        pytest.param("{w}/../../../../../../../../etc/passwd", id="dots behind the workspace"),
+        pytest.param("{w}/to-etc/passwd", id="a link to outside"),
+        pytest.param("{w}/to-etc/" + "d/" * 70 + "x", id="G3: many missing parts behind a link"),
+        pytest.param("{w}/to-etc/a/b/c", id="three missing parts behind a link"),
+        pytest.param("{w}/dangling", id="G2: a dangling link"),
+        pytest.param("{w}/dangling/x", id="below a dangling link"),
+        pytest.param("{w}/loop", id="a loop"),
+        pytest.param("{w}-other/a.txt", id="a sibling with the same beginning"),
+        pytest.param("/proc/self/root/etc/passwd", id="the root of a process"),
+        pytest.param("/proc/self/cwd/a.txt", id="the directory of a process"),
+        pytest.param("/dev/fd/0", id="a descriptor"),
+        pytest.param("~/.ssh/id_ed25519", id="a key"),
+        pytest.param("~root/x", id="somebody's home"),
+        pytest.param("{w}/a\x00.txt", id="NUL"),
+        pytest.param("{w}\u2215..\u2215..\u2215etc", id="a look-alike of a slash"),
+        pytest.param("file://host/etc/passwd", id="a file URL with a host"),
+        pytest.param("{w}/" + "a/" * 3000, id="too long"),
+        pytest.param("", id="nothing"),
+    ],
+)
+def test_a_path_that_leads_elsewhere_or_nowhere_is_not_sent(spelling: str, files: Files) -> None:
+    """G2, G3, G4."""
+    house, agent = files
+    before = len(house.received("files"))
+    result = agent.call("read_file", {"path": spelling.format(w=house.workspace)})
+    assert result["isError"] is True
+    assert len(house.received("files")) == before
+    assert house.last_decision()[0] == "deny"
+
+
+@pytest.mark.parametrize(
+    "paths",
+    [
+        pytest.param('["{w}/a.txt",["/etc/passwd"]]', id="an array in the array"),
+        pytest.param('["{w}/a.txt",{{"path":"/etc/passwd"}}]', id="an object in the array"),
+        pytest.param('["{w}/a.txt",null]', id="null in the array"),
+        pytest.param('["{w}/a.txt",5]', id="a number in the array"),
+        pytest.param('["{w}/a.txt","/etc/passwd"]', id="one good, one bad"),
+        pytest.param('{{"path":"/etc/passwd"}}', id="an object"),
+        pytest.param("7", id="a number"),
+        pytest.param("null", id="null"),
+    ],
+)
+def test_what_hides_among_paths_is_not_sent(paths: str, files: Files) -> None:
+    """G5."""
+    house, agent = files
+    before = len(house.received("files"))
+    given = orjson.loads(paths.format(w=house.workspace))
+    result = agent.call("read_many", {"paths": given})
+    assert result["isError"] is True
+    assert len(house.received("files")) == before
+
+
+@pytest.mark.parametrize("tool_name", ["read_file", "move_file", "write_file"])
+def test_a_required_argument_that_is_missing_is_not_sent(tool_name: str, files: Files) -> None:
+    """G5."""
+    house, agent = files
+    before = len(house.received("files"))
+    result = agent.call(tool_name, {})
+    assert result["isError"] is True
+    assert house.last_decision() == ("deny", "invalid-arguments")
+    assert len(house.received("files")) == before
+
+
+def test_a_list_of_good_paths_is_sent_in_its_order(files: Files) -> None:
+    house, agent = files
+    result = agent.call("read_many", {"paths": ["sub/x", str(house.workspace / "a.txt")]})
+    workspace = str(house.workspace)
+    assert forwarded(result) == {"paths": [f"{workspace}/sub/x", f"{workspace}/a.txt"]}
+
+
+def test_a_link_is_sent_as_it_is_written_not_as_what_it_leads_to(files: Files) -> None:
+    """G24."""
+    house, agent = files
+    given: Message = {
+        "source": str(house.workspace / "alias.txt"),
+        "destination": str(house.workspace / "sub/b.txt"),
+    }
+    assert forwarded(agent.call("move_file", given)) == given
+
+
+def test_text_that_is_no_path_is_sent_as_it_came(files: Files) -> None:
+    house, agent = files
+    content = f" ~ file:///etc {house.workspace}/../x \u00e9\r\n"
+    result = agent.call("write_file", {"path": "new.txt", "content": content})
+    assert at(forwarded(result), "content") == content
+
+
+def own_policy(house: House) -> Path:
+    return house.generated / "compiled-policy.json"
+
+
+def own_audit(house: House) -> Path:
+    return house.audit
+
+
+def own_audit_head(house: House) -> Path:
+    return house.audit.with_name(house.audit.name + ".head")
+
+
+def own_log(house: House) -> Path:
+    return house.session_log
+
+
+def own_state(house: House) -> Path:
+    return house.home / ".ironcurtain/config.json"
+
+
+def ssh_key(house: House) -> Path:
+    return house.home / ".ssh/id_ed25519"
+
+
+def named(house: House) -> Path:
+    return house.root / "outside/secret"
+
+
+@pytest.mark.requirement("C-20")
+@pytest.mark.parametrize(
+    "place", [own_policy, own_audit, own_audit_head, own_log, own_state, ssh_key, named]
+)
+@pytest.mark.parametrize("way", ["by its name", "by a link"])
+def test_no_rule_opens_a_protected_path(
+    place: Callable[[House], Path], way: str, opened: Files
+) -> None:
+    house, agent = opened
+    path = place(house)
+    if way == "by a link":
+        alias = house.workspace / f"link-{path.name}"
+        if not os.path.lexists(alias):
+            alias.symlink_to(path)
+        path = alias
+    for name, more in (("read_file", {}), ("write_file", {"content": "x"})):
+        result = agent.call(name, {"path": str(path), **more})
+        assert text(result).startswith("DENIED: Access to protected path is forbidden")
+        assert house.last_decision() == ("deny", "structural-protected-path")
+
+
+@pytest.mark.requirement("C-20")
+@pytest.mark.parametrize("name", [".git/hooks/pre-commit", ".git/config", ".claude/settings.json"])
+def test_what_steers_git_or_an_agent_is_not_written_anywhere(name: str, opened: Files) -> None:
+    house, agent = opened
+    result = agent.call("write_file", {"path": str(house.workspace / name), "content": "x"})
+    assert house.last_decision() == ("deny", "structural-protected-path")
+    assert result["isError"] is True
+    assert forwarded(agent.call("read_file", {"path": str(house.workspace / name)}))
+
+
+def test_a_rule_within_the_root_means_everywhere(opened: Files) -> None:
+    """G22."""
+    house, agent = opened
+    assert forwarded(agent.call("read_file", {"path": "/etc/hosts"})) == {"path": "/etc/hosts"}
+    assert house.last_decision() == ("allow", "anything")
+
+
+@pytest.mark.requirement("C-23", "C-27", "C-28")
+def test_moving_out_of_the_workspace_asks_for_the_destination_alone(house: House) -> None:
+    outside = str(house.root / "outside")
+    furnish(
+        house,
+        rule(
+            "write-outside",
+            "escalate",
+            "outside",
+            paths={"roles": ["write-path"], "within": outside},
+        ),
+    )
+    agent = house.start()
+    given: Message = {"source": "a.txt", "destination": f"{outside}/a.txt"}
+    assert text(agent.call("move_file", given), 1).startswith("ESCALATION REQUIRED: outside.")
+    assert house.last_decision() == ("escalate", "write-outside")
+    assert house.received("files") == []
+
+
+def test_the_agents_own_name_for_the_workspace_is_understood(house: House) -> None:
+    agent = furnish(house).start(CONTAINER_WORKSPACE_DIR="/workspace")
+    sent = forwarded(agent.call("read_file", {"path": "/workspace/a.txt"}))
+    assert sent == {"path": str(house.workspace / "a.txt")}
+    assert agent.call("read_file", {"path": "/workspaces/a.txt"})["isError"] is True
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory: pytest.TempPathFactory) -> object:
+    """A house in which one rule allows everything everywhere."""
+    house = House(tmp_path_factory.mktemp("opened"))
+    house.variables["PROTECTED_PATHS"] = orjson.dumps([str(house.root / "outside/secret")]).decode()
+    roles: list[Json] = ["read-path", "write-path", "delete-path"]
+    furnish(house, rule("anything", paths={"roles": roles, "within": "/"}))
+    agent = house.start()
+    yield house, agent
+    house.end()

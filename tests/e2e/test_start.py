@@ -1,0 +1,224 @@
+"""What the operator got wrong stops the start: one line says where, what and the nearest word."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ironcurtain_proxy.model.json import Json
+from tests.e2e.house import STAMP, House, rule
+from tests.e2e.raw_client import Message, at, text
+
+REFUSED = 2
+
+
+def refusal(house: House, **variables: str) -> str:
+    """Start a proxy that must refuse; what it says, once it was seen that nothing ran."""
+    proxy = house.launch(**variables)
+    assert proxy.process.wait(30) == REFUSED
+    complaint = proxy.errors.read_text(encoding="utf-8")
+    assert "Traceback" not in complaint
+    assert proxy.arrived == []
+    assert not house.journal_file().exists(), "a server was started"
+    assert not house.audit.exists()
+    return complaint
+
+
+def with_rule(one: Message) -> Callable[[House], None]:
+    """A policy that holds this rule last."""
+
+    def change(house: House) -> None:
+        house.rules.append(one)
+
+    return change
+
+
+def without(key: str) -> Message:
+    return {name: value for name, value in rule("r").items() if name != key}
+
+
+def lists(house: House) -> None:
+    house.rules.append(rule("lists", domains={"roles": ["fetch-url"], "allowed": ["@knwon"]}))
+    known: Json = {"values": [], "manualAdditions": [], "manualRemovals": []}
+    house.write("dynamic-lists.json", {"generatedAt": "", "lists": {"known": known}, "lsts": {}})
+
+
+def unknown_role(house: House) -> None:
+    house.annotations["scripted"] = {"answer": {"text": ["raed-path"]}}
+
+
+@pytest.mark.requirement("C-25")
+@pytest.mark.parametrize(
+    ("mistake", "told"),
+    [
+        pytest.param(with_rule(rule("r", "block")), ["$.rules[2].then", "block"], id="then: block"),
+        pytest.param(
+            with_rule(rule("r", "Deny")), ["$.rules[2].then", "Deny", "deny"], id="then: Deny"
+        ),
+        pytest.param(with_rule(without("then")), ["$.rules[2]", "then"], id="no then"),
+        pytest.param(with_rule(without("if")), ["$.rules[2]", "if"], id="no if"),
+        pytest.param(
+            with_rule(rule("r", tools=["answer"])), ["$.rules[2].if.tools", "tool"], id="if.tools"
+        ),
+        pytest.param(
+            with_rule(rule("r", servers=["x"])),
+            ["$.rules[2].if.servers", "server"],
+            id="if.servers",
+        ),
+        pytest.param(
+            with_rule(rule("r", roles=["write-paths"])),
+            ["$.rules[2].if.roles[0]", "write-path"],
+            id="an unknown role",
+        ),
+        pytest.param(
+            with_rule({**rule("r"), "wehn": {}}), ["$.rules[2].wehn"], id="an unknown key"
+        ),
+        pytest.param(
+            with_rule(rule("r", paths={"roles": ["read-path"], "withn": "/"})),
+            ["$.rules[2].if.paths", "within"],
+            id="paths.withn",
+        ),
+        pytest.param(
+            with_rule(rule("allow-scripted")),
+            ["$.rules[2].name", "allow-scripted"],
+            id="a name twice",
+        ),
+        pytest.param(lists, ["dynamic-lists.json", "$.lsts", "lists"], id="lists"),
+        pytest.param(
+            unknown_role, ["tool-annotations.json", "raed-path", "read-path"], id="an annotation"
+        ),
+    ],
+)
+def test_a_mistake_in_the_policy_starts_nothing(
+    mistake: Callable[[House], None], told: list[str], scripted: House
+) -> None:
+    """G1."""
+    mistake(scripted)
+    complaint = refusal(scripted)
+    for word in told:
+        assert word in complaint
+    assert str(scripted.generated) in complaint
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{", b'{"rules": []', b"\xff\xfe", b"[]", b"null"],
+    ids=["empty", "half", "cut off", "no text", "a row", "null"],
+)
+def test_a_policy_that_cannot_be_read_starts_nothing(content: bytes, scripted: House) -> None:
+    scripted.write_policy()
+    (scripted.generated / "compiled-policy.json").write_bytes(content)
+    scripted.variables["GENERATED_DIR"] = str(scripted.generated)
+    scripted.rules.clear()
+    assert "compiled-policy.json" in refusal(scripted)
+
+
+def test_a_policy_that_may_not_be_opened_starts_nothing(scripted: House) -> None:
+    scripted.variables["GENERATED_DIR"] = str(scripted.generated)
+    scripted.rules.clear()
+    file = scripted.generated / "compiled-policy.json"
+    if os.geteuid() == 0:
+        # Root may open anything but this.
+        file.mkdir()
+    else:
+        file.write_bytes(b"{}")
+        file.chmod(0)
+    assert str(file) in refusal(scripted)
+
+
+def test_a_policy_that_is_not_where_it_should_be_starts_nothing(scripted: House) -> None:
+    scripted.variables["GENERATED_DIR"] = str(scripted.generated)
+    scripted.rules.clear()
+    assert "compiled-policy.json" in refusal(scripted)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "told"),
+    [
+        ("MCP_SERVERS_CONFIG", "{", "MCP_SERVERS_CONFIG"),
+        ("MCP_SERVERS_CONFIG", '{"x": {"comand": "y"}}', "command"),
+        ("ALLOWED_DIRECTORY", "/", "root"),
+        ("ALLOWED_DIRECTORY", "/nonexistent/place", "ALLOWED_DIRECTORY"),
+        ("ESCALATION_TIMEOUT_SECONDS", "soon", "ESCALATION_TIMEOUT_SECONDS"),
+        ("PROTECTED_PATHS", "/etc", "PROTECTED_PATHS"),
+        ("SANDBOX_POLICY", "enforced", "enforce"),
+        ("SERVER_FILTER", "scriptet", "scripted"),
+        ("AUDIT_REDACTION", "maybe", "AUDIT_REDACTION"),
+    ],
+)
+def test_a_setting_that_cannot_be_used_starts_nothing(
+    variable: str, value: str, told: str, scripted: House
+) -> None:
+    assert told in refusal(scripted, **{variable: value})
+
+
+def test_the_home_directory_is_no_workspace(scripted: House) -> None:
+    assert "home" in refusal(scripted, ALLOWED_DIRECTORY=str(scripted.home))
+
+
+def test_an_audit_log_that_cannot_be_opened_starts_nothing(scripted: House) -> None:
+    proxy = scripted.launch(AUDIT_LOG_PATH="/dev/null/audit.jsonl")
+    assert proxy.process.wait(30) in (1, REFUSED)
+    complaint = proxy.errors.read_text(encoding="utf-8")
+    assert "/dev/null/audit.jsonl" in complaint
+    assert "Traceback" not in complaint
+    assert scripted.received() == []
+
+
+def test_a_second_proxy_on_one_audit_log_writes_its_own_and_says_so(scripted: House) -> None:
+    first = scripted.start()
+    second = scripted.start()
+    own = scripted.audit.with_name(f"{scripted.audit.name}.{second.process.pid}")
+    assert text(first.call("answer", {"text": "first"})) == "first"
+    assert text(second.call("answer", {"text": "second"})) == "second"
+    for file, said in ((scripted.audit, "first"), (own, "second")):
+        assert {at(entry, "arguments", "text") for entry in scripted.records(file)} == {said}
+    assert str(own) in second.errors.read_text(encoding="utf-8")
+
+
+def test_without_any_configuration_it_serves_nothing_and_says_how_to_begin(
+    tmp_path: Path, house: House
+) -> None:
+    agent = house.start(MCP_SERVERS_CONFIG="", ALLOWED_DIRECTORY="", AUDIT_LOG_PATH="")
+    assert agent.tools() == []
+    assert "mcp-servers.json" in agent.errors.read_text(encoding="utf-8")
+
+
+def test_a_clients_own_file_is_taken_as_it_is(house: House) -> None:
+    house.add_scripted()
+    house.allow_scripted()
+    entry = house.servers["scripted"]
+    assert isinstance(entry, dict)
+    entry.pop("sandbox")
+    foreign: Json = {
+        "mcpServers": {
+            "scripted": {**entry, "alwaysAllow": ["answer"], "type": "stdio"},
+            "remote": {"type": "http", "url": "https://example.com/mcp"},
+            "off": {**entry, "disabled": True},
+        }
+    }
+    state = house.home / ".ironcurtain"
+    state.mkdir()
+    house.generated, generated = state, house.generated
+    house.write("mcp-servers.json", foreign)
+    house.generated = generated
+    agent = house.start(MCP_SERVERS_CONFIG="")
+    assert text(agent.call("answer", {"text": "hello"})) == "hello"
+    said = agent.errors.read_text(encoding="utf-8")
+    assert "alwaysAllow" in said
+    assert "remote" in said
+
+
+def test_the_policy_stamp_may_be_the_originals(scripted: House) -> None:
+    scripted.write_policy()
+    extra: Message = {
+        **STAMP,
+        "rules": list(scripted.rules),
+        "listDefinitions": [],
+        "skippedServers": [],
+    }
+    scripted.write("compiled-policy.json", extra)
+    scripted.variables["GENERATED_DIR"] = str(scripted.generated)
+    scripted.rules.clear()
+    assert text(scripted.start().call("answer", {"text": "hello"})) == "hello"

@@ -1,0 +1,313 @@
+"""Where git would connect to, asked of a real git."""
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ironcurtain_proxy.information.git import GitRemotes, Operation
+from ironcurtain_proxy.information.spelling import Refusal
+
+GOOD = "https://github.com/acme/x.git"
+EVIL = "https://evil.example.com/x.git"
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    (tmp_path / "home").mkdir()
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def remotes(home: Path) -> GitRemotes:
+    return GitRemotes(environment(home))
+
+
+def environment(home: Path) -> dict[str, str]:
+    return {"PATH": os.environ["PATH"], "HOME": str(home), "GIT_CONFIG_NOSYSTEM": "1"}
+
+
+@pytest.fixture
+def repository(tmp_path: Path, home: Path) -> Callable[[str], str]:
+    def make(config: str) -> str:
+        path = tmp_path / "repo"
+        command = ["git", "init", "-q", "-b", "main", str(path)]
+        subprocess.run(command, check=True, env=environment(home))  # noqa: S603  a fixed command
+        with (path / ".git" / "config").open("a") as file:
+            file.write(config)
+        return str(path)
+
+    return make
+
+
+def remote(name: str, *lines: str) -> str:
+    return f'[remote "{name}"]\n' + "".join(f"\t{line}\n" for line in lines)
+
+
+INSTEAD = '[url "https://evil.example.com/"]\n\tinsteadOf = https://github.com/acme/\n'
+PUSH_INSTEAD = INSTEAD.replace("insteadOf", "pushInsteadOf")
+ORIGIN = remote("origin", f"url = {GOOD}")
+
+
+@pytest.mark.parametrize(
+    ("config", "given", "operation", "urls"),
+    [
+        pytest.param(ORIGIN, "origin", "push", {GOOD}, id="a name is its URL"),
+        pytest.param(
+            remote("origin", f"url = {GOOD}", f"pushurl = {EVIL}"),
+            "origin",
+            "push",
+            {EVIL},
+            id="a pushurl is where pushes go",
+        ),
+        pytest.param(
+            remote("origin", f"url = {GOOD}", f"pushurl = {EVIL}"),
+            "origin",
+            "fetch",
+            {GOOD},
+            id="a pushurl is not where fetches go",
+        ),
+        pytest.param(
+            remote("origin", f"url = {GOOD}", f"pushurl = {EVIL}"),
+            "origin",
+            "both",
+            {GOOD, EVIL},
+            id="an unknown tool may go to both",
+        ),
+        pytest.param(
+            remote("origin", f"url = {GOOD}", f"url = {EVIL}"),
+            "origin",
+            "push",
+            {GOOD, EVIL},
+            id="a push goes to every URL",
+        ),
+        pytest.param(ORIGIN + INSTEAD, "origin", "push", {EVIL}, id="a URL is rewritten"),
+        pytest.param(ORIGIN + PUSH_INSTEAD, "origin", "push", {EVIL}, id="only for pushes"),
+        pytest.param(ORIGIN + PUSH_INSTEAD, "origin", "fetch", {GOOD}, id="not for fetches"),
+        pytest.param(INSTEAD, GOOD, "fetch", {EVIL}, id="a spelled-out URL is rewritten too"),
+        pytest.param(PUSH_INSTEAD, GOOD, "push", {EVIL}, id="for pushes too"),
+        pytest.param("", GOOD, "push", {GOOD}, id="a spelled-out URL is itself"),
+        pytest.param("", "github.com", "push", {"github.com"}, id="an unknown name is itself"),
+        pytest.param(
+            remote(GOOD, f"url = {EVIL}"), GOOD, "push", {EVIL}, id="a URL may be a remote's name"
+        ),
+        pytest.param(
+            remote("github.com", f"url = {EVIL}"),
+            "github.com",
+            "fetch",
+            {EVIL},
+            id="a host may be a remote's name",
+        ),
+        pytest.param(
+            remote("odd", "fetch = +a:b"), "odd", "push", {"odd"}, id="a remote without URL"
+        ),
+        pytest.param(
+            remote("odd", f"pushurl = {EVIL}"), "odd", "push", {EVIL}, id="only with a pushurl"
+        ),
+        pytest.param(ORIGIN, "--upload-pack=id", "fetch", {"--upload-pack=id"}, id="no option"),
+    ],
+)
+def test_every_url_that_git_would_use_is_found(
+    repository: Callable[[str], str],
+    remotes: GitRemotes,
+    config: str,
+    given: str,
+    operation: Operation,
+    urls: set[str],
+) -> None:
+    """G8."""
+    found = remotes.destinations(given, repository(config), operation)
+    assert not isinstance(found, Refusal)
+    assert set(found) == urls
+
+
+BRANCH = '[branch "main"]\n'
+BAD = remote("bad", f"url = {EVIL}")
+
+
+@pytest.mark.parametrize(
+    ("config", "operation", "urls"),
+    [
+        pytest.param("", "push", set(), id="no remote at all"),
+        pytest.param(ORIGIN, "fetch", {GOOD}, id="origin"),
+        pytest.param(BAD, "fetch", {EVIL}, id="the only one"),
+        pytest.param(
+            ORIGIN + BAD + BRANCH + "\tremote = bad\n",
+            "fetch",
+            {GOOD, EVIL},
+            id="the branch's, and origin",
+        ),
+        pytest.param(
+            ORIGIN + BAD + BRANCH + "\tpushRemote = bad\n",
+            "push",
+            {GOOD, EVIL},
+            id="the branch's for pushes",
+        ),
+        pytest.param(
+            ORIGIN + BAD + BRANCH + "\tpushRemote = bad\n",
+            "fetch",
+            {GOOD},
+            id="not for fetches",
+        ),
+        pytest.param(
+            ORIGIN + BAD + "[remote]\n\tpushDefault = bad\n",
+            "push",
+            {GOOD, EVIL},
+            id="the repository's for pushes",
+        ),
+        pytest.param(
+            ORIGIN + BRANCH + f"\tremote = {EVIL}\n",
+            "fetch",
+            {GOOD, EVIL},
+            id="a URL in place of a name",
+        ),
+        pytest.param(
+            ORIGIN + BAD + "[fetch]\n\tall = true\n", "fetch", {GOOD, EVIL}, id="all at once"
+        ),
+    ],
+)
+def test_leaving_the_remote_out_means_every_default(
+    repository: Callable[[str], str],
+    remotes: GitRemotes,
+    config: str,
+    operation: Operation,
+    urls: set[str],
+) -> None:
+    """G9."""
+    found = remotes.default_destinations(repository(config), operation)
+    assert not isinstance(found, Refusal)
+    assert set(found) == urls
+
+
+@pytest.mark.parametrize(
+    ("config", "given", "operation"),
+    [
+        pytest.param("[remotes]\n\tall = a b\n", "all", "fetch", id="a group"),
+        pytest.param(
+            '[remotes "github"]\n\tcom = bad\n', "github.com", "fetch", id="a dotted group"
+        ),
+        pytest.param(
+            '[remotes "https://github.com/acme/x"]\n\tgit = bad\n', GOOD, "fetch", id="a URL group"
+        ),
+        pytest.param(
+            remote("origin", f"url = {GOOD}", "vcs = hg"), "origin", "push", id="a helper program"
+        ),
+        pytest.param(
+            remote("origin", f'url = "{GOOD}\\n{EVIL}"'), "origin", "fetch", id="a line in a URL"
+        ),
+        pytest.param("[broken\n", "origin", "push", id="a broken configuration"),
+        pytest.param(ORIGIN, "a\nb", "push", id="a line in a name"),
+        pytest.param(ORIGIN, "a\ud800", "push", id="half a character"),
+    ],
+)
+def test_what_git_keeps_elsewhere_is_refused(
+    repository: Callable[[str], str],
+    remotes: GitRemotes,
+    config: str,
+    given: str,
+    operation: Operation,
+) -> None:
+    """G8."""
+    assert isinstance(remotes.destinations(given, repository(config), operation), Refusal)
+
+
+@pytest.mark.parametrize("folder", ["remotes", "branches"])
+def test_a_remote_in_an_outdated_file_is_refused(
+    repository: Callable[[str], str], remotes: GitRemotes, folder: str
+) -> None:
+    """G8."""
+    path = repository("")
+    kept = Path(path, ".git", folder)
+    kept.mkdir(exist_ok=True)
+    (kept / "github.com").write_text(f"URL: {EVIL}\n")
+    assert isinstance(remotes.destinations("github.com", path, "push"), Refusal)
+
+
+def test_rewriting_in_the_servers_own_configuration_counts(
+    repository: Callable[[str], str], remotes: GitRemotes, home: Path
+) -> None:
+    """G8."""
+    path = repository(ORIGIN)
+    (home / ".gitconfig").write_text(INSTEAD)
+    assert remotes.destinations("origin", path, "push") == (EVIL,)
+
+
+def test_a_clone_is_rewritten_by_the_user_and_not_by_a_repository(
+    repository: Callable[[str], str], remotes: GitRemotes, home: Path
+) -> None:
+    repository(PUSH_INSTEAD)
+    assert remotes.destinations(GOOD, None, "fetch") == (GOOD,)
+    (home / ".gitconfig").write_text(INSTEAD)
+    assert remotes.destinations(GOOD, None, "fetch") == (EVIL,)
+    assert remotes.destinations("--upload-pack=id", None, "fetch") == ("--upload-pack=id",)
+
+
+def test_outside_a_repository_a_name_is_a_name(tmp_path: Path, remotes: GitRemotes) -> None:
+    assert remotes.destinations("origin", str(tmp_path), "push") == ("origin",)
+    assert remotes.destinations("origin", str(tmp_path / "missing"), "push") == ("origin",)
+    assert remotes.default_destinations(str(tmp_path), "push") == ()
+
+
+def test_a_repository_of_someone_else_is_refused(
+    repository: Callable[[str], str], remotes: GitRemotes
+) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can give a repository away")
+    path = repository(ORIGIN)
+    os.chown(path, 65534, 65534)
+    os.chown(Path(path, ".git"), 65534, 65534)
+    assert isinstance(remotes.destinations("origin", path, "push"), Refusal)
+
+
+def test_nothing_of_the_repository_is_run(
+    repository: Callable[[str], str], remotes: GitRemotes, tmp_path: Path
+) -> None:
+    mark = tmp_path / "ran"
+    program = tmp_path / "program"
+    program.write_text(f"#!/bin/sh\ntouch {mark}\n")
+    program.chmod(0o755)
+    path = repository(
+        ORIGIN
+        + f"[core]\n\tfsmonitor = {program}\n\tpager = {program}\n\tsshCommand = {program}\n"
+        + f"\taskPass = {program}\n\teditor = {program}\n\thooksPath = {tmp_path}\n"
+        + f"[credential]\n\thelper = {program}\n"
+        + f"[alias]\n\tremote = !{program}\n\tconfig = !{program}\n"
+        + f"[pager]\n\tremote = {program}\n\tconfig = {program}\n"
+    )
+    remotes.destinations("origin", path, "both")
+    remotes.default_destinations(path, "both")
+    assert not mark.exists()
+
+
+def test_a_git_that_hangs_is_given_up(repository: Callable[[str], str], home: Path) -> None:
+    path = repository("[include]\n\tpath = pipe\n" + ORIGIN)
+    os.mkfifo(Path(path, ".git", "pipe"))
+    hurried = GitRemotes(environment(home), deadline=0.2)
+    assert isinstance(hurried.destinations("origin", path, "push"), Refusal)
+
+
+def test_a_flood_of_remotes_is_refused(
+    repository: Callable[[str], str], remotes: GitRemotes
+) -> None:
+    path = repository("".join(remote(f"r{n}", f"url = {GOOD}/{'x' * 500}") for n in range(2000)))
+    assert isinstance(remotes.destinations("r1", path, "push"), Refusal)
+
+
+def test_without_git_a_remote_is_refused(tmp_path: Path) -> None:
+    blind = GitRemotes({"PATH": str(tmp_path)})
+    assert isinstance(blind.destinations(GOOD, str(tmp_path), "push"), Refusal)
+
+
+def test_the_servers_own_settings_by_environment_count(
+    repository: Callable[[str], str], home: Path
+) -> None:
+    """G8."""
+    own = {
+        "GIT_CONFIG_COUNT": "1",
+        "GIT_CONFIG_KEY_0": "remote.origin.pushurl",
+        "GIT_CONFIG_VALUE_0": EVIL,
+    }
+    seeing = GitRemotes({**environment(home), **own, "GIT_TRACE": "/nowhere"})
+    assert seeing.destinations("origin", repository(ORIGIN), "push") == (EVIL,)

@@ -1,0 +1,204 @@
+"""Where a path really leads."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ironcurtain_proxy.information.paths import PathReader, PathReading
+from ironcurtain_proxy.information.spelling import Refusal, Speller
+from tests.information.conftest import Tree
+
+
+def judged(tree: Tree, text: str) -> str:
+    reading = tree.reader().read(text)
+    assert isinstance(reading, PathReading), reading
+    assert reading.value.text == str(reading.value.path)
+    return reading.value.text.removeprefix(str(tree.root))
+
+
+def spelled(tree: Tree, text: str) -> str:
+    reading = tree.reader().read(text)
+    assert isinstance(reading, PathReading), reading
+    return reading.spelled.removeprefix(str(tree.root))
+
+
+@pytest.mark.parametrize(
+    ("text", "leads_to"),
+    [
+        pytest.param("a.txt", "/work/a.txt", id="a file is itself"),
+        pytest.param("new.txt", "/work/new.txt", id="a new file lies in its directory"),
+        pytest.param("in/b.txt", "/work/sub/b.txt", id="a link inside is followed"),
+        pytest.param("in/new", "/work/sub/new", id="a new file behind a link"),
+        pytest.param("out/x/y", "/out/data/x/y", id="a link outside is followed"),
+        pytest.param("chain", "/out/data", id="a chain is followed to its end"),
+        pytest.param("in/../a.txt", "/work/a.txt", id="dots go before links"),
+        pytest.param("self/self/a.txt", "/work/a.txt", id="a link met again is no cycle"),
+        pytest.param("a.txt/x", "/work/a.txt/x", id="what lies below a file is kept"),
+        pytest.param("loop_a/x", "/work/loop_a/x", id="a cycle is judged where it begins"),
+        pytest.param("loop_self", "/work/loop_self", id="a link to itself"),
+    ],
+)
+def test_links_are_followed(tree: Tree, text: str, leads_to: str) -> None:
+    assert judged(tree, text) == leads_to
+
+
+@pytest.mark.parametrize(
+    ("text", "leads_to"),
+    [
+        pytest.param("dangling", "/out/new.txt", id="to a file that is not there"),
+        pytest.param("dangling/", "/out/new.txt", id="with a trailing slash"),
+        pytest.param("dangling_chain", "/out/new.txt", id="over another link"),
+        pytest.param("dangling_deep/x", "/out/no/such/dir/x", id="to a missing directory"),
+    ],
+)
+def test_a_dangling_link_is_judged_by_its_target(tree: Tree, text: str, leads_to: str) -> None:
+    """G2."""
+    assert judged(tree, text) == leads_to
+
+
+def test_a_link_is_followed_however_much_is_missing_behind_it(tree: Tree) -> None:
+    """G3."""
+    tail = "/".join(f"k{index}" for index in range(300))
+    assert judged(tree, f"out/{tail}") == f"/out/data/{tail}"
+
+
+def test_a_name_that_no_file_can_have_is_kept(tree: Tree) -> None:
+    name = "x" * 5000
+    assert judged(tree, f"out/{name}/y") == f"/out/data/{name}/y"
+
+
+def test_a_path_that_only_shorter_steps_could_reach_is_refused(tree: Tree) -> None:
+    assert isinstance(tree.reader().read("sub/" + "d" * 200 + "/../" + "d/" * 2500), Refusal)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "/proc/self/root/etc/passwd",
+        "/proc/self/cwd",
+        "/proc/thread-self/fd/0",
+        "/proc/1/root",
+        "/proc/99999999/cwd/x",
+        "/proc/mounts",
+        "/dev/fd/3",
+        "/dev/stdin",
+        "cwd/x",
+        "root/proc/self/cwd",
+        "/etc/../proc/./self",
+    ],
+)
+def test_what_means_another_thing_in_another_process_is_refused(tree: Tree, text: str) -> None:
+    assert isinstance(tree.reader().read(text), Refusal)
+
+
+def test_a_plain_file_of_proc_is_a_file(tree: Tree) -> None:
+    assert judged(tree, "/proc/cpuinfo") == "/proc/cpuinfo"
+
+
+def test_a_door_of_procfs_is_refused_wherever_procfs_is_mounted(tree: Tree) -> None:
+    reader = tree.reader()
+    reader._proc_device = (tree.root / "work").stat().st_dev
+    assert isinstance(reader.read("in/b.txt"), Refusal)
+
+
+@pytest.mark.parametrize(
+    ("text", "sent"),
+    [
+        pytest.param("in/./b.txt", "/work/in/b.txt", id="links stay as they were written"),
+        pytest.param("/workspace/dangling/", "/work/dangling", id="the alias goes"),
+        pytest.param("~/notes", "/home/notes", id="the tilde goes"),
+    ],
+)
+def test_what_is_sent_is_the_spelling_that_was_judged(tree: Tree, text: str, sent: str) -> None:
+    """G24."""
+    assert spelled(tree, text) == sent
+
+
+def test_a_link_is_also_known_by_where_it_lies(tree: Tree) -> None:
+    reading = tree.reader().read(tree.path("out/back"))
+    assert isinstance(reading, PathReading)
+    assert reading.value.text == tree.path("work/sub")
+    assert reading.link is not None
+    assert reading.link.text == tree.path("out/back")
+
+
+def test_a_path_through_a_link_is_no_link_itself(tree: Tree) -> None:
+    reading = tree.reader().read("in/b.txt")
+    assert isinstance(reading, PathReading)
+    assert reading.link is None
+
+
+def test_too_many_links_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "l0").mkdir()
+    for index in range(1, 40):
+        (tmp_path / f"l{index}").symlink_to(f"l{index - 1}/../l{index - 1}")
+    assert isinstance(reader_of(tmp_path).read(str(tmp_path / "l39")), Refusal)
+
+
+def reader_of(root: Path, *, keep_unreadable: bool = False) -> PathReader:
+    speller = Speller(home=str(root), workspace=None, cwd=None)
+    return PathReader(speller, keep_unreadable=keep_unreadable)
+
+
+def test_a_name_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    target = os.fsencode(tmp_path) + b"/\xff"
+    Path(os.fsdecode(target)).mkdir()
+    (tmp_path / "link").symlink_to(os.fsdecode(b"\xff"))
+    assert isinstance(reader_of(tmp_path).read(str(tmp_path / "link")), Refusal)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may look everywhere")
+def test_a_directory_that_may_not_be_looked_into_is_refused(tmp_path: Path) -> None:
+    locked = tmp_path / "locked"
+    locked.mkdir(mode=0)
+    assert isinstance(reader_of(tmp_path).read(str(locked / "x")), Refusal)
+    kept = reader_of(tmp_path, keep_unreadable=True).read(str(locked / "x"))
+    assert isinstance(kept, PathReading)
+
+
+NAMES = (
+    *("a.txt", "sub", "b.txt", "in", "out", "out_abs", "dangling", "dangling_deep", "chain"),
+    *("chain2", "loop_a", "loop_self", "self", "root", "cwd", "deeper", "no", "secret.txt"),
+    *("..", ".", "", "data", "back", "file:", "%2e%2e"),
+)
+WALKS = st.lists(st.sampled_from(NAMES), max_size=7).map("/".join)
+STARTS = st.sampled_from(("", "{root}/work/", "{root}/out/", "~/", "/workspace/", "file://{root}/"))
+
+
+@given(start=STARTS, walk=WALKS)
+def test_the_spelling_that_is_sent_leads_where_was_judged(
+    tree: Tree, start: str, walk: str
+) -> None:
+    """G2, G4, G24: the operating system's own opinion, of what it can open."""
+    reading = tree.reader().read(start.replace("{root}", str(tree.root)) + walk)
+    if isinstance(reading, Refusal):
+        return
+    assert os.path.normpath(reading.spelled) == reading.spelled
+    try:
+        opened = Path(reading.spelled).resolve(strict=True)
+    except (OSError, RuntimeError):
+        # A cycle has no real path; of what is missing, the existing part must still agree.
+        try:
+            assert os.path.realpath(reading.spelled) == reading.value.text
+        except AssertionError:
+            assert "loop" in reading.spelled
+        return
+    assert str(opened) == reading.value.text
+
+
+@given(st.text(max_size=40) | WALKS)
+def test_no_string_makes_the_reader_raise(tree: Tree, text: str) -> None:
+    tree.reader().read(text)
+    tree.reader(workspace=False).read(text)
+    tree.reader(workspace=False, cwd="/").read(text)
+
+
+def test_the_quick_look_and_the_walk_agree(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    reader = tree.reader()
+    texts = [f"{one}/{other}" for one in NAMES for other in NAMES]
+    quick = [reader.read(text) for text in texts]
+    monkeypatch.setattr("ironcurtain_proxy.information.paths._O_PATH", None)
+    assert [reader.read(text) for text in texts] == quick

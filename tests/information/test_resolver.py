@@ -1,0 +1,181 @@
+"""The information point of a live session."""
+
+import os
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+import pytest
+
+from ironcurtain_proxy.information.catalogue import build_catalogue
+from ironcurtain_proxy.information.facts import FactReader
+from ironcurtain_proxy.information.git import GitRemotes
+from ironcurtain_proxy.information.mounts import MountTable
+from ironcurtain_proxy.information.paths import PathReader, PathReading
+from ironcurtain_proxy.information.resolver import Resolver, ToolSource
+from ironcurtain_proxy.information.spelling import Refusal
+from ironcurtain_proxy.model.annotation import Annotations, RoleSpec, ToolAnnotation
+from ironcurtain_proxy.model.call import RequestId, ToolCall
+from ironcurtain_proxy.model.json import Arguments, Json
+from ironcurtain_proxy.model.request import Facts, Gathered, Unresolvable
+from ironcurtain_proxy.model.server import ServerSpec, ToolDefinition
+from tests.information.conftest import Tree
+
+pytestmark = pytest.mark.anyio
+
+READ_PATH = RoleSpec(default=("read-path",))
+NOTHING = RoleSpec(default=("none",))
+ANNOTATIONS: Annotations = {
+    (server, tool): ToolAnnotation(server=server, tool=tool, arguments=arguments)
+    for server, tool, arguments in (
+        ("filesystem", "read", {"path": READ_PATH}),
+        ("git", "git_status", {"path": READ_PATH, "short": NOTHING}),
+        ("git", "git_set_working_dir", {"path": READ_PATH}),
+        ("memory", "remember", {"text": NOTHING}),
+    )
+}
+PATH_SCHEMA: Json = {"properties": {"path": {"type": "string"}, "short": {}, "odd": {}}}
+LISTED = {
+    "files": ["read", "extra"],
+    "git": ["git_status", "git_set_working_dir"],
+    "memory": ["remember", "forget"],
+}
+SERVERS = [
+    ServerSpec(name="files", annotations="filesystem", command="x"),
+    ServerSpec(name="git", annotations="git", command="x"),
+    ServerSpec(name="memory", annotations="memory", command="x"),
+]
+
+
+@dataclass(frozen=True)
+class Sent:
+    server: str
+    tool: str
+    arguments: Arguments
+
+
+def call(server: str, tool: str, **arguments: Json) -> ToolCall:
+    return ToolCall(
+        request_id=RequestId("r"),
+        exposed_name=f"{server}__{tool}",
+        server=server,
+        tool=tool,
+        arguments=arguments,
+        params={"name": tool, "arguments": arguments},
+    )
+
+
+def resolver_of(
+    paths: PathReader, mounts: str = "/proc/self/mountinfo", *, deadline: float = 5.0
+) -> Resolver:
+    definitions = {
+        server: [
+            ToolDefinition(server, tool, {"name": tool, "inputSchema": PATH_SCHEMA})
+            for tool in tools
+        ]
+        for server, tools in LISTED.items()
+    }
+    catalogue = build_catalogue(SERVERS, definitions, ANNOTATIONS)
+    git = GitRemotes({"PATH": os.environ["PATH"]})
+    tools = ToolSource(lookup=catalogue.tool, remotes=lambda _: git, trusted=frozenset({"memory"}))
+    return Resolver(tools, FactReader(paths), MountTable(mounts), deadline=deadline)
+
+
+@pytest.fixture
+def resolver(tree: Tree) -> Resolver:
+    return resolver_of(tree.reader())
+
+
+def rule(gathered: Gathered) -> str:
+    assert isinstance(gathered, Unresolvable)
+    return gathered.ground.rule
+
+
+async def test_a_call_is_read_against_the_name_the_policy_knows(
+    tree: Tree, resolver: Resolver
+) -> None:
+    facts = await resolver.gather(call("files", "read", path="a.txt"))
+    assert isinstance(facts, Facts)
+    assert facts.request.server == "filesystem"
+    assert facts.arguments == {"path": tree.path("work/a.txt")}
+    assert facts.repository is None
+
+
+@pytest.mark.requirement("C-21")
+async def test_a_tool_that_is_not_listed_is_unknown(resolver: Resolver) -> None:
+    assert rule(await resolver.gather(call("files", "nothing"))) == "unknown-tool"
+
+
+async def test_a_tool_without_annotation_is_refused(resolver: Resolver) -> None:
+    gathered = await resolver.gather(call("files", "extra"))
+    assert rule(gathered) == "missing-annotation"
+    assert isinstance(gathered, Unresolvable)
+    assert "ironcurtain-proxy check --live" in gathered.ground.reason
+
+
+async def test_arguments_are_held_to_the_live_schema(resolver: Resolver) -> None:
+    for arguments in ({"path": 5}, {"path": "a", "unheard": 1}, {"path": "a", "odd": 1}):
+        gathered = await resolver.gather(call("files", "read", **arguments))
+        assert rule(gathered) == "invalid-arguments"
+
+
+async def test_a_trusted_servers_calls_are_passed_on_unread(resolver: Resolver) -> None:
+    for tool in ("remember", "forget"):
+        facts = await resolver.gather(call("memory", tool, anything=["x", [1]]))
+        assert isinstance(facts, Facts)
+        assert facts.arguments == {"anything": ["x", [1]]}
+        assert facts.request.arguments == ()
+
+
+async def test_a_git_call_without_a_path_works_in_the_directory_that_was_set(
+    tree: Tree, resolver: Resolver
+) -> None:
+    gathered = await resolver.gather(call("git", "git_status"))
+    assert rule(gathered) == "git-path-enrichment-failed"
+    resolver.succeeded(Sent("git", "git_set_working_dir", {"path": tree.path("work/sub")}))
+    facts = await resolver.gather(call("git", "git_status", path=" ", short=True))
+    assert isinstance(facts, Facts)
+    assert facts.arguments == {"path": tree.path("work/sub"), "short": True}
+    assert facts.context == (("Working directory", tree.path("work/sub")),)
+    assert [value.text for value in facts.request.arguments[0].values] == [tree.path("work/sub")]
+
+
+async def test_only_a_git_server_is_given_a_path(resolver: Resolver) -> None:
+    resolver.succeeded(Sent("files", "git_set_working_dir", {"path": "/srv"}))
+    facts = await resolver.gather(call("files", "read"))
+    assert isinstance(facts, Facts)
+    assert facts.arguments == {}
+
+
+class Hanging(PathReader):
+    """A file system that does not answer."""
+
+    def __init__(self, tree: Tree) -> None:
+        super().__init__(tree.speller())
+        self.released = threading.Event()
+
+    def read(self, text: str) -> PathReading | Refusal:
+        self.released.wait()
+        return super().read(text)
+
+
+async def test_a_file_system_that_hangs_costs_only_the_call(tree: Tree, tmp_path: Path) -> None:
+    hanging = Hanging(tree)
+    resolver = resolver_of(hanging, str(tmp_path / "no-table"), deadline=0.1)
+    answers: list[Gathered] = []
+
+    async def ask() -> None:
+        answers.append(await resolver.gather(call("files", "read", path="a.txt")))
+
+    try:
+        with anyio.fail_after(5):
+            async with anyio.create_task_group() as tasks:
+                for _ in range(40):
+                    tasks.start_soon(ask)
+                other = await resolver.gather(call("git", "git_set_working_dir", path=5))
+                assert rule(other) == "invalid-arguments"
+        assert {rule(answer) for answer in answers} == {"facts-unavailable"}
+        assert len(answers) == 40
+    finally:
+        hanging.released.set()
