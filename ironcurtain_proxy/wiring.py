@@ -21,6 +21,7 @@ import anyio
 from ironcurtain_proxy.administration.policy_loading import LoadedPolicy, load_policy
 from ironcurtain_proxy.administration.roots import initial_roots
 from ironcurtain_proxy.administration.settings import Settings, load_settings
+from ironcurtain_proxy.audit.hanging import end_process
 from ironcurtain_proxy.audit.log import AuditLog
 from ironcurtain_proxy.audit.settings import LogSettings
 from ironcurtain_proxy.decision.breaker import Breaker
@@ -124,6 +125,7 @@ def assemble(settings: Settings, loaded: LoadedPolicy, environ: Mapping[str, str
             write_deadline=settings.audit.write_deadline_seconds,
             max_bytes=settings.audit.max_bytes,
         ),
+        on_hang=end_process,
     )
     for notice in audit.notices:
         sys.stderr.write(f"ironcurtain-proxy: {notice}\n")
@@ -134,7 +136,6 @@ def assemble(settings: Settings, loaded: LoadedPolicy, environ: Mapping[str, str
             call_timeout=settings.escalation_timeout_seconds,
             max_message_bytes=settings.max_message_bytes,
             session_log=settings.session_log,
-            workspace=workspace,
             environment=dict(environ),
         ),
     )

@@ -35,21 +35,29 @@ def read_file(path: Path, report: Report) -> bytes | None:
     except (OSError, ValueError) as error:
         report.error(path, (), f"cannot be read: {_cause(error)}")
         return None
-    with os.fdopen(descriptor, "rb") as file:
-        status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            kind = "a directory" if stat.S_ISDIR(status.st_mode) else "not a regular file"
-            report.error(path, (), f"cannot be read: it is {kind}")
-            return None
-        try:
-            data = file.read(MAX_BYTES + 1)
-        except OSError as error:
-            report.error(path, (), f"cannot be read: {_cause(error)}")
-            return None
-    if len(data) > MAX_BYTES:
+    try:
+        data = _read_regular(descriptor)
+    except OSError as error:
+        report.error(path, (), f"cannot be read: {_cause(error)}")
+        return None
+    finally:
+        os.close(descriptor)
+    if data is None:
+        report.error(path, (), "cannot be read: it is not a regular file")
+    elif len(data) > MAX_BYTES:
         report.error(path, (), f"is larger than {MAX_BYTES // 1024 // 1024} MiB")
         return None
     return data
+
+
+def _read_regular(descriptor: int) -> bytes | None:
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, "")
+    if not stat.S_ISREG(mode):
+        return None
+    with os.fdopen(descriptor, "rb", closefd=False) as file:
+        return file.read(MAX_BYTES + 1)
 
 
 def read_document(path: Path, report: Report) -> tuple[bytes, Spot] | None:

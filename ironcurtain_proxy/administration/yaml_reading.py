@@ -1,8 +1,11 @@
 """YAML that says no more than JSON could: text keys, no anchors, no tags of its own.
 
 Imported only where a file ends in `.yaml`. Anchors are refused: an alias of an alias of a list
-makes a few lines stand for gigabytes, and no configuration of ours needs one.
+makes a few lines stand for gigabytes, and no configuration of ours needs one. The loader is the one
+written in Python: the other crashes the process on deep nesting.
 """
+
+from math import isfinite
 
 import yaml
 from yaml.constructor import SafeConstructor
@@ -16,16 +19,15 @@ _Place = tuple[PathPart, ...]
 
 def parse_yaml(data: bytes, source: object, report: Report) -> Json:
     """What a YAML document says. After an error (it is in the report) the answer means nothing."""
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        root = yaml.compose(data.decode("utf-8"), Loader=loader)
+        root = yaml.compose(data.decode("utf-8"), Loader=yaml.SafeLoader)
+        if root is not None:
+            return _Reader(source, report).value(root, ())
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         report.error(source, (), f"is not YAML: {_cause(error)}")
         return None
-    if root is None:
-        report.error(source, (), "is empty")
-        return None
-    return _Reader(source, report).value(root, ())
+    report.error(source, (), "is empty")
+    return None
 
 
 class _Reader:
@@ -71,6 +73,8 @@ class _Reader:
         except (yaml.YAMLError, ValueError) as error:
             self._report.error(self._source, place, f"cannot be read: {_cause(error)}")
             return None
+        if isinstance(value, float) and not isfinite(value):
+            self._report.error(self._source, place, "must be a finite number")
         if value is None or isinstance(value, str | bool | int | float):
             return value
         self._report.error(

@@ -4,15 +4,48 @@ A refusal has two blocks: the first says what happened in words that other progr
 second why and what to do about it. Nothing here tells of files, servers' commands or exceptions.
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final, assert_never
 
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.reply import Answered, Failed, Refused, Reply
+from ironcurtain_proxy.model.reply import Answered, Failed, Refused, RefusedBy, Reply
 
-NO_CHANNEL: Final = (
-    "tool '{name}' execution denied: no approval channel available (session key missing)"
+REFUSALS: Final[Mapping[RefusedBy, tuple[str, ...]]] = MappingProxyType(
+    {
+        "unknown-tool": ("{reason}",),
+        "arguments": ("{reason}",),
+        "policy": (
+            "DENIED: {reason}",
+            "The policy forbids this call (rule: {rule}). The denial is final: do not retry it or "
+            "look for a way around it. Use another approach, or tell the user that the policy "
+            "would have to be changed.",
+        ),
+        # The first block is requirement E-27, word for word.
+        "no-reviewer": (
+            "tool '{name}' execution denied: no approval channel available (session key missing)",
+            "ESCALATION REQUIRED: {reason}. Action denied (no escalation handler). Rule: {rule}. "
+            "A person would have to approve this call, and nobody can be asked in this session: "
+            "tell the user that this is a matter of configuration, and continue with what needs "
+            "no approval.",
+        ),
+        "breaker": ("CIRCUIT BREAKER: {reason}",),
+        "busy": ("Error: {reason}", "Nothing was done. The call may be tried again."),
+        "audit": (
+            "DENIED: {reason}",
+            "The audit log cannot be written. Tell the user: the operator has to repair it and "
+            "restart ironcurtain-proxy.",
+        ),
+        "kernel": (
+            "DENIED: {reason}",
+            "This is a defect of ironcurtain-proxy; its log says more.",
+        ),
+    }
 )
-"""Requirement E-27, word for word."""
+"""The blocks of each refusal: what happened, then why and what to do."""
+
+WORKING_DIRECTORY_RULE: Final = "git-path-enrichment-failed"
+"""The one ground whose text other programs know with `Error: ` before it."""
 
 NOT_RECORDED_NOTE: Final = (
     "Note from ironcurtain-proxy: this call was executed, not recorded. The audit log cannot be "
@@ -46,49 +79,15 @@ def error_result(*texts: str) -> dict[str, Json]:
     return {"content": content, "isError": True}
 
 
-def _refusal(refused: Refused, exposed_name: str) -> tuple[str, ...]:
-    reason, rule = refused.ground.reason, refused.ground.rule
-    match refused.by:
-        case "unknown-tool" | "arguments":
-            return (reason,)
-        case "policy":
-            return (
-                f"DENIED: {reason}",
-                (
-                    f"The policy forbids this call (rule: {rule}). The denial is final: do not "
-                    "retry it or look for a way around it. Use another approach, or tell the user "
-                    "that the policy would have to be changed."
-                ),
-            )
-        case "no-reviewer":
-            return (
-                NO_CHANNEL.format(name=exposed_name),
-                (
-                    f"ESCALATION REQUIRED: {reason}. Action denied (no escalation handler). "
-                    f"Rule: {rule}. A person would have to approve this call, and nobody can be "
-                    "asked in this session: tell the user that this is a matter of configuration, "
-                    "and continue with what needs no approval."
-                ),
-            )
-        case "breaker":
-            return (f"CIRCUIT BREAKER: {reason}",)
-        case "busy":
-            return (f"Error: {reason}", "Nothing was done. The call may be tried again.")
-        case "audit":
-            return (
-                f"DENIED: {reason}",
-                (
-                    "The audit log cannot be written. Tell the user: the operator has to repair it "
-                    "and restart ironcurtain-proxy."
-                ),
-            )
-        case "kernel":
-            return (
-                f"DENIED: {reason}",
-                "This is a defect of ironcurtain-proxy; its log says more.",
-            )
-        case _:
-            assert_never(refused.by)
+def _refusal(refused: Refused, exposed_name: str) -> list[str]:
+    ground = refused.ground
+    if ground.rule == WORKING_DIRECTORY_RULE:
+        return [f"Error: {ground.reason}"]
+    # One pass over our own text: what the agent or a server put into the reason is not a template.
+    return [
+        block.format(name=exposed_name, reason=ground.reason, rule=ground.rule)
+        for block in REFUSALS[refused.by]
+    ]
 
 
 def _with_note(result: dict[str, Json]) -> dict[str, Json]:

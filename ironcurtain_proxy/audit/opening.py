@@ -7,6 +7,7 @@ import errno
 import fcntl
 import os
 import stat
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -27,6 +28,8 @@ from ironcurtain_proxy.errors import ConfigurationError
 
 _PRIVATE: Final = 0o600
 _PRIVATE_DIRECTORY: Final = 0o700
+_LOCK_ATTEMPTS: Final = 5
+_LOCK_PAUSE: Final = 0.02
 LOG_FLAGS: Final = (
     os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 )
@@ -125,6 +128,12 @@ def _make_private_directory(directory: Path) -> None:
 
 def _lock(path: Path) -> tuple[Path, int, list[str]]:
     lock = _try_lock(path)
+    for _ in range(_LOCK_ATTEMPTS):
+        if lock is not None:
+            break
+        # The proxy that this one replaces may be just about to end.
+        time.sleep(_LOCK_PAUSE)
+        lock = _try_lock(path)
     if lock is not None:
         return path, lock, []
     own = path.with_name(f"{path.name}.{os.getpid()}")

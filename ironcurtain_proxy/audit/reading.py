@@ -39,21 +39,23 @@ def read_lines(log: Path) -> Iterator[Line]:
     Raises:
         OSError: a file cannot be read, or there is none.
     """
-    with suppress(FileNotFoundError):
-        # Opened before the others are listed: it may be rotated away at any moment, and then stands
-        # among them.
-        with log.open("rb") as current:
-            here = os.fstat(current.fileno())
-            for path in rotated_paths(log):
-                if not os.path.samestat(path.stat(), here):
-                    yield from _file_lines(path)
-            yield from _lines_of(log.name, current)
+    # Opened before the others are listed: it may be rotated away at any moment, and then stands
+    # among them.
+    try:
+        current = log.open("rb")
+    except FileNotFoundError:
+        rotated = rotated_paths(log)
+        if not rotated:
+            raise FileNotFoundError(f"there is no audit log {log}") from None
+        for path in rotated:
+            yield from _file_lines(path)
         return
-    rotated = rotated_paths(log)
-    if not rotated:
-        raise FileNotFoundError(f"there is no audit log {log}")
-    for path in rotated:
-        yield from _file_lines(path)
+    with current:
+        here = os.fstat(current.fileno())
+        for path in rotated_paths(log):
+            if not os.path.samestat(path.stat(), here):
+                yield from _file_lines(path)
+        yield from _lines_of(log.name, current)
 
 
 def last_lines(log: Path) -> Iterator[bytes]:

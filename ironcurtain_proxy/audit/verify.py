@@ -1,8 +1,8 @@
 """Whether a log is whole: every line where it was written, as it was written.
 
 Reads the rotated files and the log in order, line by line, in constant memory. What it cannot see:
-someone who can write the log and its head file can forge both. An anchor kept elsewhere (`--expect`)
-is the answer to that.
+someone who can write the log and its head file can forge both. An anchor kept elsewhere
+(`--expect`) is the answer to that.
 """
 
 from dataclasses import dataclass

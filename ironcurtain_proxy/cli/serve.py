@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -45,4 +46,8 @@ def add_parser(subparsers: "Subparsers") -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Serve until the client closes its end or a signal ends us."""
-    return serve(os.environ, options.config)
+    code = serve(os.environ, options.config)
+    # A thread that hangs in a file system (NFS, FUSE) must not keep the process: all that had to
+    # be written or ended is.
+    sys.stderr.flush()
+    os._exit(code)

@@ -36,6 +36,9 @@ from ironcurtain_proxy.model.request import (
 )
 
 _REPOSITORY_ARGUMENTS: Final = ("path", "repo_path")
+_MAX_STRINGS: Final = 10_000
+"""Paths or URLs in one argument: looking at more would keep a processor busy for seconds."""
+_TOO_MANY: Final = Refusal("holds too many values")
 _UNCLEAR_URL: Final = Refusal(
     "can be read as more than one URL; write it as scheme://host/path, the host in plain ASCII"
 )
@@ -135,6 +138,8 @@ class FactReader:
         strings = strings_of(value, argument.reading)
         if isinstance(strings, Refusal):
             return strings
+        if len(strings) > _MAX_STRINGS and argument.reading in {"path", "url"}:
+            return _TOO_MANY
         if argument.reading != "path":
             values = self._values(strings, argument.reading)
             return values if isinstance(values, Refusal) else (values, None)

@@ -28,6 +28,9 @@ _OPERATIONS: Final[Mapping[str, Operation]] = MappingProxyType(
 )
 _OUTSIDE_A_REPOSITORY: Final = frozenset({"git_clone"})
 
+_MAX_REMOTES: Final = 16
+"""Remotes in one argument: git is asked about each."""
+_TOO_MANY: Final = Refusal("names too many remotes")
 _EMPTY: Final = UrlValue("", ("",), ordinary=False)
 _NOWHERE: Final = Refusal(
     "is no URL, and the call names no repository in which it could be the name of a remote"
@@ -79,6 +82,8 @@ class RemoteReader:
         strings = strings_of(value, "git-remote")
         if isinstance(strings, Refusal):
             return strings
+        if len(strings) > _MAX_REMOTES:
+            return _TOO_MANY
         found: list[Value] = []
         for text in strings:
             one = self._explicit(tool, text, repository, remotes)

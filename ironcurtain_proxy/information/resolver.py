@@ -23,8 +23,8 @@ from ironcurtain_proxy.information.context import (
 from ironcurtain_proxy.information.facts import FactReader, unresolvable
 from ironcurtain_proxy.information.fingerprint import fingerprint
 from ironcurtain_proxy.information.git import GitRemotes
-from ironcurtain_proxy.information.repositories import Repositories
 from ironcurtain_proxy.information.mounts import MountTable
+from ironcurtain_proxy.information.repositories import Repositories
 from ironcurtain_proxy.information.schema import SchemaChecker
 from ironcurtain_proxy.model.annotation import ToolAnnotation
 from ironcurtain_proxy.model.call import ToolCall

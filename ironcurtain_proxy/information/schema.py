@@ -9,7 +9,7 @@ tool (R-36).
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, TypeGuard
+from typing import Final
 
 from jsonschema_rs import RegexOptions, ValidationError, Validator, validator_for
 
@@ -17,6 +17,7 @@ from ironcurtain_proxy.model.annotation import ToolAnnotation
 from ironcurtain_proxy.model.json import Arguments, Json
 
 _MASK: Final = "the value"
+_MAX_COMPILED: Final = 10_000
 _MAX_MESSAGE: Final = 300
 _MAX_NAME: Final = 60
 _PATTERNS: Final = RegexOptions(size_limit=1 << 20, dfa_size_limit=1 << 20)
@@ -27,7 +28,7 @@ class _Compiled:
     """A schema, ready for use, or why it never will be."""
 
     source: Json
-    """The very object it was compiled from: another one means it has to be compiled again."""
+    """The very object it was compiled from, kept so that no other one can have its identity."""
     validator: Validator | None
     closed: dict[str, Json]
     """The schema as it was compiled."""
@@ -39,7 +40,7 @@ class SchemaChecker:
 
     def __init__(self) -> None:
         """Begin with nothing compiled."""
-        self._compiled: dict[tuple[str, str], _Compiled] = {}
+        self._compiled: dict[int, _Compiled] = {}
 
     def problem(self, annotation: ToolAnnotation, schema: Json, arguments: Arguments) -> str | None:
         """What is wrong with the arguments, in one sentence, or None.
@@ -50,10 +51,7 @@ class SchemaChecker:
             schema: the tool's live input schema; None if its server sent none.
             arguments: as the agent sent them.
         """
-        key = (annotation.server, annotation.tool)
-        compiled = self._compiled.get(key)
-        if compiled is None or compiled.source is not schema:
-            compiled = self._compiled[key] = _compile(schema)
+        compiled = self._compiled.get(id(schema)) or self._compile(schema)
         validator = compiled.validator
         if validator is None:
             return compiled.problem
@@ -63,6 +61,13 @@ class SchemaChecker:
         if not annotation.arguments.keys() >= given.keys():
             return _not_annotated(annotation, given)
         return None
+
+    def _compile(self, schema: Json) -> _Compiled:
+        # Servers may send new lists for ever; what is still in use is soon compiled again.
+        if len(self._compiled) >= _MAX_COMPILED:
+            self._compiled.clear()
+        compiled = self._compiled[id(schema)] = _compile(schema)
+        return compiled
 
 
 def _compile(schema: Json) -> _Compiled:
@@ -92,27 +97,26 @@ def _closed(schema: Json) -> dict[str, Json] | None:
 def _first_problem(
     validator: Validator, schema: Mapping[str, Json], arguments: dict[str, Json]
 ) -> str:
-    errors = []
-    try:
-        for error in validator.iter_errors(arguments):
-            if not error.instance_path:
-                unknown = getattr(error.kind, "unexpected", None)
-                if _is_strings(unknown):
-                    return _unknown(unknown, schema)
-            errors.append(error)
-    except (ValueError, RecursionError):
-        return "The arguments are nested too deeply."
+    """One problem, the original's messages before the library's."""
     properties = schema.get("properties")
+    if isinstance(properties, dict):
+        unknown = [name for name in arguments if name not in properties]
+        closed = schema.get("additionalProperties") is False
+        if unknown and closed and "patternProperties" not in schema:
+            return _unknown(unknown, schema)
     for name, value in arguments.items():
         expected = _type_of(properties, name)
         if expected is not None and not _has_type(value, expected):
             article = "an" if expected[:1] in "aeiou" else "a"
             return f'Argument "{_name(name)}" must be {article} {expected} (got {_word(value)}).'
-    if not errors:
-        return "The arguments do not fit the tool's input schema."
-    first = errors[0]
-    place = "".join(f"/{_name(str(part))}" for part in first.instance_path)
-    return f"Invalid arguments{' at ' + place if place else ''}: {_short(first.message)}."
+    try:
+        validator.validate(arguments)
+    except ValidationError as error:
+        place = "".join(f"/{_name(str(part))}" for part in error.instance_path)
+        return f"Invalid arguments{place and ' at ' + place}: {_short(error.message)}."
+    except (ValueError, RecursionError):
+        return "The arguments are nested too deeply."
+    return "The arguments do not fit the tool's input schema."
 
 
 def _unknown(names: list[str], schema: Mapping[str, Json]) -> str:
@@ -160,10 +164,6 @@ def _word(value: Json) -> str:
             return "array"
         case _:
             return "object"
-
-
-def _is_strings(value: object) -> TypeGuard[list[str]]:
-    return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
 def _quoted(names: list[str]) -> str:

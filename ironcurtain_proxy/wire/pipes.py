@@ -177,6 +177,7 @@ class _Edges:
 
     def add(self, part: bytes) -> None:
         self._size += len(part)
+        self._head += part[: _EDGE - len(self._head)]
         self._tail += part[-_EDGE:]
         del self._tail[:-_EDGE]
 

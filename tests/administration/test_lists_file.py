@@ -4,11 +4,12 @@ from pathlib import Path
 
 from ironcurtain_proxy.administration.lists_file import read_lists_file
 from ironcurtain_proxy.administration.problems import Report
+from ironcurtain_proxy.model.json import Json
 from tests.administration.files import said, write
 
 
 def test_a_list_is_its_values_and_additions_without_removals(tmp_path: Path) -> None:
-    entry = {
+    entry: dict[str, Json] = {
         "values": ["a", "b", "a"],
         "manualAdditions": ["c", "b"],
         "manualRemovals": ["a"],
@@ -24,7 +25,7 @@ def test_a_list_is_its_values_and_additions_without_removals(tmp_path: Path) -> 
 
 def test_a_list_with_a_slip_is_refused(tmp_path: Path) -> None:
     report = Report()
-    entry = {"value": [], "manualAdditions": "c"}
+    entry: dict[str, Json] = {"value": [], "manualAdditions": "c"}
     read_lists_file(write(tmp_path / "l.json", {"lists": {"x": entry}}), report)
     assert said(report) == [
         "$.lists.x.value: unknown key [values]",

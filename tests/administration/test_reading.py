@@ -106,6 +106,10 @@ def test_yaml_that_says_more_than_json_is_refused(text: str, message: str) -> No
     assert [p[: len(message)] for p in problems] == [message]
 
 
+def test_yaml_without_end_is_refused() -> None:
+    assert parsed("[" * 100_000, yaml=True)[1] != []
+
+
 def test_yaml_is_told_by_the_name_of_the_file(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     path.write_text("a: 1")

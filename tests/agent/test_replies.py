@@ -4,7 +4,7 @@ from typing import get_args
 
 import pytest
 
-from ironcurtain_proxy.agent.replies import NOT_RECORDED_NOTE, words
+from ironcurtain_proxy.agent.replies import NOT_RECORDED_NOTE, REFUSALS, words
 from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.reply import Answered, Failed, Refused, RefusedBy
@@ -46,6 +46,22 @@ def test_every_refusal_is_an_error_result_with_its_reason(by: RefusedBy) -> None
     result = refused(by)
     assert result["isError"] is True
     assert any("a reason" in text for text in texts(result))
+
+
+def test_every_word_of_refusal_has_its_blocks() -> None:
+    assert set(REFUSALS) == set(get_args(RefusedBy))
+
+
+def test_braces_in_a_reason_are_only_text() -> None:
+    assert (
+        texts(refused("policy", reason="{name.__class__} {0}"))[0] == "DENIED: {name.__class__} {0}"
+    )
+
+
+def test_a_missing_working_directory_reads_as_the_original_said_it() -> None:
+    assert texts(refused("arguments", "git-path-enrichment-failed", "Git server has no")) == [
+        "Error: Git server has no"
+    ]
 
 
 def test_an_answer_passes_untouched() -> None:

@@ -53,11 +53,11 @@ METHOD_NOT_FOUND = -32601
     ],
 )
 def test_what_is_no_request_is_answered_as_such(
-    line: bytes, code: int, request_id: Json, scripted: House
+    line: bytes, code: int, request_id: Json, agent: RawClient
 ) -> None:
-    agent = scripted.start()
+    before = len(agent.arrived)
     agent.write(line + b"\n")
-    answer = agent.until(lambda message: "error" in message, "error")
+    answer = agent.until(lambda one: one in agent.arrived[before:] and "error" in one, "error")
     assert at(answer, "error", "code") == code
     assert answer["id"] == request_id
     assert_no_internals(agent)
@@ -86,11 +86,18 @@ def test_a_call_of_the_wrong_shape_is_invalid_and_reaches_nobody(
 
 
 @pytest.mark.parametrize(
-    "method",
-    ["resources/list", "resources/read", "prompts/get", "completion/complete", "tools/uncall"],
+    ("method", "params"),
+    [
+        ("resources/list", {}),
+        ("resources/read", {"uri": "file:///etc/passwd"}),
+        ("prompts/get", {"name": "x"}),
+        ("tools/uncall", {}),
+    ],
 )
-def test_what_no_policy_speaks_of_is_not_offered(method: str, agent: RawClient) -> None:
-    answer = agent.answer(agent.request(method, {"uri": "file:///etc/passwd"}))
+def test_what_no_policy_speaks_of_is_not_offered(
+    method: str, params: dict[str, Json], agent: RawClient
+) -> None:
+    answer = agent.answer(agent.request(method, params))
     assert at(answer, "error", "code") == METHOD_NOT_FOUND
 
 

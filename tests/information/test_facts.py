@@ -233,6 +233,13 @@ def test_a_name_in_no_repository_is_refused_unless_nothing_is_sent(tree: Tree) -
     assert isinstance(facts, Facts)
 
 
+@pytest.mark.parametrize(
+    ("role", "count"), [("read-path", 10_001), ("fetch-url", 10_001), ("git-remote-url", 17)]
+)
+def test_a_flood_of_values_is_refused(tree: Tree, role: ArgumentRole, count: int) -> None:
+    assert '"items"' in refusal(tree, annotation(items=(role,)), items=["x"] * count)
+
+
 def test_paths_are_counted_before_anything_is_looked_up(tree: Tree) -> None:
     reader = FactReader(tree.reader())
     assert reader.looks_up(MANY, {"paths": ["a"] * 70}) == 70

@@ -189,7 +189,7 @@ def test_the_spelling_that_is_sent_leads_where_was_judged(
     assert str(opened) == reading.value.text
 
 
-@given(st.text(max_size=40) | WALKS)
+@given(st.text(max_size=40) | st.text(alphabet="/.a\ud800\udc80\xe9", max_size=9) | WALKS)
 def test_no_string_makes_the_reader_raise(tree: Tree, text: str) -> None:
     tree.reader().read(text)
     tree.reader(workspace=False).read(text)

@@ -19,8 +19,13 @@ class Call:
         self.entered = anyio.Event()
         self.end = anyio.Event()
 
-    async def run(self, repositories: Repositories, where: RealPath, push: bool) -> None:  # noqa: FBT001  started by a task group
-        async with repositories.undisturbed(where, push=push):
+    async def work(self, repositories: Repositories, where: RealPath = REPO) -> None:
+        async with repositories.undisturbed(where, push=False):
+            self.entered.set()
+            await self.end.wait()
+
+    async def push(self, repositories: Repositories, where: RealPath = REPO) -> None:
+        async with repositories.undisturbed(where, push=True):
             self.entered.set()
             await self.end.wait()
 
@@ -35,8 +40,8 @@ async def test_calls_that_do_not_push_work_side_by_side() -> None:
     one, two = Call(), Call()
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(one.run, repositories, REPO, False)
-            tasks.start_soon(two.run, repositories, REPO, False)
+            tasks.start_soon(one.work, repositories)
+            tasks.start_soon(two.work, repositories)
             await one.entered.wait()
             await two.entered.wait()
             one.end.set()
@@ -49,11 +54,11 @@ async def test_a_push_waits_for_calls_under_way_and_later_calls_wait_for_it() ->
     first, push, later = Call(), Call(), Call()
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(first.run, repositories, REPO, False)
+            tasks.start_soon(first.work, repositories)
             await first.entered.wait()
-            tasks.start_soon(push.run, repositories, REPO, True)
+            tasks.start_soon(push.push, repositories)
             await settled()
-            tasks.start_soon(later.run, repositories, REPO, False)
+            tasks.start_soon(later.work, repositories)
             await settled()
             assert not push.entered.is_set()
             assert not later.entered.is_set()
@@ -71,9 +76,9 @@ async def test_another_repository_is_not_affected() -> None:
     push, other = Call(), Call()
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(push.run, repositories, REPO, True)
+            tasks.start_soon(push.push, repositories)
             await push.entered.wait()
-            tasks.start_soon(other.run, repositories, RealPath.from_text("/srv/other"), True)
+            tasks.start_soon(other.push, repositories, RealPath.from_text("/srv/other"))
             await other.entered.wait()
             push.end.set()
             other.end.set()
@@ -84,7 +89,7 @@ async def test_a_push_that_never_gets_its_turn_is_refused_and_leaves_no_trace() 
     first = Call()
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(first.run, repositories, REPO, False)
+            tasks.start_soon(first.work, repositories)
             await first.entered.wait()
             with pytest.raises(BusyError):
                 async with repositories.undisturbed(REPO, push=True):
@@ -100,7 +105,7 @@ async def test_a_cancelled_push_gives_its_place_back() -> None:
     push = Call()
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(push.run, repositories, REPO, True)
+            tasks.start_soon(push.push, repositories)
             await push.entered.wait()
             tasks.cancel_scope.cancel()
         async with repositories.undisturbed(REPO, push=True):

@@ -1,0 +1,109 @@
+"""Records, logs and secrets for the tests of this room."""
+
+import random
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import anyio
+import orjson
+
+from ironcurtain_proxy.audit.log import AuditLog
+from ironcurtain_proxy.audit.settings import LogSettings
+from ironcurtain_proxy.model.audit import AuditRecord, ResultSummary
+from ironcurtain_proxy.model.call import RequestId
+from ironcurtain_proxy.model.json import Json
+
+NOON: Final = datetime(2026, 11, 21, 12, 0, 0, 799_000, tzinfo=UTC)
+
+PRIVATE_KEY: Final = (
+    "-----BEGIN RSA PRIVATE KEY-----\n"
+    + "\n".join(["MIIEpAIBAAKCAQEA7bq+Qx/2Zk8vJm1Yc5Lr9Tn3Wd0Hs4Pf6Ug7Ei8Oa"] * 4)
+    + "\n-----END RSA PRIVATE KEY-----"
+)
+
+SECRETS: Final[Mapping[str, str]] = {
+    "an OpenAI key": "sk-" + "aB3dE6gH9jK2" * 4,
+    "an OpenAI project key": "sk-proj-" + "aB3_dE6-gH9jK2" * 3,
+    "an Anthropic key": "sk-ant-api03-" + "aB3_dE6-gH9jK2" * 6 + "AA",
+    "a GitHub token": "ghp_" + "aB3dE6gH9jK2" * 3,
+    "a GitHub OAuth token": "gho_" + "aB3dE6gH9jK2" * 3,
+    "a GitHub app token": "ghs_" + "aB3dE6gH9jK2" * 3,
+    "a GitHub user token": "ghu_" + "aB3dE6gH9jK2" * 3,
+    "a GitHub refresh token": "ghr_" + "aB3dE6gH9jK2" * 3,
+    "a fine-grained GitHub token": "github_pat_11ABCDEFG0" + "aB3dE6gH9jK2_" * 5,
+    "a GitLab token": "glpat-aB3dE6gH9jK2aB3dE6gH",
+    "a Slack bot token": "xoxb-123456789012-1234567890123-aB3dE6gH9jK2aB3dE6gH9jK2",
+    "a Slack user token": "xoxp-123456789012-123456789012-123456789012-aB3dE6gH9jK2",
+    "an AWS key id": "AKIAIOSFODNN7EXAMPLE",
+    "a temporary AWS key id": "ASIAIOSFODNN7EXAMPLE",
+    "a Google key": "AIzaSy" + "aB3dE6gH9jK2" * 2 + "aB3dE6gH9",
+    "a JWT": (
+        "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0"
+        ".dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U"
+    ),
+    "a private key": PRIVATE_KEY,
+    "a card": "4111111111111111",
+    "a card in groups": "5500 0000 0000 0004",
+    "a card with hyphens": "3782-822463-10005",
+    "a social security number": "123-45-6789",
+    "a social security number with blanks": "123 45 6789",
+}
+"""By what they are. None has more than its first and last four characters in common with the rest."""
+
+
+def core(secret: str) -> str:
+    """The part of a secret that must not be seen anywhere: all but four characters at each end."""
+    return secret[4:-4]
+
+
+def record(number: int = 1, **changes: object) -> AuditRecord:
+    """An outcome; `result=None` makes it an intent."""
+    fields: dict[str, object] = {
+        "timestamp": NOON,
+        "request_id": RequestId(f"75b32e3b-0000-4000-8000-{number:012x}"),
+        "session": "s1",
+        "server": "filesystem",
+        "tool": "read_file",
+        "arguments": {"path": f"/srv/{number}.txt"},
+        "effect": "allow",
+        "rule": "read-srv",
+        "reason": "Reading below /srv is allowed",
+        "decided_by": "kernel",
+        "result": ResultSummary(status="success", size=12, sha256="ab" * 32),
+        "duration_ms": 3,
+    }
+    return AuditRecord(**{**fields, **changes})  # type: ignore[arg-type]  the table above is typed by hand
+
+
+def intent(number: int = 1, **changes: object) -> AuditRecord:
+    """What is written before a call is forwarded."""
+    return record(number, **{"result": None, "duration_ms": 0, **changes})
+
+
+def write_log(
+    path: Path, count: int, settings: LogSettings | None = None, *, first: int = 1
+) -> AuditLog:
+    """Write intents and outcomes, `count` lines in all. Returns the closed log."""
+    log = AuditLog.open(path, settings or LogSettings())
+
+    async def write() -> None:
+        for number in range(first, first + count):
+            await log.record(record(number) if number % 2 else intent(number + 1))
+
+    anyio.run(write)
+    log.close()
+    return log
+
+
+def lines_of(path: Path) -> list[dict[str, Json]]:
+    """Every line of a file, parsed."""
+    return [orjson.loads(line) for line in path.read_bytes().splitlines()]
+
+
+def card(random_source: random.Random) -> str:
+    """A card number that passes the Luhn test."""
+    digits = [4, *[random_source.randrange(10) for _ in range(14)]]
+    doubled = [d if i % 2 else (2 * d if d < 5 else 2 * d - 9) for i, d in enumerate(digits)]
+    return "".join(map(str, [*digits, -sum(doubled) % 10]))
