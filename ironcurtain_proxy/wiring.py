@@ -6,6 +6,7 @@ processes; then imports the SDK, which takes half a second that the servers need
 
 import gc
 import logging
+import os
 import signal
 import sys
 import uuid
@@ -18,6 +19,7 @@ from typing import Final
 
 import anyio
 
+from ironcurtain_proxy.administration.lint_annotations import LiveTools
 from ironcurtain_proxy.administration.policy_loading import LoadedPolicy, load_policy
 from ironcurtain_proxy.administration.roots import initial_roots
 from ironcurtain_proxy.administration.settings import Settings, load_settings
@@ -26,8 +28,10 @@ from ironcurtain_proxy.audit.log import AuditLog
 from ironcurtain_proxy.audit.settings import LogSettings
 from ironcurtain_proxy.decision.breaker import Breaker
 from ironcurtain_proxy.downstream.environment import child_environment
+from ironcurtain_proxy.downstream.hardening import hide_from_debuggers
 from ironcurtain_proxy.downstream.options import DownstreamOptions
 from ironcurtain_proxy.downstream.servers import DownstreamServers
+from ironcurtain_proxy.downstream.settling import settle, tidy
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.information.facts import FactReader
 from ironcurtain_proxy.information.git import GitRemotes
@@ -40,6 +44,7 @@ from ironcurtain_proxy.mediation import Mediator, World
 from ironcurtain_proxy.model.call import RequestId
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.reply import Reply
+from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.ports import ProgressListener
 from ironcurtain_proxy.wire.pipes import claim_stdio, open_reader, open_writer
 
@@ -99,6 +104,7 @@ def serve(environ: MutableMapping[str, str], config: Path | None = None) -> int:
     Raises:
         ConfigurationError: something cannot be used; nothing was started.
     """
+    hide_from_debuggers()
     settings = load_settings(environ, config)
     loaded = load_policy(settings)
     for problem in (*settings.warnings, *loaded.warnings):
@@ -113,6 +119,7 @@ def serve(environ: MutableMapping[str, str], config: Path | None = None) -> int:
         return anyio.run(_live, proxy, read, write)
     finally:
         proxy.audit.close()
+        tidy(_state_of(settings))
 
 
 def assemble(settings: Settings, loaded: LoadedPolicy, environ: Mapping[str, str]) -> Proxy:
@@ -130,15 +137,7 @@ def assemble(settings: Settings, loaded: LoadedPolicy, environ: Mapping[str, str
     for notice in audit.notices:
         sys.stderr.write(f"ironcurtain-proxy: {notice}\n")
     workspace = None if settings.workspace is None else str(settings.workspace)
-    servers = DownstreamServers(
-        settings.servers,
-        DownstreamOptions(
-            call_timeout=settings.escalation_timeout_seconds,
-            max_message_bytes=settings.max_message_bytes,
-            session_log=settings.session_log,
-            environment=dict(environ),
-        ),
-    )
+    servers = DownstreamServers(_settled(settings), _downstream_options(settings, environ))
     catalogue = LiveCatalogue(settings.servers, loaded.annotations, servers.tools)
     remotes = {spec.name: GitRemotes(child_environment(spec, environ)) for spec in settings.servers}
     speller = Speller(
@@ -234,6 +233,46 @@ def _import_heavy() -> None:
 
     gc.freeze()
     gc.enable()
+
+
+def list_live_tools(settings: Settings) -> LiveTools:
+    """Start the servers, list their tools, and stop them again."""
+    servers = DownstreamServers(_settled(settings), _downstream_options(settings, os.environ))
+    servers.start_processes()
+    try:
+        return anyio.run(_list_tools, servers)
+    finally:
+        tidy(_state_of(settings))
+
+
+async def _list_tools(servers: DownstreamServers) -> LiveTools:
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(servers.run)
+        found = await servers.tools()
+        tasks.cancel_scope.cancel()
+    return LiveTools(
+        definitions=tuple(tool for tools in found.values() for tool in tools),
+        answered=frozenset(
+            name for name, status in servers.status().items() if status.state == "ready"
+        ),
+    )
+
+
+def _settled(settings: Settings) -> tuple[ServerSpec, ...]:
+    return tuple(settle(spec, _state_of(settings), Path.cwd()) for spec in settings.servers)
+
+
+def _state_of(settings: Settings) -> Path:
+    return settings.state_dir / "sessions" / settings.session
+
+
+def _downstream_options(settings: Settings, environ: Mapping[str, str]) -> DownstreamOptions:
+    return DownstreamOptions(
+        call_timeout=settings.escalation_timeout_seconds,
+        max_message_bytes=settings.max_message_bytes,
+        session_log=settings.session_log,
+        environment=dict(environ),
+    )
 
 
 def _refuse_what_is_not_there(settings: Settings) -> None:

@@ -161,7 +161,13 @@ def policies(draw: st.DrawFn) -> Policy:
             )
             for text in protected
         ),
-        protected_names=(ProtectedName(parts=(".git", "hooks"), roles=frozenset({"write-path"})),)
+        protected_names=(
+            ProtectedName(
+                parts=draw(st.sampled_from(((".git", "hooks"), (".git",), ("w*", "su*")))),
+                roles=frozenset({"write-path"}),
+                whole=draw(st.booleans()),
+            ),
+        )
         if draw(st.booleans())
         else (),
         domain_allowlists={"web": draw(st.frozensets(st.sampled_from(PATTERNS), max_size=2))},

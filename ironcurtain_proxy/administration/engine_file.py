@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from ironcurtain_proxy.administration.document import Members, Spot
-from ironcurtain_proxy.administration.operator_paths import absolute, real
+from ironcurtain_proxy.administration.operator_paths import absolute, real, working_directory
 from ironcurtain_proxy.administration.policy_file import Purpose, host_patterns
 from ironcurtain_proxy.administration.policy_files import (
     ANNOTATIONS_NAME,
@@ -20,7 +20,7 @@ from ironcurtain_proxy.administration.policy_files import (
 )
 from ironcurtain_proxy.administration.policy_loading import LoadedPolicy, read_rule_files
 from ironcurtain_proxy.administration.problems import Report
-from ironcurtain_proxy.administration.reading import read_document
+from ironcurtain_proxy.administration.reading import is_there, read_document
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Policy, ProtectedPath
 
@@ -74,7 +74,7 @@ class _EngineReader:
         self._files = PolicyFiles(
             policy=directory / POLICY_NAME,
             annotations=directory / ANNOTATIONS_NAME,
-            lists=lists if lists.is_symlink() or lists.exists() else None,
+            lists=lists if is_there(lists) else None,
         )
         self._data, self._said = self._read(directory / ENGINE_NAME)
         self._home = self._path("home") or home
@@ -108,7 +108,7 @@ class _EngineReader:
         )
 
     def _read(self, path: Path) -> tuple[bytes, Members]:
-        read = read_document(path, self._report) if path.exists() else None
+        read = read_document(path, self._report) if is_there(path) else None
         if read is None:
             return b"", Members(Spot(None, str(path), None), {})
         return read[0], read[1].object(_KEYS)
@@ -139,7 +139,7 @@ class _EngineReader:
 
     def _as_path(self, spot: Spot) -> Path | None:
         try:
-            return absolute(spot.name(), self._home, Path.cwd())
+            return absolute(spot.name(), self._home, working_directory())
         except ValueError as error:
             spot.error(str(error))
             return None

@@ -13,9 +13,9 @@ from typing import Final, TypeVar
 
 from ironcurtain_proxy.administration.document import Members, Spot
 from ironcurtain_proxy.administration.environment import CONFIG_VARIABLE, Environment
-from ironcurtain_proxy.administration.operator_paths import absolute, expand_home
+from ironcurtain_proxy.administration.operator_paths import absolute, expand_home, working_directory
 from ironcurtain_proxy.administration.problems import Report
-from ironcurtain_proxy.administration.reading import read_document
+from ironcurtain_proxy.administration.reading import is_there, read_document
 
 CONFIG_NAME: Final = "config.json"
 
@@ -117,7 +117,7 @@ def read_layers(
     """Read the configuration file, if there is one, and lay the environment over it."""
     file = _find(environ, config, home)
     return Layers(
-        environment=Layer(environment.spots, Path.cwd()),
+        environment=Layer(environment.spots, working_directory()),
         file=Layer(_read(file, report), home if file is None else file.parent),
         config_file=file,
         home=home,
@@ -128,9 +128,9 @@ def _find(environ: Mapping[str, str], config: Path | None, home: Path) -> Path |
     """The file: as the command line says, else the environment, else the usual one if it exists."""
     said = str(config) if config is not None else environ.get(CONFIG_VARIABLE, "").strip()
     if said:
-        return Path(os.path.normpath(Path.cwd() / expand_home(said, home)))
+        return Path(os.path.normpath(working_directory() / expand_home(said, home)))
     usual = home / ".ironcurtain" / CONFIG_NAME
-    return usual if os.path.lexists(usual) else None
+    return usual if is_there(usual) else None
 
 
 def _read(path: Path | None, report: Report) -> Mapping[str, Spot]:

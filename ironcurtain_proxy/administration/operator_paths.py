@@ -16,6 +16,14 @@ def expand_home(text: str, home: Path) -> str:
     return f"{home}/{text[2:]}" if text.startswith("~/") else text
 
 
+def working_directory() -> Path:
+    """Our own working directory; `/` if it has been deleted."""
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        return Path("/")
+
+
 def absolute(text: str, home: Path, base: Path) -> Path:
     """A path with `~` and `..` resolved, relative ones against `base`; links are not followed.
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from ironcurtain_proxy.administration.problems import Report
+from ironcurtain_proxy.administration.reading import is_there
 from ironcurtain_proxy.administration.settings import Settings
 
 POLICY_NAME: Final = "compiled-policy.json"
@@ -46,7 +47,7 @@ def find_policy_files(settings: Settings, report: Report) -> PolicyFiles:
     return PolicyFiles(
         policy=policy,
         annotations=_annotations(settings, usual, report),
-        lists=lists if _is_there(lists) else None,
+        lists=lists if is_there(lists) else None,
     )
 
 
@@ -54,7 +55,7 @@ def _annotations(settings: Settings, usual: Path, report: Report) -> Path | None
     named = settings.tool_annotations_dir
     if named is not None:
         file = named / ANNOTATIONS_NAME
-        if not _is_there(file):
+        if not is_there(file):
             report.error(file, (), "does not exist, and toolAnnotationsDir says that it should")
         return file
     return _first(ANNOTATIONS_NAME, settings.generated_dir, usual)
@@ -62,9 +63,4 @@ def _annotations(settings: Settings, usual: Path, report: Report) -> Path | None
 
 def _first(name: str, *directories: Path | None) -> Path | None:
     files = [directory / name for directory in directories if directory is not None]
-    return next((file for file in files if _is_there(file)), None)
-
-
-def _is_there(path: Path) -> bool:
-    """Whether something of that name exists; a dangling link does, and cannot be read."""
-    return path.is_symlink() or path.exists()
+    return next((file for file in files if is_there(file)), None)

@@ -58,7 +58,7 @@ def protected_paths(
                 "the workspace", (), f"{path} is protected: name another directory as workspace"
             )
         protected.append(ProtectedPath(path=path, unless_within=workspace if holds else None))
-    return tuple(protected)
+    return tuple([entry for entry in protected if not _is_covered(entry, protected)])
 
 
 def protected_names(settings: Settings) -> tuple[ProtectedName, ...]:
@@ -67,12 +67,24 @@ def protected_names(settings: Settings) -> tuple[ProtectedName, ...]:
     In lower case, as they are compared.
     """
     names = [ProtectedName(parts=parts, roles=_CHANGES) for parts in _STEERING_FILES]
+    # A file of this name sends git to another repository; moved away, another can take its place.
+    names.append(ProtectedName(parts=(".git",), roles=_CHANGES, whole=True))
     for log in (settings.audit.path, settings.session_log):
         # The head file, rotated logs, and the log of a second process stand beside it.
         directory = real(log.parent)
         names.append(_anchored((*directory.parts, f"{log.name}*"), _EVERY_USE))
     names.extend([_anchored(real(code).parts, _CHANGES) for code in _own_code()])
     return tuple(names)
+
+
+def _is_covered(entry: ProtectedPath, others: Iterable[ProtectedPath]) -> bool:
+    """Whether another entry protects all that this one does: each is looked at on every call."""
+    return any(
+        other.path != entry.path
+        and entry.path.is_within(other.path)
+        and not (other.unless_within is not None and entry.path.is_within(other.unless_within))
+        for other in others
+    )
 
 
 def _own_places(settings: Settings, files: PolicyFiles) -> Iterable[Path]:

@@ -60,6 +60,20 @@ def _read_regular(descriptor: int) -> bytes | None:
         return file.read(MAX_BYTES + 1)
 
 
+def is_there(path: Path) -> bool:
+    """Whether a name is taken, be it by a dangling link or by something we may not look at.
+
+    Only a clear no is a no: a configuration that cannot be reached must not count as none.
+    """
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    return True
+
+
 def read_document(path: Path, report: Report) -> tuple[bytes, Spot] | None:
     """A file's bytes and what they say, or None with the reason in the report."""
     data = read_file(path, report)

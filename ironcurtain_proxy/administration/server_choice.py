@@ -10,6 +10,7 @@ from ironcurtain_proxy.administration.document import Spot
 from ironcurtain_proxy.administration.environment import SERVERS_VARIABLE
 from ironcurtain_proxy.administration.layers import Layers
 from ironcurtain_proxy.administration.problems import Report, nearest, shown
+from ironcurtain_proxy.administration.reading import is_there
 from ironcurtain_proxy.administration.servers_file import (
     ServersReader,
     check_variable_name,
@@ -63,7 +64,7 @@ def _find(layers: Layers, state_dir: Path, report: Report) -> ServerChoice:
     file = layers.path("mcpServersFile")
     if file is None:
         file = state_dir / SERVERS_NAME
-        if not file.exists():
+        if not is_there(file):
             said = f"no servers are configured: set it, or write {file}"
             report.warning(SERVERS_VARIABLE, (), said)
             return ServerChoice(())

@@ -5,7 +5,6 @@ This file knows what a setting is called and which place wins; the shape of the 
 """
 
 import os
-import pwd
 import re
 import sys
 from collections.abc import Mapping, MutableMapping
@@ -159,7 +158,12 @@ def gather_settings(
 def home_directory(environ: Mapping[str, str]) -> Path:
     """`$HOME` if it is an absolute path, else what the user database says."""
     text = environ.get("HOME", "")
-    return Path(os.path.normpath(text if text.startswith("/") else pwd.getpwuid(os.getuid())[5]))
+    if not text.startswith("/"):
+        # Not on every platform, and one that lacks it has been refused in a clear line by now.
+        import pwd  # noqa: PLC0415
+
+        text = pwd.getpwuid(os.getuid()).pw_dir
+    return Path(os.path.normpath(text))
 
 
 def _session(environ: Mapping[str, str], report: Report) -> str:

@@ -1,5 +1,6 @@
 """The directory the agent may use as its own: what may be one, and what may not (R-31)."""
 
+import os
 from pathlib import Path
 
 from ironcurtain_proxy.administration.document import Spot
@@ -14,7 +15,7 @@ def find_workspace(layers: Layers) -> RealPath | None:
     path = None if spot is None else layers.as_path(spot)
     if spot is None or path is None:
         return None
-    if not path.is_dir():
+    if not os.path.isdir(path):  # noqa: PTH112  the other one raises where we may not look
         spot.error("is not a directory: create it, or name another")
         return None
     return _checked(path, layers.home, spot)

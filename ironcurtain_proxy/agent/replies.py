@@ -17,24 +17,30 @@ REFUSALS: Final[Mapping[RefusedBy, tuple[str, ...]]] = MappingProxyType(
         "arguments": ("{reason}",),
         "policy": (
             "DENIED: {reason}",
-            "The policy forbids this call (rule: {rule}). The denial is final: do not retry it or "
-            "look for a way around it. Use another approach, or tell the user that the policy "
-            "would have to be changed.",
+            (
+                "The policy forbids this call (rule: {rule}). The denial is final: do not retry "
+                "it or look for a way around it. Use another approach, or tell the user that the "
+                "policy would have to be changed."
+            ),
         ),
         # The first block is requirement E-27, word for word.
         "no-reviewer": (
             "tool '{name}' execution denied: no approval channel available (session key missing)",
-            "ESCALATION REQUIRED: {reason}. Action denied (no escalation handler). Rule: {rule}. "
-            "A person would have to approve this call, and nobody can be asked in this session: "
-            "tell the user that this is a matter of configuration, and continue with what needs "
-            "no approval.",
+            (
+                "ESCALATION REQUIRED: {reason}. Action denied (no escalation handler). Rule: "
+                "{rule}. A person would have to approve this call, and nobody can be asked in "
+                "this session: tell the user that this is a matter of configuration, and continue "
+                "with what needs no approval."
+            ),
         ),
         "breaker": ("CIRCUIT BREAKER: {reason}",),
         "busy": ("Error: {reason}", "Nothing was done. The call may be tried again."),
         "audit": (
             "DENIED: {reason}",
-            "The audit log cannot be written. Tell the user: the operator has to repair it and "
-            "restart ironcurtain-proxy.",
+            (
+                "The audit log cannot be written. Tell the user: the operator has to repair it and "
+                "restart ironcurtain-proxy."
+            ),
         ),
         "kernel": (
             "DENIED: {reason}",

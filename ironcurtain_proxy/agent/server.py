@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+import anyio
 import mcp_types
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel import Server
@@ -21,6 +22,7 @@ from mcp.server.runner import serve_loop
 from mcp.shared.exceptions import MCPError
 
 from ironcurtain_proxy import __version__
+from ironcurtain_proxy.agent.calls import CallLane
 from ironcurtain_proxy.agent.replies import words
 from ironcurtain_proxy.model.reply import Answered
 
@@ -38,7 +40,9 @@ LevelSetter: TypeAlias = Callable[[str], Awaitable[None]]
 NAME: Final = "ironcurtain-proxy"
 
 OURS: Final = frozenset({"tools/call", "tools/list", "logging/setLevel"})
-"""The methods answered here; `initialize` and `ping` are the SDK's, all others are not offered."""
+"""The methods answered here; `initialize` and `ping` are the SDK's, all others are not offered.
+Once the agent has initialized, `tools/call` takes the fast lane and is not seen here.
+"""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -51,11 +55,18 @@ class AgentServer:
     transport: "AgentTransport"
     instructions: str | None = None
     _ready: bool = field(default=False, init=False)
+    _calls: CallLane | None = field(default=None, init=False)
 
     async def serve(self) -> None:
         """Answer until the agent closes its end."""
         server: Server[None] = Server(NAME)
         server.middleware[:] = [self._answer]
+        async with anyio.create_task_group() as tasks:
+            self._calls = CallLane(tasks, self._call, self.transport.send)
+            await self._serve(server)
+            tasks.cancel_scope.cancel()
+
+    async def _serve(self, server: Server[None]) -> None:
         await serve_loop(
             server,
             self.transport.reader,
@@ -96,6 +107,7 @@ class AgentServer:
         if context.method == "initialize":
             result = await call_next(context)
             self._ready = True
+            self.transport.calls = self._calls
             return result
         if context.request_id is None or context.method not in OURS:
             return await call_next(context)
@@ -103,8 +115,6 @@ class AgentServer:
             raise MCPError(code=mcp_types.INVALID_REQUEST, message="initialize first")
         params = context.params or {}
         match context.method:
-            case "tools/call":
-                return await self._call(params)
             case "tools/list":
                 if params.get("cursor") is not None:
                     raise MCPError(code=mcp_types.INVALID_PARAMS, message="unknown cursor")
@@ -115,17 +125,20 @@ class AgentServer:
             case _:
                 raise MCPError(code=mcp_types.METHOD_NOT_FOUND, message="Method not found")
 
-    async def _call(self, params: "Mapping[str, Json]") -> dict[str, "Json"]:
+    async def _call(self, params: "Mapping[str, Json]") -> dict[str, object]:
         name, arguments = params.get("name"), params.get("arguments")
         if not isinstance(name, str) or not isinstance(arguments, dict | None):
-            raise MCPError(
-                code=mcp_types.INVALID_PARAMS,
-                message="tools/call needs a name (string) and arguments (object)",
+            return _error(
+                mcp_types.INVALID_PARAMS, "tools/call needs a name (string) and arguments (object)"
             )
-        reply = await self.handle_call(name, params, self._progress(params))
+        try:
+            reply = await self.handle_call(name, params, self._progress(params))
+        except Exception:  # noqa: BLE001  one call's defect must not end the others
+            _log.exception("a call could not be answered")
+            return _error(mcp_types.INTERNAL_ERROR, "Internal error")
         if isinstance(reply, Answered) and reply.result.error is not None:
-            raise _as_given(reply.result.error)
-        return words(reply, name)
+            return _as_given(reply.result.error)
+        return {"result": words(reply, name)}
 
     def _progress(self, params: "Mapping[str, Json]") -> "ProgressListener | None":
         meta = params.get("_meta")
@@ -138,9 +151,13 @@ class AgentServer:
         return pass_on
 
 
-def _as_given(error: "Mapping[str, Json]") -> MCPError:
+def _error(code: int, message: str) -> dict[str, object]:
+    return {"error": {"code": code, "message": message}}
+
+
+def _as_given(error: "Mapping[str, Json]") -> dict[str, object]:
     """A server's JSON-RPC error, passed on; what is not one becomes an internal error."""
     code, message = error.get("code"), error.get("message")
     if not isinstance(code, int) or isinstance(code, bool) or not isinstance(message, str):
-        return MCPError(code=mcp_types.INTERNAL_ERROR, message="malformed error from the server")
-    return MCPError(code=code, message=message, data=error.get("data"))
+        return _error(mcp_types.INTERNAL_ERROR, "malformed error from the server")
+    return {"error": error}

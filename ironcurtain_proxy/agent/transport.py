@@ -23,6 +23,7 @@ from ironcurtain_proxy.wire.codec import (
 from ironcurtain_proxy.wire.pipes import LineReader, LineWriter, Oversize
 
 if TYPE_CHECKING:
+    from ironcurtain_proxy.agent.calls import CallLane
     from ironcurtain_proxy.model.json import Json
 
 PARSE_ERROR: Final = -32700
@@ -34,6 +35,8 @@ class AgentTransport:
 
     def __init__(self, lines: LineReader, out: LineWriter) -> None:
         self._out = out
+        self.calls: CallLane | None = None
+        """Takes the calls, once the agent has initialized; None: the SDK gets them."""
         self.reader = MessageReader(lines, self)
         self.writer = MessageWriter(out)
 
@@ -42,14 +45,15 @@ class AgentTransport:
         message: dict[str, object] = {"jsonrpc": "2.0", "method": method}
         if params is not None:
             message["params"] = params
-        await self._send(message)
+        await self.send(message)
 
     async def complain(self, code: int, message: str, request_id: MessageId | None) -> None:
         """Answer something that is no request."""
         error = {"code": code, "message": message}
-        await self._send({"jsonrpc": "2.0", "id": request_id, "error": error})
+        await self.send({"jsonrpc": "2.0", "id": request_id, "error": error})
 
-    async def _send(self, message: "Mapping[str, object]") -> None:
+    async def send(self, message: Mapping[str, object]) -> None:
+        """Send one message. Nothing happens if the agent has gone."""
         try:
             await self._out.send(encode(message))
         except BrokenPipeError:
@@ -126,11 +130,24 @@ class MessageReader:
             # An answer to nothing we asked: we send no requests to the agent.
             return None
         elif isinstance(method, str) and isinstance(params, dict | None):
+            if self._taken_by_lane(method, params or {}, request_id):
+                return None
             return _message(method, params, request_id)
         else:
             wrong = "method must be a string and params an object"
         await self._transport.complain(INVALID_REQUEST, f"invalid request: {wrong}", request_id)
         return None
+
+    def _taken_by_lane(
+        self, method: str, params: "dict[str, Json]", request_id: MessageId | None
+    ) -> bool:
+        calls = self._transport.calls
+        if calls is None:
+            return False
+        if method == "tools/call" and request_id is not None:
+            calls.begin(request_id, params)
+            return True
+        return method == "notifications/cancelled" and calls.cancel(params.get("requestId"))
 
 
 def _message(

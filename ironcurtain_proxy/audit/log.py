@@ -161,7 +161,10 @@ class AuditLog:
                 self._settle(group)
             else:
                 self._give_up(group)
-        if self._writer.stop(self._deadline) and self._syncer.stop(STUCK_SECONDS):
+        writer_ended = self._writer.stop(self._deadline)
+        syncer_ended = self._syncer.stop(STUCK_SECONDS if writer_ended else self._deadline)
+        # A thread that hangs still uses the file; then the lock is kept until the process ends.
+        if writer_ended and syncer_ended:
             self._file.close()
             os.close(self._lock)
 

@@ -64,6 +64,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         0; 1 if it ran and failed; 2 if what it was given cannot be used.
     """
+    if sys.platform in {"win32", "cygwin"}:
+        # Before any room is imported: some modules that they need are not there.
+        sys.stderr.write("ironcurtain-proxy: Windows is not supported: run it under WSL\n")
+        return EXIT_USAGE
     arguments = list(sys.argv[1:] if argv is None else argv)
     if not arguments or (
         arguments[0].startswith("-") and arguments[0] not in ("-h", "--help", "--version")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 import orjson
 
 from ironcurtain_proxy.audit.display import Entry, details, entry_of, header, printable, row
-from ironcurtain_proxy.audit.files import parsed
+from ironcurtain_proxy.audit.files import parsed, rotated_paths
 from ironcurtain_proxy.audit.reading import last_lines, read_lines
 from ironcurtain_proxy.audit.statistics import Statistics
 from ironcurtain_proxy.audit.verify import Verdict, verify
@@ -189,10 +189,13 @@ class _End:
     def new_lines(self) -> Iterator[bytes]:
         """The lines that were completed since the last time."""
         yield from self._read()
-        if self._is_rotated():
-            yield from self._read()
+        if not self._is_rotated():
+            return
+        # It may have got some more lines before, and other files may have filled up meanwhile.
+        yield from self._read()
+        for path in [*self._rotated_later(), self._log]:
             self._file.close()
-            self._file = self._log.open("rb")
+            self._file = path.open("rb")
             self._rest = b""
             yield from self._read()
 
@@ -201,10 +204,15 @@ class _End:
         yield from lines
 
     def _is_rotated(self) -> bool:
-        try:
-            return not os.path.samestat(self._log.stat(), os.fstat(self._file.fileno()))
-        except FileNotFoundError:
-            return False
+        return self._log.exists() and not self._is_ours(self._log)
+
+    def _rotated_later(self) -> list[Path]:
+        rotated = rotated_paths(self._log)
+        ours = [number for number, path in enumerate(rotated) if self._is_ours(path)]
+        return rotated[ours[0] + 1 :] if ours else []
+
+    def _is_ours(self, path: Path) -> bool:
+        return os.path.samestat(path.stat(), os.fstat(self._file.fileno()))
 
 
 # --- show ----------------------------------------------------------------------------------------

@@ -94,7 +94,8 @@ def run(options: argparse.Namespace) -> int:
         lint_live(loaded.annotations, _live_lister()(settings), settings.servers, report)
     lines = _json(loaded, settings, report) if options.json else _text(loaded, settings, report)
     for line in lines:
-        sys.stdout.write(line + "\n")
+        # A path that is not UTF-8 must not stop the report.
+        sys.stdout.write(line.encode("utf-8", "backslashreplace").decode() + "\n")
     return int(report.has_errors)
 
 
@@ -148,7 +149,7 @@ def _json(loaded: LoadedPolicy, settings: Settings | None, report: Report) -> It
 def _problem(problem: Problem) -> Json:
     return {
         "severity": problem.severity,
-        "source": problem.source,
+        "source": problem.source.encode("utf-8", "backslashreplace").decode(),
         "jsonPath": problem.json_path,
         "message": problem.message,
         "suggestion": problem.suggestion or None,

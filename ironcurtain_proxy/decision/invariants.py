@@ -134,12 +134,14 @@ def _is_protected(path: RealPath, roles: tuple[ArgumentRole, ...], policy: Polic
 def _contains_name(path: RealPath, name: ProtectedName) -> bool:
     # Lower case on both sides: on a file system that ignores case `.GIT/config` is the same file.
     length = len(name.parts)
+    last = len(path.parts) - length
     return any(
         all(
             _component_is(path.parts[start + offset], wanted)
             for offset, wanted in enumerate(name.parts)
         )
-        for start in range(len(path.parts) - length + 1)
+        for start in range(last if name.whole else 0, last + 1)
+        if start >= 0
     )
 
 

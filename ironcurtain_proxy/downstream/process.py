@@ -148,10 +148,16 @@ class _Pipes:
     """Standard input, output, error and the lifeline: our ends, and the guardian's."""
 
     def __init__(self) -> None:
-        pairs = [os.pipe() for _ in range(4)]
-        write_to = (0, 3)
-        self.ours = [pair[n in write_to] for n, pair in enumerate(pairs)]
-        self.child = [pair[n not in write_to] for n, pair in enumerate(pairs)]
+        self.ours: list[int] = []
+        self.child: list[int] = []
+        try:
+            for we_write in (True, False, False, True):
+                read, write = os.pipe()
+                self.ours.append(write if we_write else read)
+                self.child.append(read if we_write else write)
+        except OSError:
+            self.close([*self.ours, *self.child])
+            raise
 
     @staticmethod
     def close(descriptors: Sequence[int]) -> None:

@@ -52,7 +52,7 @@ class DownstreamServers:
         for supervisor in self._supervisors.values():
             try:
                 supervisor.start_process()
-            except (ConfigurationError, DownstreamError) as error:
+            except (ConfigurationError, DownstreamError, OSError) as error:
                 _LOGGER.debug("%s", error)
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:

@@ -29,6 +29,7 @@ class SessionLog:
 
     def __init__(self, path: Path | None = None) -> None:
         self._fd = -1
+        self._closed = False
         if path is not None:
             try:
                 path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -41,11 +42,11 @@ class SessionLog:
     @property
     def is_open(self) -> bool:
         """Whether lines are kept."""
-        return self._fd >= 0
+        return self._fd >= 0 and not self._closed
 
     def write(self, server: str, text: str) -> None:
         """Append the lines of a text, each with the server's name before it. Any thread may."""
-        if self._fd < 0:
+        if not self.is_open:
             return
         name = printable(server).replace("\n", " ")
         lines = "".join([f"[{name}] {line}\n" for line in printable(text).split("\n")])
@@ -55,9 +56,13 @@ class SessionLog:
 
     def close(self) -> None:
         """Write no more."""
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
+        self._closed = True
+
+    def __del__(self) -> None:
+        # Not in `close`: another thread may be about to write, and its lines must not end up in
+        # the next file that gets the same descriptor, which may be the audit log.
+        if self._fd >= 0:
+            os.close(self._fd)
 
 
 def printable(text: str) -> str:

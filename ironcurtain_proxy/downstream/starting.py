@@ -17,7 +17,7 @@ from ironcurtain_proxy.downstream.options import DownstreamOptions
 from ironcurtain_proxy.downstream.process import ServerProcess, spawn
 from ironcurtain_proxy.downstream.session_log import SessionLog
 from ironcurtain_proxy.downstream.stderr import StderrDrain
-from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.errors import ConfigurationError, ServerUnavailableError
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.sandbox.launch import confine
 
@@ -61,5 +61,11 @@ def start_server(spec: ServerSpec, options: DownstreamOptions, log: SessionLog) 
         cwd=spec.cwd or options.workspace or os.getcwd(),  # noqa: PTH109  a string is wanted
         argv=launch.argv,
     )
-    drain = StderrDrain(spec.name, process.take_stderr(), Masker(secrets_of(spec)), log)
+    try:
+        drain = StderrDrain(spec.name, process.take_stderr(), Masker(secrets_of(spec)), log)
+    except RuntimeError:
+        process.end(0)
+        raise ServerUnavailableError(
+            f'server "{spec.name}" could not be started: the system has no thread left'
+        ) from None
     return Started(process, drain, launch.sandboxed)

@@ -21,7 +21,7 @@ from ironcurtain_proxy.downstream.starting import Started, start_server
 from ironcurtain_proxy.errors import ConfigurationError, DownstreamError, ServerUnavailableError
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.server import ServerSpec, ToolDefinition
-from ironcurtain_proxy.wire.pipes import open_reader, open_writer
+from ironcurtain_proxy.wire.pipes import open_wire
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -155,11 +155,11 @@ class Supervisor:
             raise
         except Exception as error:  # noqa: BLE001  a defect here must not end the other servers
             why = f'server "{self.spec.name}" met a defect of the proxy: {type(error).__name__}'
-        if self._state == "ready":
-            self._state, self._error = "restarting", why
-            self._warn(f"{why}; it is started again")
-        else:
+        if self._ready_since == math.inf:
             await self._fail(why)
+        else:
+            self._error = why
+            self._warn(f"{why}; it is started again")
 
     async def _serve(self, started: Started) -> str:
         """Talk to a process until it, or the conversation, has ended. Says why, in words."""
@@ -171,9 +171,11 @@ class Supervisor:
                 group.start_soon(self._look_after, connection, group.cancel_scope, trouble)
                 await connection.run()
                 has_ended = True
+                # Before those whose calls have just failed go on, and call again.
+                self._disconnect()
                 group.cancel_scope.cancel()
         finally:
-            self._connection = None
+            self._disconnect()
             with anyio.CancelScope(shield=True):
                 await run_sync(started.end, _GRACE, limiter=self._limiter)
             self._started = None
@@ -181,10 +183,14 @@ class Supervisor:
             return f'server "{self.spec.name}" ended: {started.process.ending()}'
         return trouble[0]
 
+    def _disconnect(self) -> None:
+        self._connection = None
+        if self._state == "ready":
+            self._state = "restarting"
+
     async def _connect(self, started: Started) -> Connection:
-        read, write = started.process.take_wire()
         cap = self._options.max_message_bytes
-        wire = (await open_reader(read, max_line=cap), await open_writer(write))
+        wire = await open_wire(*started.process.take_wire(), max_line=cap)
         listeners = Listeners(
             tools_changed=self._note_tools_changed,
             logged=self._pass_on_log,

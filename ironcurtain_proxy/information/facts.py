@@ -191,6 +191,9 @@ class FactReader:
                 return unresolvable(_about(fact.name, values))
             if values:
                 facts[index] = ArgumentFact(fact.name, fact.roles, values)
+        root = repository_root(repository) if of_git and repository is not None else None
+        if isinstance(root, Refusal):
+            return unresolvable(f"The repository path {root.reason}.")
         return Facts(
             request=AccessRequest(
                 server=annotation.server,
@@ -200,7 +203,7 @@ class FactReader:
                 arguments=tuple(facts),
             ),
             arguments=sent,
-            repository=repository_root(repository) if of_git and repository is not None else None,
+            repository=root,
             pushes=bool(awaiting) and operation_of(annotation.tool) != "fetch",
         )
 

@@ -45,13 +45,34 @@ def operation_of(tool: str) -> Operation:
     return _OPERATIONS.get(tool, "both")
 
 
-def repository_root(directory: RealPath) -> RealPath:
-    """The nearest directory above that holds a `.git`, or the directory itself."""
+BARE: Final = Refusal(
+    "is in a directory that git would take for a bare repository, whose configuration can run "
+    "commands; use a repository with a .git directory"
+)
+
+
+def repository_root(directory: RealPath) -> RealPath | Refusal:
+    """The repository that git would find from a directory; the directory itself if there is none.
+
+    Git looks upwards for a `.git`, and at each level also takes the directory itself for a
+    repository if it is laid out like one. Whoever may write files can lay one out, with a `config`
+    that names a command (`core.fsmonitor`), and a harmless `git status` runs it. So such a
+    directory is refused, unless it is the `.git` of a repository, which is a protected name.
+    """
     parts = directory.parts
     for length in range(len(parts), 0, -1):
-        if os.path.lexists("/" + "/".join((*parts[:length], ".git"))):
+        place = "/" + "/".join(parts[:length])
+        if os.path.lexists(f"{place}/.git"):
             return RealPath(parts[:length])
+        if all(os.path.lexists(f"{place}/{name}") for name in _LAYOUT):
+            if parts[length - 1] == ".git":
+                return RealPath(parts[: length - 1])
+            return BARE
     return directory
+
+
+_LAYOUT: Final = ("HEAD", "objects", "refs")
+"""What makes git take a directory for a repository."""
 
 
 class RemoteReader:

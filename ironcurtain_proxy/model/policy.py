@@ -130,12 +130,14 @@ class ProtectedPath:
 class ProtectedName:
     """A spot that must not be changed wherever it lies.
 
-    `parts` are consecutive components of a path, such as `(".git", "hooks")`; a component may end
-    in `*`.
+    `parts` are consecutive components of a path, in lower case, such as `(".git", "hooks")`; a
+    component may end in `*`. Paths are compared without regard to case.
     """
 
     parts: tuple[str, ...]
     roles: frozenset[ArgumentRole]
+    whole: bool = False
+    """Only where the path ends there: `.git` itself, but not what lies in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,8 @@ RefusedBy: TypeAlias = Literal[
 
 `unknown-tool` and `arguments`: the call could not be read. `policy`: the kernel denied it.
 `no-reviewer`: it needed a reviewer and none can be reached. `breaker`: the same call again and
-again. `busy`: other calls on its repository did not end. `audit`: it could not be recorded. `kernel`: a defect of ours.
+again. `busy`: other calls on its repository did not end. `audit`: it could not be recorded.
+`kernel`: a defect of ours.
 """
 
 

@@ -16,11 +16,11 @@ class ServerSpec:
     """The name policy and annotations know it by (R-35)."""
     command: str
     args: tuple[str, ...] = ()
-    env: Mapping[str, str] = field(default_factory=dict)
-    credentials: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    credentials: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Secrets from `SERVER_CREDENTIALS`: added to `env`, masked in the session log."""
     cwd: str | None = None
-    """Absolute; None: the workspace if there is one, else the proxy's own."""
+    """Absolute; None: a directory of its own in the session's state."""
     sandbox: Mapping[str, Json] | bool | None = None
     """False: runs unconfined. None: the defaults. Read by `sandbox/`."""
     allowed_domains: tuple[str, ...] = ()

@@ -103,7 +103,7 @@ class LineReader(asyncio.Protocol):
         lines = data.split(b"\n")
         if len(lines) > 1:
             self._finish_line(lines[0])
-            for line in lines[1:-1]:
+            for line in filter(None, lines[1:-1]):
                 self._put(line)
         self._begin_line(lines[-1])
         if self._transport is not None and not self._paused and self._is_full():
@@ -242,6 +242,12 @@ class LineWriter(asyncio.Protocol):
 
     def abort(self) -> None:
         """Close now; what was accepted but not sent is lost."""
+        # A transport that is closing already, with nothing left to send, must not be aborted: it
+        # would close its pipe twice, and fail.
+        if not self.is_closed or self.backlog:
+            self._abort()
+
+    def _abort(self) -> None:
         if self._transport is not None:
             self._transport.abort()
 
@@ -281,6 +287,22 @@ async def open_reader(fd: int, *, max_line: int = MAX_LINE) -> LineReader:
     reader = LineReader(max_line)
     await open_read_channel(fd, reader, _READ_SIZE)
     return reader
+
+
+async def open_wire(
+    read: int, write: int, *, max_line: int = MAX_LINE
+) -> tuple[LineReader, LineWriter]:
+    """Both directions at once. If one cannot be opened, both are closed."""
+    try:
+        reader = await open_reader(read, max_line=max_line)
+    except BaseException:
+        os.close(write)
+        raise
+    try:
+        return reader, await open_writer(write)
+    except BaseException:
+        reader.close()
+        raise
 
 
 async def open_writer(fd: int) -> LineWriter:

@@ -1,7 +1,8 @@
 """Records, logs and secrets for the tests of this room."""
 
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -50,7 +51,7 @@ SECRETS: Final[Mapping[str, str]] = {
     "a social security number": "123-45-6789",
     "a social security number with blanks": "123 45 6789",
 }
-"""By what they are. None has more than its first and last four characters in common with the rest."""
+"""By what they are."""
 
 
 def core(secret: str) -> str:
@@ -58,39 +59,48 @@ def core(secret: str) -> str:
     return secret[4:-4]
 
 
-def record(number: int = 1, **changes: object) -> AuditRecord:
-    """An outcome; `result=None` makes it an intent."""
-    fields: dict[str, object] = {
-        "timestamp": NOON,
-        "request_id": RequestId(f"75b32e3b-0000-4000-8000-{number:012x}"),
-        "session": "s1",
-        "server": "filesystem",
-        "tool": "read_file",
+RECORD: Final = AuditRecord(
+    timestamp=NOON,
+    request_id=RequestId(""),
+    session="s1",
+    server="filesystem",
+    tool="read_file",
+    arguments={},
+    effect="allow",
+    rule="read-srv",
+    reason="Reading below /srv is allowed",
+    decided_by="kernel",
+    result=ResultSummary(status="success", size=12, sha256="ab" * 32),
+    duration_ms=3,
+)
+
+
+_changed: Final[Callable[..., AuditRecord]] = replace
+
+
+def record(number: int = 1, changes: Mapping[str, object] | None = None) -> AuditRecord:
+    """An outcome of its own request."""
+    own = {
+        "request_id": f"75b32e3b-0000-4000-8000-{number:012x}",
         "arguments": {"path": f"/srv/{number}.txt"},
-        "effect": "allow",
-        "rule": "read-srv",
-        "reason": "Reading below /srv is allowed",
-        "decided_by": "kernel",
-        "result": ResultSummary(status="success", size=12, sha256="ab" * 32),
-        "duration_ms": 3,
     }
-    return AuditRecord(**{**fields, **changes})  # type: ignore[arg-type]  the table above is typed by hand
+    return _changed(RECORD, **{**own, **(changes or {})})
 
 
-def intent(number: int = 1, **changes: object) -> AuditRecord:
+def intent(number: int = 1, changes: Mapping[str, object] | None = None) -> AuditRecord:
     """What is written before a call is forwarded."""
-    return record(number, **{"result": None, "duration_ms": 0, **changes})
+    return record(number, {"result": None, "duration_ms": 0, **(changes or {})})
 
 
 def write_log(
     path: Path, count: int, settings: LogSettings | None = None, *, first: int = 1
 ) -> AuditLog:
-    """Write intents and outcomes, `count` lines in all. Returns the closed log."""
+    """Write an intent, its outcome, and so on: lines `first` to `first + count - 1`."""
     log = AuditLog.open(path, settings or LogSettings())
 
     async def write() -> None:
         for number in range(first, first + count):
-            await log.record(record(number) if number % 2 else intent(number + 1))
+            await log.record(intent(number) if number % 2 else record(number - 1))
 
     anyio.run(write)
     log.close()

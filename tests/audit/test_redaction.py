@@ -1,7 +1,6 @@
 """Secrets do not reach the log; everything else does, unharmed."""
 
 import random
-import re
 import time
 from typing import Final
 
@@ -194,7 +193,7 @@ secrets = st.one_of(
     st.sampled_from(sorted(SECRETS.values())), st.randoms(use_true_random=False).map(card)
 )
 around = st.text(st.sampled_from(" \n\t.,;:'\"(){}<>=|!?xyz"), max_size=20)
-"""What may stand beside a secret: blanks, punctuation, words. No digits: they would belong to it."""
+"""What may stand beside a secret: blanks, punctuation, words; digits would belong to it."""
 ordinary = st.one_of(
     st.none(), st.booleans(), st.integers(0, 10**6), st.text("abc /.-", max_size=20)
 )
@@ -275,12 +274,11 @@ def test_with_redaction_off_arguments_are_written_unchanged(arguments: dict[str,
 def test_a_cut_never_lets_the_head_of_a_secret_through(name: str) -> None:
     """Wherever the cut falls, no more of the secret is written than redaction itself leaves."""
     secret = SECRETS[name]
-    for offset in range(0, len(secret) + 2):
+    for offset in range(len(secret) + 2):
         text = "x" * (VALUE_LIMIT - offset - 1) + " " + secret + " " + "y" * 100
         shown = shape_text(text, redaction=True).partition("…[cut")[0]
-        seen = shown[VALUE_LIMIT - offset :]
-        assert secret[4:8] not in seen or name.startswith("a card in"), (offset, seen)
-        assert not re.search(r"\d{5}", seen)
+        assert redact_text(text).startswith(shown)
+        assert core(secret) not in shown
 
 
 @pytest.mark.parametrize(
@@ -309,10 +307,10 @@ def test_a_beginning_shows_nothing_that_the_whole_would_not(text: str, limit: in
 
 @pytest.mark.parametrize(
     "unit",
-    ["a", "1", "1 ", "1-", "eyJ", "eyJa.", "sk-", "sk-ant-", "://", "://a:", "password=", "password ",
-     "token:'", "-----BEGIN ", "-----BEGIN PRIVATE KEY-----", "-", "--a-", "Bearer ", "Basic ", "xox",
-     "AKIA", "authorization:", "4111 1111 1111 1112 ", "123-45-678 ", "ssn ", '\\"', "token\\",
-     "://a:b", "password='\\"],
+    ["a", "1", "1 ", "1-", "eyJ", "eyJa.", "sk-", "sk-ant-", "://", "://a:", "password=",
+     "password ", "token:'", "-----BEGIN ", "-----BEGIN PRIVATE KEY-----", "-", "--a-", "Bearer ",
+     "Basic ", "xox", "AKIA", "authorization:", "4111 1111 1111 1112 ", "123-45-678 ", "ssn ",
+     '\\"', "token\\", "://a:b", "password='\\"],
 )  # fmt: skip
 def test_time_is_linear_in_the_length_of_a_hostile_text(unit: str) -> None:
     def seconds(size: int) -> float:

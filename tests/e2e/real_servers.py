@@ -47,7 +47,7 @@ COMMANDS: Final[Mapping[str, Callable[[House], list[str]]]] = {
     "memory": lambda house: npm_server("memory"),
     "everything": lambda house: npm_server("everything", "stdio"),
     "git": lambda house: python_server("git"),
-    "fetch": lambda house: python_server("fetch", "--ignore-robots-txt"),
+    "fetch": lambda house: python_server("fetch", "--ignore-robots-txt", "--allow-private-ips"),
     "time": lambda house: python_server("time"),
 }
 """Each server with the command that starts it."""

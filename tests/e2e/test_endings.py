@@ -68,7 +68,7 @@ def test_a_server_that_ignores_every_hint_and_its_children_are_ended(
     assert_nothing_is_left(house, agent, end)
 
 
-@every_end
+@pytest.mark.parametrize("end", [terminate, kill], ids=["terminate", "kill"])
 @pytest.mark.parametrize(
     "wrapper",
     [

@@ -2,6 +2,7 @@
 
 import subprocess
 from collections.abc import Callable, Iterator
+from hashlib import sha256
 from pathlib import Path
 
 import orjson
@@ -45,19 +46,10 @@ def git(repository: Path, *arguments: str) -> None:
     )
 
 
-def repository(house: House, name: str, remote: str | None = GOOD) -> Path:
-    """A repository in the workspace whose `origin` is the good one."""
-    directory = house.workspace / name
-    directory.mkdir(exist_ok=True)
-    git(directory, "init", "--quiet", "--initial-branch=main")
-    if remote is not None:
-        git(directory, "remote", "add", "origin", remote)
-    return directory
-
-
-@pytest.fixture
-def pushing(house: House) -> House:
+@pytest.fixture(scope="module")
+def pushing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connected]:
     """A git server that may talk to github.com, and a rule that lets it do everything."""
+    house = House(tmp_path_factory.mktemp("pushing"))
     house.add_scripted(
         "git",
         GIT_ROLES,
@@ -66,7 +58,19 @@ def pushing(house: House) -> House:
         sandbox={"network": {"allowedDomains": ["github.com"]}},
     )
     house.rules.append(rule("git-may", server=["git"]))
-    return house
+    yield house, house.start()
+    house.end()
+
+
+@pytest.fixture
+def ours(pushing: Connected, request: pytest.FixtureRequest) -> Path:
+    """A fresh repository in the workspace whose `origin` is the good one."""
+    house, _ = pushing
+    directory = house.workspace / sha256(request.node.nodeid.encode()).hexdigest()[:16]
+    directory.mkdir()
+    git(directory, "init", "--quiet", "--initial-branch=main")
+    git(directory, "remote", "add", "origin", GOOD)
+    return directory
 
 
 def push_url(directory: Path) -> None:
@@ -107,36 +111,42 @@ def branch_remote(directory: Path) -> None:
 EVERYWHERE = (push_url, second_url, push_instead_of, instead_of, included, fetch_url)
 
 
+def assert_refused(pushing: Connected, given: Message) -> None:
+    """The push is not sent."""
+    house, agent = pushing
+    before = len(house.received("git"))
+    assert agent.call("git_push", given)["isError"] is True
+    assert len(house.received("git")) == before
+    assert house.last_decision()[0] in ("deny", "escalate")
+
+
 @pytest.mark.parametrize("twist", EVERYWHERE, ids=[twist.__name__ for twist in EVERYWHERE])
 @pytest.mark.parametrize("remote", ["origin", None], ids=["origin", "no remote named"])
 def test_a_push_goes_nowhere_that_the_name_hides(
-    twist: Callable[[Path], None], remote: str | None, pushing: House
+    twist: Callable[[Path], None], remote: str | None, ours: Path, pushing: Connected
 ) -> None:
     """G8, G9."""
-    directory = repository(pushing, "ours")
-    twist(directory)
-    given: Message = {"path": str(directory), "branch": "main"}
-    refused(pushing, {**given, **({} if remote is None else {"remote": remote})})
+    twist(ours)
+    given: Message = {"path": str(ours), "branch": "main"}
+    assert_refused(pushing, {**given, **({} if remote is None else {"remote": remote})})
 
 
 @pytest.mark.parametrize("twist", [push_default, branch_remote])
 def test_a_push_without_a_remote_goes_where_git_would_send_it(
-    twist: Callable[[Path], None], pushing: House
+    twist: Callable[[Path], None], ours: Path, pushing: Connected
 ) -> None:
     """G9."""
-    directory = repository(pushing, "ours")
-    twist(directory)
-    refused(pushing, {"path": str(directory), "branch": "main"})
+    twist(ours)
+    assert_refused(pushing, {"path": str(ours), "branch": "main"})
 
 
 @pytest.mark.parametrize("twist", [push_instead_of, instead_of])
 def test_a_url_that_git_rewrites_is_judged_as_rewritten(
-    twist: Callable[[Path], None], pushing: House
+    twist: Callable[[Path], None], ours: Path, pushing: Connected
 ) -> None:
     """G8."""
-    directory = repository(pushing, "ours")
-    twist(directory)
-    refused(pushing, {"path": str(directory), "remote": GOOD})
+    twist(ours)
+    assert_refused(pushing, {"path": str(ours), "remote": GOOD})
 
 
 @pytest.mark.parametrize(
@@ -145,65 +155,66 @@ def test_a_url_that_git_rewrites_is_judged_as_rewritten(
         EVIL,
         "git@evil.example:us/ours.git",
         "ext::sh -c id",
-        "file:///tmp/x.git",
+        "file:///srv/x.git",
         "/srv/x.git",
         "..",
     ],
 )
-def test_a_remote_elsewhere_is_not_pushed_to(remote: str, pushing: House) -> None:
-    directory = repository(pushing, "ours")
-    refused(pushing, {"path": str(directory), "remote": remote})
-
-
-def refused(house: House, given: Message) -> None:
-    """The push is not sent."""
-    agent = house.start()
-    result = agent.call("git_push", given)
-    assert result["isError"] is True
-    assert house.received("git") == []
-    assert house.last_decision()[0] in ("deny", "escalate")
+def test_a_remote_elsewhere_is_not_pushed_to(remote: str, ours: Path, pushing: Connected) -> None:
+    assert_refused(pushing, {"path": str(ours), "remote": remote})
 
 
 @pytest.mark.parametrize("remote", ["origin", None, GOOD, "git@github.com:us/ours.git"], ids=str)
-def test_a_push_to_the_allowed_host_is_sent_as_it_came(remote: str | None, pushing: House) -> None:
-    directory = repository(pushing, "ours")
-    agent = pushing.start()
-    given: Message = {"path": str(directory), "branch": "main"}
+def test_a_push_to_the_allowed_host_is_sent_as_it_came(
+    remote: str | None, ours: Path, pushing: Connected
+) -> None:
+    _, agent = pushing
+    given: Message = {"path": str(ours), "branch": "main"}
     given |= {} if remote is None else {"remote": remote}
-    result = agent.call("git_push", given)
-    sent = at(orjson.loads(text(result)), "arguments")
+    sent = at(orjson.loads(text(agent.call("git_push", given))), "arguments")
     assert isinstance(sent, dict)
     assert sent.get("remote") == remote
-    assert sent["path"] == str(directory)
+    assert sent["path"] == str(ours)
 
 
-def test_a_remote_that_changes_between_two_calls_is_looked_at_again(pushing: House) -> None:
+def test_a_remote_that_changes_between_two_calls_is_looked_at_again(
+    ours: Path, pushing: Connected
+) -> None:
     """G8."""
-    directory = repository(pushing, "ours")
-    agent = pushing.start()
-    given: Message = {"path": str(directory), "remote": "origin"}
+    _, agent = pushing
+    given: Message = {"path": str(ours), "remote": "origin"}
     assert "isError" not in agent.call("git_push", given)
-    push_url(directory)
-    assert agent.call("git_push", given)["isError"] is True
-    assert len(pushing.received("git")) == 1
+    push_url(ours)
+    assert_refused(pushing, given)
 
 
 def test_a_hook_or_alias_of_the_repository_does_not_run_when_it_is_looked_at(
-    pushing: House,
+    ours: Path, pushing: Connected
 ) -> None:
     """G8."""
-    directory = repository(pushing, "ours")
-    trap = pushing.root / "sprung"
-    script = pushing.root / "trap.sh"
+    house, agent = pushing
+    trap = house.root / "sprung"
+    script = house.root / "trap.sh"
     script.write_text(f"#!/bin/sh\ntouch {trap}\n")
     script.chmod(0o755)
     for name in ("core.fsmonitor", "core.sshCommand", "core.pager", "credential.helper"):
-        git(directory, "config", name, str(script))
-    git(directory, "config", "alias.remote", f"!{script}")
-    git(directory, "config", "alias.config", f"!{script}")
-    agent = pushing.start()
-    agent.call("git_push", {"path": str(directory), "remote": "origin"})
+        git(ours, "config", name, str(script))
+    git(ours, "config", "alias.remote", f"!{script}")
+    git(ours, "config", "alias.config", f"!{script}")
+    agent.call("git_push", {"path": str(ours), "remote": "origin"})
     assert not trap.exists()
+
+
+def test_the_working_directory_that_was_set_is_meant_where_none_is_given(
+    ours: Path, pushing: Connected
+) -> None:
+    """G4."""
+    _, agent = pushing
+    agent.call("git_set_working_dir", {"path": str(ours)})
+    sent = orjson.loads(text(agent.call("git_push", {"remote": "origin"})))
+    assert at(sent, "arguments", "path") == str(ours)
+    push_url(ours)
+    assert_refused(pushing, {"remote": "origin"})
 
 
 @pytest.fixture(scope="module")

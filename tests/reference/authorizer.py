@@ -109,7 +109,9 @@ def is_protected(value: PathValue, roles: tuple[ArgumentRole, ...], policy: Poli
             return True
     for name in policy.protected_names:
         pattern = "/".join(re.escape(p).replace(r"\*", "[^/]*") for p in name.parts)
-        if set(roles) & name.roles and re.search(f"/{pattern}(/|$)", value.text, re.IGNORECASE):
+        if set(roles) & name.roles and re.search(
+            f"/{pattern}" + ("$" if name.whole else "(/|$)"), value.text, re.IGNORECASE
+        ):
             return True
     return False
 

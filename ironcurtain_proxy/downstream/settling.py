@@ -1,0 +1,63 @@
+"""Where a server lives: its working directory, and what relative paths in its command mean.
+
+Knows the difference between where the operator wrote a command and where it runs. A server does
+not run in the workspace, nor where the proxy was started, which is often the same: `npx` takes
+programs from `node_modules` there, and Python imports modules from there, and the agent may have
+written either. Every path the agent sends goes out absolute, so no server needs to be there.
+"""
+
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.model.server import ServerSpec
+
+
+def settle(spec: ServerSpec, state: Path, written_in: Path) -> ServerSpec:
+    """Give a server a working directory of its own, unless the operator named one.
+
+    Args:
+        spec: as configured.
+        state: the session's directory; the server gets `<name>.cwd` in it.
+        written_in: what relative paths in the command were meant in: arguments that name something
+            that exists there are made absolute, as is a command with a slash.
+
+    Raises:
+        ConfigurationError: the directory cannot be made.
+    """
+    if spec.cwd is not None:
+        return spec
+    home = state / f"{spec.name}.cwd"
+    try:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigurationError(
+            f"{home}: the working directory of server {spec.name} cannot be made: {error.strerror}"
+        ) from None
+    command = str(written_in / spec.command) if _is_relative_path(spec.command) else spec.command
+    args = tuple(_absolute(argument, written_in) for argument in spec.args)
+    return replace(spec, cwd=str(home), command=command, args=args)
+
+
+def tidy(state: Path) -> None:
+    """Remove what `settle` made and no server used, and the session's directory if it is empty."""
+    with suppress(OSError):
+        for home in state.glob("*.cwd"):
+            with suppress(OSError):
+                home.rmdir()
+        state.rmdir()
+
+
+def _absolute(argument: str, written_in: Path) -> str:
+    if not (_is_relative_path(argument) or argument.startswith(".")) or "\0" in argument:
+        return argument
+    try:
+        place = written_in / argument
+        return str(place) if place.exists() else argument
+    except OSError:
+        return argument
+
+
+def _is_relative_path(text: str) -> bool:
+    return "/" in text and not text.startswith(("/", "-"))

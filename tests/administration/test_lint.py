@@ -1,0 +1,224 @@
+"""Rules that say nothing."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from ironcurtain_proxy.administration.annotations_file import read_annotations_file
+from ironcurtain_proxy.administration.lint import lint_rules
+from ironcurtain_proxy.administration.policy_file import PolicyReader
+from ironcurtain_proxy.administration.problems import Report
+from ironcurtain_proxy.model.annotation import Annotations
+from ironcurtain_proxy.model.json import Json
+from tests.administration.files import policy, said, write
+
+TOOLS: Mapping[str, Mapping[str, Json]] = {
+    "filesystem": {
+        "read_file": {"path": ["read-path"]},
+        "move_file": {"source": ["read-path", "delete-path"], "destination": ["write-path"]},
+        "info": {},
+    },
+    "mail": {"send": {"to": ["email-address"], "body": ["email-body"]}},
+    "hub": {"issue": {"owner": ["github-owner"], "repo": ["github-repo"]}},
+    "git": {
+        "branch": {
+            "path": {
+                "default": ["read-path", "write-history"],
+                "when": [{"condition": {"arg": "mode", "equals": "list"}, "roles": ["none"]}],
+            },
+            "mode": ["none"],
+            "message": ["commit-message"],
+        }
+    },
+}
+
+
+@pytest.fixture
+def annotations(tmp_path: Path) -> Annotations:
+    document: Json = {
+        "servers": {
+            server: {"tools": [{"toolName": tool, "args": args} for tool, args in tools.items()]}
+            for server, tools in TOOLS.items()
+        }
+    }
+    file = read_annotations_file(write(tmp_path / "a.json", document), Report())
+    assert file is not None
+    return file.annotations
+
+
+def lint(
+    path: Path, annotations: Annotations, *conditions: Json, then: str = "escalate"
+) -> list[str]:
+    rules: list[Json] = [
+        {"name": f"r{index}", "if": condition, "then": then}
+        for index, condition in enumerate(conditions)
+    ]
+    report = Report()
+    file = PolicyReader(home=Path("/h"), report=report).read(write(path / "p.json", policy(*rules)))
+    assert file is not None
+    assert report.problems == ()
+    lint_rules(file.rules, annotations, "p.json", report)
+    assert not report.has_errors
+    return said(report)
+
+
+DIFFERENT = "its conditions are about different roles, and a rule is asked about one at a time"
+NEVER = '$.rules[0].if: rule "r0" can never match: '
+
+
+@pytest.mark.parametrize(
+    ("condition", "problem"),
+    [
+        (
+            {"server": ["filesytem"]},
+            '$.rules[0].if.server: "filesytem" is not a server with annotations [filesystem]',
+        ),
+        (
+            {"tool": ["read_fil"]},
+            '$.rules[0].if.tool: "read_fil" is not an annotated tool of these servers [read_file]',
+        ),
+        (
+            {"server": ["hub"], "tool": ["read_file"]},
+            '$.rules[0].if.tool: "read_file" is not an annotated tool of these servers',
+        ),
+        ({"roles": []}, "$.rules[0].if.roles: is empty: the rule can never match"),
+        (
+            {"domains": {"roles": ["fetch-url"], "allowed": []}},
+            "$.rules[0].if.domains.allowed: is empty: the rule can never match",
+        ),
+        (
+            {"server": ["hub"], "roles": ["read-path"]},
+            NEVER + "no such tool has an argument of role read-path",
+        ),
+        (
+            {
+                "server": ["git"],
+                "roles": ["commit-message"],
+                "paths": {"roles": ["read-path"], "within": "/x"},
+            },
+            NEVER + DIFFERENT,
+        ),
+        (
+            {"roles": ["read-path"], "paths": {"roles": ["write-path"], "within": "/x"}},
+            NEVER + DIFFERENT,
+        ),
+        (
+            {"server": ["filesystem"], "domains": {"roles": ["fetch-url"], "allowed": ["x.com"]}},
+            NEVER + "no such tool has an argument of role fetch-url",
+        ),
+    ],
+    ids=str,
+)
+def test_a_rule_that_can_never_match_is_pointed_out(
+    condition: Json, problem: str, tmp_path: Path, annotations: Annotations
+) -> None:
+    assert lint(tmp_path, annotations, condition) == [problem]
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        {"server": ["mail"], "roles": ["email-address"]},
+        {"lists": [{"roles": ["email-address"], "allowed": ["a@b.c"], "matchType": "emails"}]},
+        {
+            "server": ["hub"],
+            "roles": ["github-owner"],
+            "lists": [{"roles": ["github-repo"], "allowed": ["x"], "matchType": "identifiers"}],
+        },
+        {"server": ["git"], "roles": ["commit-message"]},
+        {"server": ["filesystem"], "tool": ["info"]},
+        {"paths": {"roles": ["delete-path"], "within": "/x"}},
+        {},
+    ],
+    ids=str,
+)
+def test_a_rule_that_can_match_is_left_alone(
+    condition: dict[str, Json], tmp_path: Path, annotations: Annotations
+) -> None:
+    if condition.get("server") == ["hub"]:
+        # Asked about the owner, it looks at the repository too; but then the list must be about it.
+        condition = {**condition, "roles": ["github-owner", "github-repo"]}
+    assert lint(tmp_path, annotations, condition) == []
+
+
+def test_a_url_where_a_host_belongs_is_pointed_out(
+    tmp_path: Path, annotations: Annotations
+) -> None:
+    condition: Json = {"domains": {"roles": ["fetch-url"], "allowed": ["https://x.com"]}}
+    assert '"https://x.com" never matches' in " ".join(lint(tmp_path, annotations, condition))
+
+
+def test_an_allow_rule_without_conditions_is_pointed_out(
+    tmp_path: Path, annotations: Annotations
+) -> None:
+    """G1: it is legal, and rarely meant."""
+    assert lint(tmp_path, annotations, {}, then="allow") == [
+        '$.rules[0].if: rule "r0" has no condition: it allows every call'
+    ]
+    assert lint(tmp_path, annotations, {}, then="deny") == []
+
+
+READ: dict[str, Json] = {"server": ["filesystem"], "roles": ["read-path"]}
+SHADOWED = [
+    ("said again", [READ, READ]),
+    ("wider before narrower", [{"server": ["filesystem"]}, READ]),
+    ("everything before anything", [{}, READ]),
+    (
+        "the outer directory before the inner",
+        [
+            {"paths": {"roles": ["read-path"], "within": "/a"}},
+            {"paths": {"roles": ["read-path"], "within": "/a/b"}},
+        ],
+    ),
+    (
+        "two rules that cover it together",
+        [
+            {"tool": ["read_file"]},
+            {"tool": ["move_file"]},
+            {"server": ["filesystem"], "roles": ["read-path"]},
+        ],
+    ),
+]
+NOT_SHADOWED = [
+    ("narrower before wider", [READ, {"server": ["filesystem"]}]),
+    (
+        "the inner directory before the outer",
+        [
+            {"paths": {"roles": ["read-path"], "within": "/a/b"}},
+            {"paths": {"roles": ["read-path"], "within": "/a"}},
+        ],
+    ),
+    ("another role", [READ, {"server": ["filesystem"], "roles": ["write-path"]}]),
+    ("another tool", [{"tool": ["read_file"]}, READ]),
+    (
+        "a condition on hosts before",
+        [
+            {"domains": {"roles": ["fetch-url", "read-path"], "allowed": ["x"]}},
+            {"roles": ["read-path"]},
+        ],
+    ),
+    # In mode `list` the path has no role: then only `message` is left, and the first says nothing.
+    (
+        "a role that is not always there",
+        [{"server": ["git"], "roles": ["read-path"]}, {"server": ["git"]}],
+    ),
+]
+
+
+@pytest.mark.parametrize("conditions", [case[1] for case in SHADOWED], ids=[c[0] for c in SHADOWED])
+def test_a_rule_that_is_never_reached_is_pointed_out(
+    conditions: list[Json], tmp_path: Path, annotations: Annotations
+) -> None:
+    problems = lint(tmp_path, annotations, *conditions)
+    assert len(problems) == 1
+    assert f'rule "r{len(conditions) - 1}" is never reached' in problems[0]
+
+
+@pytest.mark.parametrize(
+    "conditions", [case[1] for case in NOT_SHADOWED], ids=[c[0] for c in NOT_SHADOWED]
+)
+def test_a_rule_that_still_has_something_to_say_is_left_alone(
+    conditions: list[Json], tmp_path: Path, annotations: Annotations
+) -> None:
+    assert lint(tmp_path, annotations, *conditions) == []

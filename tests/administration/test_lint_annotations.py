@@ -1,0 +1,110 @@
+"""Annotations against themselves and against live tools."""
+
+import pytest
+
+from ironcurtain_proxy.administration.lint_annotations import (
+    LiveTools,
+    lint_annotations,
+    lint_live,
+    lint_servers,
+)
+from ironcurtain_proxy.administration.problems import Report
+from ironcurtain_proxy.model.annotation import Equals, RoleCase, RoleSpec, ToolAnnotation
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.server import ServerSpec, ToolDefinition
+
+SCHEMA: dict[str, Json] = {"type": "object", "properties": {"path": {"type": "string"}}}
+READ = ToolAnnotation(
+    server="filesystem",
+    tool="read_file",
+    arguments={"path": RoleSpec(default=("read-path",))},
+    input_schema=SCHEMA,
+)
+FILES = ServerSpec(name="files", annotations="filesystem", command="x")
+
+
+def live(**schemas: Json) -> list[str]:
+    report = Report()
+    definitions = tuple(
+        [
+            ToolDefinition("files", name, {"name": name, "inputSchema": schema})
+            for name, schema in schemas.items()
+        ]
+    )
+    tools = LiveTools(definitions, frozenset({"files"}))
+    lint_live({("filesystem", "read_file"): READ}, tools, [FILES], report)
+    assert not report.has_errors
+    return [str(problem) for problem in report.problems]
+
+
+def test_annotations_that_fit_are_left_alone() -> None:
+    assert live(read_file=SCHEMA) == []
+
+
+@pytest.mark.parametrize(
+    ("schemas", "problem"),
+    [
+        ({}, "files/read_file: is annotated, but the server does not offer it"),
+        (
+            {"read_file": SCHEMA, "read_files": SCHEMA},
+            'files/read_files: has no annotation: every call is denied (did you mean "read_file"?)',
+        ),
+        (
+            {"read_file": {"properties": {"path": {}, "follow": {}}}},
+            'files/read_file: argument "follow" is not annotated: calls that use it are denied',
+        ),
+        (
+            {"read_file": {"properties": {"paths": {}, "path": {}}}},
+            'files/read_file: argument "paths" is not annotated: calls that use it are denied',
+        ),
+        (
+            {"read_file": {"properties": {}}},
+            'files/read_file: argument "path" is annotated, but the tool no longer has it',
+        ),
+        (
+            {"read_file": {"properties": {"path": {"type": "array"}}}},
+            (
+                "files/read_file: its input schema has changed since it was annotated: "
+                "look at its roles again"
+            ),
+        ),
+        (
+            {"read_file": None},
+            'files/read_file: argument "path" is annotated, but the tool no longer has it',
+        ),
+    ],
+    ids=str,
+)
+def test_annotations_that_no_longer_fit_are_pointed_out(
+    schemas: dict[str, Json], problem: str
+) -> None:
+    assert live(**schemas) == [problem]
+
+
+def test_a_server_that_did_not_answer_is_not_compared() -> None:
+    report = Report()
+    lint_live({("filesystem", "read_file"): READ}, LiveTools((), frozenset()), [FILES], report)
+    assert [str(p) for p in report.problems] == ['server "files": did not answer: not compared']
+
+
+def test_a_case_that_says_more_than_the_default_is_pointed_out() -> None:
+    case = RoleCase(condition=Equals(argument="x", value=1), roles=("write-path", "none"))
+    spec = RoleSpec(default=("read-path",), cases=(case,))
+    tool = ToolAnnotation(server="s", tool="t", arguments={"a": spec})
+    report = Report()
+    lint_annotations({("s", "r"): READ, ("s", "t"): tool}, "a.json", report)
+    assert [str(p) for p in report.problems] == [
+        "a.json: $.servers.s.tools[1].args.a: a case has roles that the default lacks: write-path"
+    ]
+
+
+def test_a_server_without_annotated_tools_is_pointed_out() -> None:
+    report = Report()
+    server = ServerSpec(name="x", annotations="filesytem", command="x")
+    lint_servers({("filesystem", "read_file"): READ}, [server, FILES], "a.json", report)
+    assert [str(p) for p in report.problems] == [
+        (
+            'a.json: server "x" has no annotated tool: every call is denied '
+            '(did you mean "filesystem"?)'
+        )
+    ]

@@ -1,0 +1,43 @@
+"""What servers are told when they ask for roots."""
+
+from ironcurtain_proxy.administration.roots import initial_roots
+from ironcurtain_proxy.model.decision import Effect
+from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.policy import PathCondition, Policy, Rule
+
+
+def rule(name: str, within: str, effect: Effect = "allow", server: str | None = None) -> Rule:
+    return Rule(
+        name=name,
+        effect=effect,
+        reason="",
+        servers=None if server is None else frozenset({server}),
+        paths=PathCondition(roles=frozenset({"read-path"}), within=RealPath.from_text(within)),
+    )
+
+
+def test_roots_are_the_workspace_and_the_directories_of_rules_for_that_server() -> None:
+    policy = Policy(
+        workspace=RealPath(("ws",)),
+        rules=(
+            rule("again", "/ws"),
+            rule("docs", "/docs", "escalate", "filesystem"),
+            rule("secret", "/secret", "deny"),
+            rule("others", "/others", "allow", "git"),
+            rule("docs-too", "/docs"),
+            Rule(name="anywhere", effect="allow", reason=""),
+        ),
+    )
+    found = [(root.name, str(root.path)) for root in initial_roots(policy, "filesystem")]
+    assert found == [("sandbox", "/ws"), ("docs", "/docs")]
+
+
+def test_there_are_no_roots_without_workspace_and_directories() -> None:
+    assert initial_roots(Policy(rules=()), "filesystem") == ()
+
+
+def test_what_a_url_cannot_hold_is_percent_encoded() -> None:
+    """G18."""
+    policy = Policy(rules=(), workspace=RealPath(("a b", "100%", "ü#?")))
+    (root,) = initial_roots(policy, "filesystem")
+    assert root.uri == "file:///a%20b/100%25/%C3%BC%23%3F"

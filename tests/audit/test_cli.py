@@ -1,0 +1,251 @@
+"""What a person, and a program, see of the log."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import anyio
+import orjson
+import pytest
+
+from ironcurtain_proxy.audit.log import AuditLog
+from ironcurtain_proxy.audit.settings import LogSettings
+from ironcurtain_proxy.audit.verify import verify
+from ironcurtain_proxy.cli import main
+from ironcurtain_proxy.model.audit import AuditRecord, ResultSummary
+from tests.audit.specimens import intent, record, write_log
+
+Command = Callable[..., tuple[int, str, str]]
+
+DAY: tuple[AuditRecord, ...] = (
+    intent(1),
+    record(1),
+    record(
+        2,
+        {
+            "effect": "deny",
+            "rule": "protected-path",
+            "reason": "~/.ssh is protected",
+            "arguments": {"path": "/home/joe/.ssh/id_rsa"},
+            "result": ResultSummary(status="denied", error="~/.ssh is protected"),
+            "duration_ms": 0,
+        },
+    ),
+    record(
+        3,
+        {
+            "effect": "escalate",
+            "escalation_result": "denied",
+            "rule": "ask-outside",
+            "reason": "Writing outside needs a review",
+            "result": ResultSummary(status="denied"),
+        },
+    ),
+    intent(4, {"effect": "escalate", "escalation_result": "approved", "decided_by": "human"}),
+    record(4, {"effect": "escalate", "escalation_result": "approved", "decided_by": "human"}),
+    intent(5),
+    record(5, {"result": ResultSummary(status="error", error="ENOENT: \x1b[2J\nno such file")}),
+    intent(6, {"tool": "read_\u202etxt.exe"}),
+)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """What was recorded on one day; the last call never came to an end."""
+    one = AuditLog.open(tmp_path / "audit.jsonl", LogSettings(max_bytes=2000))
+
+    async def write() -> None:
+        for entry in DAY:
+            await one.record(entry)
+
+    anyio.run(write)
+    one.close()
+    return one.path
+
+
+@pytest.fixture
+def audit(log: Path, capsys: pytest.CaptureFixture[str]) -> Command:
+    """Runs `ironcurtain-proxy audit …` on that log."""
+
+    def command(*arguments: str) -> tuple[int, str, str]:
+        code = main(["audit", *arguments, "--log", str(log)])
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return command
+
+
+def test_tail_shows_one_aligned_line_a_call(audit: Command) -> None:
+    code, out, _ = audit("tail")
+    assert code == 0
+    lines = out.splitlines()
+    assert lines[0].split() == [
+        "TIME",
+        "(UTC)",
+        "DECISION",
+        "SERVER/TOOL",
+        "RULE",
+        "ARGUMENT",
+        "OUTCOME",
+    ]
+    assert [line.split()[2] for line in lines[1:]] == [
+        "allowed",
+        "DENIED",
+        "REFUSED",
+        "approved",
+        "allowed",
+        "allowed",
+    ]
+    assert lines[1].startswith("2026-11-21 12:00:00  allowed    filesystem/read_file ")
+    assert lines[1].endswith("ok, 3 ms")
+    assert lines[2].endswith("~/.ssh is protected")
+    assert lines[6].endswith("no outcome recorded")
+    column = lines[0].index("OUTCOME")
+    assert {line[column - 2 : column] for line in lines} == {"  "}
+
+
+def test_what_would_move_a_terminal_is_escaped(audit: Command) -> None:
+    for command in (("tail",), ("show", str(record(5).request_id)), ("show", "9"), ("stats",)):
+        _, out, _ = audit(*command)
+        assert "\x1b" not in out
+        assert "\u202e" not in out
+    assert r"ENOENT: \x1b[2J\nno such file" in audit("tail")[1]
+    assert r"read_\u202etxt" in audit("tail")[1]
+
+
+def test_tail_shows_as_many_calls_as_asked_for_across_rotated_files(audit: Command) -> None:
+    assert len(audit("tail", "-n", "2")[1].splitlines()) == 3
+    assert len(audit("tail", "-n", "0")[1].splitlines()) == 1
+    raw = audit("tail", "--json", "-n", "4")[1].splitlines()
+    assert [orjson.loads(line)["seq"] for line in raw] == [6, 7, 8, 9]
+
+
+def test_tail_follows_a_growing_log_through_a_rotation(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    write_log(path, 2)
+    with subprocess.Popen(  # noqa: S603  argument list, no shell
+        [sys.executable, "-m", "ironcurtain_proxy", "audit", "tail", "-f", "--log", str(path)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    ) as process:
+        shown = process.stdout
+        try:
+            assert shown is not None
+            assert shown.readline().startswith("TIME")
+            assert "/srv/1.txt" in shown.readline()
+            write_log(path, 2, first=3)
+            assert "/srv/3.txt" in shown.readline()
+            write_log(path, 10, LogSettings(max_bytes=1500), first=5)
+            for number in (5, 7, 9, 11, 13):
+                assert f"/srv/{number}.txt" in shown.readline()
+        finally:
+            process.kill()
+
+
+def test_show_prints_intent_and_outcome_of_one_call(audit: Command) -> None:
+    code, out, _ = audit("show", str(record(4).request_id))
+    assert code == 0
+    assert len(re.findall(r"^audit\.jsonl\S* line \d+$", out, re.MULTILINE)) == 2
+    assert "approved" in out
+    assert '"path": "/srv/4.txt"' in out
+    raw = audit("show", "3", "--json")[1]
+    assert orjson.loads(raw)["seq"] == 3
+
+
+def test_show_says_when_there_is_no_such_call(audit: Command) -> None:
+    code, out, err = audit("show", "no-such-\x1bid")
+    assert (code, out) == (1, "")
+    assert r"no record no-such-\x1bid" in err
+
+
+def test_verify_says_that_a_log_is_whole_and_lists_what_is_open(audit: Command, log: Path) -> None:
+    code, out, _ = audit("verify")
+    assert code == 0
+    assert f"no outcome of call {intent(6).request_id}" in out
+    assert "9 lines in 3 files, as they were written" in out
+    assert verify(log).last.digest in out
+
+
+def test_verify_exits_1_and_names_the_line(audit: Command, log: Path) -> None:
+    first = log.with_name("audit.jsonl.000001")
+    first.write_bytes(first.read_bytes().replace(b"/srv/1", b"/etc/1", 1))
+    code, out, _ = audit("verify")
+    assert code == 1
+    assert (
+        "PROBLEM  audit.jsonl.000001 line 2: does not follow from audit.jsonl.000001 line 1" in out
+    )
+    assert "NOT WHOLE" in out
+    code, out, _ = audit("verify", "--json")
+    assert code == 1
+    assert orjson.loads(out)["ok"] is False
+
+
+def test_verify_takes_an_anchor(audit: Command, log: Path) -> None:
+    anchor = verify(log).last.digest
+    assert audit("verify", "--expect", anchor.upper())[0] == 0
+    assert audit("verify", "--expect", "ab" * 32)[0] == 1
+    code, out, err = audit("verify", "--expect", "abc")
+    assert (code, out) == (2, "")
+    assert "64 hexadecimal digits" in err
+
+
+def test_stats_count_every_call_once(audit: Command) -> None:
+    code, out, _ = audit("stats", "--json")
+    assert code == 0
+    counted = orjson.loads(out)
+    assert counted["calls"] == 5
+    assert counted["decisions"] == {"allowed": 2, "DENIED": 1, "REFUSED": 1, "approved": 1}
+    assert counted["results"] == {"success": 2, "denied": 2, "error": 1}
+    assert counted["unfinished"] == 1
+    assert counted["medianMs"] == 5
+    assert "5 calls, 2026-11-21 12:00:00 to" in audit("stats")[1]
+
+
+@pytest.mark.parametrize(
+    "command", [["tail"], ["tail", "-f"], ["show", "1"], ["verify"], ["stats"]]
+)
+def test_a_log_that_is_not_there_is_one_line_and_exit_2(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["audit", *command, "--log", str(tmp_path / "none.jsonl")]) == 2
+    out, err = capsys.readouterr()
+    assert "none.jsonl" in err
+    assert err.count("\n") == 1
+    assert "PROBLEM" not in out
+
+
+def test_the_log_is_found_as_the_proxy_finds_it(
+    log: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AUDIT_LOG_PATH", str(log))
+    assert main(["audit", "verify"]) == 0
+    monkeypatch.setenv("AUDIT_LOG_PATH", "/nowhere")
+    assert main(["audit", "verify", str(log)]) == 0
+    monkeypatch.delenv("AUDIT_LOG_PATH")
+    monkeypatch.setenv("HOME", str(log.parent))
+    (log.parent / ".ironcurtain").mkdir()
+    write_log(log.parent / ".ironcurtain" / "audit.jsonl", 2)
+    assert main(["audit", "verify"]) == 0
+    assert "2 lines" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["tail", "show", "verify", "stats"])
+def test_help_has_an_example(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["audit", command, "--help"])
+    assert caught.value.code == 0
+    assert f"ironcurtain-proxy audit {command}" in capsys.readouterr().out.split("example")[1]
+
+
+def test_a_log_of_another_program_is_shown_as_far_as_it_goes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "other.jsonl"
+    path.write_bytes(b'not JSON\n[]\n{}\n{"policyDecision":7,"arguments":[],"seq":"x"}\n')
+    for command in ("tail", "stats"):
+        assert main(["audit", command, str(path)]) == 0
+    assert "Traceback" not in capsys.readouterr().err

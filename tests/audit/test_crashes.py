@@ -1,0 +1,181 @@
+"""Real processes, killed in the middle; real disks, full to the last byte."""
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ironcurtain_proxy.audit.log import AuditLog
+from ironcurtain_proxy.audit.verify import verify
+from tests.audit.specimens import lines_of, write_log
+
+ENDLESS = """
+import sys, anyio
+from pathlib import Path
+from ironcurtain_proxy.audit.log import AuditLog
+from ironcurtain_proxy.audit.settings import LogSettings
+from ironcurtain_proxy.errors import AuditError
+from tests.audit.specimens import record
+log = AuditLog.open(Path(sys.argv[1]), LogSettings(max_bytes=int(sys.argv[2]) or None))
+async def call(number):
+    try:
+        while True:
+            await log.record(record(number, {"arguments": {"text": "x" * 5000}}))
+            sys.stdout.write("ok\\n")
+            sys.stdout.flush()
+    except AuditError as error:
+        sys.stdout.write(f"{error}\\n{log.latched}\\n")
+        sys.stdout.flush()
+        sys.stdin.read()
+async def main():
+    async with anyio.create_task_group() as group:
+        for number in range(4):
+            group.start_soon(call, number)
+anyio.run(main)
+"""
+
+
+def start(path: Path, max_bytes: int = 0, limit: int | None = None) -> subprocess.Popen[str]:
+    """A process that records without end, and says `ok` for each record."""
+
+    def limited() -> None:
+        if limit is not None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+    return subprocess.Popen(  # noqa: S603  argument list, no shell
+        [sys.executable, "-c", ENDLESS, str(path), str(max_bytes)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parents[2],
+        preexec_fn=limited,  # noqa: PLW1509  the child has one thread
+    )
+
+
+@pytest.mark.parametrize("max_bytes", [0, 40_000], ids=["one file", "rotated"])
+@pytest.mark.parametrize("many", [1, 40, 333])
+def test_a_killed_process_loses_nothing_that_was_acknowledged(
+    tmp_path: Path, many: int, max_bytes: int
+) -> None:
+    path = tmp_path / "audit.jsonl"
+    with start(path, max_bytes) as process:
+        assert process.stdout is not None
+        for _ in range(many):
+            assert process.stdout.readline() == "ok\n"
+        process.send_signal(signal.SIGKILL)
+        acknowledged = many + process.stdout.read().count("ok\n")
+    AuditLog.open(path).close()
+    verdict = verify(path)
+    assert verdict.problems == () or "head" in verdict.problems[0].where
+    assert verdict.lines >= acknowledged
+    write_log(path, 2, first=1001)
+    assert verify(path).problems == ()
+
+
+# --- no room -------------------------------------------------------------------------------------
+
+
+def read_until_latched(process: subprocess.Popen[str]) -> tuple[int, str]:
+    """How many records were acknowledged, and what the operator is told."""
+    assert process.stdout is not None
+    for acknowledged, line in enumerate(process.stdout):
+        if line != "ok\n":
+            assert line.startswith("no audit record can be written")
+            return acknowledged, process.stdout.readline()
+    raise AssertionError
+
+
+def test_a_limit_on_the_size_of_files_latches(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    with start(path, limit=33_333) as process:
+        acknowledged, told = read_until_latched(process)
+        process.kill()
+    assert "File too large" in told
+    assert path.read_bytes().endswith(b"}\n")
+    assert acknowledged <= len(lines_of(path)) <= acknowledged + 4
+    write_log(path, 1, first=1001)
+    assert verify(path).problems == ()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 64 KiB."""
+    directory = tmp_path / "disk"
+    directory.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(directory)]
+    if os.geteuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode:  # noqa: S603  argument list
+        pytest.skip("only root can mount a disk")
+    try:
+        yield directory
+    finally:
+        subprocess.run(["umount", "--lazy", str(directory)], check=True)  # noqa: S603, S607  argument list
+
+
+def test_a_full_disk_latches_and_what_was_written_is_whole(small_disk: Path) -> None:
+    path = small_disk / "audit.jsonl"
+    with start(path) as process:
+        acknowledged, told = read_until_latched(process)
+        process.kill()
+    assert "No space left on device" in told
+    assert path.read_bytes().endswith(b"}\n")
+    assert acknowledged <= len(lines_of(path))
+    verdict = verify(path)
+    assert all(problem.where.endswith(".head") for problem in verdict.problems)
+
+
+def test_a_disk_that_is_full_at_the_start_is_refused_or_latches(small_disk: Path) -> None:
+    (small_disk / "ballast").write_bytes(b"x" * 40_000)
+    with start(small_disk / "audit.jsonl", 30_000) as process:
+        acknowledged, told = read_until_latched(process)
+        process.kill()
+    assert acknowledged >= 1
+    assert "No space left on device" in told
+    # Rotated or not, no line is torn.
+    for file in small_disk.glob("audit.jsonl*"):
+        if file.suffix in {".jsonl", ".000001"}:
+            assert file.stat().st_size == 0 or file.read_bytes().endswith(b"}\n")
+
+
+# --- a write that hangs on the loop --------------------------------------------------------------
+
+HANGING = """
+import os, sys, threading, anyio
+from pathlib import Path
+from ironcurtain_proxy.audit.hanging import end_process
+from ironcurtain_proxy.audit.log import AuditLog
+from ironcurtain_proxy.audit.opening import open_log
+from ironcurtain_proxy.audit.settings import LogSettings
+from tests.audit.specimens import record
+calls = 0
+def write(file, data):
+    global calls
+    calls += 1
+    if calls > 1:
+        threading.Event().wait()
+    return os.write(file, data)
+log = AuditLog(open_log(Path(sys.argv[1])), LogSettings(write_deadline=0.2), end_process, write)
+async def main():
+    await log.record(record(1))
+    await log.record(record(2))
+anyio.run(main)
+"""
+
+
+def test_a_write_that_hangs_on_the_loop_ends_the_process(tmp_path: Path) -> None:
+    ended = subprocess.run(  # noqa: S603  argument list, no shell
+        [sys.executable, "-c", HANGING, str(tmp_path / "audit.jsonl")],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+        cwd=Path(__file__).parents[2],
+    )
+    assert ended.returncode == 70
+    assert ended.stderr == (
+        "ironcurtain-proxy: audit log: a write has not returned for 0.2 s; ending\n"
+    )

@@ -1,0 +1,118 @@
+"""Scripted servers behind a `DownstreamServers`, for tests."""
+
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import orjson
+from anyio.abc import TaskStatus
+
+from ironcurtain_proxy.downstream.guardian import descendants
+from ironcurtain_proxy.downstream.options import DownstreamOptions
+from ironcurtain_proxy.downstream.servers import DownstreamServers
+from ironcurtain_proxy.model.authorized import AuthorizedCall
+from ironcurtain_proxy.model.call import RequestId
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.server import ServerSpec, ToolResult
+
+SCRIPT = Path(__file__).with_name("scripted_server.py")
+OPTIONS = DownstreamOptions()
+
+
+def scripted(
+    name: str = "one",
+    behaviour: Mapping[str, object] | None = None,
+    *,
+    env: Mapping[str, str] | None = None,
+    credentials: Mapping[str, str] | None = None,
+    cwd: str | None = None,
+) -> ServerSpec:
+    """A scripted server. Isolated, so that it starts fast."""
+    return ServerSpec(
+        name=name,
+        annotations=name,
+        command=sys.executable,
+        args=("-I", "-S", str(SCRIPT), orjson.dumps(behaviour or {}).decode()),
+        env=env or {},
+        credentials=credentials or {},
+        cwd=cwd,
+    )
+
+
+@asynccontextmanager
+async def running(
+    *specs: ServerSpec, options: DownstreamOptions = OPTIONS
+) -> AsyncIterator[DownstreamServers]:
+    """The servers, started, and ended afterwards."""
+    servers = DownstreamServers(specs or (scripted(),), options)
+    servers.start_processes()
+    async with anyio.create_task_group() as group:
+        await group.start(run, servers)
+        await servers.tools()
+        try:
+            yield servers
+        finally:
+            group.cancel_scope.cancel()
+
+
+async def run(servers: DownstreamServers, *, task_status: TaskStatus[None]) -> None:
+    """`DownstreamServers.run`, as a task group wants it."""
+    await servers.run(task_status=task_status)
+
+
+def a_call(
+    tool: str, arguments: Mapping[str, Json] | None = None, server: str = "one", **params: Json
+) -> AuthorizedCall:
+    """A call as mediation would make it."""
+    return AuthorizedCall(
+        request_id=RequestId("r"),
+        server=server,
+        tool=tool,
+        arguments=arguments or {},
+        params={"name": f"{server}__{tool}", "arguments": {"not": "used"}, **params},
+    )
+
+
+async def text_of(
+    servers: DownstreamServers,
+    tool: str,
+    arguments: Mapping[str, Json] | None = None,
+    server: str = "one",
+) -> str:
+    """The text a call comes back with."""
+    with anyio.fail_after(30):
+        return text(await servers.forward(a_call(tool, arguments, server)))
+
+
+def text(answer: ToolResult) -> str:
+    """The text of a result."""
+    assert answer.result is not None
+    content = answer.result["content"]
+    assert isinstance(content, list)
+    assert isinstance(content[0], dict)
+    return str(content[0]["text"])
+
+
+def family(servers: DownstreamServers) -> list[int]:
+    """The guardians and everything alive below them, wherever it has gone."""
+    guardians = [status.pid for status in servers.status().values() if status.pid is not None]
+    members = guardians + [pid for guardian in guardians for pid in descendants(guardian)]
+    return [pid for pid in members if is_alive(pid)]
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs; one that is dead but not collected does not."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
+
+
+async def until(condition: Callable[[], bool], seconds: float = 20) -> None:
+    """Wait until a condition holds."""
+    with anyio.fail_after(seconds):
+        while not condition():  # noqa: ASYNC110  nobody tells us of other processes
+            await anyio.sleep(0.01)

@@ -1,0 +1,92 @@
+"""G15: what a server finds in its environment, and what of it is secret."""
+
+import os
+
+import anyio
+import orjson
+import pytest
+
+from ironcurtain_proxy.downstream.environment import (
+    child_environment,
+    missing_container_variables,
+    secrets_of,
+)
+from ironcurtain_proxy.downstream.options import DownstreamOptions
+from ironcurtain_proxy.model.server import ServerSpec
+from tests.downstream.behind import running, scripted, text_of
+
+
+def spec(
+    *args: str, command: str = "docker", env: dict[str, str], credentials: dict[str, str]
+) -> ServerSpec:
+    return ServerSpec(
+        name="s", annotations="s", command=command, args=args, env=env, credentials=credentials
+    )
+
+
+def test_a_server_gets_the_base_its_env_and_its_credentials_and_nothing_else() -> None:
+    """G15."""
+    parent = {
+        "PATH": "/bin",
+        "HOME": "/h",
+        "LC_ALL": "C.UTF-8",
+        "TZ": "UTC",
+        "MCP_SERVERS_CONFIG": "{}",
+        "SERVER_CREDENTIALS": "{}",
+        "OPENAI_API_KEY": "k",
+        "LD_PRELOAD": "x.so",
+    }
+    given = spec(env={"PATH": "/own", "A": "${HOME}"}, credentials={"A": "c", "T": "t"})
+    assert child_environment(given, parent) == {
+        "PATH": "/own",
+        "HOME": "/h",
+        "LC_ALL": "C.UTF-8",
+        "TZ": "UTC",
+        "A": "c",
+        "T": "t",
+    }
+
+
+def test_credentials_and_what_is_named_like_one_are_secret() -> None:
+    given = spec(
+        env={"API_KEY": "key-value", "MAX_TOKENS": "5", "db_password": "pass", "URL": "http://x"},
+        credentials={"ANY": "longer-than-the-rest", "EMPTY": ""},
+    )
+    assert secrets_of(given) == ("longer-than-the-rest", "key-value", "pass")
+
+
+@pytest.mark.parametrize(
+    ("command", "args", "missing"),
+    [
+        pytest.param("docker", ["run", "-e", "A", "-e", "B", "i"], ("B",), id="one of two is set"),
+        pytest.param("/usr/bin/docker", ["--env", "B"], ("B",), id="a full path, a long option"),
+        pytest.param("podman", ["--env=B"], ("B",), id="podman, with an equals sign"),
+        pytest.param("docker", ["-e", "B=1", "-e"], (), id="a value, and nothing after -e"),
+        pytest.param("docker", ["--", "-e", "B"], (), id="after the options"),
+        pytest.param("node", ["-e", "B"], (), id="no container"),
+    ],
+)
+def test_a_variable_that_a_container_would_miss_is_found(
+    command: str, args: list[str], missing: tuple[str, ...]
+) -> None:
+    given = spec(*args, command=command, env={"A": "1"}, credentials={})
+    assert missing_container_variables(given, child_environment(given, {"B": "2"})) == missing
+
+
+@pytest.mark.anyio
+async def test_no_server_sees_the_proxys_environment_or_another_servers() -> None:
+    """G15, in the processes themselves."""
+    base = {"PATH": os.environ["PATH"], "HOME": "/h", "SERVER_CREDENTIALS": "secret"}
+    one = scripted("one", env={"A": "1"}, credentials={"TOKEN": "first"})
+    two = scripted("two", env={"B": "2"}, credentials={"TOKEN": "second"})
+    async with running(one, two, options=DownstreamOptions(environment=base)) as servers:
+        with anyio.fail_after(20):
+            seen = [
+                orjson.loads(await text_of(servers, "environment", server=server))
+                for server in ("one", "two")
+            ]
+    for found in seen:
+        # The scripted server is Python as well, and makes its own.
+        found.pop("LC_CTYPE", None)
+    path = {"PATH": os.environ["PATH"], "HOME": "/h"}
+    assert seen == [{**path, "A": "1", "TOKEN": "first"}, {**path, "B": "2", "TOKEN": "second"}]

@@ -1,0 +1,110 @@
+"""What servers print: always drained, masked, bounded, and never anybody's trouble."""
+
+import dataclasses
+import os
+from pathlib import Path
+
+import anyio
+import pytest
+
+from ironcurtain_proxy.downstream import stderr
+from ironcurtain_proxy.downstream.masking import Masker
+from ironcurtain_proxy.downstream.session_log import SessionLog
+from ironcurtain_proxy.downstream.stderr import StderrDrain
+from tests.downstream.behind import OPTIONS, running, scripted, text_of, until
+
+pytestmark = pytest.mark.anyio
+
+
+def logged(path: Path, data: bytes, secrets: tuple[str, ...] = ()) -> str:
+    """What is in the log after a server named `s` has printed this and ended."""
+    log = SessionLog(path)
+    read, write = os.pipe()
+    drain = StderrDrain("s", read, Masker(secrets), log)
+    view = memoryview(data)
+    while view:
+        view = view[os.write(write, view) :]
+    os.close(write)
+    drain.join(20)
+    log.close()
+    return path.read_text(encoding="utf-8") if path.exists() else ""
+
+
+def test_every_line_bears_the_servers_name_and_the_last_needs_no_newline(tmp_path: Path) -> None:
+    assert logged(tmp_path / "log", b"one\ntwo\r\n\nthree") == "[s] one\n[s] two\n[s] \n[s] three\n"
+
+
+def test_control_characters_cannot_play_tricks_on_a_terminal(tmp_path: Path) -> None:
+    text = logged(tmp_path / "log", "a\x1b[2Jb\x00\tc\x7f\u202ed\xff".encode() + b"\xff\rf\n")
+    assert text == "[s] a\\x1b[2Jb\\x00\tc\\x7f\\u202edÿ\\xff\\x0df\n"
+
+
+def test_a_line_without_end_is_broken_up(tmp_path: Path) -> None:
+    text = logged(tmp_path / "log", b"x" * 300_000)
+    lines = text.splitlines()
+    assert sum(len(line) - len("[s] ") for line in lines) == 300_000
+    assert max(map(len, lines)) < 100_000
+
+
+def test_no_more_is_kept_of_one_server_than_the_disk_can_bear(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stderr, "_MOST", 1 << 20)
+    text = logged(tmp_path / "log", b"0123456789abcde\n" * 500_000)
+    assert len(text) < 2 << 20
+    assert text.endswith("no more is kept)\n")
+
+
+def test_the_log_is_the_owners_alone_also_if_it_was_not_before(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "log"
+    SessionLog(path).close()
+    path.chmod(0o644)
+    SessionLog(path).close()
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("path", [None, Path("/dev/full"), Path("/proc/nowhere/log")])
+async def test_a_flood_is_drained_whether_or_not_it_can_be_logged(path: Path | None) -> None:
+    options = dataclasses.replace(OPTIONS, session_log=path)
+    async with running(options=options) as servers:
+        assert await text_of(servers, "flood", {"kib": 20_000, "end": ""}) == "flooded"
+
+
+async def test_a_log_that_is_a_pipe_nobody_reads_holds_nobody_up(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    options = dataclasses.replace(OPTIONS, session_log=tmp_path / "pipe")
+    async with running(options=options) as servers:
+        assert await text_of(servers, "flood", {"kib": 2000}) == "flooded"
+
+
+async def test_secrets_are_masked_also_if_they_come_in_pieces(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    options = dataclasses.replace(OPTIONS, session_log=path)
+    server = scripted(credentials={"X": "hunter2hunter2"}, env={"GITHUB_TOKEN": "ghp_1234"})
+    async with running(server, options=options) as servers:
+        await text_of(servers, "say", {"text": "is hunt|er2hun|ter2 and ghp_|1234!\n"})
+        await text_of(servers, "raw", {"bytes": "out hunter2hunter2 ghp_1234\n", "answer": True})
+    text = path.read_text(encoding="utf-8")
+    assert "[one] is ***REDACTED*** and ***REDACTED***!\n" in text
+    assert "that is not JSON: out ***REDACTED*** ***REDACTED***\n" in text
+
+
+async def test_a_flood_of_garbage_on_stdout_does_not_fill_the_log(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    options = dataclasses.replace(OPTIONS, session_log=path)
+    async with running(options=options) as servers:
+        await text_of(servers, "raw", {"bytes": "garbage\n" * 100_000, "answer": True})
+    assert path.stat().st_size < 4096
+
+
+async def test_the_last_words_of_a_crash_are_in_the_log(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    options = dataclasses.replace(OPTIONS, session_log=path)
+    async with running(options=options) as servers:
+        await text_of(servers, "say", {"text": "dying"})
+        with anyio.fail_after(20), pytest.raises(Exception, match="ended"):
+            await text_of(servers, "crash")
+        await until(lambda: servers.status()["one"].starts == 2)
+    text = path.read_text(encoding="utf-8")
+    assert "[one] dying\n" in text
+    assert '[one] (proxy) server "one" ended: it exited with status 3' in text

@@ -1,0 +1,41 @@
+"""A directory laid out like a repository is not worked in."""
+
+from pathlib import Path
+
+import pytest
+
+from ironcurtain_proxy.information.remotes import BARE, repository_root
+from ironcurtain_proxy.model.path import RealPath
+
+
+def lay_out(directory: Path) -> None:
+    (directory / "objects").mkdir(parents=True)
+    (directory / "refs").mkdir()
+    (directory / "HEAD").write_text("ref: refs/heads/main\n")
+    (directory / "config").write_text("[core]\n\tbare = true\n\tfsmonitor = /tmp/evil\n")
+
+
+def real(path: Path) -> RealPath:
+    return RealPath.from_text(str(path.resolve()))
+
+
+@pytest.mark.parametrize("below", ["", "sub", "sub/deeper"])
+def test_a_bare_layout_that_anyone_could_have_written_is_refused(
+    tmp_path: Path, below: str
+) -> None:
+    lay_out(tmp_path / "evil")
+    (tmp_path / "evil" / below).mkdir(parents=True, exist_ok=True)
+    assert repository_root(real(tmp_path / "evil" / below)) == BARE
+
+
+def test_an_ordinary_repository_is_found_from_below(tmp_path: Path) -> None:
+    lay_out(tmp_path / "repo" / ".git")
+    (tmp_path / "repo" / "src").mkdir()
+    assert repository_root(real(tmp_path / "repo" / "src")) == real(tmp_path / "repo")
+    assert repository_root(real(tmp_path / "repo" / ".git")) == real(tmp_path / "repo")
+
+
+def test_a_bare_layout_inside_an_ordinary_repository_is_refused(tmp_path: Path) -> None:
+    lay_out(tmp_path / "repo" / ".git")
+    lay_out(tmp_path / "repo" / "evil")
+    assert repository_root(real(tmp_path / "repo" / "evil")) == BARE
