@@ -223,7 +223,7 @@ async def test_words_in_meta_or_arguments_about_the_session_change_nothing() -> 
 def test_only_an_allowed_known_recorded_call_is_ever_forwarded(
     effect: Effect,
     known: bool,
-    failing_from: int,  # noqa: FBT001  generated
+    failing_from: int,
 ) -> None:
     harness = Harness(
         policy(effect),

@@ -4,6 +4,7 @@ XACML 3.0, appendix C.2 (deny-overrides), with escalate between the two.
 """
 
 from collections.abc import Iterable
+from typing import assert_never
 
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.decision import (
@@ -36,6 +37,8 @@ def answer(effect: Effect, ground: Ground) -> Decision:
             return Escalate(ground)
         case "deny":
             return Deny(ground)
+        case _:
+            assert_never(effect)
 
 
 def is_severer(one: Decision, other: Decision) -> bool:

@@ -221,12 +221,11 @@ def _narrow_rule(request: AccessRequest, role: ArgumentRole | None) -> Rule:
         case "url":
             domains = frozenset(d for v in values if isinstance(v, UrlValue) for d in v.domains)
             return replace(rule, domains=DomainCondition(roles=roles, allowed=domains))
-        case "identifier":
+        case _:
+            # Identifiers: rules are asked about resources only, never about an opaque role.
             names = frozenset(value.text.lower() for value in values)
             entry = ListCondition(roles=roles, allowed=names, kind="identifiers")
             return replace(rule, lists=(entry,))
-        case "opaque":
-            return rule
 
 
 def _common_directory(paths: list[RealPath]) -> RealPath:

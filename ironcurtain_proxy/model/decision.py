@@ -6,7 +6,7 @@ A decision is a value and is never edited: what a reviewer adds stands beside it
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, assert_never
 
 from ironcurtain_proxy.model.annotation import ArgumentRole
 
@@ -61,3 +61,5 @@ def effect_of(decision: Decision) -> Effect:
             return "escalate"
         case Deny():
             return "deny"
+        case _:
+            assert_never(decision)

@@ -11,7 +11,7 @@ from tests.administration.files import RULE, TOOL, annotations, policy, replaced
 
 
 def check(home: Path, *options: str, **variables: str) -> tuple[int, str, str]:
-    done = subprocess.run(  # noqa: S603  argument list, no shell
+    done = subprocess.run(
         [sys.executable, "-m", "ironcurtain_proxy", "check", *options],
         env={"HOME": str(home), "PATH": "/usr/bin:/bin", **variables},
         capture_output=True,

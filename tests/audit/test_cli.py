@@ -126,7 +126,7 @@ def test_tail_shows_as_many_calls_as_asked_for_across_rotated_files(audit: Comma
 def test_tail_follows_a_growing_log_through_a_rotation(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     write_log(path, 2)
-    with subprocess.Popen(  # noqa: S603  argument list, no shell
+    with subprocess.Popen(
         [sys.executable, "-m", "ironcurtain_proxy", "audit", "tail", "-f", "--log", str(path)],
         stdout=subprocess.PIPE,
         text=True,

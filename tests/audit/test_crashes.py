@@ -47,7 +47,7 @@ def start(path: Path, max_bytes: int = 0, limit: int | None = None) -> subproces
         if limit is not None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
-    return subprocess.Popen(  # noqa: S603  argument list, no shell
+    return subprocess.Popen(
         [sys.executable, "-c", ENDLESS, str(path), str(max_bytes)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -108,12 +108,12 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     directory = tmp_path / "disk"
     directory.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(directory)]
-    if os.geteuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode:  # noqa: S603  argument list
+    if os.geteuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode:
         pytest.skip("only root can mount a disk")
     try:
         yield directory
     finally:
-        subprocess.run(["umount", "--lazy", str(directory)], check=True)  # noqa: S603, S607  argument list
+        subprocess.run(["umount", "--lazy", str(directory)], check=True)
 
 
 def test_a_full_disk_latches_and_what_was_written_is_whole(small_disk: Path) -> None:
@@ -167,7 +167,7 @@ anyio.run(main)
 
 
 def test_a_write_that_hangs_on_the_loop_ends_the_process(tmp_path: Path) -> None:
-    ended = subprocess.run(  # noqa: S603  argument list, no shell
+    ended = subprocess.run(
         [sys.executable, "-c", HANGING, str(tmp_path / "audit.jsonl")],
         capture_output=True,
         text=True,

@@ -149,7 +149,7 @@ sys.stdin.read()
 def test_a_second_process_writes_a_log_of_its_own_and_says_so(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     first = AuditLog.open(path)
-    with subprocess.Popen(  # noqa: S603  argument list, no shell
+    with subprocess.Popen(
         [sys.executable, "-c", HOLDER, str(path)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -186,7 +186,7 @@ def test_the_lock_outlives_a_rotation(tmp_path: Path) -> None:
 def test_a_program_that_we_start_does_not_inherit_the_lock(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     log = AuditLog.open(path)
-    with subprocess.Popen(["sleep", "60"], close_fds=False) as child:  # noqa: S607  any program
+    with subprocess.Popen(["sleep", "60"], close_fds=False) as child:
         log.close()
         again = AuditLog.open(path)
         child.kill()

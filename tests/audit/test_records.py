@@ -165,7 +165,7 @@ HOSTILE: Final[dict[str, Json]] = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 @pytest.mark.parametrize("redaction", [True, False], ids=["redacted", "plain"])
-def test_whatever_the_arguments_are_a_bounded_line_is_written(name: str, redaction: bool) -> None:  # noqa: FBT001  parametrized
+def test_whatever_the_arguments_are_a_bounded_line_is_written(name: str, redaction: bool) -> None:
     encoder = RecordEncoder(redaction=redaction)
     raw = encoder.encode(record(1, {"arguments": {"value": HOSTILE[name], "after": "kept"}}))
     assert len(raw) < MAX_LINE

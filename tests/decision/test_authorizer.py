@@ -198,6 +198,23 @@ def test_a_rule_on_domains_needs_all_urls_to_match() -> None:
     assert isinstance(authorize(remote("github.com/a", "evil.com/x"), policy), Deny)
 
 
+def test_a_list_of_hosts_is_held_to_every_host() -> None:
+    rule = Rule(
+        name="hosts",
+        effect="allow",
+        reason="hosts",
+        lists=(
+            ListCondition(
+                roles=frozenset({"git-remote-url"}),
+                allowed=frozenset({"*.github.com"}),
+                kind="domains",
+            ),
+        ),
+    )
+    assert isinstance(authorize(remote("api.github.com/a"), Policy(rules=(rule,))), Allow)
+    assert isinstance(authorize(remote("github.com.evil.org"), Policy(rules=(rule,))), Deny)
+
+
 def test_lists_are_compared_without_regard_to_case() -> None:
     """G21."""
     rule = Rule(

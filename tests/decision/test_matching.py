@@ -23,7 +23,7 @@ from ironcurtain_proxy.decision.matching import host_matches, is_public_host
         pytest.param("", "", True, id="an empty pattern is only itself"),
     ],
 )
-def test_host_patterns(domain: str, pattern: str, expected: bool) -> None:  # noqa: FBT001  a table
+def test_host_patterns(domain: str, pattern: str, expected: bool) -> None:
     assert host_matches(domain, frozenset({pattern})) is expected
 
 

@@ -4,8 +4,8 @@
 
 Every call names what is to happen; the JSON argument says how the server as a whole behaves:
 `deaf` (never answers initialize), `stubborn` (outlives SIGTERM and the end of its input), `pages`
-(of tools) or `circle` (of pages), `children` (that outlive it), `tools` (a list instead of its
-own), `die_once` (a file: exits at the first start), `capabilities`.
+(of tools) or `circle` (of pages), `children` (that outlive it), `die_once` (a file: exits at the
+first start), `capabilities`.
 """
 
 import json  # noqa: TID251  standard library only
@@ -105,6 +105,10 @@ def where(request: object, arguments: Object, params: Object) -> None:
     answer(request, str(Path.cwd()))
 
 
+def params(request: object, arguments: Object, params: Object) -> None:
+    answer(request, json.dumps(params))
+
+
 def progress(request: object, arguments: Object, params: Object) -> None:
     token = arguments.get("token") or (params.get("_meta") or {}).get("progressToken")  # type: ignore[attr-defined]
     for step in (1, 2.5, 12345678901234567890123):
@@ -149,15 +153,12 @@ CALLS: dict[str, Callable[[object, Object, Object], None]] = {
     act.__name__: act
     for act in (
         *(echo, sleep, nothing, stall, crash, raw, large, length, flood, say, environment, where),
-        *(progress, ask, tell, tools, cancelled, fail, twice),
+        *(params, progress, ask, tell, tools, cancelled, fail, twice),
     )
 }
 
 
 def page(request: object, params: Object) -> None:
-    if "tools" in BEHAVIOUR:
-        send(id=request, result={"tools": BEHAVIOUR["tools"]})
-        return
     pages, number = int(str(BEHAVIOUR.get("pages", 1))), int(str(params.get("cursor", 0)))
     listed = [{"name": name, "inputSchema": {"type": "object"}, "x": 1.0} for name in TOOLS]
     if number:
@@ -203,8 +204,8 @@ def start_children() -> None:
         f"import os, time\nif os.fork(): os._exit(0)\nos.setsid()\nos.execv({idle[0]!r}, {idle!r})"
     )
     for new_session in (False, True):
-        subprocess.Popen(idle, start_new_session=new_session)  # noqa: S603  an argument list
-    subprocess.Popen([sys.executable, "-I", "-S", "-c", orphan])  # noqa: S603  an argument list
+        subprocess.Popen(idle, start_new_session=new_session)
+    subprocess.Popen([sys.executable, "-I", "-S", "-c", orphan])
 
 
 def main() -> None:

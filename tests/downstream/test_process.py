@@ -113,6 +113,14 @@ def test_what_cannot_be_started_is_refused_without_leaking(cwd: str) -> None:
     assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208  only counted
 
 
+def test_that_a_server_closes_its_output_is_seen_though_it_runs_on() -> None:
+    with server("sh", "-c", "exec >&- 2>&-; sleep 600") as one:
+        read, _ = one.take_wire()
+        with os.fdopen(read) as output:
+            assert output.read() == ""
+        assert one.exit_status is None
+
+
 def test_a_server_that_ends_when_its_input_does_is_not_hurried() -> None:
     with server("sh", "-c", "cat; exit 5") as one:
         assert one.end(20) == 5
@@ -148,12 +156,14 @@ def test_sigterm_to_a_guardian_ends_its_server() -> None:
 
 def test_what_a_killed_guardian_leaves_is_killed_and_our_own_children_are_not() -> None:
     become_subreaper()
-    own = subprocess.Popen(["sleep", "600"])  # noqa: S607  any sleep will do
+    own = subprocess.Popen(["sleep", "600"])
     try:
         with server("cat") as other, server(*with_children()) as one:
             until(lambda: len(alive_below(one.pid)) == 4)
             family = descendants(one.pid)
             os.kill(one.pid, signal.SIGKILL)
+            # The server itself needs nobody to look for it.
+            until(lambda: not is_alive(family[0]))
             assert one.end(20) == -9
             assert living(family) == []
             assert other.exit_status is None
@@ -197,7 +207,7 @@ servers = [spawn(spec, environment=dict(os.environ), cwd="/", argv=argv) for _ i
 pathlib.Path({str(ready)!r}).touch()
 time.sleep(600)
 """
-    owner = subprocess.Popen([sys.executable, "-c", program])  # noqa: S603  an argument list
+    owner = subprocess.Popen([sys.executable, "-c", program])
     until(lambda: ready.exists() and len(alive_below(owner.pid)) == 3 * 5)
     family = descendants(owner.pid)
     owner.send_signal(number)

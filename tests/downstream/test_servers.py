@@ -357,3 +357,17 @@ async def test_an_error_names_the_server_and_neither_its_arguments_nor_its_envir
         with pytest.raises(ServerUnavailableError) as caught:
             await servers.forward(a_call("echo"))
         assert secret not in str(caught.value) + servers.status()["one"].error
+
+
+async def test_what_goes_out_is_what_was_judged_and_the_agents_other_params_as_they_came() -> None:
+    async with running() as servers:
+        call = a_call("params", {"judged": "/w/a"}, extra=[1.0], _meta={"k": 1})
+        bare = dataclasses.replace(a_call("params"), params={"name": "one__params"})
+        sent = [orjson.loads(text(await servers.forward(which))) for which in (call, bare)]
+    assert list(sent[0].items()) == [
+        ("name", "params"),
+        ("arguments", {"judged": "/w/a"}),
+        ("extra", [1.0]),
+        ("_meta", {"k": 1}),
+    ]
+    assert sent[1] == {"name": "params"}

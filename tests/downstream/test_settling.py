@@ -41,7 +41,7 @@ def test_what_the_operator_said_stays(tmp_path: Path) -> None:
 def test_arguments_that_name_something_where_they_were_written_are_made_absolute(
     tmp_path: Path,
     argument: str,
-    becomes_absolute: bool,  # noqa: FBT001  a table
+    becomes_absolute: bool,
 ) -> None:
     (tmp_path / "node_modules/x").mkdir(parents=True)
     (tmp_path / "node_modules/x/index.js").touch()

@@ -60,7 +60,7 @@ class RawClient:
     def __init__(self, argv: list[str], env: Mapping[str, str], errors: Path, cwd: Path) -> None:
         self.errors = errors
         with errors.open("ab") as stderr:
-            self.process = subprocess.Popen(  # noqa: S603  argument list, no shell
+            self.process = subprocess.Popen(
                 argv,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

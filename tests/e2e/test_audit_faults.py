@@ -70,12 +70,12 @@ def fault(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Fault]:
         yield SizeLimit(directory)
         return
     mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(directory)]
-    if os.geteuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode:  # noqa: S603  argument list
+    if os.geteuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode:
         pytest.skip("a disk of its own can only be had by root")
     try:
         yield FullDisk(directory)
     finally:
-        subprocess.run(["umount", "--lazy", str(directory)], check=True)  # noqa: S603, S607  argument list
+        subprocess.run(["umount", "--lazy", str(directory)], check=True)
 
 
 @pytest.fixture

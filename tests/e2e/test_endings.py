@@ -151,7 +151,7 @@ def test_a_probe_that_only_opens_and_closes_starts_no_call(scripted: House) -> N
 
 def audit_verify(house: House) -> subprocess.CompletedProcess[str]:
     """What `audit verify` says of the house's log."""
-    return subprocess.run(  # noqa: S603  argument list, no shell
+    return subprocess.run(
         [sys.executable, "-m", "ironcurtain_proxy", "audit", "verify", str(house.audit)],
         env=house.environment(),
         capture_output=True,

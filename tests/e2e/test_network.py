@@ -39,8 +39,8 @@ Connected = tuple[House, RawClient]
 
 
 def git(repository: Path, *arguments: str) -> None:
-    subprocess.run(  # noqa: S603  argument list, no shell
-        ["git", "-C", str(repository), *arguments],  # noqa: S607  the system's git
+    subprocess.run(
+        ["git", "-C", str(repository), *arguments],
         check=True,
         capture_output=True,
     )

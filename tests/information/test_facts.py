@@ -183,7 +183,7 @@ FETCH_REMOTE = annotation("git", "git_fetch", path=("read-path",), remote=("git-
 def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("git").resolve() / "repo"
     command = ["git", "init", "-q", "-b", "main", str(path)]
-    subprocess.run(command, check=True)  # noqa: S603  a fixed command
+    subprocess.run(command, check=True)
     (path / "src").mkdir()
     with (path / ".git" / "config").open("a") as file:
         file.write(

@@ -34,7 +34,7 @@ def repository(tmp_path: Path, home: Path) -> Callable[[str], str]:
     def make(config: str) -> str:
         path = tmp_path / "repo"
         command = ["git", "init", "-q", "-b", "main", str(path)]
-        subprocess.run(command, check=True, env=environment(home))  # noqa: S603  a fixed command
+        subprocess.run(command, check=True, env=environment(home))
         with (path / ".git" / "config").open("a") as file:
             file.write(config)
         return str(path)

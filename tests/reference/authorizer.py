@@ -13,9 +13,10 @@ from ironcurtain_proxy.model.policy import ListCondition, Policy, Rule
 from ironcurtain_proxy.model.request import AccessRequest, PathValue, UrlValue, Value
 
 NOT_PUBLIC = (
-    "localhost localdomain local internal intranet private corp home lan onion invalid home.arpa "
-    "nip.io sslip.io xip.io localtest.me lvh.me vcap.me lacolhost.com"
-).split()
+    *("localhost", "localdomain", "local", "internal", "intranet", "private", "corp", "home"),
+    *("lan", "onion", "invalid", "home.arpa"),
+    *("nip.io", "sslip.io", "xip.io", "localtest.me", "lvh.me", "vcap.me", "lacolhost.com"),
+)
 
 
 def reference_authorize(request: AccessRequest, policy: Policy) -> Decision:
@@ -253,7 +254,7 @@ def allowed(domain: str, patterns: frozenset[str]) -> bool:
 
 
 def pattern_matches(domain: str, pattern: str) -> bool:
-    host = domain.split("/")[0]
+    host = domain.split("/", maxsplit=1)[0]
     if pattern == "*":
         return public(host)
     if pattern.startswith("*."):

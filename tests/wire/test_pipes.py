@@ -212,7 +212,7 @@ print("stray", flush=True)
 subprocess.run(["sh", "-c", "echo child; cat"])
 os.write(write, os.read(read, 100))
 """
-    done = subprocess.run(  # noqa: S603  an argument list, no shell
+    done = subprocess.run(
         [sys.executable, "-c", program], input=b"wire", capture_output=True, check=True
     )
     assert done.stdout == b"wire"

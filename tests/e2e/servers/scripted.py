@@ -194,7 +194,7 @@ class Scripted:
     def _spawn(self, request: Json, params: Message) -> None:
         pids: list[int] = []
         for new_session in (False, True):
-            child = subprocess.Popen(  # noqa: S603  our own interpreter, no shell
+            child = subprocess.Popen(
                 [sys.executable, "-c", STUBBORN],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,

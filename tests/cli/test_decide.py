@@ -1,0 +1,173 @@
+"""`decide` on its own files, and on the recorded decisions of the original."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import orjson
+import pytest
+
+CORPUS = Path(__file__).parents[3] / "shared" / "corpora" / "decisions"
+
+POLICY = {
+    "generatedAt": "2026-01-01T00:00:00Z",
+    "constitutionHash": "0",
+    "inputHash": "0",
+    "rules": [
+        {
+            "name": "read-docs",
+            "description": "d",
+            "principle": "p",
+            "if": {"paths": {"roles": ["read-path"], "within": "~/docs"}},
+            "then": "allow",
+            "reason": "documents may be read",
+        },
+        {
+            "name": "ask-writes",
+            "description": "d",
+            "principle": "p",
+            "if": {"roles": ["write-path"]},
+            "then": "escalate",
+            "reason": "writing needs a person",
+        },
+    ],
+}
+SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
+ANNOTATIONS = {
+    "generatedAt": "2026-01-01T00:00:00Z",
+    "servers": {
+        "filesystem": {
+            "inputHash": "0",
+            "tools": [
+                {
+                    "toolName": tool,
+                    "serverName": "filesystem",
+                    "comment": "",
+                    "args": {"path": [role]},
+                    "inputSchema": SCHEMA,
+                }
+                for tool, role in (("read_file", "read-path"), ("write_file", "write-path"))
+            ],
+        }
+    },
+}
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    (tmp_path / "home" / "docs").mkdir(parents=True)
+    home = str(tmp_path / "home")
+    engine: dict[str, object] = {"allowedDirectory": None, "protectedPaths": [], "home": home}
+    for name, content in (
+        ("compiled-policy.json", POLICY),
+        ("tool-annotations.json", ANNOTATIONS),
+        ("engine.json", engine),
+    ):
+        (tmp_path / name).write_bytes(orjson.dumps(content))
+    return tmp_path
+
+
+def run(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [sys.executable, "-m", "ironcurtain_proxy", *arguments],
+        input=stdin,
+        capture_output=True,
+        check=False,
+        timeout=50,
+    )
+
+
+def decide(directory: Path, *lines: bytes, extra: tuple[str, ...] = ()) -> list[dict[str, object]]:
+    result = run("decide", "--dir", str(directory), *extra, stdin=b"\n".join(lines))
+    assert result.stderr == b""
+    return [orjson.loads(line) for line in result.stdout.splitlines()]
+
+
+def call(tool: str, arguments: object, identifier: object = 1) -> bytes:
+    return orjson.dumps(
+        {"id": identifier, "serverName": "filesystem", "toolName": tool, "arguments": arguments}
+    )
+
+
+def test_each_line_gets_its_decision_in_order(directory: Path) -> None:
+    answers = decide(
+        directory,
+        call("read_file", {"path": "~/docs/a.txt"}, "a"),
+        call("write_file", {"path": "~/docs/a.txt"}, "b"),
+        call("read_file", {"path": "/etc/passwd"}, "c"),
+        call("rename", {"path": "/etc/passwd"}, None),
+    )
+    assert [(a["id"], a["decision"], a["rule"]) for a in answers] == [
+        ("a", "allow", "read-docs"),
+        ("b", "escalate", "ask-writes"),
+        ("c", "deny", "default-deny"),
+        (None, "deny", "structural-unknown-tool"),
+    ]
+    assert answers[1]["escalatedRoles"] == ["write-path"]
+    assert answers[0]["reason"] == "documents may be read"
+
+
+@pytest.mark.requirement("C-21")
+def test_arguments_are_held_to_the_schema_unless_told_otherwise(directory: Path) -> None:
+    lines = (call("read_file", {"path": "~/docs/a", "mode": "x"}), call("read_file", {}))
+    checked = decide(directory, *lines)
+    assert [a["rule"] for a in checked] == ["invalid-arguments", "invalid-arguments"]
+    assert checked[0]["reason"] == 'Unknown argument(s): "mode". Valid parameters are: "path"'
+    unchecked = decide(directory, *lines, extra=("--no-schema",))
+    assert [a["rule"] for a in unchecked] == ["read-docs", "default-deny"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"nonsense", b"[]", b'{"toolName":"x"}', b'{"serverName":"a","toolName":"b","arguments":[]}'],
+)
+def test_a_line_that_is_no_call_is_denied_and_the_next_one_is_read(
+    directory: Path, line: bytes
+) -> None:
+    result = run(
+        "decide",
+        "--dir",
+        str(directory),
+        stdin=line + b"\n" + call("read_file", {"path": "~/docs"}),
+    )
+    first, second = [orjson.loads(answer) for answer in result.stdout.splitlines()]
+    assert (first["decision"], first["rule"]) == ("deny", "invalid-request")
+    assert second["decision"] == "allow"
+    assert result.returncode == 1
+
+
+@pytest.mark.requirement("C-24", "C-25")
+@pytest.mark.parametrize("effect", ["block", "Deny", "", None])
+def test_a_policy_with_an_unknown_effect_is_refused(directory: Path, effect: str | None) -> None:
+    """G1."""
+    broken = orjson.loads(orjson.dumps(POLICY))
+    broken["rules"][1]["then"] = effect
+    (directory / "compiled-policy.json").write_bytes(orjson.dumps(broken))
+    result = run("decide", "--dir", str(directory), stdin=call("read_file", {"path": "~/docs"}))
+    assert result.returncode == 2
+    assert result.stdout == b""
+    assert b"rules[1].then" in result.stderr
+    assert b"Traceback" not in result.stderr
+
+
+def test_a_directory_that_is_not_there_is_one_clear_line(tmp_path: Path) -> None:
+    result = run("decide", "--dir", str(tmp_path / "missing"))
+    assert result.returncode == 2
+    assert b"missing" in result.stderr
+    assert b"Traceback" not in result.stderr
+
+
+@pytest.mark.requirement("C-19", "C-20", "C-22", "C-23", "C-24", "C-26", "C-27", "C-28", "C-29")
+@pytest.mark.skipif(not CORPUS.is_dir(), reason="the recorded decisions are not beside the project")
+def test_every_recorded_decision_of_the_original_is_met_or_safer() -> None:
+    """G2 G3 G4 G5 G8 G9 G11 G21 G22: 6,492 decisions by rule, and 149 where the original errs."""
+    command = f"{sys.executable} -m ironcurtain_proxy decide --no-schema --dir {{config_dir}}"
+    result = subprocess.run(
+        [sys.executable, str(CORPUS / "check_decisions.py"), "--roles", "--cmd", command],
+        capture_output=True,
+        check=False,
+        timeout=55,
+        env={"PATH": "/usr/local/bin:/usr/bin:/bin", "PYTHONPATH": str(Path(__file__).parents[2])},
+    )
+    assert result.returncode == 0, result.stdout.decode()[-3000:]
+    assert b"agree 6492/6492, divergence safe 149/149" in result.stdout

@@ -1,0 +1,50 @@
+"""The command line as a whole."""
+
+import subprocess
+import sys
+
+import pytest
+
+from ironcurtain_proxy.cli import COMMANDS
+from tests.cli.test_decide import run
+
+
+def test_help_names_every_command_with_an_example() -> None:
+    result = run("--help")
+    assert result.returncode == 0
+    for name in COMMANDS:
+        assert name.encode() in result.stdout
+    assert b"examples:" in result.stdout
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help_with_an_example(name: str) -> None:
+    result = run(name, "--help")
+    assert result.returncode == 0
+    assert b"example" in result.stdout
+    assert result.stderr == b""
+
+
+def test_an_unknown_command_is_refused_with_the_known_ones() -> None:
+    result = run("sevre")
+    assert result.returncode == 2
+    assert b"serve" in result.stderr
+    assert b"Traceback" not in result.stderr
+
+
+def test_the_version_is_printed() -> None:
+    assert run("--version").stdout.startswith(b"ironcurtain-proxy ")
+
+
+@pytest.mark.parametrize("command", ["decide", "check", "audit"])
+def test_commands_that_need_no_server_do_not_import_the_sdk(command: str) -> None:
+    code = (
+        f"import sys, ironcurtain_proxy.cli.{command}; "
+        "sys.exit('mcp' in sys.modules or 'litellm' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=50).returncode == 0
+
+
+def test_serve_reads_and_checks_everything_without_the_sdk() -> None:
+    code = "import sys, ironcurtain_proxy.wiring; sys.exit('mcp' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=50).returncode == 0

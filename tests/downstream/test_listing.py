@@ -1,0 +1,66 @@
+"""What counts as a tool, and when a list is at its end."""
+
+import pytest
+
+from ironcurtain_proxy.downstream.listing import MAX_PAGES, MAX_TOOLS, list_tools
+from ironcurtain_proxy.errors import DownstreamError
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.server import ToolResult
+
+pytestmark = pytest.mark.anyio
+
+
+class Pages:
+    """A server that sends these results, one after the other, the last again and again."""
+
+    def __init__(self, *results: dict[str, Json]) -> None:
+        self.results = results
+        self.asked: list[dict[str, Json]] = []
+
+    async def __call__(self, params: dict[str, Json]) -> ToolResult:
+        self.asked.append(params)
+        return ToolResult(result=self.results[min(len(self.asked), len(self.results)) - 1])
+
+
+def forget(_: str) -> None:
+    """Nobody wants to know."""
+
+
+async def test_what_is_no_tool_is_left_out_and_said_and_so_is_a_second_one_of_a_name() -> None:
+    dropped: list[str] = []
+    entries: list[Json] = [{"name": "a", "v": 1}, 5, {}, {"name": ""}, {"name": "a", "v": 2}]
+    found = await list_tools("s", Pages({"tools": entries}), dropped.append)
+    assert [tool.raw for tool in found] == [{"name": "a", "v": 1}]
+    assert len(dropped) == 4
+
+
+async def test_cursors_are_followed_as_they_came() -> None:
+    pages = Pages(
+        {"tools": [{"name": "a"}], "nextCursor": "x y"}, {"tools": [], "nextCursor": None}
+    )
+    assert [tool.name for tool in await list_tools("s", pages, forget)] == ["a"]
+    assert pages.asked == [{}, {"cursor": "x y"}]
+
+
+@pytest.mark.parametrize("page", [{}, {"tools": {}}, {"tools": [], "nextCursor": 5}])
+async def test_what_is_no_list_is_an_error(page: dict[str, Json]) -> None:
+    with pytest.raises(DownstreamError, match='server "s" does not list its tools'):
+        await list_tools("s", Pages(page), forget)
+
+
+async def test_a_server_without_tools_may_not_know_the_method() -> None:
+    async def ask(_: dict[str, Json]) -> ToolResult:
+        return ToolResult(error={"code": -32601, "message": "Method not found"})
+
+    assert await list_tools("s", ask, forget) == ()
+
+
+async def test_a_list_without_end_is_an_error() -> None:
+    endless: list[dict[str, Json]] = [
+        {"tools": [], "nextCursor": str(n)} for n in range(MAX_PAGES + 1)
+    ]
+    with pytest.raises(DownstreamError, match="more than 1000 pages"):
+        await list_tools("s", Pages(*endless), forget)
+    many: list[Json] = [{"name": str(n)} for n in range(MAX_TOOLS + 1)]
+    with pytest.raises(DownstreamError, match="more than 10000 tools"):
+        await list_tools("s", Pages({"tools": many}), forget)

@@ -1,0 +1,104 @@
+"""Roles, and the conditions they hang on."""
+
+import math
+from typing import get_args
+
+import pytest
+
+from ironcurtain_proxy.model.annotation import (
+    ROLE_TRAITS,
+    ArgumentRole,
+    Equals,
+    Is,
+    OneOf,
+    Presence,
+    RoleCase,
+    RoleSpec,
+    ToolAnnotation,
+    is_truthy,
+    same_scalar,
+)
+from ironcurtain_proxy.model.json import Json
+
+
+def test_every_role_has_traits() -> None:
+    assert set(ROLE_TRAITS) == set(get_args(ArgumentRole))
+
+
+def test_only_paths_are_settled_by_the_workspace() -> None:
+    for traits in ROLE_TRAITS.values():
+        assert traits.contained == (traits.category == "path")
+        assert traits.is_resource == (traits.category != "opaque")
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "same"),
+    [
+        pytest.param(1, 1.0, True, id="1 and 1.0 are one number"),
+        pytest.param(1, True, False, id="1 is not true"),
+        pytest.param(0, False, False, id="0 is not false"),
+        pytest.param(True, True, True, id="true is true"),
+        pytest.param("1", 1, False, id="text is no number"),
+        pytest.param("a", "a", True, id="equal texts"),
+        pytest.param(None, None, True, id="null is null"),
+        pytest.param(None, False, False, id="null is not false"),
+        pytest.param([], [], False, id="arrays equal nothing"),
+        pytest.param({}, {}, False, id="objects equal nothing"),
+    ],
+)
+def test_scalars_are_compared_strictly(left: Json, right: Json, same: bool) -> None:
+    assert same_scalar(left, right) is same
+    assert same_scalar(right, left) is same
+
+
+@pytest.mark.parametrize(
+    ("value", "truthy"),
+    [
+        *(("", False), (0, False), (0.0, False), (False, False), (None, False), (math.nan, False)),
+        *(("0", True), (1, True), (-1, True), (True, True), ([], True), ({}, True)),
+    ],
+)
+def test_truth_is_that_of_the_file_format(value: Json, truthy: bool) -> None:
+    assert is_truthy(value) is truthy
+
+
+@pytest.mark.parametrize(
+    ("presence", "holds_for"),
+    [
+        ("present", [0, "", False, [], "x"]),
+        ("absent", [None]),
+        ("truthy", ["x", 1, True, [], {}]),
+        ("falsy", [None, 0, "", False]),
+    ],
+)
+def test_presence(presence: Presence, holds_for: list[Json]) -> None:
+    condition = Is(argument="a", presence=presence)
+    values: list[Json] = [None, 0, "", False, "x", 1, True, [], {}]
+    for value in values:
+        expected = any(value is v or (type(value) is type(v) and value == v) for v in holds_for)
+        if presence == "present":
+            expected = value is not None
+        assert condition.holds({"a": value}) is expected
+    assert condition.holds({}) is (presence in ("absent", "falsy"))
+
+
+def test_a_missing_argument_equals_nothing() -> None:
+    assert not Equals(argument="a", value=None).holds({})
+    assert not OneOf(argument="a", values=(None, 1)).holds({})
+    assert Equals(argument="a", value=None).holds({"a": None})
+    assert OneOf(argument="a", values=(0, 1)).holds({"a": 1})
+    assert not OneOf(argument="a", values=(0, 1)).holds({"a": True})
+
+
+def test_the_first_case_that_holds_gives_the_roles() -> None:
+    spec = RoleSpec(
+        default=("read-path", "write-path"),
+        cases=(
+            RoleCase(condition=Equals(argument="mode", value="r"), roles=("read-path",)),
+            RoleCase(condition=Is(argument="mode", presence="present"), roles=("write-path",)),
+        ),
+    )
+    annotation = ToolAnnotation(server="s", tool="t", arguments={"path": spec})
+    assert annotation.roles({"mode": "r"}) == (("path", ("read-path",)),)
+    assert annotation.roles({"mode": "w"}) == (("path", ("write-path",)),)
+    assert annotation.roles({}) == (("path", ("read-path", "write-path")),)
