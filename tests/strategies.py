@@ -120,7 +120,7 @@ def rules(draw: st.DrawFn, name: str) -> Rule:
     patterns = st.frozensets(st.sampled_from(PATTERNS), max_size=3)
     lists = st.builds(
         ListCondition,
-        roles=_some(NAME_ROLES + ("email-address",)),
+        roles=_some((*NAME_ROLES, "email-address")),
         allowed=entries,
         kind=st.sampled_from(("emails", "identifiers")),
     ) | st.builds(ListCondition, roles=_some(URL_ROLES), allowed=patterns, kind=st.just("domains"))

@@ -162,6 +162,17 @@ def test_every_path_of_an_argument_needs_an_answer() -> None:
     assert said(authorize(both, policy)) == ("deny", "default-deny")
 
 
+def test_of_equally_severe_answers_the_first_names_the_ground() -> None:
+    policy = Policy(
+        rules=(
+            within("a", "allow", "read-path", "/a"),
+            within("b", "allow", "read-path", "/b"),
+        )
+    )
+    both = request(path("paths", ("read-path",), "/b/x", "/a/x"), server="files")
+    assert said(authorize(both, policy)) == ("allow", "a")
+
+
 def remote(*domains: str, server: str = "git") -> AccessRequest:
     return request(
         ArgumentFact("remote", ("git-remote-url",), (UrlValue("origin", domains),)),

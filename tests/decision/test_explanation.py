@@ -24,6 +24,19 @@ def test_several_paths_are_allowed_by_their_common_directory() -> None:
     assert str(rule.paths.within) == "/a/b"
 
 
+def test_only_the_roles_that_are_not_settled_or_allowed_get_a_rule() -> None:
+    call = request(
+        path("source", READ, "/work/a"),
+        path("copy", ("delete-path",), "/ok/a"),
+        path("destination", ("write-path",), "/b/a"),
+    )
+    policy = Policy(
+        rules=(within("ok", "allow", "delete-path", "/ok"),), workspace=RealPath.from_text("/work")
+    )
+    (rule,) = explain(call, policy).change
+    assert rule.roles == frozenset({"write-path"})
+
+
 def test_urls_and_names_are_allowed_by_their_own_words() -> None:
     call = request(
         ArgumentFact("url", ("fetch-url",), (UrlValue("https://a.org/x", ("a.org",)),)),
