@@ -11,6 +11,7 @@ from typing import Protocol, TypeAlias
 from ironcurtain_proxy.model.audit import AuditRecord, ResultSummary
 from ironcurtain_proxy.model.authorized import AuthorizedCall
 from ironcurtain_proxy.model.call import RequestId, ToolCall
+from ironcurtain_proxy.model.escalation import Escalation, Ruling
 from ironcurtain_proxy.model.json import Arguments, Json
 from ironcurtain_proxy.model.reply import Reply
 from ironcurtain_proxy.model.request import Facts, Gathered
@@ -91,6 +92,18 @@ class Recorder(Protocol):
 
         Raises:
             AuditError: it could not be written in time, now or earlier.
+        """
+        ...
+
+
+class Reviewer(Protocol):
+    """One way to get an answer to an escalation: a mailbox, a client, a terminal, a model."""
+
+    async def ask(self, escalation: Escalation) -> Ruling:
+        """Ask, and wait at most until the escalation's deadline.
+
+        `Unreachable` means that this way leads to nobody, or gave no answer that counts: the next
+        one is asked. When the asking task is cancelled the question is withdrawn.
         """
         ...
 

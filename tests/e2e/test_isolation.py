@@ -64,8 +64,9 @@ def test_a_credential_that_a_server_prints_is_masked_in_the_session_log(house: H
     agent.close()
     log = house.session_log.read_bytes()
     assert b"trying with" in log
-    assert SECRET.encode() not in log
-    assert SECRET not in agent.errors.read_text(encoding="utf-8")
+    said = log + agent.errors.read_bytes()
+    parts = [SECRET[start : start + 6].encode() for start in range(len(SECRET) - 5)]
+    assert [part for part in parts if part in said] == []
 
 
 def test_the_session_log_is_for_its_owner_alone(scripted: House) -> None:

@@ -1,0 +1,1 @@
+"""What becomes of an escalation. Pure: no I/O, no clock, no log."""

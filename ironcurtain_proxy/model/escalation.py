@@ -1,0 +1,93 @@
+"""An open question to a reviewer, and its answer. Pure: no I/O, no clock, no log."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, NewType, TypeAlias
+
+from ironcurtain_proxy.model.annotation import ArgumentRole
+from ironcurtain_proxy.model.decision import Ground
+from ironcurtain_proxy.model.grant import GrantPattern
+from ironcurtain_proxy.model.json import Arguments
+from ironcurtain_proxy.model.request import AccessRequest
+
+EscalationId = NewType("EscalationId", str)
+"""A random UUID: it names files, so nothing else may stand in it."""
+
+Origin: TypeAlias = Literal["policy", "capability", "tool-policy"]
+"""What asked for a review."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Escalation:
+    """One call that needs a reviewer, with all that a reviewer should see."""
+
+    id: EscalationId
+    session: str
+    server: str
+    """The operator's name of the server."""
+    tool: str
+    exposed_name: str
+    """The tool's name as the agent used it."""
+    arguments: Arguments
+    """What would be sent."""
+    request: AccessRequest
+    """The facts: what the arguments name, by role."""
+    ground: Ground
+    roles: tuple[ArgumentRole, ...] = ()
+    """The argument roles that escalated."""
+    origins: tuple[Origin, ...] = ("policy",)
+    context: tuple[tuple[str, str], ...] = ()
+    """Such as `("Working directory", "/srv/repo")`."""
+    candidates: tuple[GrantPattern, ...] = ()
+    """What may be remembered; an answer names one by its place."""
+    fingerprint: str
+    """SHA-256 over server, tool and arguments."""
+    policy_version: str
+    created: datetime
+    """Aware, UTC."""
+    deadline: datetime
+    """Aware, UTC; after it the call is refused."""
+
+
+Decider: TypeAlias = str
+"""`human`, `auto-approver`, `reviewer:ID`, `timeout`: who settled it, for the record."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approved:
+    """An explicit, well-formed, in-time approval of exactly this escalation."""
+
+    by: Decider
+    reasoning: str = ""
+    remember: int | None = None
+    """The place of the candidate to remember; None: this once."""
+    note: str = ""
+    """A word of the reviewer to the agent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declined:
+    """Anything else that came back, or nothing in time."""
+
+    by: Decider
+    kind: Literal["denied", "expired", "invalid", "withdrawn"]
+    """`invalid`: an answer that could not be accepted. `withdrawn`: the agent gave up."""
+    reason: str = ""
+    """For the record and the operator: why an answer was invalid."""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Unreachable:
+    """Nobody could be asked: single-shot."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Still open; the agent may come back with the same call."""
+
+    id: EscalationId
+
+
+Ruling: TypeAlias = Approved | Declined | Unreachable
+"""How an escalation ended."""

@@ -1,0 +1,84 @@
+"""A remembered approval, as a pattern. Pure: no I/O, no clock, no log.
+
+A grant can only turn an escalation of its own tool into a forwarded call. It never speaks of a
+denial, and is never read from what an agent or a server sent.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NewType, TypeAlias
+
+from ironcurtain_proxy.model.annotation import ArgumentRole
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.path import RealPath
+
+GrantId = NewType("GrantId", str)
+"""Ours, random."""
+
+
+@dataclass(frozen=True, slots=True)
+class WithinDirectory:
+    """Every path of the role lies in one of the grant's directories for it."""
+
+    role: ArgumentRole
+    directory: RealPath
+
+
+@dataclass(frozen=True, slots=True)
+class OnHost:
+    """Every URL of the role leads to one of the grant's `host` or `host/path`s for it."""
+
+    role: ArgumentRole
+    domain: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExactValue:
+    """Every value of the role is one of the grant's values for it; in lower case."""
+
+    role: ArgumentRole
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class SameFlag:
+    """An argument that changes what the call does (`force`, `recursive`, …) is as it was."""
+
+    argument: str
+    value: Json
+    """None: the call that was approved did not have it."""
+
+
+Constraint: TypeAlias = WithinDirectory | OnHost | ExactValue | SameFlag
+"""One condition of a grant. Several on one role: each value needs one of them (G23)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrantPattern:
+    """What "remember" would remember, shown to the reviewer before the answer."""
+
+    server: str
+    """The operator's name."""
+    tool: str
+    definition: str
+    """SHA-256 of the tool's definition: a grant is void when the tool changes."""
+    constraints: tuple[Constraint, ...]
+    """Never empty: a call that names nothing is not grantable."""
+    description: str
+    """One line for people."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    """A pattern that a reviewer chose to remember."""
+
+    id: GrantId
+    pattern: GrantPattern
+    created: datetime
+    """Aware, UTC."""
+    source: str
+    """The escalation it came from."""
+    reason: str
+    """Why that call had escalated."""
+    expires: datetime | None = None
+    """None: with the session."""
