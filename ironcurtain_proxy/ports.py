@@ -3,7 +3,7 @@
 The policy is not a port: mediation asks `decision.authorize` itself, so nobody can plug in another.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import Protocol, TypeAlias
@@ -11,10 +11,11 @@ from typing import Protocol, TypeAlias
 from ironcurtain_proxy.model.audit import AuditRecord, ResultSummary
 from ironcurtain_proxy.model.authorized import AuthorizedCall
 from ironcurtain_proxy.model.call import RequestId, ToolCall
-from ironcurtain_proxy.model.escalation import Escalation, Ruling
+from ironcurtain_proxy.model.escalation import Escalation, EscalationId, Held, Ruling
 from ironcurtain_proxy.model.json import Arguments, Json
+from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.reply import Reply
-from ironcurtain_proxy.model.request import Facts, Gathered
+from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered
 from ironcurtain_proxy.model.server import ToolResult
 
 ProgressListener: TypeAlias = Callable[[Mapping[str, Json]], Awaitable[None]]
@@ -49,6 +50,14 @@ class FactGatherer(Protocol):
         """Keep other calls off the repository while this one is under way, if it pushes (R-30)."""
         ...
 
+    def directories(self, request: AccessRequest) -> frozenset[RealPath]:
+        """Those of the request's paths that are directories now."""
+        ...
+
+    def roots(self, request: AccessRequest) -> tuple[str, ...]:
+        """The directories that a server must be told of to do what was approved."""
+        ...
+
     def succeeded(self, call: AuthorizedCall) -> None:
         """Take note that the call was carried out (it may have set a working directory)."""
         ...
@@ -58,9 +67,20 @@ class Servers(Protocol):
     """The downstream servers."""
 
     async def forward(
-        self, call: AuthorizedCall, on_progress: ProgressListener | None = None
+        self,
+        call: AuthorizedCall,
+        on_progress: ProgressListener | None = None,
+        *,
+        roots: Sequence[str] = (),
+        keep_roots: bool = False,
     ) -> ToolResult:
         """Send the call to its server and wait for the answer.
+
+        Args:
+            call: what the policy allowed or a reviewer approved.
+            on_progress: gets the server's progress.
+            roots: directories, absolute, that the server may consider its own for this call.
+            keep_roots: they stay its own afterwards.
 
         Raises:
             DownstreamError: the server is not there, failed, or took too long.
@@ -77,6 +97,10 @@ class ToolFinder(Protocol):
 
     def find(self, exposed_name: str) -> tuple[str, str] | None:
         """The (server, tool) that the agent knows by this name; None: there is none."""
+        ...
+
+    def definition(self, server: str, tool: str) -> str:
+        """SHA-256 of the tool's definition as it is now: a grant is void when it changes."""
         ...
 
 
@@ -108,6 +132,23 @@ class Reviewer(Protocol):
         ...
 
 
+class ReviewDesk(Protocol):
+    """Where an escalated call gets its ruling."""
+
+    async def settle(
+        self,
+        escalation: Escalation,
+        on_wait: Callable[[float], Awaitable[None]] | None = None,
+    ) -> Ruling | Held:
+        """Ask, or join the same question that is open; or be held while it stays open.
+
+        Args:
+            escalation: the question.
+            on_wait: is told every few seconds for how many seconds the call has waited.
+        """
+        ...
+
+
 class Clock(Protocol):
     """The time."""
 
@@ -121,8 +162,12 @@ class Clock(Protocol):
 
 
 class IdSource(Protocol):
-    """Names for calls."""
+    """Names for calls and questions."""
 
     def new(self) -> RequestId:
-        """A fresh random id."""
+        """A fresh random id of a call."""
+        ...
+
+    def new_escalation(self) -> EscalationId:
+        """A fresh random UUID for a question."""
         ...

@@ -42,6 +42,7 @@ from ironcurtain_proxy.information.resolver import Resolver, ToolSource
 from ironcurtain_proxy.information.spelling import Speller
 from ironcurtain_proxy.mediation import Mediator, World
 from ironcurtain_proxy.model.call import RequestId
+from ironcurtain_proxy.model.escalation import EscalationId
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.reply import Reply
 from ironcurtain_proxy.model.server import ServerSpec
@@ -71,6 +72,10 @@ class RandomIds:
     def new(self) -> RequestId:
         """A fresh id."""
         return RequestId(str(uuid.uuid4()))  # noqa: TID251  the one source of ids
+
+    def new_escalation(self) -> EscalationId:
+        """A fresh id."""
+        return EscalationId(str(uuid.uuid4()))  # noqa: TID251  the one source of ids
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -94,11 +94,14 @@ class FakeRecorder:
 @dataclass
 class FakeClock:
     seconds: float = 0.0
+    tick: float = 0.0
+    """How far each look at it moves it."""
 
     def now(self) -> datetime:
         return datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=self.seconds)
 
     def monotonic(self) -> float:
+        self.seconds += self.tick
         return self.seconds
 
 

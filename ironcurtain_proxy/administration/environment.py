@@ -46,6 +46,11 @@ def _switch(text: str, _variable: str, _report: Report) -> Json:
     return word in _TRUE if word in _TRUE | _FALSE else text
 
 
+def _exactly_true(text: str, _variable: str, _report: Report) -> Json:
+    """Only the word `true` switches it on: whatever else stands there leaves it off (A-48)."""
+    return text == "true"
+
+
 def _json(text: str, variable: str, report: Report) -> Json:
     return parse(text.encode("utf-8", "surrogateescape"), variable, report)
 
@@ -74,6 +79,12 @@ _VARIABLES: Final[Mapping[str, tuple[str, _Parser]]] = MappingProxyType(
         "SERVER_FILTER": ("serverFilter", _names),
         "SERVER_CREDENTIALS": ("serverCredentials", _json),
         "MAX_MESSAGE_BYTES": ("maxMessageBytes", _number),
+        "AUTO_APPROVE_ENABLED": ("autoApprove.enabled", _exactly_true),
+        "AUTO_APPROVE_MODEL_ID": ("autoApprove.modelId", _text),
+        "AUTO_APPROVE_LLM_LOG_PATH": ("autoApprove.llmLogPath", _text),
+        "ESCALATION_MODE": ("escalation.mode", _text),
+        "ESCALATION_CHANNELS": ("escalation.channels", _names),
+        "ESCALATION_HOLD_AFTER_SECONDS": ("escalation.holdAfterSeconds", _number),
     }
 )
 """The key of the configuration file that each variable stands for."""

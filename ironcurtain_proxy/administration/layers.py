@@ -38,11 +38,19 @@ _KEYS: Final = (
     "serverFilter",
     "serverCredentials",
     "maxMessageBytes",
+    "anthropicApiKey",
+    "googleApiKey",
+    "openaiApiKey",
 )
 _SECTIONS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "auditRedaction": ("enabled",),
+        "autoApprove": (
+            *("enabled", "modelId", "apiBase", "targetCheck", "deadlineSeconds"),
+            *("maxPerMinute", "maxOutages", "llmLogPath"),
+        ),
         "circuitBreaker": ("threshold", "windowSeconds"),
+        "escalation": ("mode", "holdAfterSeconds", "channels", "requireDigest"),
     }
 )
 

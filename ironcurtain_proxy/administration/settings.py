@@ -16,6 +16,12 @@ from ironcurtain_proxy.administration.document import Spot
 from ironcurtain_proxy.administration.environment import SESSION_VARIABLE, read_environment
 from ironcurtain_proxy.administration.layers import Layers, read_layers
 from ironcurtain_proxy.administration.problems import Problem, Report
+from ironcurtain_proxy.administration.review_settings import (
+    AutoApproveSettings,
+    EscalationSettings,
+    read_auto_approve,
+    read_escalation,
+)
 from ironcurtain_proxy.administration.server_choice import choose_servers
 from ironcurtain_proxy.administration.workspace import container_workspace, find_workspace
 from ironcurtain_proxy.errors import ConfigurationError
@@ -88,6 +94,8 @@ class Settings:
     session_log: Path
     sandbox_policy: SandboxPolicy = "warn"
     breaker: BreakerSettings = field(default_factory=BreakerSettings)
+    escalation: EscalationSettings = field(default_factory=EscalationSettings)
+    auto_approve: AutoApproveSettings = field(default_factory=AutoApproveSettings)
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Secret variables of later stages, by name: they are gone from the environment."""
     warnings: tuple[Problem, ...] = ()
@@ -149,6 +157,8 @@ def gather_settings(
         session_log=layers.path("sessionLogPath") or session_dir / "session.log",
         sandbox_policy=layers.read("sandboxPolicy", lambda s: s.word(_SANDBOX_POLICIES), "warn"),
         breaker=_breaker(layers),
+        escalation=read_escalation(layers),
+        auto_approve=read_auto_approve(layers, environment.secrets, session_dir),
         secrets=environment.secrets,
     )
     warnings = [problem for problem in report.problems if problem.severity == "warning"]

@@ -11,6 +11,8 @@ from typing import Final, assert_never
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.reply import Answered, Failed, Refused, RefusedBy, Reply
 
+NOT_APPROVED: Final = "tool '{name}' execution denied: user did not approve the action"
+
 REFUSALS: Final[Mapping[RefusedBy, tuple[str, ...]]] = MappingProxyType(
     {
         "unknown-tool": ("{reason}",),
@@ -32,6 +34,23 @@ REFUSALS: Final[Mapping[RefusedBy, tuple[str, ...]]] = MappingProxyType(
                 "this session: tell the user that this is a matter of configuration, and continue "
                 "with what needs no approval."
             ),
+        ),
+        # The first block is requirement E-26, word for word.
+        "declined": (
+            NOT_APPROVED,
+            "ESCALATION DENIED: {reason}. Rule: {rule}.{note} Tell the user, and offer to try "
+            "again or to do it another way.",
+        ),
+        "expired": (
+            NOT_APPROVED,
+            "ESCALATION DENIED: {reason}. Rule: {rule}. Nobody answered in time. Tell the user, "
+            "who may ask for it again.",
+        ),
+        "held": (
+            "HELD: {note}",
+            "ESCALATION REQUIRED: {reason}. Rule: {rule}. A person has been asked and has not "
+            "answered yet. Go on with something else; make exactly the same call again later: it "
+            "is not asked about twice, and runs once when it is approved.",
         ),
         "breaker": ("CIRCUIT BREAKER: {reason}",),
         "busy": ("Error: {reason}", "Nothing was done. The call may be tried again."),
@@ -90,8 +109,13 @@ def _refusal(refused: Refused, exposed_name: str) -> list[str]:
     if ground.rule == WORKING_DIRECTORY_RULE:
         return [f"Error: {ground.reason}"]
     # One pass over our own text: what the agent or a server put into the reason is not a template.
+    note = (
+        f' The reviewer says: "{refused.note}".'
+        if refused.by == "declined" and refused.note
+        else refused.note
+    )
     return [
-        block.format(name=exposed_name, reason=ground.reason, rule=ground.rule)
+        block.format(name=exposed_name, reason=ground.reason, rule=ground.rule, note=note)
         for block in REFUSALS[refused.by]
     ]
 

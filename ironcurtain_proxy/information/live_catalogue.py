@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from ironcurtain_proxy.information.catalogue import Catalogue, CataloguedTool, build_catalogue
+from ironcurtain_proxy.information.fingerprint import fingerprint
 from ironcurtain_proxy.model.annotation import Annotations
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.server import ServerSpec, ToolDefinition
@@ -45,6 +46,11 @@ class LiveCatalogue:
         """The (server, tool) that the agent knows by this name; None: there is none."""
         tool = None if self._current is None else self._current.named(exposed_name)
         return None if tool is None else (tool.server, tool.definition.name)
+
+    def definition(self, server: str, tool: str) -> str:
+        """SHA-256 of the tool's definition as it is now, in hexadecimal."""
+        found = self.lookup(server, tool)
+        return "" if found is None else fingerprint(server, tool, found.definition.raw)
 
     def lookup(self, server: str, tool: str) -> CataloguedTool | None:
         """A server's tool by the server's own name for it."""

@@ -7,12 +7,24 @@ from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.server import ToolResult
 
 RefusedBy: TypeAlias = Literal[
-    "unknown-tool", "arguments", "policy", "no-reviewer", "breaker", "busy", "audit", "kernel"
+    "unknown-tool",
+    "arguments",
+    "policy",
+    "no-reviewer",
+    "declined",
+    "expired",
+    "held",
+    "breaker",
+    "busy",
+    "audit",
+    "kernel",
 ]
 """Who said no.
 
 `unknown-tool` and `arguments`: the call could not be read. `policy`: the kernel denied it.
-`no-reviewer`: it needed a reviewer and none can be reached. `breaker`: the same call again and
+`no-reviewer`: it needed a reviewer and none can be reached. `declined`: a reviewer said no, or
+what came back was no answer. `expired`: no answer came in time. `held`: it waits for its answer and
+may be made again. `breaker`: the same call again and
 again. `busy`: other calls on its repository did not end. `audit`: it could not be recorded.
 `kernel`: a defect of ours.
 """
@@ -33,6 +45,8 @@ class Refused:
 
     by: RefusedBy
     ground: Ground
+    note: str = ""
+    """A word of the reviewer to the agent, or the number of the question of a held call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

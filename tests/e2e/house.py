@@ -5,6 +5,7 @@ running proxy as an agent does.
 """
 
 import os
+import subprocess
 import sys
 import uuid
 from collections.abc import Mapping
@@ -221,6 +222,16 @@ class House:
         """Status and rule of the last recorded call."""
         decision = self.outcomes()[-1]["policyDecision"]
         return str(at(decision, "status")), str(at(decision, "rule"))
+
+    def verify_audit(self) -> subprocess.CompletedProcess[str]:
+        """What `audit verify` says of the log."""
+        return subprocess.run(
+            [*PROXY, "audit", "verify", str(self.audit)],
+            env=self.environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
 
 
 def _annotation(server: str, tool: str, arguments: Mapping[str, list[str]]) -> Json:

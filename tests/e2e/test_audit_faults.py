@@ -12,7 +12,6 @@ import pytest
 
 from tests.e2e.house import House
 from tests.e2e.raw_client import RawClient, text, texts
-from tests.e2e.test_endings import audit_verify
 
 DENIED = "DENIED: the call cannot be recorded, so it is not carried out"
 PAGE = 4096
@@ -122,7 +121,7 @@ def test_a_call_that_was_sent_and_could_not_be_recorded_says_so(
     again = recorded.start()
     agent_saw = str(recorded.records()[0]["requestId"])
     again.close()
-    assert agent_saw in audit_verify(recorded).stdout
+    assert agent_saw in recorded.verify_audit().stdout
 
 
 def test_the_log_of_a_full_disk_is_sound_up_to_the_gap(recorded: House, fault: Fault) -> None:
@@ -135,4 +134,4 @@ def test_the_log_of_a_full_disk_is_sound_up_to_the_gap(recorded: House, fault: F
     again = recorded.start()
     assert text(again.call("answer", {"text": "again"})) == "again"
     again.close()
-    assert audit_verify(recorded).returncode == 0
+    assert recorded.verify_audit().returncode == 0

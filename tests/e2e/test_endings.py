@@ -1,7 +1,6 @@
 """However the session ends, the call under way is accounted for and nothing is left running."""
 
 import signal
-import subprocess
 import sys
 from collections.abc import Callable
 from typing import Final
@@ -12,6 +11,7 @@ import pytest
 from tests.e2e.family import Watch, marked
 from tests.e2e.house import ROOT, SCRIPTED, House
 from tests.e2e.raw_client import DEADLINE, RawClient, at, text
+from tests.e2e.real_servers import npm_server
 
 
 def hang_up(agent: RawClient) -> None:
@@ -92,8 +92,7 @@ def test_the_grandchildren_of_a_launcher_are_ended(
 @pytest.mark.parametrize("end", [terminate, kill], ids=["terminate", "kill"])
 def test_the_grandchildren_of_npx_are_ended(end: Callable[[RawClient], None], house: House) -> None:
     """G38."""
-    if not (ROOT / "node_modules/.bin/mcp-server-memory").exists():
-        pytest.skip("npm servers are not installed: run scripts/setup")
+    npm_server("memory")
     house.add_server("memory", ["npx", "--no-install", "mcp-server-memory"], cwd=str(ROOT))
     agent = house.start()
     assert "read_graph" in agent.tool_names()
@@ -123,7 +122,7 @@ def test_a_killed_proxy_leaves_the_intent_of_the_call_it_had_sent(scripted: Hous
     agent.process.wait(DEADLINE)
     (intent,) = scripted.records()
     assert intent["phase"] == "intent"
-    verify = audit_verify(scripted)
+    verify = scripted.verify_audit()
     assert str(intent["requestId"]) in verify.stdout
 
 
@@ -132,7 +131,7 @@ def test_an_agent_that_hangs_up_ends_a_session_without_complaint(scripted: House
     agent.call("answer", {"text": "x"})
     assert agent.close() == 0
     assert "Traceback" not in agent.errors.read_text(encoding="utf-8")
-    assert audit_verify(scripted).returncode == 0
+    assert scripted.verify_audit().returncode == 0
 
 
 def test_an_agent_that_stops_reading_can_still_be_left(scripted: House) -> None:
@@ -147,14 +146,3 @@ def test_a_probe_that_only_opens_and_closes_starts_no_call(scripted: House) -> N
     agent = scripted.launch()
     agent.close()
     assert scripted.records() == []
-
-
-def audit_verify(house: House) -> subprocess.CompletedProcess[str]:
-    """What `audit verify` says of the house's log."""
-    return subprocess.run(
-        [sys.executable, "-m", "ironcurtain_proxy", "audit", "verify", str(house.audit)],
-        env=house.environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )

@@ -2,9 +2,12 @@
 
 import os
 import signal
+from pathlib import Path
 
+import orjson
 import pytest
 
+from tests.e2e.family import Watch
 from tests.e2e.house import House
 from tests.e2e.raw_client import RawClient, at, text, texts
 from tests.e2e.servers.scripted import TOOLS
@@ -61,6 +64,20 @@ def test_a_server_killed_from_outside_is_started_again(pair: House) -> None:
     assert agent.result(waiting)["isError"] is True
     call_until_it_works(agent, "sick__answer")
     assert int(text(agent.call("sick__pid"))) != first
+
+
+def test_a_guardian_killed_from_outside_takes_its_server_with_it(pair: House) -> None:
+    agent = pair.start()
+    server = int(text(agent.call("sick__pid")))
+    children = orjson.loads(text(agent.call("sick__spawn")))
+    stat = Path(f"/proc/{server}/stat").read_text(encoding="utf-8")
+    guardian = int(stat.rpartition(")")[2].split()[1])
+    assert guardian != agent.process.pid
+    watch = Watch({guardian, server, *children})
+    os.kill(guardian, signal.SIGKILL)
+    assert watch.survivors() == set()
+    assert text(agent.call("well__answer", {"text": "unharmed"})) == "unharmed"
+    call_until_it_works(agent, "sick__answer")
 
 
 def test_every_call_that_waits_for_a_crashed_server_ends(pair: House) -> None:

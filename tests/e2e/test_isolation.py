@@ -48,8 +48,7 @@ def test_nothing_of_the_proxys_own_configuration_reaches_a_server(house: House) 
     agent = two_servers(house).start(SERVER_CREDENTIALS='{"two": {"TWO_TOKEN": "another"}}')
     one = environment_of(agent, "one__environment")
     given = {"E2E_MARK", "SCRIPTED_JOURNAL", "OWN_SETTING"}
-    base = {"PATH", "HOME", "TMPDIR", "LANG", "LC_ALL", "LC_CTYPE", "TERM", "USER", "LOGNAME"}
-    base |= {"SHELL", "TZ", "PWD", "SHLVL", "_"}
+    base = {"PATH", "HOME", "TMPDIR", "LANG", "LC_CTYPE", "TERM", "USER", "LOGNAME", "SHELL", "TZ"}
     assert set(one) - given <= base
     assert "another" not in str(one)
     assert str(house.audit) not in str(one)
@@ -58,12 +57,11 @@ def test_nothing_of_the_proxys_own_configuration_reaches_a_server(house: House) 
 def test_a_credential_that_a_server_prints_is_masked_in_the_session_log(house: House) -> None:
     credentials = {"one": {"ONE_TOKEN": SECRET}}
     agent = two_servers(house).start(SERVER_CREDENTIALS=orjson.dumps(credentials).decode())
-    # Long enough that it arrives in many pieces, of which some end in the middle of the secret.
-    line = f"trying with {SECRET} and {SECRET}\n"
-    agent.call("one__stderr", {"text": line, "times": 5000})
+    # So long that it is read in pieces, which end in the middle of the secret.
+    agent.call("one__stderr", {"text": f"trying {SECRET} " * 20_000 + "\n", "times": 1})
     agent.close()
     log = house.session_log.read_bytes()
-    assert b"trying with" in log
+    assert b"trying" in log
     said = log + agent.errors.read_bytes()
     parts = [SECRET[start : start + 6].encode() for start in range(len(SECRET) - 5)]
     assert [part for part in parts if part in said] == []
@@ -77,7 +75,7 @@ def test_the_session_log_is_for_its_owner_alone(scripted: House) -> None:
     assert scripted.audit.stat().st_mode & 0o077 == 0
 
 
-@pytest.mark.requirement("C-38", "C-40")
+@pytest.mark.requirement("C-37", "C-38", "C-40")
 def test_secrets_are_redacted_in_the_audit_log(scripted: House) -> None:
     """G19."""
     key = "sk-ant-api03-" + "aB3" * 30

@@ -4,6 +4,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
+from typing import TypeAlias
 
 import orjson
 import pytest
@@ -35,7 +36,7 @@ GIT_TOOLS: list[Message] = [
 GOOD = "https://github.com/us/ours.git"
 EVIL = "https://evil.example/us/ours.git"
 
-Connected = tuple[House, RawClient]
+Connected: TypeAlias = tuple[House, RawClient]
 
 
 def git(repository: Path, *arguments: str) -> None:

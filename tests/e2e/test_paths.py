@@ -1,8 +1,9 @@
 """Where a path leads decides; what is sent is what was judged."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeAlias
 
 import orjson
 import pytest
@@ -10,6 +11,8 @@ import pytest
 from ironcurtain_proxy.model.json import Json
 from tests.e2e.house import House, Roles, rule, tool
 from tests.e2e.raw_client import Message, RawClient, at, text
+
+Files: TypeAlias = tuple[House, RawClient]
 
 FILE_ROLES: Roles = {
     "read_file": {"path": ["read-path"]},
@@ -43,15 +46,12 @@ def furnish(house: House, *rules: Message) -> House:
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> object:
+def files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Files]:
     """One furnished house, which every test leaves as it is."""
     house = furnish(House(tmp_path_factory.mktemp("files")))
     agent = house.start()
     yield house, agent
     house.end()
-
-
-Files = tuple[House, RawClient]
 
 
 def forwarded(result: Message) -> Json:
@@ -273,7 +273,7 @@ def test_the_agents_own_name_for_the_workspace_is_understood(house: House) -> No
 
 
 @pytest.fixture(scope="module")
-def opened(tmp_path_factory: pytest.TempPathFactory) -> object:
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Files]:
     """A house in which one rule allows everything everywhere."""
     house = House(tmp_path_factory.mktemp("opened"))
     house.variables["PROTECTED_PATHS"] = orjson.dumps([str(house.root / "outside/secret")]).decode()

@@ -15,7 +15,6 @@ from ironcurtain_proxy.model.json import Json
 from tests.e2e.house import ROOT, House, rule
 from tests.e2e.raw_client import Message, RawClient, at, text, texts
 from tests.e2e.real_servers import COMMANDS, add_real
-from tests.e2e.test_endings import audit_verify
 
 Connected: TypeAlias = tuple[House, RawClient]
 
@@ -193,14 +192,14 @@ def test_a_server_under_another_name_keeps_the_policy_of_its_kind(house: House) 
 
 def test_the_record_of_six_servers_can_be_verified(six: Connected, tmp_path: Path) -> None:
     house, _ = six
-    verified = audit_verify(house)
+    verified = house.verify_audit()
     assert verified.returncode == 0, verified.stdout + verified.stderr
     lines = house.audit.read_bytes().splitlines(keepends=True)
     house.audit, real = tmp_path / "edited.jsonl", house.audit
     try:
         house.audit.write_bytes(b"".join(lines[:1] + lines[2:]))
-        assert audit_verify(house).returncode == 1
+        assert house.verify_audit().returncode == 1
         house.audit.write_bytes(b"".join(lines).replace(b"note.txt", b"nate.txt", 1))
-        assert audit_verify(house).returncode == 1
+        assert house.verify_audit().returncode == 1
     finally:
         house.audit = real

@@ -118,6 +118,18 @@ def test_nothing_the_agent_says_of_itself_changes_a_decision(
     assert at(record, "result", "status") == "denied"
 
 
+def test_no_record_claims_a_sandbox_that_is_not_there(house: House) -> None:
+    """G16."""
+    house.add_scripted("trusted")
+    house.add_scripted("confined", sandbox={"network": False})
+    house.allow_scripted("trusted", "confined")
+    agent = house.start()
+    for server in ("trusted", "confined"):
+        agent.call(f"{server}__answer", {"text": "x"})
+    assert [record for record in house.records() if record.get("sandboxed")] == []
+    assert "confined" in agent.errors.read_text(encoding="utf-8")
+
+
 def test_the_operators_session_id_is_recorded(scripted: House) -> None:
     scripted.start(IRONCURTAIN_SESSION_ID="monday-1").call("answer", {"text": "x"})
     assert {str(record.get("session")) for record in scripted.records()} == {"monday-1"}

@@ -165,6 +165,7 @@ def test_an_audit_log_that_cannot_be_opened_starts_nothing(scripted: House) -> N
     assert scripted.received() == []
 
 
+@pytest.mark.requirement("C-16")
 def test_a_second_proxy_on_one_audit_log_writes_its_own_and_says_so(scripted: House) -> None:
     first = scripted.start()
     second = scripted.start()

@@ -1,0 +1,117 @@
+"""How escalations are settled: sections `escalation` and `autoApprove`, and keys of models."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Literal, TypeAlias
+
+from ironcurtain_proxy.administration.document import Spot
+from ironcurtain_proxy.administration.layers import Layers
+
+EscalationMode: TypeAlias = Literal["wait", "auto", "held"]
+"""`wait`: the call waits for its answer. `held`: after a while it returns and may be repeated.
+`auto`: `wait` if the operator named an escalation directory, else `held`."""
+
+Channel: TypeAlias = Literal["mailbox", "elicitation", "terminal"]
+"""A way to a reviewer."""
+
+DEFAULT_MODEL: Final = "anthropic:claude-haiku-4-5"
+
+_MODES: Final[tuple[EscalationMode, ...]] = ("auto", "wait", "held")
+_CHANNELS: Final[tuple[Channel, ...]] = ("mailbox", "elicitation", "terminal")
+
+PROVIDER_KEYS: Final[Mapping[str, str]] = {
+    "anthropic": "anthropicApiKey",
+    "google": "googleApiKey",
+    "openai": "openaiApiKey",
+}
+"""The key of the configuration file that holds each provider's API key (A-50)."""
+
+_MODEL: Final = re.compile(r"(anthropic|google|openai):[A-Za-z0-9._/@-]{1,128}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EscalationSettings:
+    """How reviewers are asked."""
+
+    mode: EscalationMode = "auto"
+    hold_after_seconds: float = 45.0
+    """How long a call waits before it is held."""
+    channels: tuple[Channel, ...] = ("mailbox",)
+    """In the order they are asked."""
+    require_digest: bool = False
+    """Accept only answers that say which bytes were shown (R-37)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AutoApproveSettings:
+    """The auto-approver. Off unless switched on."""
+
+    enabled: bool = False
+    model_id: str = DEFAULT_MODEL
+    api_key: str = field(default="", repr=False)
+    api_base: str | None = None
+    """Another endpoint of the provider's protocol, such as a model on this machine."""
+    target_check: bool = True
+    deadline_seconds: float = 8.0
+    """Over all tries."""
+    max_per_minute: int = 20
+    max_outages: int = 3
+    llm_log: Path | None = None
+    """None: `auto-approve-llm.jsonl` in the session's directory."""
+
+
+def read_escalation(layers: Layers) -> EscalationSettings:
+    """The section `escalation`."""
+    standard = EscalationSettings()
+    return EscalationSettings(
+        mode=layers.read("escalation.mode", lambda spot: spot.word(_MODES), standard.mode),
+        hold_after_seconds=layers.read(
+            "escalation.holdAfterSeconds",
+            lambda spot: spot.number(1, 3600),
+            standard.hold_after_seconds,
+        ),
+        channels=layers.read("escalation.channels", _channels, standard.channels),
+        require_digest=layers.read("escalation.requireDigest", Spot.switch, default=False),
+    )
+
+
+def read_auto_approve(
+    layers: Layers, secrets: Mapping[str, str], session_dir: Path
+) -> AutoApproveSettings:
+    """The section `autoApprove`; its key from the environment, else from the file."""
+    standard = AutoApproveSettings()
+    model_id = layers.read("autoApprove.modelId", _model_id, standard.model_id)
+    key_name = PROVIDER_KEYS.get(model_id.partition(":")[0], "")
+    return AutoApproveSettings(
+        enabled=layers.read("autoApprove.enabled", Spot.switch, default=False),
+        model_id=model_id,
+        api_key=secrets.get("AUTO_APPROVE_API_KEY") or layers.read(key_name, Spot.name, ""),
+        api_base=layers.read("autoApprove.apiBase", Spot.name, None),
+        target_check=layers.read("autoApprove.targetCheck", Spot.switch, default=True),
+        deadline_seconds=layers.read(
+            "autoApprove.deadlineSeconds",
+            lambda spot: spot.number(0.1, 60),
+            standard.deadline_seconds,
+        ),
+        max_per_minute=layers.read(
+            "autoApprove.maxPerMinute", lambda spot: spot.whole(0, 1000), standard.max_per_minute
+        ),
+        max_outages=layers.read(
+            "autoApprove.maxOutages", lambda spot: spot.whole(1, 100), standard.max_outages
+        ),
+        llm_log=layers.path("autoApprove.llmLogPath") or session_dir / "auto-approve-llm.jsonl",
+    )
+
+
+def _channels(spot: Spot) -> tuple[Channel, ...]:
+    return tuple(dict.fromkeys(spot.each(lambda entry: entry.word(_CHANNELS))))
+
+
+def _model_id(spot: Spot) -> str:
+    text = spot.name()
+    if _MODEL.fullmatch(text) is None:
+        spot.error("must be PROVIDER:MODEL, the provider anthropic, google or openai")
+        return DEFAULT_MODEL
+    return text

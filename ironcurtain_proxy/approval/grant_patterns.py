@@ -1,0 +1,230 @@
+"""What "remember" would remember of one call. Pure: no I/O, no clock, no log.
+
+A pattern is as narrow as it can be and still be of use (G14): the directory that was named, not
+the one above it; the host a remote leads to, not its name; and every argument that changes what
+the call does, as it was. What cannot be put into such a pattern cannot be remembered.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
+from ironcurtain_proxy.model.grant import (
+    Constraint,
+    ExactValue,
+    GrantPattern,
+    OnHost,
+    SameFlag,
+    WithinDirectory,
+)
+from ironcurtain_proxy.model.json import Arguments, Json
+from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.question import as_json
+from ironcurtain_proxy.model.request import (
+    AccessRequest,
+    ArgumentFact,
+    PathValue,
+    TextValue,
+    UrlValue,
+    Value,
+)
+
+HISTORY: Final[frozenset[ArgumentRole]] = frozenset({"write-history", "delete-history"})
+"""Never remembered (R-16)."""
+
+PINNED: Final[frozenset[ArgumentRole]] = frozenset(
+    {"branch-name", "email-address", "share-permission"}
+)
+"""Opaque roles that say where a call ends up: such an argument is remembered as it was (G14)."""
+
+FLAGS: Final = frozenset(
+    {"access", "action", "all", "amend", "append", "command", "confirm", "confirmed", "delete"}
+    | {"directories", "dryrun", "event", "force", "forcewithlease", "hard", "ignored", "keepindex"}
+    | {"mergemethod", "method", "mirror", "mode", "noverify", "op", "operation", "overwrite"}
+    | {"permission", "permissions", "private", "prune", "public", "rebase", "recursive", "replace"}
+    | {"scope", "setupstream", "state", "strategy", "subcommand", "tags", "verb", "visibility"}
+)
+"""Arguments that change what a call does, whatever their type, in lower case without `_` and `-`.
+Besides them every argument that is true or false counts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EscalatedCall:
+    """A call that needs an approval, as grants see it."""
+
+    server: str
+    """The operator's name."""
+    tool: str
+    definition: str
+    """SHA-256 of the tool's definition as it is now; empty: it is not known."""
+    request: AccessRequest
+    arguments: Arguments
+    roles: tuple[ArgumentRole, ...]
+    """The roles that escalated. Empty: the rule was not about a role, so all of them count."""
+
+    @property
+    def open_roles(self) -> tuple[ArgumentRole, ...]:
+        """The roles that an approval must speak of, each once."""
+        if self.roles:
+            return tuple(dict.fromkeys(self.roles))
+        found = (role for fact in self.request.arguments for role in fact.roles)
+        return tuple(dict.fromkeys(role for role in found if ROLE_TRAITS[role].is_resource))
+
+    def values(self, role: ArgumentRole) -> tuple[Value, ...]:
+        """Every value that has the role."""
+        return tuple(
+            value for fact in self.request.arguments if role in fact.roles for value in fact.values
+        )
+
+    def flags(self) -> tuple[str, ...]:
+        """The arguments that change what the call does, whether it has them or not."""
+        annotated = {fact.name: fact.roles for fact in self.request.arguments}
+        names = dict.fromkeys((*annotated, *self.arguments))
+        return tuple(
+            name
+            for name in names
+            if isinstance(self.arguments.get(name), bool)
+            or _plain(name) in FLAGS
+            or not PINNED.isdisjoint(annotated.get(name, ()))
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """What must be known of paths to remember them."""
+
+    directories: frozenset[RealPath]
+    """Those paths of the call that are directories, or may be for all that could be found out."""
+    home: RealPath | None = None
+    protected: tuple[RealPath, ...] = ()
+    """Never part of what is remembered, nor is a directory that contains one."""
+
+    def constraint(self, role: ArgumentRole, path: RealPath) -> Constraint:
+        """What is remembered of one path: a directory, or where it would be too much, the path."""
+        directory = path if path in self.directories else RealPath(path.parts[:-1])
+        if not directory.parts or self._holds_too_much(directory):
+            return ExactValue(role, str(path))
+        return WithinDirectory(role, directory)
+
+    def _holds_too_much(self, directory: RealPath) -> bool:
+        closed = self.protected if self.home is None else (*self.protected, self.home)
+        return any(path.is_within(directory) for path in closed)
+
+
+def candidates(call: EscalatedCall, places: Places) -> tuple[GrantPattern, ...]:
+    """What may be remembered of a call: one pattern, or none if it cannot be remembered."""
+    if not call.definition:
+        return ()
+    constraints = _constraints(call, places)
+    if constraints is None:
+        return ()
+    return (
+        GrantPattern(
+            server=call.server,
+            tool=call.tool,
+            definition=call.definition,
+            constraints=constraints,
+            description=describe(call.server, call.tool, constraints),
+        ),
+    )
+
+
+def describe(server: str, tool: str, constraints: tuple[Constraint, ...]) -> str:
+    """A pattern in one line. What stands in it may be an agent's: show it through `visible`."""
+    said = [_words(found) for found in constraints if not _is_absence(found)]
+    absent = [found.argument for found in constraints if _is_absent_flag(found)]
+    if absent:
+        said.append(f"without {' or '.join(absent)}")
+    return f"Allow {server}/{tool} {', '.join(said)}"
+
+
+def _constraints(call: EscalatedCall, places: Places) -> tuple[Constraint, ...] | None:
+    found: dict[Constraint, None] = {}
+    pinned: dict[str, None] = {}
+    for role in call.open_roles:
+        if role in HISTORY or not ROLE_TRAITS[role].is_resource:
+            return None
+        values = call.values(role)
+        if not values:
+            # It escalated although the call left it out: what is remembered is that it did.
+            pinned.update((fact.name, None) for fact in _facts(call, role))
+        for value in values:
+            constraints = _of_value(role, value, places)
+            if not constraints:
+                return None
+            found.update(dict.fromkeys(constraints))
+    if not found:
+        return None
+    if "git-remote-url" in call.open_roles and not _add_repository(found, call, places):
+        return None
+    pinned.update(dict.fromkeys(call.flags()))
+    flags = [SameFlag(name, call.arguments.get(name)) for name in pinned]
+    return (*found, *flags)
+
+
+def _of_value(role: ArgumentRole, value: Value, places: Places) -> tuple[Constraint, ...]:
+    """What is remembered of one value; nothing: it cannot be remembered."""
+    match (ROLE_TRAITS[role].category, value):
+        case ("path", PathValue(path=path)):
+            return (places.constraint(role, path),)
+        case ("url", UrlValue(domains=domains, ordinary=True)) if domains and all(domains):
+            return tuple([OnHost(role, domain) for domain in domains])
+        case ("identifier", TextValue(text=text)) if text:
+            return (ExactValue(role, text.lower()),)
+        case _:
+            return ()
+
+
+def _add_repository(found: dict[Constraint, None], call: EscalatedCall, places: Places) -> bool:
+    """Bind an approved remote to the repository it was approved for (G14).
+
+    Otherwise another repository could be pushed to it unasked. False: that cannot be put down.
+    """
+    for fact in call.request.arguments:
+        paths = [value.path for value in fact.values if isinstance(value, PathValue)]
+        if not paths:
+            continue
+        role = next(_plain_path_roles(fact), None)
+        if role is None:
+            return False
+        found.update(dict.fromkeys(places.constraint(role, path) for path in paths))
+    return True
+
+
+def _plain_path_roles(fact: ArgumentFact) -> Iterator[ArgumentRole]:
+    return (
+        role for role in fact.roles if ROLE_TRAITS[role].category == "path" and role not in HISTORY
+    )
+
+
+def _facts(call: EscalatedCall, role: ArgumentRole) -> Iterator[ArgumentFact]:
+    return (fact for fact in call.request.arguments if role in fact.roles)
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", "").replace("-", "").lower()
+
+
+def _words(constraint: Constraint) -> str:
+    match constraint:
+        case WithinDirectory(role=role, directory=directory):
+            return f"{role} within {directory}"
+        case OnHost(role=role, domain=domain):
+            return f"{role} domain {domain}"
+        case ExactValue(role=role, value=value):
+            return f"{role}={value}"
+        case SameFlag(argument=argument, value=value):
+            return f"{argument}={_short(value)}"
+
+
+def _short(value: Json) -> str:
+    return value if isinstance(value, str) else as_json(value)
+
+
+def _is_absence(constraint: Constraint) -> bool:
+    return isinstance(constraint, SameFlag) and constraint.value is None
+
+
+def _is_absent_flag(constraint: Constraint) -> bool:
+    return _is_absence(constraint)

@@ -1,0 +1,55 @@
+"""The states of an open question, as a table. Pure: no I/O, no clock, no log.
+
+open ──▶ approved ──▶ used
+  │         └──────▶ lapsed      nobody came back for it in time
+  ├──▶ refused                   denied, expired or not answered properly
+  └──▶ withdrawn                 the agent gave up
+"""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from types import MappingProxyType
+from typing import Final, Literal, TypeAlias
+
+from ironcurtain_proxy.errors import KernelError
+from ironcurtain_proxy.model.escalation import Approved, Declined, Ruling, Unreachable
+
+EscalationState: TypeAlias = Literal["open", "approved", "used", "lapsed", "refused", "withdrawn"]
+"""Where a question stands."""
+
+TRANSITIONS: Final[Mapping[EscalationState, frozenset[EscalationState]]] = MappingProxyType(
+    {
+        "open": frozenset({"approved", "refused", "withdrawn"}),
+        "approved": frozenset({"used", "lapsed"}),
+        "used": frozenset(),
+        "lapsed": frozenset(),
+        "refused": frozenset(),
+        "withdrawn": frozenset(),
+    }
+)
+"""What may follow. An approval is used once: nothing leads back to `approved`."""
+
+APPROVAL_LASTS: Final = timedelta(seconds=300)
+"""How long an approval waits for the call to come back."""
+
+
+def advance(state: EscalationState, following: EscalationState) -> EscalationState:
+    """The state that follows.
+
+    Raises:
+        KernelError: it may not follow.
+    """
+    if following not in TRANSITIONS[state]:
+        raise KernelError(f"an escalation that is {state} cannot become {following}")
+    return following
+
+
+def state_after(ruling: Ruling) -> EscalationState:
+    """Where an open question stands once it is ruled on."""
+    match ruling:
+        case Approved():
+            return "approved"
+        case Declined(kind="withdrawn"):
+            return "withdrawn"
+        case Declined() | Unreachable():
+            return "refused"

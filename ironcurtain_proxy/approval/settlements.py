@@ -1,0 +1,67 @@
+"""What settled an escalation, in the words of the record. Pure: no I/O, no clock, no log.
+
+The words are the original's where it has them, so that programs which read its log read ours.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, Literal, TypeAlias
+
+from ironcurtain_proxy.model.case import Settlement
+from ironcurtain_proxy.model.decision import Escalate
+from ironcurtain_proxy.model.escalation import Approved, Declined
+from ironcurtain_proxy.model.grant import Grant
+
+_Kind: TypeAlias = Literal["denied", "expired", "invalid", "withdrawn"]
+
+DECLINED: Final[Mapping[_Kind, str]] = MappingProxyType(
+    {
+        "denied": "Denied by human during escalation",
+        "expired": "No answer within the time for escalations",
+        "invalid": "The answer was not acceptable",
+        "withdrawn": "Withdrawn before it was answered",
+    }
+)
+
+
+def by_grant(grant: Grant) -> Settlement:
+    """A remembered approval covers the call."""
+    return Settlement(
+        effect="allow",
+        reason=f"Whitelist-approved: {grant.pattern.description}",
+        decided_by=f"grant:{grant.id}",
+        result="approved",
+        extra=(("whitelistApproved", True), ("whitelistPatternId", grant.id)),
+    )
+
+
+def by_reviewer(approved: Approved) -> Settlement:
+    """Somebody approved; only what no person approved is marked as such (A-33)."""
+    if approved.by == "auto-approver":
+        return Settlement(
+            effect="allow",
+            reason=f"Auto-approved: {approved.reasoning}",
+            decided_by=approved.by,
+            result="approved",
+            extra=(("autoApproved", True),),
+        )
+    return Settlement(
+        effect="allow",
+        reason="Approved by human during escalation",
+        decided_by=approved.by,
+        result="approved",
+    )
+
+
+def by_refusal(declined: Declined) -> Settlement:
+    """Somebody said no, or nothing acceptable came in time."""
+    words = DECLINED[declined.kind]
+    reason = f"{words}: {declined.reason}" if declined.reason else words
+    return Settlement(effect="deny", reason=reason, decided_by=declined.by, result="denied")
+
+
+def held(decision: Escalate) -> Settlement:
+    """Nothing is settled yet; the agent may come back."""
+    return Settlement(
+        effect="escalate", reason=decision.ground.reason, decided_by="kernel", result=None
+    )

@@ -1,0 +1,81 @@
+"""One call on its way: what is known of it so far, and the record it makes. Pure.
+
+No I/O, no clock, no log: times are handed in. The policy's decision is never edited; what settled
+an escalation stands beside it.
+"""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from ironcurtain_proxy.model.audit import AuditRecord, EscalationResult, ResultSummary
+from ironcurtain_proxy.model.call import ToolCall
+from ironcurtain_proxy.model.decision import Decision, Effect, Escalate, effect_of
+from ironcurtain_proxy.model.json import Arguments, Json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settlement:
+    """What became of an escalation."""
+
+    effect: Effect
+    """`allow` if it was approved."""
+    reason: str
+    decided_by: str
+    result: EscalationResult | None
+    extra: tuple[tuple[str, Json], ...] = ()
+    """Further fields of the record, such as `("autoApproved", true)`."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Case:
+    """What is known of one call."""
+
+    call: ToolCall
+    session: str
+    policy_version: str
+    arrived: datetime
+    """Aware, UTC."""
+    started: float
+    """Monotonic seconds."""
+    arguments: Arguments
+    """As they came; once facts were made of them, as they would be sent."""
+    decision: Decision
+    settlement: Settlement | None = None
+    roots: tuple[str, ...] = field(default=())
+    """Directories that the server must be told of for this call."""
+    keep_roots: bool = False
+
+    def record(
+        self, result: ResultSummary | None, *, elapsed: float, sandboxed: bool
+    ) -> AuditRecord:
+        """The entry for the audit log; without a result it is an intent.
+
+        Args:
+            result: how the call ended.
+            elapsed: seconds since it arrived.
+            sandboxed: whether its server's process is confined.
+        """
+        settlement = self.settlement
+        escalated = isinstance(self.decision, Escalate)
+        denied = result is not None and result.status == "denied"
+        outcome: EscalationResult | None = "denied" if escalated and denied else None
+        ground = self.decision.ground
+        return AuditRecord(
+            timestamp=self.arrived,
+            request_id=self.call.request_id,
+            session=self.session,
+            server=self.call.server,
+            tool=self.call.tool,
+            arguments=self.arguments,
+            effect=effect_of(self.decision) if settlement is None else settlement.effect,
+            rule=ground.rule,
+            reason=ground.reason if settlement is None else settlement.reason,
+            decided_by="kernel" if settlement is None else settlement.decided_by,
+            origins=("policy",) if escalated else (),
+            policy_version=self.policy_version,
+            escalation_result=outcome if settlement is None else settlement.result,
+            result=result,
+            duration_ms=0 if result is None or denied else round(elapsed * 1000),
+            sandboxed=sandboxed,
+            context=() if settlement is None else settlement.extra,
+        )

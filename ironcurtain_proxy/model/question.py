@@ -1,0 +1,110 @@
+"""An open question in words for a person. Pure: no I/O, no clock, no log.
+
+Names and arguments come from an agent. What cannot be seen, or changes how its surroundings are
+seen (control characters, bidirectional and zero-width ones, fillers, odd spaces), is shown as an
+escape, and every argument stands on one line of its own, so that none can pass for the proxy's
+words.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from ironcurtain_proxy.model.escalation import Escalation
+from ironcurtain_proxy.model.json import Json
+
+MAX_TEXT: Final = 20_000
+"""Characters of all arguments together."""
+
+_BLANK: Final = frozenset(
+    chr(code)
+    for first, last in (
+        (0x034F, 0x034F),  # combining grapheme joiner
+        (0x115F, 0x1160),  # Hangul fillers
+        (0x17B4, 0x17B5),  # Khmer inherent vowels
+        (0x180B, 0x180F),  # Mongolian variation selectors
+        (0x2800, 0x2800),  # Braille blank
+        (0x3164, 0x3164),  # Hangul filler
+        (0xFE00, 0xFE0F),  # variation selectors
+        (0xFFA0, 0xFFA0),  # halfwidth Hangul filler
+        (0xE0100, 0xE01EF),  # variation selectors, where text can be hidden
+    )
+    for code in range(first, last + 1)
+)
+"""Invisible, but letters or marks by their category."""
+
+
+def visible(text: str) -> str:
+    """The text with everything that cannot be seen, or misleads the eye, as an escape."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join([_shown(character) for character in text])
+
+
+def as_json(value: Json) -> str:
+    """A value as JSON on one line, everything in it visible."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return f'"{visible(value.replace(chr(92), chr(92) * 2).replace(chr(34), chr(92) + chr(34)))}"'
+        case list():
+            return f"[{', '.join([as_json(item) for item in value])}]"
+        case dict():
+            members = [f"{as_json(name)}: {as_json(item)}" for name, item in value.items()]
+            return "{" + ", ".join(members) + "}"
+        case _:
+            return repr(value)
+
+
+def question(escalation: Escalation, *, limit: int = MAX_TEXT) -> tuple[str, ...]:
+    """What is asked, why, with which arguments, and what would be remembered; one line each.
+
+    Args:
+        escalation: the question.
+        limit: characters for all arguments together. What is longer is cut in its middle, and the
+            line says so.
+    """
+    ground = escalation.ground
+    lines = [
+        f"May the agent use {visible(escalation.server)}/{visible(escalation.tool)}?",
+        f"Why you are asked: {visible(ground.reason)} (rule {visible(ground.rule)})",
+        *[f"{visible(name)}: {visible(text)}" for name, text in escalation.context],
+        *_arguments(escalation.arguments, limit),
+        *[f'"Remember" means: {visible(found.description)}' for found in escalation.candidates],
+    ]
+    return tuple(lines)
+
+
+def _arguments(arguments: Mapping[str, Json], limit: int) -> list[str]:
+    if not arguments:
+        return ["Arguments: none"]
+    shown = [f"  {visible(name)} = {as_json(value)}" for name, value in arguments.items()]
+    if sum(map(len, shown)) > limit:
+        each = max(limit // len(shown), 1)
+        shown = [_cut(line, each) for line in shown[:limit]]
+    return ["Arguments, written by the agent:", *shown]
+
+
+def _cut(line: str, limit: int) -> str:
+    left_out = len(line) - limit
+    if left_out <= 0:
+        return line
+    head = (limit + 1) // 2
+    tail = line[len(line) - (limit - head) :] if limit > head else ""
+    return f"{line[:head]} [… {left_out} CHARACTERS ARE NOT SHOWN …] {tail}"
+
+
+def _shown(character: str) -> str:
+    if character.isprintable() and character not in _BLANK:
+        return character
+    code = ord(character)
+    named = _NAMED.get(character)
+    if named is not None:
+        return named
+    return f"\\u{code:04x}" if code <= _BASIC_PLANE else f"\\U{code:08x}"
+
+
+_NAMED: Final[Mapping[str, str]] = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_BASIC_PLANE: Final = 0xFFFF

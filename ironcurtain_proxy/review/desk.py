@@ -1,0 +1,201 @@
+"""The open questions of a session: each asked once, however often the agent comes back.
+
+A call waits at the desk for its ruling. In held mode it waits only for a while, then goes back to
+the agent with the number of its question, which stays open; when the same call is made again it
+joins the question, and when it was approved meanwhile it goes at once. An approval is used once.
+
+Knows time and tasks; not who is asked, nor what is being asked about. Nothing here blocks another
+call (G27).
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final, TypeAlias
+
+import anyio
+from anyio.abc import TaskGroup, TaskStatus
+
+from ironcurtain_proxy.approval.lifecycle import (
+    APPROVAL_LASTS,
+    EscalationState,
+    advance,
+    state_after,
+)
+from ironcurtain_proxy.model.escalation import (
+    Approved,
+    Declined,
+    Escalation,
+    EscalationId,
+    Held,
+    Ruling,
+    Unreachable,
+)
+from ironcurtain_proxy.ports import Clock, Reviewer
+
+_log: Final = logging.getLogger(__name__)
+
+OnWait: TypeAlias = Callable[[float], Awaitable[None]]
+"""Is told every few seconds for how many seconds the call has waited."""
+
+PULSE: Final = 5.0
+"""Seconds between two signs of life: clients give up near 60."""
+
+MAX_OPEN: Final = 1000
+"""Questions at once. A person cannot answer more, and an agent could ask without end."""
+
+
+@dataclass(slots=True)
+class _Question:
+    """One escalation and those who wait for it."""
+
+    escalation: Escalation
+    state: EscalationState = "open"
+    ruling: Ruling | None = None
+    waiting: int = 0
+    held: bool = False
+    """The agent was told to come back: that nobody waits does not mean it gave up."""
+    ruled_at: datetime | None = None
+    settled: anyio.Event = field(default_factory=anyio.Event)
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+
+
+class Desk:
+    """Settles the escalations of one session."""
+
+    def __init__(self, reviewer: Reviewer, clock: Clock, *, hold_after: float | None) -> None:
+        """Take who is asked.
+
+        Args:
+            reviewer: usually a panel.
+            clock: the time.
+            hold_after: seconds that a call waits before it is held; None: it waits to the end.
+        """
+        self._reviewer = reviewer
+        self._clock = clock
+        self._hold_after = hold_after
+        self._questions: dict[tuple[str, str], _Question] = {}
+        self._tasks: TaskGroup | None = None
+
+    @property
+    def holds(self) -> bool:
+        """Whether calls may be held."""
+        return self._hold_after is not None
+
+    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Own the questions until cancelled; then all are withdrawn."""
+        async with anyio.create_task_group() as tasks:
+            self._tasks = tasks
+            task_status.started()
+            await anyio.sleep_forever()
+
+    async def settle(self, escalation: Escalation, on_wait: OnWait | None = None) -> Ruling | Held:
+        """Get a ruling on a call, or have it held.
+
+        A call that is cancelled while it waits withdraws its question, unless others wait for it.
+        """
+        while True:
+            question = self._find_or_ask(escalation)
+            if question is None:
+                return Unreachable()
+            if not await self._join(question, on_wait):
+                question.held = True
+                return Held(question.escalation.id)
+            ruling = self._take(question)
+            if ruling is not None:
+                return ruling
+            # An identical call that waited as well has used the approval: this one asks anew.
+
+    async def _join(self, question: _Question, on_wait: OnWait | None) -> bool:
+        question.waiting += 1
+        try:
+            return await self._wait(question, on_wait)
+        except BaseException:
+            if question.waiting == 1 and not question.held:
+                question.scope.cancel()
+                self._forget(question)
+            raise
+        finally:
+            question.waiting -= 1
+
+    def open(self) -> tuple[tuple[Escalation, EscalationState], ...]:
+        """The questions that are open, or answered and not taken yet."""
+        self._tidy()
+        return tuple((q.escalation, q.state) for q in self._questions.values())
+
+    def state_of(self, identifier: EscalationId) -> EscalationState | None:
+        """Where a question stands; None: it is not known, or long settled."""
+        self._tidy()
+        for question in self._questions.values():
+            if question.escalation.id == identifier:
+                return question.state
+        return None
+
+    def _find_or_ask(self, escalation: Escalation) -> _Question | None:
+        self._tidy()
+        # INVARIANT: an approval is bound to the session, the exact call and the policy version.
+        key = _key(escalation)
+        question = self._questions.get(key)
+        if question is None:
+            if self._tasks is None or len(self._questions) >= MAX_OPEN:
+                return None
+            question = self._questions[key] = _Question(escalation)
+            self._tasks.start_soon(self._ask, question)
+        return question
+
+    async def _ask(self, question: _Question) -> None:
+        ruling: Ruling = Declined(by="timeout", kind="withdrawn")
+        try:
+            with question.scope:
+                ruling = await self._reviewer.ask(question.escalation)
+        except Exception:  # noqa: BLE001  a defect in one way to a reviewer refuses one call
+            _log.exception("escalation %s could not be asked", question.escalation.id)
+            ruling = Declined(by="kernel", kind="invalid", reason="it could not be asked")
+        finally:
+            question.ruling = ruling
+            question.state = advance(question.state, state_after(ruling))
+            question.ruled_at = self._clock.now()
+            question.settled.set()
+
+    async def _wait(self, question: _Question, on_wait: OnWait | None) -> bool:
+        """Wait for the ruling. False: it takes longer than a call may wait."""
+        started = self._clock.monotonic()
+        while not question.settled.is_set():
+            waited = self._clock.monotonic() - started
+            pause = PULSE if self._hold_after is None else min(PULSE, self._hold_after - waited)
+            if pause <= 0:
+                return False
+            with anyio.move_on_after(pause):
+                await question.settled.wait()
+            if on_wait is not None and not question.settled.is_set():
+                with suppress(OSError):
+                    await on_wait(self._clock.monotonic() - started)
+        return True
+
+    def _take(self, question: _Question) -> Ruling | None:
+        """The ruling, once; None: another call has used the approval."""
+        self._forget(question)
+        if isinstance(question.ruling, Approved):
+            if question.state != "approved":
+                return None
+            question.state = advance(question.state, "used")
+        return question.ruling
+
+    def _forget(self, question: _Question) -> None:
+        if self._questions.get(_key(question.escalation)) is question:
+            del self._questions[_key(question.escalation)]
+
+    def _tidy(self) -> None:
+        """Forget answers that nobody came back for."""
+        now = self._clock.now()
+        for question in list(self._questions.values()):
+            if question.ruled_at is not None and now - question.ruled_at > APPROVAL_LASTS:
+                if question.state == "approved":
+                    question.state = advance(question.state, "lapsed")
+                self._forget(question)
+
+
+def _key(escalation: Escalation) -> tuple[str, str]:
+    return escalation.fingerprint, escalation.policy_version

@@ -1,0 +1,281 @@
+"""Each question is asked once, and each approval used once."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+import anyio
+import pytest
+
+from ironcurtain_proxy.model.decision import Ground
+from ironcurtain_proxy.model.escalation import (
+    Approved,
+    Declined,
+    Escalation,
+    EscalationId,
+    Held,
+    Ruling,
+    Unreachable,
+)
+from ironcurtain_proxy.model.request import AccessRequest
+from ironcurtain_proxy.ports import Reviewer
+from ironcurtain_proxy.review import desk as desk_module
+from ironcurtain_proxy.review.desk import Desk
+from ironcurtain_proxy.review.panel import Channel, Panel
+from tests.fakes import FakeClock
+
+pytestmark = pytest.mark.anyio
+
+YES = Approved(by="human")
+NO = Declined(by="human", kind="denied")
+
+
+def question(number: int = 1, call: str = "same", policy: str = "p") -> Escalation:
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    return Escalation(
+        id=EscalationId(f"00000000-0000-4000-8000-{number:012}"),
+        session="s",
+        server="files",
+        tool="write",
+        exposed_name="write",
+        arguments={},
+        request=AccessRequest(
+            server="files", tool="write", annotated=True, has_arguments=False, arguments=()
+        ),
+        ground=Ground("r", "because"),
+        fingerprint=call,
+        policy_version=policy,
+        created=now,
+        deadline=now + timedelta(seconds=300),
+    )
+
+
+@dataclass
+class Person:
+    """Answers when told to; keeps what was asked and what was withdrawn."""
+
+    asked: list[EscalationId] = field(default_factory=list)
+    withdrawn: list[EscalationId] = field(default_factory=list)
+    answers: dict[EscalationId, Ruling] = field(default_factory=dict)
+    changed: anyio.Event = field(default_factory=anyio.Event)
+
+    async def ask(self, escalation: Escalation) -> Ruling:
+        self.asked.append(escalation.id)
+        self._notify()
+        try:
+            while escalation.id not in self.answers:
+                await self.changed.wait()
+        except BaseException:
+            self.withdrawn.append(escalation.id)
+            self._notify()
+            raise
+        return self.answers[escalation.id]
+
+    def answer(self, escalation: Escalation, ruling: Ruling) -> None:
+        self.answers[escalation.id] = ruling
+        self._notify()
+
+    async def until_asked(self, count: int) -> None:
+        while len(self.asked) < count:
+            await self.changed.wait()
+
+    async def until_withdrawn(self, count: int) -> None:
+        while len(self.withdrawn) < count:
+            await self.changed.wait()
+
+    def _notify(self) -> None:
+        self.changed.set()
+        self.changed = anyio.Event()
+
+
+@asynccontextmanager
+async def at_work(
+    reviewer: Reviewer, hold_after: float | None = None
+) -> AsyncIterator[tuple[Desk, FakeClock]]:
+    clock = FakeClock()
+    desk = Desk(reviewer, clock, hold_after=hold_after)
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(desk.run)
+            yield desk, clock
+            tasks.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("ruling", [YES, NO, Unreachable()])
+async def test_a_ruling_comes_back_as_it_was_given(ruling: Ruling) -> None:
+    person = Person()
+    person.answers[question().id] = ruling
+    async with at_work(person) as (desk, _):
+        assert await desk.settle(question()) == ruling
+        assert desk.open() == ()
+
+
+async def test_an_approval_is_used_once_and_the_next_identical_call_is_asked_about() -> None:
+    person = Person()
+    person.answers = {question(1).id: YES, question(2).id: NO}
+    async with at_work(person) as (desk, _):
+        assert await desk.settle(question(1)) == YES
+        assert await desk.settle(question(2)) == NO
+        assert len(person.asked) == 2
+
+
+async def test_two_identical_calls_at_once_ask_once_and_only_one_runs() -> None:
+    person = Person()
+    rulings: list[Ruling | Held] = []
+
+    async def call(desk: Desk, number: int) -> None:
+        rulings.append(await desk.settle(question(number)))
+
+    async with at_work(person) as (desk, _):
+        async with anyio.create_task_group() as calls:
+            calls.start_soon(call, desk, 1)
+            calls.start_soon(call, desk, 2)
+            await person.until_asked(1)
+            first = person.asked[0]
+            for number in (1, 2):
+                person.answer(question(number), YES if question(number).id == first else NO)
+        assert sorted(type(r).__name__ for r in rulings) == ["Approved", "Declined"]
+
+
+async def test_a_held_call_joins_its_question_and_runs_once_when_it_was_approved() -> None:
+    person = Person()
+    async with at_work(person, hold_after=0.01) as (desk, clock):
+        clock.tick = 0.02
+        assert await desk.settle(question(1)) == Held(question(1).id)
+        assert await desk.settle(question(2)) == Held(question(1).id)
+        await person.until_asked(1)
+        assert person.asked == [question(1).id]
+        person.answer(question(1), YES)
+        while desk.state_of(question(1).id) != "approved":
+            await anyio.lowlevel.checkpoint()
+        assert await desk.settle(question(3)) == YES
+        assert desk.state_of(question(1).id) is None
+        assert await desk.settle(question(4)) == Held(question(4).id)
+
+
+async def test_an_approval_that_nobody_comes_back_for_lapses() -> None:
+    person = Person()
+    async with at_work(person, hold_after=0.01) as (desk, clock):
+        clock.tick = 0.02
+        await desk.settle(question(1))
+        person.answer(question(1), YES)
+        while desk.state_of(question(1).id) != "approved":
+            await anyio.lowlevel.checkpoint()
+        clock.seconds += 301
+        assert desk.state_of(question(1).id) is None
+        assert await desk.settle(question(2)) == Held(question(2).id)
+
+
+@pytest.mark.parametrize(("call", "policy"), [("other", "p"), ("same", "another version")])
+async def test_an_approval_is_for_the_same_call_under_the_same_policy(
+    call: str, policy: str
+) -> None:
+    person = Person()
+    async with at_work(person, hold_after=0.01) as (desk, clock):
+        clock.tick = 0.02
+        await desk.settle(question(1))
+        person.answer(question(1), YES)
+        while desk.state_of(question(1).id) != "approved":
+            await anyio.lowlevel.checkpoint()
+        assert isinstance(await desk.settle(question(2, call, policy)), Held)
+
+
+async def test_a_cancelled_call_withdraws_its_question() -> None:
+    person = Person()
+    async with at_work(person) as (desk, _):
+        async with anyio.create_task_group() as calls:
+            calls.start_soon(desk.settle, question(1))
+            await person.until_asked(1)
+            calls.cancel_scope.cancel()
+        await person.until_withdrawn(1)
+        assert desk.open() == ()
+
+
+async def test_a_question_that_others_wait_for_is_not_withdrawn() -> None:
+    person = Person()
+    rulings: list[Ruling | Held] = []
+
+    async def patient(desk: Desk) -> None:
+        rulings.append(await desk.settle(question(2)))
+
+    async with at_work(person) as (desk, _), anyio.create_task_group() as calls:
+        calls.start_soon(patient, desk)
+        await person.until_asked(1)
+        async with anyio.create_task_group() as impatient:
+            impatient.start_soon(desk.settle, question(1))
+            await anyio.lowlevel.checkpoint()
+            impatient.cancel_scope.cancel()
+        person.answer(question(2), YES)
+    assert rulings == [YES]
+    assert person.withdrawn == []
+
+
+async def test_a_reviewer_that_breaks_refuses_that_call_and_no_other() -> None:
+    class Broken:
+        async def ask(self, escalation: Escalation) -> Ruling:
+            raise RuntimeError("defect")
+
+    async with at_work(Broken()) as (desk, _):
+        for number in (1, 2):
+            ruling = await desk.settle(question(number))
+            assert isinstance(ruling, Declined)
+            assert ruling.kind == "invalid"
+
+
+async def test_more_questions_than_anyone_can_answer_are_not_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(desk_module, "MAX_OPEN", 2)
+    person = Person()
+    async with at_work(person, hold_after=0.01) as (desk, clock):
+        clock.tick = 0.02
+        for number in (1, 2):
+            await desk.settle(question(number, call=str(number)))
+        assert await desk.settle(question(3, call="3")) == Unreachable()
+        await person.until_asked(2)
+        assert len(person.asked) == 2
+
+
+async def test_while_a_call_waits_there_are_signs_of_life(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(desk_module, "PULSE", 0.001)
+    person = Person()
+    signs: list[float] = []
+
+    async def sign(seconds: float) -> None:
+        signs.append(seconds)
+        if len(signs) == 3:
+            person.answer(question(1), YES)
+
+    async with at_work(person) as (desk, _):
+        assert await desk.settle(question(1), sign) == YES
+    assert len(signs) == 3
+
+
+@pytest.mark.requirement("A-12", "A-55")
+async def test_without_anyone_to_ask_the_auto_approver_is_not_asked_either() -> None:
+    model, person = Person(), Person()
+    model.answers[question().id] = YES
+    nobody = Panel((Channel(person, lambda: False),), first=model)
+    assert await nobody.ask(question()) == Unreachable()
+    assert model.asked == []
+
+
+@pytest.mark.requirement("A-7", "A-9")
+async def test_the_auto_approver_is_asked_first_and_a_person_only_if_it_passes() -> None:
+    model, person = Person(), Person()
+    model.answers[question(1).id] = YES
+    model.answers[question(2).id] = Unreachable()
+    person.answers[question(2).id] = NO
+    panel = Panel((Channel(person, lambda: True),), first=model)
+    assert await panel.ask(question(1)) == YES
+    assert person.asked == []
+    assert await panel.ask(question(2)) == NO
+
+
+async def test_a_way_that_leads_to_nobody_is_followed_by_the_next() -> None:
+    away, there = Person(), Person()
+    away.answers[question().id] = Unreachable()
+    there.answers[question().id] = YES
+    panel = Panel((Channel(away, lambda: True), Channel(there, lambda: True)))
+    assert await panel.ask(question()) == YES
