@@ -20,7 +20,7 @@ from ironcurtain_proxy.model.grant import (
 )
 from ironcurtain_proxy.model.json import Arguments, Json
 from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.model.question import as_json
+from ironcurtain_proxy.model.question import as_json, visible
 from ironcurtain_proxy.model.request import (
     AccessRequest,
     ArgumentFact,
@@ -131,12 +131,16 @@ def candidates(call: EscalatedCall, places: Places) -> tuple[GrantPattern, ...]:
 
 
 def describe(server: str, tool: str, constraints: tuple[Constraint, ...]) -> str:
-    """A pattern in one line. What stands in it may be an agent's: show it through `visible`."""
-    said = [_words(found) for found in constraints if not _is_absence(found)]
-    absent = [found.argument for found in constraints if _is_absent_flag(found)]
+    """A pattern in one line, everything in it visible: parts of it are the agent's words."""
+    absent = [
+        found.argument
+        for found in constraints
+        if isinstance(found, SameFlag) and found.value is None
+    ]
+    said = [_words(found) for found in constraints if not _is_absent(found)]
     if absent:
         said.append(f"without {' or '.join(absent)}")
-    return f"Allow {server}/{tool} {', '.join(said)}"
+    return visible(f"Allow {server}/{tool} {', '.join(said)}")
 
 
 def _constraints(call: EscalatedCall, places: Places) -> tuple[Constraint, ...] | None:
@@ -160,6 +164,8 @@ def _constraints(call: EscalatedCall, places: Places) -> tuple[Constraint, ...] 
         return None
     pinned.update(dict.fromkeys(call.flags()))
     flags = [SameFlag(name, call.arguments.get(name)) for name in pinned]
+    if any(isinstance(flag.value, list | dict) for flag in flags):
+        return None
     return (*found, *flags)
 
 
@@ -222,9 +228,5 @@ def _short(value: Json) -> str:
     return value if isinstance(value, str) else as_json(value)
 
 
-def _is_absence(constraint: Constraint) -> bool:
+def _is_absent(constraint: Constraint) -> bool:
     return isinstance(constraint, SameFlag) and constraint.value is None
-
-
-def _is_absent_flag(constraint: Constraint) -> bool:
-    return _is_absence(constraint)

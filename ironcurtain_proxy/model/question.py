@@ -15,6 +15,9 @@ from ironcurtain_proxy.model.json import Json
 MAX_TEXT: Final = 20_000
 """Characters of all arguments together."""
 
+MAX_DEPTH: Final = 64
+"""Of values that are shown. Python itself gives up at a few hundred."""
+
 _BLANK: Final = frozenset(
     chr(code)
     for first, last in (
@@ -40,19 +43,23 @@ def visible(text: str) -> str:
     return "".join([_shown(character) for character in text])
 
 
-def as_json(value: Json) -> str:
-    """A value as JSON on one line, everything in it visible."""
+def as_json(value: Json, depth: int = MAX_DEPTH) -> str:
+    """A value as JSON on one line, everything in it visible, down to a certain depth."""
+    if depth == 0:
+        return "[NESTED TOO DEEPLY TO BE SHOWN]"
     match value:
         case None:
             return "null"
         case bool():
             return "true" if value else "false"
         case str():
-            return f'"{visible(value.replace(chr(92), chr(92) * 2).replace(chr(34), chr(92) + chr(34)))}"'
+            return '"' + visible(value.replace("\\", "\\\\").replace('"', '\\"')) + '"'
         case list():
-            return f"[{', '.join([as_json(item) for item in value])}]"
+            return f"[{', '.join([as_json(item, depth - 1) for item in value])}]"
         case dict():
-            members = [f"{as_json(name)}: {as_json(item)}" for name, item in value.items()]
+            members = [
+                f"{as_json(name)}: {as_json(item, depth - 1)}" for name, item in value.items()
+            ]
             return "{" + ", ".join(members) + "}"
         case _:
             return repr(value)

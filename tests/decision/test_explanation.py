@@ -122,6 +122,29 @@ def test_each_rule_says_why_it_does_not_hold() -> None:
     assert explanation.other_rules == 1
 
 
+def test_a_rule_on_two_lists_names_the_one_that_fails() -> None:
+    call = request(
+        ArgumentFact("owner", ("github-owner",), (TextValue("acme"),)),
+        ArgumentFact("repo", ("github-repo",), (TextValue("other"),)),
+        server="github",
+    )
+    pair = Rule(
+        name="pair",
+        effect="allow",
+        reason="",
+        lists=(
+            ListCondition(
+                roles=frozenset({"github-owner"}), allowed=frozenset({"acme"}), kind="identifiers"
+            ),
+            ListCondition(
+                roles=frozenset({"github-repo"}), allowed=frozenset({"mine"}), kind="identifiers"
+            ),
+        ),
+    )
+    owner, _ = explain(call, Policy(rules=(pair,))).roles
+    assert owner.trials[0].why == "a value of github-repo is not on its list"
+
+
 def test_a_tool_without_roles_shows_the_rules_that_ask_for_roles() -> None:
     policy = Policy(
         rules=(

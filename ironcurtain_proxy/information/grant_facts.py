@@ -1,0 +1,86 @@
+"""What remembering an approval needs to know of the disk: which paths are directories.
+
+Looks at paths that were resolved already. Does not know what is remembered of them.
+"""
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from typing import Final
+
+import anyio
+import anyio.to_thread
+
+from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.request import AccessRequest, PathValue
+
+_DEADLINE: Final = 5.0
+"""Seconds, as for all that is found out about a call."""
+
+_MAX_THREADS: Final = 4
+"""Lookups at once. One that hangs keeps its thread."""
+
+_NOTHING_THERE: Final = frozenset({errno.ENOENT, errno.ENOTDIR})
+
+
+class DirectoryFinder:
+    """Finds out which paths of a call are directories. One for each session."""
+
+    def __init__(self, deadline: float = _DEADLINE) -> None:
+        """Take how many seconds one call may cost."""
+        self._deadline = deadline
+        self._limiter = anyio.CapacityLimiter(_MAX_THREADS)
+
+    async def find(self, request: AccessRequest) -> frozenset[RealPath] | None:
+        """As `directories_of`; None: it could not be found out in time.
+
+        In a thread, because a network file system can hang. An approval is asked for when somebody
+        is about to be waited for, so that a thread more does not matter.
+        """
+        if not any(True for _ in _paths(request)):
+            return frozenset()
+        with anyio.move_on_after(self._deadline):
+            return await anyio.to_thread.run_sync(
+                directories_of, request, abandon_on_cancel=True, limiter=self._limiter
+            )
+        return None
+
+
+def directories_of(request: AccessRequest) -> frozenset[RealPath]:
+    """The paths of a call that are directories, or may be for all that can be found out.
+
+    Counting too many makes what is remembered narrower, never wider.
+    """
+    return frozenset(path for path in _paths(request) if _may_be_directory(path))
+
+
+def directories_to_open(
+    request: AccessRequest, directories: frozenset[RealPath]
+) -> tuple[str, ...]:
+    """The directories a server must be let into to carry out a call, each once.
+
+    Args:
+        request: the call.
+        directories: those of its paths that are directories.
+    """
+    found = (path if path in directories else RealPath(path.parts[:-1]) for path in _paths(request))
+    return tuple(dict.fromkeys(map(str, found)))
+
+
+def _paths(request: AccessRequest) -> Iterator[RealPath]:
+    return (
+        value.path
+        for fact in request.arguments
+        for value in fact.values
+        if isinstance(value, PathValue)
+    )
+
+
+def _may_be_directory(path: RealPath) -> bool:
+    try:
+        return stat.S_ISDIR(os.stat(str(path)).st_mode)  # noqa: PTH116  microseconds
+    except OSError as error:
+        return error.errno not in _NOTHING_THERE
+    except ValueError:
+        return True

@@ -1,0 +1,118 @@
+"""Who listens: a lock in a mailbox, or in the directory of all sessions (R-34).
+
+Held by `review` or an `EscalationInbox(listen=True)`, looked at by a proxy before it asks. The
+lock is the kernel's (flock), so one whose holder died counts as free, whatever the file says; the
+number in the file is for people.
+"""
+
+import fcntl
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+LOCK_NAME: Final = "escalation-listener.lock"
+_OPEN: Final = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_ATTEMPTS: Final = 5
+_PAUSE: Final = 0.005
+_DIGITS: Final = 20
+
+
+class ListenerLock:
+    """A lock that we hold until `release`."""
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self._path = path
+        self._fd: int | None = descriptor
+
+    @classmethod
+    def acquire(cls, directory: Path) -> "ListenerLock | None":
+        """Take the directory's lock; None if another listener holds it.
+
+        Raises:
+            OSError: the directory is not there, or the file is not ours to write.
+        """
+        path = directory / LOCK_NAME
+        for _ in range(_ATTEMPTS):
+            descriptor = _try_lock(path)
+            if descriptor is not None:
+                os.ftruncate(descriptor, 0)
+                os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
+                return cls(path, descriptor)
+            # A proxy that just looks holds it for some microseconds.
+            time.sleep(_PAUSE)
+        return None
+
+    def release(self) -> None:
+        """Stop listening; harmless if repeated."""
+        if self._fd is None:
+            return
+        with suppress(OSError):
+            if _is_at(self._fd, self._path):
+                self._path.unlink()
+        os.close(self._fd)
+        self._fd = None
+
+    def __enter__(self) -> "ListenerLock":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.release()
+
+
+def is_listened_to(directory: Path) -> bool:
+    """Whether a living process of this user holds the directory's lock. Takes microseconds."""
+    try:
+        descriptor = os.open(directory / LOCK_NAME, _OPEN)
+    except OSError:
+        return False
+    try:
+        if os.fstat(descriptor).st_uid != os.geteuid():
+            return False
+        # Shared: two proxies that look at once do not take each other for a listener.
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def listener_pid(directory: Path) -> int | None:
+    """Who wrote itself into the lock, for a message to people."""
+    with suppress(OSError, ValueError):
+        return int((directory / LOCK_NAME).read_bytes()[:_DIGITS])
+    return None
+
+
+def _try_lock(path: Path) -> int | None:
+    while True:
+        descriptor = os.open(path, _OPEN | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Its holder may have removed it between our open and our lock: a lock on a file that
+            # nobody else can find says nothing.
+            if _is_at(descriptor, path):
+                return descriptor
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    with suppress(FileNotFoundError):
+        return os.path.samestat(path.lstat(), os.fstat(descriptor))
+    return False

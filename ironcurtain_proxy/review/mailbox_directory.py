@@ -1,0 +1,268 @@
+"""The mailbox's directory, and how files in it are read and written.
+
+Both sides use it. Knows nothing of what the files say. Everything goes through a descriptor of the
+directory: a link put in its place later leads nowhere.
+"""
+
+import errno
+import os
+import stat
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from ironcurtain_proxy.errors import ConfigurationError
+
+_PRIVATE_DIRECTORY: Final = 0o700
+_PRIVATE: Final = 0o600
+_TAKEN: Final = 0o400
+_CHUNK: Final = 1 << 20
+_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_REMEDY: Final = "name a directory that only you can write"
+
+
+class UnacceptableFileError(Exception):
+    """A file is there and must not be believed; the message says why, in a few words."""
+
+
+class MailboxDirectory:
+    """One open mailbox directory."""
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self.path = path
+        self._fd = descriptor
+        self._end = weakref.finalize(self, os.close, descriptor)
+
+    @classmethod
+    def open(cls, path: Path, *, create: bool) -> "MailboxDirectory":
+        """Open it, make it private, or refuse it.
+
+        Raises:
+            FileNotFoundError: it does not exist, and `create` is False.
+            ConfigurationError: it is a link, another user's, writable by others, or cannot be made.
+        """
+        try:
+            if create:
+                _make(path)
+            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except FileNotFoundError:
+            if create:
+                raise ConfigurationError(_unusable(path, "cannot be made")) from None
+            raise
+        except OSError as error:
+            raise ConfigurationError(_unusable(path, _why_not_opened(path, error))) from None
+        try:
+            _secure(path, descriptor)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return cls(path, descriptor)
+
+    def is_in_place(self) -> bool:
+        """Whether the path still leads to this very directory."""
+        with suppress(OSError):
+            return os.path.samestat(self.path.lstat(), os.fstat(self._fd))
+        return False
+
+    def close(self) -> None:
+        """Give the descriptor back; harmless if repeated."""
+        self._end()
+
+    def names(self) -> list[str]:
+        """The names of all that is in it."""
+        return os.listdir(self._fd)
+
+    def has(self, name: str) -> bool:
+        """Whether something of that name is there, whatever it is."""
+        with suppress(OSError):
+            os.stat(name, dir_fd=self._fd, follow_symlinks=False)
+            return True
+        return False
+
+    def modified_ns(self, name: str) -> tuple[int, int] | None:
+        """What changes when a file does: its inode and time; None if it is not there."""
+        with suppress(OSError):
+            found = os.stat(name, dir_fd=self._fd, follow_symlinks=False)
+            return found.st_ino, found.st_mtime_ns
+        return None
+
+    @contextmanager
+    def opened(self, name: str, limit: int) -> Iterator[int]:
+        """A descriptor of a file that is ours, regular, no link, and no larger than `limit` bytes.
+
+        Raises:
+            FileNotFoundError: it is not there.
+            UnacceptableFileError: it is there and something else.
+        """
+        try:
+            descriptor = os.open(name, _READ, dir_fd=self._fd)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            link = error.errno in (errno.ELOOP, errno.EMLINK)
+            raise UnacceptableFileError(
+                "is a symbolic link" if link else f"cannot be read: {error.strerror}"
+            ) from None
+        try:
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode):
+                raise UnacceptableFileError("is not a regular file")
+            if found.st_uid != os.geteuid():
+                raise UnacceptableFileError("belongs to another user")
+            if found.st_size > limit:
+                raise UnacceptableFileError(f"is larger than {limit} bytes")
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    def read(self, name: str, limit: int) -> bytes:
+        """The content of such a file.
+
+        Raises:
+            FileNotFoundError: it is not there.
+            UnacceptableFileError: it is there and must not be believed.
+        """
+        with self.opened(name, limit) as descriptor:
+            return content(descriptor, limit)
+
+    def write(self, name: str, raw: bytes) -> None:
+        """Write a file of ours, whole or not at all, over what may be there.
+
+        Raises:
+            OSError: it could not be written; nothing is left behind.
+        """
+        with self._written(name, raw) as temporary:
+            os.replace(temporary, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
+
+    def put(self, name: str, raw: bytes) -> os.stat_result:
+        """The same, but never over what is there: the first answer is the only one.
+
+        Raises:
+            FileExistsError: there is one.
+            OSError: it could not be written.
+        """
+        with self._written(name, raw) as temporary:
+            os.link(temporary, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
+            return os.stat(temporary, dir_fd=self._fd, follow_symlinks=False)
+
+    @contextmanager
+    def _written(self, name: str, raw: bytes) -> Iterator[str]:
+        temporary = f".{name}.{os.getpid()}.{os.urandom(6).hex()}.tmp"
+        descriptor = os.open(temporary, _CREATE, _PRIVATE, dir_fd=self._fd)
+        try:
+            try:
+                _write_all(descriptor, raw)
+            finally:
+                os.close(descriptor)
+            yield temporary
+        finally:
+            self.discard(temporary)
+
+    def discard(self, name: str) -> bool:
+        """Remove a file, or a link itself. True if nothing of that name is left."""
+        try:
+            os.unlink(name, dir_fd=self._fd)
+        except FileNotFoundError:
+            return True
+        except OSError:
+            with suppress(OSError):
+                os.rmdir(name, dir_fd=self._fd)
+                return True
+            return False
+        return True
+
+    def discard_ours(self, name: str) -> None:
+        """Remove a file unless it is another user's."""
+        with suppress(OSError):
+            if os.stat(name, dir_fd=self._fd, follow_symlinks=False).st_uid == os.geteuid():
+                self.discard(name)
+
+
+def mark_taken(descriptor: int) -> None:
+    """Tell the writer of a response, who may still hold it open, that it was accepted in time.
+
+    The file is about to be removed, so its mode is a word between the two sides that leaves nothing
+    behind.
+    """
+    with suppress(OSError):
+        os.fchmod(descriptor, _TAKEN)
+
+
+def is_marked_taken(descriptor: int) -> bool:
+    """Whether the other side accepted it."""
+    return stat.S_IMODE(os.fstat(descriptor).st_mode) == _TAKEN
+
+
+def is_removed(descriptor: int) -> bool:
+    """Whether the file has no name left."""
+    return os.fstat(descriptor).st_nlink == 0
+
+
+def content(descriptor: int, limit: int) -> bytes:
+    """All bytes of an open file.
+
+    Raises:
+        UnacceptableFileError: it has grown beyond the limit, or cannot be read.
+    """
+    parts: list[bytes] = []
+    size = 0
+    try:
+        while part := os.read(descriptor, min(_CHUNK, limit + 1)):
+            parts.append(part)
+            size += len(part)
+            if size > limit:
+                raise UnacceptableFileError(f"is larger than {limit} bytes")
+    except OSError as error:
+        raise UnacceptableFileError(f"cannot be read: {error.strerror}") from None
+    return b"".join(parts)
+
+
+def temporary_writer(name: str) -> int | None:
+    """The process that was writing a temporary file of ours; None: it is no such file."""
+    parts = name.rsplit(".", 3)
+    if not name.startswith(".") or len(parts) != 4 or parts[3] != "tmp":  # noqa: PLR2004
+        return None
+    return int(parts[1]) if parts[1].isascii() and parts[1].isdigit() else None
+
+
+def _make(path: Path) -> None:
+    """Make it and its parents, each for us alone."""
+    with suppress(FileExistsError):
+        try:
+            path.mkdir(_PRIVATE_DIRECTORY)
+        except FileNotFoundError:
+            _make(path.parent)
+            path.mkdir(_PRIVATE_DIRECTORY)
+
+
+def _secure(path: Path, descriptor: int) -> None:
+    found = os.fstat(descriptor)
+    if found.st_uid != os.geteuid():
+        raise ConfigurationError(_unusable(path, "belongs to another user"))
+    mode = stat.S_IMODE(found.st_mode)
+    if mode & (stat.S_IWGRP | stat.S_IWOTH):
+        # Tightening it would not undo what others may have put there.
+        raise ConfigurationError(_unusable(path, "can be written by other users"))
+    if mode != _PRIVATE_DIRECTORY:
+        os.fchmod(descriptor, _PRIVATE_DIRECTORY)
+
+
+def _why_not_opened(path: Path, error: OSError) -> str:
+    if path.is_symlink():
+        return "is a symbolic link"
+    if error.errno == errno.ENOTDIR:
+        return "is not a directory"
+    return f"cannot be used: {error.strerror}"
+
+
+def _unusable(path: Path, what: str) -> str:
+    return f"escalation directory {path} {what}; {_REMEDY}"
+
+
+def _write_all(descriptor: int, raw: bytes) -> None:
+    rest = memoryview(raw)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]

@@ -1,0 +1,333 @@
+"""The files of the mailbox as bytes: requests, responses. Pure: no I/O, no clock, no log.
+
+Knows the original's shapes and our additions to them; does not know where the files lie. Whatever
+is not an explicit, well-formed `approved` becomes a refusal here.
+"""
+
+import hashlib
+import re
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final, TypeAlias
+
+import orjson
+
+from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation
+from ironcurtain_proxy.model.json import Json
+
+MAX_RESPONSE_BYTES: Final = 64 * 1024
+MAX_REQUEST_BYTES: Final = 256 * 1024 * 1024
+MAX_NOTE: Final = 1000
+"""Characters."""
+
+_ID: Final = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_REQUEST: Final = re.compile(rf"request-({_ID})\.json", re.ASCII)
+_RESPONSE: Final = re.compile(rf"response-({_ID})\.json", re.ASCII)
+_WHOLE_ID: Final = re.compile(_ID, re.ASCII)
+_REVIEWER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@:+-]{0,63}", re.ASCII)
+
+_NOT_TOGETHER: Final = frozenset(
+    {
+        "delete-path",
+        "write-history",
+        "delete-history",
+        "fetch-url",
+        "git-remote-url",
+        "proxy-domain",
+    }
+)
+"""Deletes, history and egress are approved one by one (R-28)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The process that wrote a request and waits for the answer."""
+
+    pid: int
+    start_time: str
+    """What the system says of the process's start, to tell it from a later one of the same number;
+    empty: unknown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A request as a reviewer's side reads it. The arguments are an agent's words: untrusted."""
+
+    id: str
+    server: str
+    tool: str
+    arguments: Mapping[str, Json]
+    reason: str
+    digest: str
+    """SHA-256 of the very bytes this was read from, in hexadecimal: an answer echoes it (R-37)."""
+    context: tuple[tuple[str, str], ...] = ()
+    candidates: tuple[str, ...] = ()
+    """What may be remembered, described."""
+    session: str = ""
+    exposed_name: str = ""
+    rule: str = ""
+    origins: tuple[str, ...] = ()
+    roles: tuple[str, ...] | None = None
+    """Every argument role of the call; None: not said, as by the original."""
+    created: datetime | None = None
+    expires: datetime | None = None
+    policy_version: str = ""
+    arguments_hash: str = ""
+    owner: Owner | None = None
+
+    @property
+    def may_be_answered_together(self) -> bool:
+        """Whether "approve all" includes it (R-28). What is not known is approved by itself."""
+        return self.roles is not None and _NOT_TOGETHER.isdisjoint(self.roles)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """What the answer to one escalation is measured against."""
+
+    digest: str
+    """SHA-256 of the request's bytes as we wrote them."""
+    require_digest: bool
+    candidates: int
+    """How many things could be remembered."""
+    session: str
+
+
+Answer: TypeAlias = Approved | Declined
+
+
+def is_id(text: str) -> bool:
+    """Whether it may stand in a file name: a UUID in lower case, and nothing else."""
+    return _WHOLE_ID.fullmatch(text) is not None
+
+
+def request_name(escalation: str) -> str:
+    """The request's file name."""
+    return f"request-{escalation}.json"
+
+
+def response_name(escalation: str) -> str:
+    """The response's file name."""
+    return f"response-{escalation}.json"
+
+
+def request_id(name: str) -> str | None:
+    """Whose request a file of this name is; None: it is no request."""
+    found = _REQUEST.fullmatch(name)
+    return None if found is None else found[1]
+
+
+def response_id(name: str) -> str | None:
+    """Whose response a file of this name is; None: it is no response."""
+    found = _RESPONSE.fullmatch(name)
+    return None if found is None else found[1]
+
+
+def digest_of(raw: bytes) -> str:
+    """SHA-256 in hexadecimal."""
+    return hashlib.sha256(raw).hexdigest()
+
+
+def clean_line(text: str) -> str:
+    """One line of visible characters: what else a note held could act on a terminal or a model."""
+    spaced = " ".join(text.split())
+    return "".join([char for char in spaced if unicodedata.category(char)[0] != "C"]).strip()
+
+
+# --- the proxy's side ----------------------------------------------------------------------------
+
+
+def request_bytes(escalation: Escalation, owner: Owner) -> bytes:
+    """The request's file: the original's keys first, then ours.
+
+    Raises:
+        TypeError: the arguments cannot be written as JSON (orjson's `JSONEncodeError`).
+    """
+    fields: dict[str, object] = {
+        "escalationId": escalation.id,
+        "serverName": escalation.server,
+        "toolName": escalation.tool,
+        "arguments": dict(escalation.arguments),
+        "reason": escalation.ground.reason,
+    }
+    if escalation.context:
+        fields["context"] = dict(escalation.context)
+    if escalation.candidates:
+        fields["whitelistCandidates"] = [
+            {"description": candidate.description} for candidate in escalation.candidates
+        ]
+    roles = [role for fact in escalation.request.arguments if fact.values for role in fact.roles]
+    fields |= {
+        "exposedName": escalation.exposed_name,
+        "session": escalation.session,
+        "rule": escalation.ground.rule,
+        "origins": list(escalation.origins),
+        "roles": list(dict.fromkeys([*escalation.roles, *roles])),
+        "createdAt": timestamp(escalation.created),
+        "expiresAt": timestamp(escalation.deadline),
+        "policyVersion": escalation.policy_version,
+        "argumentsHash": escalation.fingerprint,
+        "owner": {"pid": owner.pid, "startTime": owner.start_time},
+    }
+    return orjson.dumps(fields, option=orjson.OPT_INDENT_2)
+
+
+def timestamp(moment: datetime) -> str:
+    """RFC 3339 in UTC with milliseconds, as JavaScript writes it."""
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def judge_response(raw: bytes, expected: Expected) -> Answer:
+    """What a response file means. Anything that is not well-formed refuses the call (G12, X-8)."""
+    try:
+        fields = orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        return invalid("the response is not JSON")
+    if not isinstance(fields, dict):
+        return invalid("the response is not a JSON object")
+    decision = fields.get("decision")
+    if decision not in ("approved", "denied"):
+        return invalid('the response\'s decision is neither "approved" nor "denied"')
+    note = fields.get("note", "")
+    if not isinstance(note, str) or len(note) > MAX_NOTE:
+        return invalid(f"the response's note is not a text of at most {MAX_NOTE} characters")
+    by = _reviewer(fields)
+    if by is None:
+        return invalid("the response's reviewer is not a name")
+    if by == f"reviewer:{expected.session}":
+        return invalid("a session does not review itself")
+    if decision == "denied":
+        return Declined(by=by, kind="denied", note=clean_line(note))
+    problem = _digest_problem(fields, expected)
+    if problem:
+        return invalid(problem)
+    remember = _selection(fields, expected.candidates)
+    return Approved(by=by, remember=remember, note=clean_line(note))
+
+
+def invalid(reason: str) -> Declined:
+    """The refusal of one call because its answer could not be accepted."""
+    return Declined(by="kernel", kind="invalid", reason=reason)
+
+
+def _digest_problem(fields: Mapping[str, object], expected: Expected) -> str:
+    if "requestDigest" not in fields:
+        return "the response does not say what was shown" if expected.require_digest else ""
+    if fields["requestDigest"] != expected.digest:
+        return "the response answers something else than what was asked"
+    return ""
+
+
+def _reviewer(fields: Mapping[str, object]) -> str | None:
+    if "reviewer" not in fields:
+        return "human"
+    name = fields["reviewer"]
+    if not isinstance(name, str) or _REVIEWER.fullmatch(name) is None:
+        return None
+    return f"reviewer:{name}"
+
+
+def _selection(fields: Mapping[str, object], candidates: int) -> int | None:
+    """The place that was chosen. True is no number, and 0.0 no integer: both remember nothing."""
+    chosen = fields.get("whitelistSelection")
+    if isinstance(chosen, bool) or not isinstance(chosen, int):
+        return None
+    return chosen if 0 <= chosen < candidates else None
+
+
+# --- the reviewer's side -------------------------------------------------------------------------
+
+
+def read_request(name: str, raw: bytes) -> Request | None:
+    """A request file's content; None if it is none. Ours or the original's."""
+    try:
+        fields = orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        return None
+    if not isinstance(fields, dict) or fields.get("escalationId") != request_id(name):
+        return None
+    arguments = fields.get("arguments")
+    required = [fields.get(key) for key in ("escalationId", "serverName", "toolName", "reason")]
+    if not isinstance(arguments, dict) or not all(isinstance(value, str) for value in required):
+        return None
+    return Request(
+        id=_text(fields, "escalationId"),
+        server=_text(fields, "serverName"),
+        tool=_text(fields, "toolName"),
+        arguments=arguments,
+        reason=_text(fields, "reason"),
+        digest=digest_of(raw),
+        context=_context(fields.get("context")),
+        candidates=_candidates(fields.get("whitelistCandidates")),
+        session=_text(fields, "session"),
+        exposed_name=_text(fields, "exposedName"),
+        rule=_text(fields, "rule"),
+        origins=_texts(fields.get("origins")) or (),
+        roles=_texts(fields.get("roles")),
+        created=_moment(fields.get("createdAt")),
+        expires=_moment(fields.get("expiresAt")),
+        policy_version=_text(fields, "policyVersion"),
+        arguments_hash=_text(fields, "argumentsHash"),
+        owner=owner_of(fields.get("owner")),
+    )
+
+
+def response_bytes(  # noqa: PLR0913  one keyword for each key of the file
+    *, approved: bool, digest: str, remember: int | None, note: str, reviewer: str = ""
+) -> bytes:
+    """A response file."""
+    fields: dict[str, object] = {"decision": "approved" if approved else "denied"}
+    if approved and remember is not None:
+        fields["whitelistSelection"] = remember
+    if note:
+        fields["note"] = note
+    if reviewer:
+        fields["reviewer"] = reviewer
+    fields["requestDigest"] = digest
+    return orjson.dumps(fields)
+
+
+def owner_of(value: object) -> Owner | None:
+    """An owner as it stands in a file; None if it is none."""
+    if not isinstance(value, dict):
+        return None
+    pid, start = value.get("pid"), value.get("startTime")
+    if isinstance(pid, bool) or not isinstance(pid, int) or not 0 < pid < 1 << 31:
+        return None
+    return Owner(pid, start if isinstance(start, str) else "")
+
+
+def _text(fields: Mapping[str, object], key: str) -> str:
+    value = fields.get(key)
+    return value if isinstance(value, str) else ""
+
+
+def _texts(value: object) -> tuple[str, ...] | None:
+    if not isinstance(value, list):
+        return None
+    return tuple([item for item in value if isinstance(item, str)])
+
+
+def _context(value: object) -> tuple[tuple[str, str], ...]:
+    if not isinstance(value, dict):
+        return ()
+    return tuple([(key, text) for key, text in value.items() if isinstance(text, str)])
+
+
+def _candidates(value: object) -> tuple[str, ...]:
+    """Every place keeps its number, whatever stands there: an answer names one by it."""
+    if not isinstance(value, list):
+        return ()
+    return tuple([_text(item, "description") if isinstance(item, dict) else "" for item in value])
+
+
+def _moment(value: object) -> datetime | None:
+    if not isinstance(value, str):
+        return None
+    try:
+        moment = datetime.fromisoformat(value)
+    except ValueError:
+        return None
+    return moment if moment.tzinfo is not None else None
