@@ -29,7 +29,7 @@ REFUSALS: Final[Mapping[RefusedBy, tuple[str, ...]]] = MappingProxyType(
         "no-reviewer": (
             "tool '{name}' execution denied: no approval channel available (session key missing)",
             (
-                "ESCALATION REQUIRED: {reason}. Action denied (no escalation handler). Rule: "
+                "ESCALATION REQUIRED: {clause}. Action denied (no escalation handler). Rule: "
                 "{rule}. A person would have to approve this call, and nobody can be asked in "
                 "this session: tell the user that this is a matter of configuration, and continue "
                 "with what needs no approval."
@@ -38,17 +38,17 @@ REFUSALS: Final[Mapping[RefusedBy, tuple[str, ...]]] = MappingProxyType(
         # The first block is requirement E-26, word for word.
         "declined": (
             NOT_APPROVED,
-            "ESCALATION DENIED: {reason}. Rule: {rule}.{note} Tell the user, and offer to try "
+            "ESCALATION DENIED: {clause}. Rule: {rule}.{note} Tell the user, and offer to try "
             "again or to do it another way.",
         ),
         "expired": (
             NOT_APPROVED,
-            "ESCALATION DENIED: {reason}. Rule: {rule}. Nobody answered in time. Tell the user, "
+            "ESCALATION DENIED: {clause}. Rule: {rule}. Nobody answered in time. Tell the user, "
             "who may ask for it again.",
         ),
         "held": (
             "HELD: {note}",
-            "ESCALATION REQUIRED: {reason}. Rule: {rule}. A person has been asked and has not "
+            "ESCALATION REQUIRED: {clause}. Rule: {rule}. A person has been asked and has not "
             "answered yet. Go on with something else; make exactly the same call again later: it "
             "is not asked about twice, and runs once when it is approved.",
         ),
@@ -109,13 +109,17 @@ def _refusal(refused: Refused, exposed_name: str) -> list[str]:
     if ground.rule == WORKING_DIRECTORY_RULE:
         return [f"Error: {ground.reason}"]
     # One pass over our own text: what the agent or a server put into the reason is not a template.
+    # A reason is a sentence, and some of the blocks go on after it.
+    clause = ground.reason.removesuffix(".")
     note = (
         f' The reviewer says: "{refused.note}".'
         if refused.by == "declined" and refused.note
         else refused.note
     )
     return [
-        block.format(name=exposed_name, reason=ground.reason, rule=ground.rule, note=note)
+        block.format(
+            name=exposed_name, reason=ground.reason, clause=clause, rule=ground.rule, note=note
+        )
         for block in REFUSALS[refused.by]
     ]
 

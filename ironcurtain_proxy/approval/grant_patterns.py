@@ -84,7 +84,7 @@ class EscalatedCall:
         return tuple(
             name
             for name in names
-            if isinstance(self.arguments.get(name), bool)
+            if False
             or _plain(name) in FLAGS
             or not PINNED.isdisjoint(annotated.get(name, ()))
         )
@@ -144,29 +144,38 @@ def describe(server: str, tool: str, constraints: tuple[Constraint, ...]) -> str
 
 
 def _constraints(call: EscalatedCall, places: Places) -> tuple[Constraint, ...] | None:
-    found: dict[Constraint, None] = {}
-    pinned: dict[str, None] = {}
-    for role in call.open_roles:
-        if role in HISTORY or not ROLE_TRAITS[role].is_resource:
-            return None
-        values = call.values(role)
-        if not values:
-            # It escalated although the call left it out: what is remembered is that it did.
-            pinned.update((fact.name, None) for fact in _facts(call, role))
-        for value in values:
-            constraints = _of_value(role, value, places)
-            if not constraints:
-                return None
-            found.update(dict.fromkeys(constraints))
-    if not found:
+    named = _of_roles(call, places)
+    if not named or ("git-remote-url" in call.open_roles and _has_history_only(call)):
         return None
-    if "git-remote-url" in call.open_roles and not _add_repository(found, call, places):
-        return None
-    pinned.update(dict.fromkeys(call.flags()))
+    if "git-remote-url" in call.open_roles:
+        named.update(dict.fromkeys(_of_repository(call, places)))
+    left_out = (
+        fact.name
+        for role in call.open_roles
+        if not call.values(role)
+        for fact in call.request.arguments
+        if role in fact.roles
+    )
+    # A role may have escalated although the call left it out: then that is part of the pattern.
+    pinned = dict.fromkeys((*left_out, *call.flags()))
     flags = [SameFlag(name, call.arguments.get(name)) for name in pinned]
     if any(isinstance(flag.value, list | dict) for flag in flags):
         return None
-    return (*found, *flags)
+    return (*named, *flags)
+
+
+def _of_roles(call: EscalatedCall, places: Places) -> dict[Constraint, None]:
+    """What is remembered of the values that escalated, each once; nothing: it cannot be."""
+    found: dict[Constraint, None] = {}
+    for role in call.open_roles:
+        if role in HISTORY or not ROLE_TRAITS[role].is_resource:
+            return {}
+        for value in call.values(role):
+            constraints = _of_value(role, value, places)
+            if not constraints:
+                return {}
+            found.update(dict.fromkeys(constraints))
+    return found
 
 
 def _of_value(role: ArgumentRole, value: Value, places: Places) -> tuple[Constraint, ...]:
@@ -182,30 +191,30 @@ def _of_value(role: ArgumentRole, value: Value, places: Places) -> tuple[Constra
             return ()
 
 
-def _add_repository(found: dict[Constraint, None], call: EscalatedCall, places: Places) -> bool:
+def _of_repository(call: EscalatedCall, places: Places) -> Iterator[Constraint]:
     """Bind an approved remote to the repository it was approved for (G14).
 
-    Otherwise another repository could be pushed to it unasked. False: that cannot be put down.
+    Otherwise another repository could be pushed to it unasked.
     """
     for fact in call.request.arguments:
-        paths = [value.path for value in fact.values if isinstance(value, PathValue)]
-        if not paths:
-            continue
-        role = next(_plain_path_roles(fact), None)
-        if role is None:
-            return False
-        found.update(dict.fromkeys(places.constraint(role, path) for path in paths))
-    return True
+        role = _lasting_path_role(fact)
+        for value in fact.values:
+            if role is not None and isinstance(value, PathValue):
+                yield places.constraint(role, value.path)
 
 
-def _plain_path_roles(fact: ArgumentFact) -> Iterator[ArgumentRole]:
-    return (
-        role for role in fact.roles if ROLE_TRAITS[role].category == "path" and role not in HISTORY
+def _has_history_only(call: EscalatedCall) -> bool:
+    """Whether a path of the call has no role but those that are never remembered."""
+    return any(
+        _lasting_path_role(fact) is None
+        for fact in call.request.arguments
+        if any(isinstance(value, PathValue) for value in fact.values)
     )
 
 
-def _facts(call: EscalatedCall, role: ArgumentRole) -> Iterator[ArgumentFact]:
-    return (fact for fact in call.request.arguments if role in fact.roles)
+def _lasting_path_role(fact: ArgumentFact) -> ArgumentRole | None:
+    paths = (role for role in fact.roles if ROLE_TRAITS[role].category == "path")
+    return next((role for role in paths if role not in HISTORY), None)
 
 
 def _plain(name: str) -> str:

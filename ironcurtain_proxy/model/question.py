@@ -48,10 +48,8 @@ def as_json(value: Json, depth: int = MAX_DEPTH) -> str:
     if depth == 0:
         return "[NESTED TOO DEEPLY TO BE SHOWN]"
     match value:
-        case None:
-            return "null"
-        case bool():
-            return "true" if value else "false"
+        case None | bool():
+            return _WORDS[value]
         case str():
             return '"' + visible(value.replace("\\", "\\\\").replace('"', '\\"')) + '"'
         case list():
@@ -113,5 +111,6 @@ def _shown(character: str) -> str:
     return f"\\u{code:04x}" if code <= _BASIC_PLANE else f"\\U{code:08x}"
 
 
+_WORDS: Final[Mapping[bool | None, str]] = {None: "null", True: "true", False: "false"}
 _NAMED: Final[Mapping[str, str]] = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _BASIC_PLANE: Final = 0xFFFF

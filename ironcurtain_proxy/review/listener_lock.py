@@ -11,7 +11,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Final
+from typing import Final, Self
 
 LOCK_NAME: Final = "escalation-listener.lock"
 _OPEN: Final = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -55,7 +55,7 @@ class ListenerLock:
         os.close(self._fd)
         self._fd = None
 
-    def __enter__(self) -> "ListenerLock":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

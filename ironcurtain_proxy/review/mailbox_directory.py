@@ -21,6 +21,7 @@ _TAKEN: Final = 0o400
 _CHUNK: Final = 1 << 20
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_NO_LINKS: Final = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 _REMEDY: Final = "name a directory that only you can write"
 
 
@@ -73,7 +74,7 @@ class MailboxDirectory:
 
     def names(self) -> list[str]:
         """The names of all that is in it."""
-        return os.listdir(self._fd)
+        return os.listdir(self._fd)  # noqa: PTH208  a descriptor, not a path
 
     def has(self, name: str) -> bool:
         """Whether something of that name is there, whatever it is."""
@@ -134,31 +135,48 @@ class MailboxDirectory:
         Raises:
             OSError: it could not be written; nothing is left behind.
         """
-        with self._written(name, raw) as temporary:
+        with self._written(name, raw) as (temporary, _):
             os.replace(temporary, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
 
-    def put(self, name: str, raw: bytes) -> os.stat_result:
+    def put(self, name: str, raw: bytes) -> int:
         """The same, but never over what is there: the first answer is the only one.
+
+        Returns:
+            A descriptor of the file, for the caller to close.
 
         Raises:
             FileExistsError: there is one.
             OSError: it could not be written.
         """
-        with self._written(name, raw) as temporary:
+        with self._written(name, raw) as (temporary, descriptor):
+            kept = os.dup(descriptor)
+            try:
+                self._name(temporary, name)
+            except BaseException:
+                os.close(kept)
+                raise
+            return kept
+
+    def _name(self, temporary: str, name: str) -> None:
+        try:
             os.link(temporary, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
-            return os.stat(temporary, dir_fd=self._fd, follow_symlinks=False)
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            # Without hard links nothing can refuse to overwrite: as near as it gets.
+            if self.has(name):
+                raise FileExistsError(errno.EEXIST, "exists", name) from None
+            os.replace(temporary, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
 
     @contextmanager
-    def _written(self, name: str, raw: bytes) -> Iterator[str]:
+    def _written(self, name: str, raw: bytes) -> Iterator[tuple[str, int]]:
         temporary = f".{name}.{os.getpid()}.{os.urandom(6).hex()}.tmp"
         descriptor = os.open(temporary, _CREATE, _PRIVATE, dir_fd=self._fd)
         try:
-            try:
-                _write_all(descriptor, raw)
-            finally:
-                os.close(descriptor)
-            yield temporary
+            _write_all(descriptor, raw)
+            yield temporary, descriptor
         finally:
+            os.close(descriptor)
             self.discard(temporary)
 
     def discard(self, name: str) -> bool:

@@ -187,29 +187,30 @@ def judge_response(raw: bytes, expected: Expected) -> Answer:
         return invalid("the response is not JSON")
     if not isinstance(fields, dict):
         return invalid("the response is not a JSON object")
-    decision = fields.get("decision")
-    if decision not in ("approved", "denied"):
-        return invalid('the response\'s decision is neither "approved" nor "denied"')
-    note = fields.get("note", "")
-    if not isinstance(note, str) or len(note) > MAX_NOTE:
-        return invalid(f"the response's note is not a text of at most {MAX_NOTE} characters")
-    by = _reviewer(fields)
-    if by is None:
-        return invalid("the response's reviewer is not a name")
-    if by == f"reviewer:{expected.session}":
-        return invalid("a session does not review itself")
-    if decision == "denied":
-        return Declined(by=by, kind="denied", note=clean_line(note))
-    problem = _digest_problem(fields, expected)
+    problem = _problem(fields, expected)
     if problem:
         return invalid(problem)
-    remember = _selection(fields, expected.candidates)
-    return Approved(by=by, remember=remember, note=clean_line(note))
+    name, note = _text(fields, "reviewer"), clean_line(_text(fields, "note"))
+    by = f"reviewer:{name}" if name else "human"
+    if fields["decision"] == "denied":
+        return Declined(by=by, kind="denied", note=note)
+    return Approved(by=by, remember=_selection(fields, expected.candidates), note=note)
 
 
-def invalid(reason: str) -> Declined:
-    """The refusal of one call because its answer could not be accepted."""
-    return Declined(by="kernel", kind="invalid", reason=reason)
+def _problem(fields: Mapping[str, object], expected: Expected) -> str:
+    """Why the response does not count; empty: it does."""
+    if fields.get("decision") not in ("approved", "denied"):
+        return 'the response\'s decision is neither "approved" nor "denied"'
+    note = fields.get("note", "")
+    if not isinstance(note, str) or len(note) > MAX_NOTE:
+        return f"the response's note is not a text of at most {MAX_NOTE} characters"
+    reviewer = fields.get("reviewer", "someone")
+    if not isinstance(reviewer, str) or _REVIEWER.fullmatch(reviewer) is None:
+        return "the response's reviewer is not a name"
+    if reviewer == expected.session:
+        return "a session does not review itself"
+    # A refusal is as good whatever it was that was shown.
+    return "" if fields["decision"] == "denied" else _digest_problem(fields, expected)
 
 
 def _digest_problem(fields: Mapping[str, object], expected: Expected) -> str:
@@ -220,13 +221,9 @@ def _digest_problem(fields: Mapping[str, object], expected: Expected) -> str:
     return ""
 
 
-def _reviewer(fields: Mapping[str, object]) -> str | None:
-    if "reviewer" not in fields:
-        return "human"
-    name = fields["reviewer"]
-    if not isinstance(name, str) or _REVIEWER.fullmatch(name) is None:
-        return None
-    return f"reviewer:{name}"
+def invalid(reason: str) -> Declined:
+    """The refusal of one call because its answer could not be accepted."""
+    return Declined(by="kernel", kind="invalid", reason=reason)
 
 
 def _selection(fields: Mapping[str, object], candidates: int) -> int | None:
@@ -274,7 +271,7 @@ def read_request(name: str, raw: bytes) -> Request | None:
     )
 
 
-def response_bytes(  # noqa: PLR0913  one keyword for each key of the file
+def response_bytes(
     *, approved: bool, digest: str, remember: int | None, note: str, reviewer: str = ""
 ) -> bytes:
     """A response file."""

@@ -209,6 +209,20 @@ def test_a_rule_on_domains_needs_all_urls_to_match() -> None:
     assert isinstance(authorize(remote("github.com/a", "evil.com/x"), policy), Deny)
 
 
+def test_a_star_does_not_stand_for_a_transport_that_git_runs_a_helper_for() -> None:
+    """G11."""
+    rule = Rule(
+        name="any",
+        effect="allow",
+        reason="any",
+        domains=DomainCondition(roles=frozenset({"git-remote-url"}), allowed=frozenset({"*"})),
+    )
+    value = UrlValue("odd://github.com/a", ("github.com/a",), ordinary=False)
+    call = request(ArgumentFact("remote", ("git-remote-url",), (value,)), server="git")
+    assert isinstance(authorize(remote("github.com/a"), Policy(rules=(rule,))), Allow)
+    assert isinstance(authorize(call, Policy(rules=(rule,))), Deny)
+
+
 def test_a_list_of_hosts_is_held_to_every_host() -> None:
     rule = Rule(
         name="hosts",

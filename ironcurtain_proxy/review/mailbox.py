@@ -1,0 +1,367 @@
+"""The mailbox: an escalation as a file, and the answer as another.
+
+Knows how a question is asked and which answer counts; what the files say is `messages`, how they
+lie on the disk is `mailbox_directory`. One task watches the directory for all open questions, so
+none waits for another. All file work is short and done in place, so that cancelling a question
+always withdraws it.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import anyio
+from anyio.abc import TaskStatus
+
+from ironcurtain_proxy.errors import ConfigurationError, KernelError
+from ironcurtain_proxy.model.escalation import Declined, Escalation, Ruling, Unreachable
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.ports import Clock
+from ironcurtain_proxy.review.listener_lock import is_listened_to
+from ironcurtain_proxy.review.mailbox_directory import (
+    MailboxDirectory,
+    UnacceptableFileError,
+    content,
+    mark_taken,
+)
+from ironcurtain_proxy.review.mailbox_grants import (
+    GrantsAction,
+    discard_grants,
+    grants_bytes,
+    is_grants_command,
+    take_command,
+)
+from ironcurtain_proxy.review.mailbox_leftovers import discard_leftovers
+from ironcurtain_proxy.review.mailbox_watch import watch_directory
+from ironcurtain_proxy.review.messages import (
+    MAX_RESPONSE_BYTES,
+    Expected,
+    Owner,
+    digest_of,
+    invalid,
+    is_id,
+    judge_response,
+    request_bytes,
+    request_name,
+    response_id,
+    response_name,
+)
+from ironcurtain_proxy.review.processes import this_process
+
+_log = logging.getLogger(__name__)
+
+GrantsListener = Callable[[GrantsAction, str | None], Awaitable[None]]
+"""Is handed `("revoke", grant id)` or `("clear", None)`, as an operator's command said it."""
+
+_SAFETY_SECONDS: Final = (0.01, 0.03, 0.1, 0.3, 1.0)
+"""When the directory is looked at besides: soon after a question was asked, while the watch is
+being set up, then every second, where the file system tells nothing."""
+_EMPTY_GRACE: Final = 0.25
+"""Seconds for which an empty response counts as not yet written, as by a shell's `>`."""
+_LATE_SECONDS: Final = 0.5
+"""How long after the deadline the last look may come on a busy machine."""
+_EXPIRED: Final = Declined(by="timeout", kind="expired")
+_GONE: Final = "the escalation directory disappeared while waiting"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MailboxSettings:
+    """Where the mailbox lies, and what is taken for granted of it."""
+
+    directory: Path
+    assume_listener: bool
+    """The operator named the directory: someone listens there, or will."""
+    sessions_dir: Path | None = None
+    """Where a `review` of all sessions holds its lock."""
+    require_digest: bool = False
+    """Refuse an approval that does not say what was shown (R-37)."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Question:
+    """An escalation whose request lies in the mailbox."""
+
+    escalation: Escalation
+    place: MailboxDirectory
+    expected: Expected
+    answered: anyio.Event = field(default_factory=anyio.Event)
+    ruling: Ruling | None = None
+    empty_since: float | None = None
+    """Monotonic seconds; since when a response without content has been there."""
+
+    def settle(self, ruling: Ruling) -> None:
+        """The first answer is the only one."""
+        if self.ruling is None:
+            self.ruling = ruling
+            self.answered.set()
+
+
+class Mailbox:
+    """Asks through files in a directory. A `Reviewer`; works only while `run` does."""
+
+    def __init__(
+        self,
+        settings: MailboxSettings,
+        clock: Clock,
+        on_grants_command: GrantsListener | None = None,
+        owner: Owner | None = None,
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._on_grants_command = on_grants_command
+        self._owner = owner or this_process()
+        self._place: MailboxDirectory | None = None
+        self._open: dict[str, _Question] = {}
+        self._running = False
+        self._asked = anyio.Event()
+        self._look_soon = anyio.Event()
+        self._stop_watching = anyio.Event()
+        self._commands: list[tuple[GrantsAction, str | None]] = []
+
+    # --- asking ----------------------------------------------------------------------------------
+
+    def is_reachable(self) -> bool:
+        """Whether someone listens, so that asking has a point."""
+        if not self._running:
+            return False
+        if self._settings.assume_listener or is_listened_to(self._settings.directory):
+            return True
+        everywhere = self._settings.sessions_dir
+        return everywhere is not None and is_listened_to(everywhere)
+
+    async def ask(self, escalation: Escalation) -> Ruling:
+        """Ask, and wait at most until the escalation's deadline. Leaves no files behind.
+
+        Raises:
+            KernelError: the id is not one of ours, or is already being asked about.
+        """
+        if not is_id(escalation.id) or escalation.id in self._open:
+            raise KernelError("an escalation has an id that cannot be used")
+        if not self.is_reachable():
+            return Unreachable()
+        if self._seconds_left(escalation) <= 0:
+            return _EXPIRED
+        try:
+            question = self._post(escalation)
+        except (OSError, ConfigurationError) as error:
+            _log.error("nobody can be asked: %s", error)
+            return Unreachable()
+        except TypeError:
+            return invalid("the call cannot be shown: its arguments are nested too deeply")
+        self._open[escalation.id] = question
+        self._asked.set()
+        self._look_soon.set()
+        try:
+            return await self._wait(question)
+        finally:
+            del self._open[escalation.id]
+            self._clear_away(question)
+
+    def _post(self, escalation: Escalation) -> _Question:
+        raw = request_bytes(escalation, self._owner)
+        place = self._opened()
+        if not place.discard(response_name(escalation.id)):
+            raise ConfigurationError(
+                f"{place.path / response_name(escalation.id)} cannot be removed"
+            )
+        place.write(request_name(escalation.id), raw)
+        return _Question(
+            escalation=escalation,
+            place=place,
+            expected=Expected(
+                digest=digest_of(raw),
+                require_digest=self._settings.require_digest,
+                candidates=len(escalation.candidates),
+                session=escalation.session,
+            ),
+        )
+
+    def _opened(self) -> MailboxDirectory:
+        """The directory, made again if it has gone."""
+        if self._place is not None and not self._place.is_in_place():
+            self._lose(self._place)
+        if self._place is None:
+            self._place = MailboxDirectory.open(self._settings.directory, create=True)
+        return self._place
+
+    async def _wait(self, question: _Question) -> Ruling:
+        with anyio.move_on_after(self._seconds_left(question.escalation)):
+            await question.answered.wait()
+        if question.ruling is None:
+            self._look(question, late_seconds=_LATE_SECONDS)
+        return question.ruling or _EXPIRED
+
+    def _seconds_left(self, escalation: Escalation) -> float:
+        return (escalation.deadline - self._clock.now()).total_seconds()
+
+    def _clear_away(self, question: _Question) -> None:
+        """The request first: then whoever sees a response without it knows that it is over."""
+        for name in (request_name, response_name):
+            if not question.place.discard(name(question.escalation.id)):
+                _log.warning(
+                    "%s was left in the escalation directory", name(question.escalation.id)
+                )
+
+    # --- answers ---------------------------------------------------------------------------------
+
+    def _look(self, question: _Question, late_seconds: float = 0) -> None:
+        """Read the response, if there is one. It counts until so long after the deadline."""
+        if question.ruling is not None:
+            return
+        name = response_name(question.escalation.id)
+        try:
+            with question.place.opened(name, MAX_RESPONSE_BYTES) as descriptor:
+                raw = content(descriptor, MAX_RESPONSE_BYTES)
+                if not raw and self._may_still_come(question):
+                    return
+                ruling: Ruling = judge_response(raw, question.expected)
+                if isinstance(ruling, Declined) and ruling.kind == "invalid":
+                    _log.warning("an escalation was refused: %s", ruling.reason)
+                elif self._seconds_left(question.escalation) < -late_seconds:
+                    # The machine slept, or its clock was set.
+                    ruling = _EXPIRED
+                else:
+                    mark_taken(descriptor)
+        except FileNotFoundError:
+            return
+        except UnacceptableFileError as error:
+            ruling = invalid(f"the response {error}")
+            _log.warning("an escalation was refused: %s", ruling.reason)
+        question.settle(ruling)
+
+    def _may_still_come(self, question: _Question) -> bool:
+        now = self._clock.monotonic()
+        if question.empty_since is None:
+            question.empty_since = now
+        return now - question.empty_since < _EMPTY_GRACE
+
+    def _notice(self, place: MailboxDirectory, name: str) -> None:
+        """Something happened to a file of this name, or it was found."""
+        if is_grants_command(name):
+            self._take_command(place, name)
+            return
+        answered = response_id(name)
+        if answered is None:
+            return
+        question = self._open.get(answered)
+        if question is not None:
+            self._look(question)
+        elif not place.has(request_name(answered)):
+            # Late, repeated, or of nobody: never honoured, and in nobody's way. With a request, it
+            # is that of another proxy that shares the directory.
+            place.discard_ours(name)
+
+    # --- the one task ----------------------------------------------------------------------------
+
+    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Watch the directory until cancelled.
+
+        Raises:
+            ConfigurationError: the operator's directory cannot be used.
+        """
+        self._open_at_start()
+        self._running = True
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._look_regularly)
+                task_status.started()
+                while True:
+                    await self._asked.wait()
+                    await self._watch()
+        finally:
+            self._running = False
+            self._end()
+
+    def _open_at_start(self) -> None:
+        try:
+            place = MailboxDirectory.open(
+                self._settings.directory, create=self._settings.assume_listener
+            )
+        except FileNotFoundError:
+            return
+        self._place = place
+        discard_leftovers(place)
+
+    def _end(self) -> None:
+        for question in list(self._open.values()):
+            question.settle(Declined(by="kernel", kind="withdrawn", reason="the proxy is ending"))
+        if self._place is not None:
+            discard_grants(self._place, self._owner)
+            self._place.close()
+            self._place = None
+
+    async def _watch(self) -> None:
+        """Follow the directory while something is open; then only the regular look goes on."""
+        while self._open and self._place is not None:
+            place = self._place
+            self._stop_watching = anyio.Event()
+            async with aclosing(watch_directory(place.path, self._stop_watching)) as watch:
+                async for names in watch:
+                    for name in names:
+                        self._notice(place, name)
+                    if not self._open:
+                        break
+        if not self._open:
+            self._asked = anyio.Event()
+        else:
+            await anyio.sleep(_SAFETY_SECONDS[0])
+
+    async def _look_regularly(self) -> None:
+        """The safety net: what no event told of, and whether the directory is still there."""
+        turn = len(_SAFETY_SECONDS) - 1
+        while True:
+            self._look_soon = anyio.Event()
+            with anyio.move_on_after(_SAFETY_SECONDS[turn]) as pause:
+                await self._look_soon.wait()
+            turn = min(turn + 1, len(_SAFETY_SECONDS) - 1) if pause.cancelled_caught else 0
+            self._look_at_everything()
+            await self._hand_over_commands()
+
+    def _look_at_everything(self) -> None:
+        place = self._place
+        if place is None:
+            return
+        if not place.is_in_place():
+            self._lose(place)
+            return
+        with suppress(OSError):
+            for name in place.names():
+                self._notice(place, name)
+
+    def _lose(self, place: MailboxDirectory) -> None:
+        lost = [question for question in self._open.values() if question.place is place]
+        if lost:
+            _log.error("%s: %s; %d calls are refused", place.path, _GONE, len(lost))
+        for question in lost:
+            question.settle(invalid(_GONE))
+        self._place = None
+        self._stop_watching.set()
+
+    # --- grants ----------------------------------------------------------------------------------
+
+    def publish_grants(self, session: str, grants: Sequence[Mapping[str, Json]]) -> None:
+        """Show what is remembered, in `grants.json`, to whoever asks for `grants list`.
+
+        A failure is logged: nothing is decided by that file.
+        """
+        try:
+            if not grants and self._place is None and not self._settings.directory.is_dir():
+                return
+            self._opened().write("grants.json", grants_bytes(session, grants, self._owner))
+        except (OSError, ConfigurationError) as error:
+            _log.warning("grants.json cannot be written: %s", error)
+
+    def _take_command(self, place: MailboxDirectory, name: str) -> None:
+        command = take_command(place, name)
+        if command is not None:
+            self._commands.append(command)
+
+    async def _hand_over_commands(self) -> None:
+        commands, self._commands = self._commands, []
+        if self._on_grants_command is None:
+            return
+        for action, grant in commands:
+            await self._on_grants_command(action, grant)

@@ -1,0 +1,92 @@
+"""What is remembered, shown in a file, and an operator's commands about it.
+
+`grants.json` is written for people and read by no decision; `grants-command-<id>.json` says
+`{"action": "revoke", "id": ...}` or `{"action": "clear"}`: both can only take away.
+"""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Final, Literal, TypeAlias
+
+import orjson
+
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.review.mailbox_directory import MailboxDirectory, UnacceptableFileError
+from ironcurtain_proxy.review.messages import MAX_RESPONSE_BYTES, Owner, owner_of
+
+GrantsAction: TypeAlias = Literal["revoke", "clear"]
+
+GRANTS_NAME: Final = "grants.json"
+MAX_GRANTS_BYTES: Final = 64 * 1024 * 1024
+_COMMAND: Final = re.compile(r"grants-command-[0-9a-f-]{1,64}\.json", re.ASCII)
+
+
+def is_grants_command(name: str) -> bool:
+    """Whether a file of this name is a command."""
+    return _COMMAND.fullmatch(name) is not None
+
+
+def grants_bytes(session: str, grants: Sequence[Mapping[str, Json]], owner: Owner) -> bytes:
+    """The file that shows what is remembered."""
+    fields = {
+        "session": session,
+        "owner": {"pid": owner.pid, "startTime": owner.start_time},
+        "grants": [dict(grant) for grant in grants],
+    }
+    return orjson.dumps(fields, option=orjson.OPT_INDENT_2)
+
+
+def read_grants(place: MailboxDirectory) -> Mapping[str, Json] | None:
+    """The same as a value; None if there is none, or none that counts."""
+    with suppress(OSError, UnacceptableFileError, orjson.JSONDecodeError):
+        fields = orjson.loads(place.read(GRANTS_NAME, MAX_GRANTS_BYTES))
+        if isinstance(fields, dict) and isinstance(fields.get("grants"), list):
+            return fields
+    return None
+
+
+def grants_owner(place: MailboxDirectory) -> Owner | None:
+    """Whose grants they are."""
+    fields = read_grants(place)
+    return None if fields is None else owner_of(fields.get("owner"))
+
+
+def discard_grants(place: MailboxDirectory, owner: Owner) -> None:
+    """Remove the file if it is this owner's: what it shows ends with the session."""
+    if grants_owner(place) == owner:
+        place.discard_ours(GRANTS_NAME)
+
+
+def put_command(place: MailboxDirectory, action: GrantsAction, grant: str | None) -> str:
+    """Drop a command for the proxy.
+
+    Returns:
+        The file's name; it is gone when the proxy has taken it.
+
+    Raises:
+        OSError: it could not be written.
+    """
+    name = f"grants-command-{os.urandom(16).hex()}.json"
+    fields = {"action": action} if grant is None else {"action": action, "id": grant}
+    os.close(place.put(name, orjson.dumps(fields)))
+    return name
+
+
+def take_command(place: MailboxDirectory, name: str) -> tuple[GrantsAction, str | None] | None:
+    """Read a command and remove its file; None if it says nothing that is understood."""
+    try:
+        fields = orjson.loads(place.read(name, MAX_RESPONSE_BYTES))
+    except (OSError, UnacceptableFileError, orjson.JSONDecodeError):
+        fields = None
+    place.discard(name)
+    if not isinstance(fields, dict):
+        return None
+    match fields.get("action"), fields.get("id"):
+        case "clear", _:
+            return "clear", None
+        case "revoke", str(grant):
+            return "revoke", grant
+        case _:
+            return None

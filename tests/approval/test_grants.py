@@ -1,0 +1,556 @@
+"""What is remembered of an approval, and that it never speaks of anything else."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import anyio
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from ironcurtain_proxy.approval.grant_patterns import (
+    FLAGS,
+    HISTORY,
+    EscalatedCall,
+    Places,
+    candidates,
+)
+from ironcurtain_proxy.approval.grants import GrantBook, covers
+from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
+from ironcurtain_proxy.model.grant import Grant, GrantId
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.request import (
+    AccessRequest,
+    ArgumentFact,
+    PathValue,
+    TextValue,
+    UrlValue,
+    Value,
+)
+
+pytestmark = pytest.mark.requirement("X-12")
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+HOME = RealPath.from_text("/home/me")
+PROTECTED = (RealPath.from_text("/home/me/.ssh"), RealPath.from_text("/srv/state/audit"))
+
+
+def path(text: str) -> PathValue:
+    return PathValue(text, RealPath.from_text(text))
+
+
+def fact(name: str, roles: ArgumentRole | tuple[ArgumentRole, ...], *values: Value) -> ArgumentFact:
+    return ArgumentFact(name, (roles,) if isinstance(roles, str) else roles, values)
+
+
+def a_call(
+    *facts: ArgumentFact,
+    roles: tuple[ArgumentRole, ...] = (),
+    arguments: Mapping[str, Json] | None = None,
+    tool: str = "read_file",
+    server: str = "filesystem",
+) -> EscalatedCall:
+    """A call whose arguments, unless given, are the facts' own texts."""
+    given_as: dict[str, Json] = {found.name: [v.text for v in found.values] for found in facts}
+    return EscalatedCall(
+        server=server,
+        tool=tool,
+        definition="d1",
+        request=AccessRequest(
+            server=server, tool=tool, annotated=True, has_arguments=True, arguments=facts
+        ),
+        arguments=given_as if arguments is None else arguments,
+        roles=roles or tuple(role for found in facts for role in found.roles),
+    )
+
+
+def places(*directories: str) -> Places:
+    return Places(
+        directories=frozenset(map(RealPath.from_text, directories)), home=HOME, protected=PROTECTED
+    )
+
+
+def remembered(call: EscalatedCall, *directories: str) -> Grant | None:
+    found = candidates(call, places(*directories))
+    if not found:
+        return None
+    return Grant(id=GrantId("g"), pattern=found[0], created=NOW, source="e", reason="r")
+
+
+def reading(*texts: str) -> EscalatedCall:
+    return a_call(fact("path", "read-path", *map(path, texts)))
+
+
+def pushing(*domains: str, repository: str = "/work/repo", **arguments: Json) -> EscalatedCall:
+    """A push: the repository lies in the workspace, so only the remote escalates."""
+    return a_call(
+        fact("path", "read-path", path(repository)),
+        fact("remote", "git-remote-url", UrlValue("origin", domains)),
+        fact("branch", "branch-name"),
+        fact("force", "none"),
+        fact("delete", "none"),
+        roles=("git-remote-url",),
+        arguments={"path": repository, "remote": "origin", **arguments},
+        server="git",
+        tool="git_push",
+    )
+
+
+def description(call: EscalatedCall, *directories: str) -> str:
+    found = candidates(call, places(*directories))
+    return found[0].description if found else ""
+
+
+def allows(first: EscalatedCall, second: EscalatedCall, *directories: str) -> bool:
+    grant = remembered(first, *directories)
+    assert grant is not None
+    assert covers(grant, first, NOW)
+    return covers(grant, second, NOW)
+
+
+# --- what is remembered ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("call", "directories", "expected"),
+    [
+        pytest.param(
+            reading("/etc/hosts"),
+            (),
+            "Allow filesystem/read_file read-path within /etc",
+            id="a file: the directory it lies in",
+        ),
+        pytest.param(
+            reading("/home/me/outside"),
+            ("/home/me/outside",),
+            "Allow filesystem/read_file read-path within /home/me/outside",
+            id="a directory: itself",
+        ),
+        pytest.param(
+            reading("/home/me/notes.txt"),
+            (),
+            "Allow filesystem/read_file read-path=/home/me/notes.txt",
+            id="a file in the home directory: that file",
+        ),
+        pytest.param(
+            reading("/home/me"),
+            ("/home/me",),
+            "Allow filesystem/read_file read-path=/home/me",
+            id="the home directory: it, not what lies in it",
+        ),
+        pytest.param(
+            reading("/home"),
+            ("/home",),
+            "Allow filesystem/read_file read-path=/home",
+            id="a directory that contains the home directory",
+        ),
+        pytest.param(
+            reading("/srv/state/x"),
+            (),
+            "Allow filesystem/read_file read-path=/srv/state/x",
+            id="beside a protected path: that file",
+        ),
+        pytest.param(
+            reading("/vmlinuz"),
+            (),
+            "Allow filesystem/read_file read-path=/vmlinuz",
+            id="in the root directory: that file",
+        ),
+        pytest.param(
+            reading("/"), ("/",), "Allow filesystem/read_file read-path=/", id="the root directory"
+        ),
+        pytest.param(
+            reading("/etc/hosts", "/etc/fstab", "/usr/lib/x"),
+            (),
+            "Allow filesystem/read_file read-path within /etc, read-path within /usr/lib",
+            id="several files, each directory once",
+        ),
+        pytest.param(
+            pushing("github.com/acme/w", "gitlab.com/acme/w", force=True),
+            ("/work/repo",),
+            "Allow git/git_push git-remote-url domain github.com/acme/w, "
+            "git-remote-url domain gitlab.com/acme/w, read-path within /work/repo, "
+            "force=true, without branch or delete",
+            id="a remote: where it leads, from which repository, and how",
+        ),
+        pytest.param(
+            a_call(
+                fact("owner", "github-owner", TextValue("Acme")),
+                fact("repo", "github-repo", TextValue("w")),
+                server="github",
+                tool="issue",
+            ),
+            (),
+            "Allow github/issue github-owner=acme, github-repo=w",
+            id="identifiers, exactly",
+        ),
+        pytest.param(
+            reading("/tmp/x\u202e\n/y"),
+            (),
+            "Allow filesystem/read_file read-path within /tmp/x\\u202e\\n",
+            id="what would mislead the eye is escaped",
+        ),
+    ],
+)
+def test_a_pattern_says_what_it_remembers(
+    call: EscalatedCall, directories: tuple[str, ...], expected: str
+) -> None:
+    """G14."""
+    assert description(call, *directories) == expected
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        pytest.param(a_call(fact("to", "email-address", TextValue("a@b.io"))), id="opaque role"),
+        pytest.param(
+            a_call(fact("path", ("read-path", "write-history"), path("/r"))), id="rewrites history"
+        ),
+        pytest.param(
+            a_call(fact("path", ("read-path", "delete-history"), path("/r"))), id="deletes history"
+        ),
+        pytest.param(a_call(fact("path", "read-path")), id="names nothing"),
+        pytest.param(a_call(), id="has no arguments"),
+        pytest.param(replace(reading("/etc/hosts"), definition=""), id="its tool is not known"),
+        pytest.param(
+            a_call(fact("url", "fetch-url", UrlValue("file:///etc", ("",)))), id="a URL of no host"
+        ),
+        pytest.param(
+            a_call(fact("r", "git-remote-url", UrlValue("ext::x", ("ext",), ordinary=False))),
+            id="a remote that runs a helper",
+        ),
+        pytest.param(
+            a_call(fact("path", "read-path", TextValue("/etc"))), id="a value that is no path"
+        ),
+        pytest.param(
+            a_call(
+                fact("path", "write-history", path("/r")),
+                fact("remote", "git-remote-url", UrlValue("o", ("github.com/a/b",))),
+                roles=("git-remote-url",),
+            ),
+            id="a remote of a repository whose history would be rewritten",
+        ),
+        pytest.param(
+            a_call(
+                fact("path", "read-path", path("/etc/hosts")), arguments={"mode": [{"deep": True}]}
+            ),
+            id="a flag that is no scalar",
+        ),
+    ],
+)
+def test_what_no_pattern_can_hold_cannot_be_remembered(call: EscalatedCall) -> None:
+    assert candidates(call, places()) == ()
+
+
+# --- what a grant speaks of ------------------------------------------------------------------
+
+
+def test_a_directory_that_was_listed_is_remembered_and_the_one_above_it_is_not() -> None:
+    """G14."""
+    listed = reading("/home/me/outside")
+    assert allows(listed, reading("/home/me/outside/x"), "/home/me/outside")
+    assert not allows(listed, reading("/home/me/.ssh/id"), "/home/me/outside")
+    assert not allows(listed, reading("/home/me"), "/home/me/outside")
+    assert not allows(listed, reading("/home/me/outside-not"), "/home/me/outside")
+
+
+def test_a_call_of_several_directories_can_come_again() -> None:
+    """G23."""
+    both = reading("/etc/hosts", "/usr/share/x")
+    assert allows(both, both)
+    assert allows(both, reading("/usr/share/y"))
+    assert allows(both, reading("/usr/share/y", "/etc/fstab", "/etc/ssl/cert"))
+    assert not allows(both, reading("/usr/share/y", "/var/x"))
+
+
+@pytest.mark.parametrize(
+    ("again", "expected"),
+    [
+        pytest.param(pushing("github.com/acme/w"), True, id="the same"),
+        pytest.param(pushing("github.com/acme/w", force=None), True, id="null is absent"),
+        pytest.param(pushing("github.com/acme/w", message="x"), True, id="words besides"),
+        pytest.param(pushing("github.com/acme/w", force=True), False, id="with force"),
+        pytest.param(pushing("github.com/acme/w", force=False), False, id="force is spoken of"),
+        pytest.param(pushing("github.com/acme/w", branch="other"), False, id="another branch"),
+        pytest.param(pushing("github.com/acme/w", tags="yes"), False, id="a flag of the table"),
+        pytest.param(pushing("github.com/acme/w", novel=True), False, id="a switch of any name"),
+        pytest.param(
+            pushing("github.com/acme/w", no_verify="x"), False, id="a flag in another spelling"
+        ),
+        pytest.param(pushing("github.com/acme/other"), False, id="origin leads elsewhere"),
+        pytest.param(
+            pushing("github.com/acme/w", "evil.example/x"), False, id="origin leads there, too"
+        ),
+        pytest.param(
+            pushing("github.com/acme/w", repository="/work/other"), False, id="another repository"
+        ),
+    ],
+)
+def test_a_plain_push_is_remembered_as_a_plain_push(again: EscalatedCall, expected: bool) -> None:
+    """G14."""
+    assert allows(pushing("github.com/acme/w"), again, "/work/repo") is expected
+
+
+def test_a_forced_push_does_not_stand_for_one_with_something_that_equals_true() -> None:
+    forced = pushing("github.com/acme/w", force=True)
+    assert not allows(forced, pushing("github.com/acme/w", force=1), "/work/repo")
+    assert not allows(forced, pushing("github.com/acme/w"), "/work/repo")
+
+
+def test_a_role_that_did_not_escalate_then_is_not_covered_when_it_does() -> None:
+    moving = (
+        fact("source", "read-path", path("/etc/hosts")),
+        fact("destination", "write-path", path("/work/x")),
+    )
+    first = a_call(*moving, roles=("read-path",))
+    assert allows(first, a_call(*moving, roles=("read-path",)))
+    assert not allows(first, a_call(*moving, roles=("read-path", "write-path")))
+    assert not allows(first, a_call(*moving, roles=("write-path",)))
+    assert not allows(first, replace(first, roles=()))
+
+
+def test_a_role_that_escalated_while_it_was_left_out_must_be_left_out_again() -> None:
+    def searching(*where: Value) -> EscalatedCall:
+        found = (fact("path", "read-path", path("/etc/x")), fact("into", "write-path", *where))
+        arguments: dict[str, Json] = {"path": "/etc/x"}
+        if where:
+            arguments["into"] = where[0].text
+        return a_call(*found, arguments=arguments)
+
+    assert allows(searching(), searching())
+    assert not allows(searching(), searching(path("/etc/y")))
+    assert not allows(searching(path("/etc/y")), searching())
+
+
+def test_an_exact_path_is_compared_as_it_is() -> None:
+    assert not allows(reading("/home/me/Notes"), reading("/home/me/notes"))
+    assert not allows(reading("/home/me/Notes"), reading("/home/me/Notes/below"))
+
+
+def test_an_argument_of_two_roles_needs_both() -> None:
+    both: tuple[ArgumentRole, ...] = ("read-path", "write-path")
+    edit = a_call(fact("path", both, path("/etc/x")))
+    assert allows(edit, a_call(fact("path", both, path("/etc/y"))))
+    assert not allows(a_call(fact("path", "read-path", path("/etc/x"))), edit)
+
+
+def test_a_grant_ends_when_it_expires() -> None:
+    grant = remembered(reading("/etc/hosts"))
+    assert grant is not None
+    timed = replace(grant, expires=NOW + timedelta(minutes=10))
+    assert covers(timed, reading("/etc/hosts"), NOW + timedelta(minutes=5))
+    assert not covers(timed, reading("/etc/hosts"), NOW + timedelta(minutes=10))
+
+
+# --- properties ------------------------------------------------------------------------------
+
+DIRECTORIES = ("/", "/a", "/ab", "/a/b", "/home", "/home/me", "/home/me/x", "/srv/state", "/work")
+PATHS = (*DIRECTORIES, "/a/f", "/ab/f", "/a/b/f", "/home/me/f", "/home/me/.ssh/id", "/work/f")
+HOSTS = ("github.com/a/b", "github.com/a/c", "github.com", "evil.example", "")
+NAMED: tuple[ArgumentRole, ...] = (
+    *("read-path", "read-path", "write-path", "delete-path", "write-history"),
+    *("fetch-url", "git-remote-url", "github-owner", "none", "branch-name"),
+)
+MORE = ("force", "recursive", "mode", "text", "novel")
+
+
+def values_of(role: ArgumentRole) -> st.SearchStrategy[Value]:
+    match ROLE_TRAITS[role].category:
+        case "path":
+            return st.sampled_from(PATHS).map(path)
+        case "url":
+            hosts = st.lists(st.sampled_from(HOSTS[:4]), min_size=1, max_size=2)
+            return hosts.map(lambda found: UrlValue("u", tuple(found)))
+        case _:
+            return st.sampled_from(("acme", "other")).map(TextValue)
+
+
+@st.composite
+def calls(draw: st.DrawFn) -> EscalatedCall:
+    names = draw(st.lists(st.sampled_from(("p", "q", "r")), unique=True, min_size=1, max_size=2))
+    facts = []
+    for name in names:
+        role = draw(st.sampled_from(NAMED))
+        found = draw(st.lists(values_of(role), max_size=2))
+        facts.append(fact(name, role, *found))
+    flags = draw(
+        st.dictionaries(
+            st.sampled_from(MORE), st.sampled_from((True, False, "x", None)), max_size=2
+        )
+    )
+    resources = [r for found in facts for r in found.roles if ROLE_TRAITS[r].is_resource]
+    roles = draw(st.lists(st.sampled_from(resources), max_size=2)) if resources else []
+    given_as: dict[str, Json] = {f.name: f.values[0].text for f in facts if f.values}
+    return replace(a_call(*facts, arguments={**given_as, **flags}), roles=tuple(roles))
+
+
+@st.composite
+def pairs(draw: st.DrawFn) -> tuple[EscalatedCall, EscalatedCall]:
+    """A call and one like it: of two calls that have nothing in common there is nothing to say."""
+    first = draw(calls())
+    facts = tuple(
+        replace(found, values=tuple(draw(st.lists(values_of(found.roles[0]), max_size=2))))
+        if draw(st.booleans())
+        else found
+        for found in first.request.arguments
+    )
+    arguments = dict(first.arguments)
+    for found in facts:
+        arguments.pop(found.name, None)
+        if found.values:
+            arguments[found.name] = found.values[0].text
+    if draw(st.integers(0, 3)) == 0:
+        arguments[draw(st.sampled_from(MORE))] = draw(st.sampled_from((True, False, "x")))
+    second = replace(first, request=replace(first.request, arguments=facts), arguments=arguments)
+    return first, second
+
+
+known_directories = st.frozensets(st.sampled_from(DIRECTORIES), max_size=3)
+
+
+@given(calls(), known_directories)
+def test_every_candidate_covers_the_call_it_came_from(
+    call: EscalatedCall, directories: frozenset[str]
+) -> None:
+    grant = remembered(call, *directories)
+    assume(grant is not None)
+    assert grant is not None
+    assert covers(grant, call, NOW)
+
+
+@settings(max_examples=300)
+@given(pairs(), known_directories)
+def test_a_grant_covers_only_what_lies_where_the_approved_call_went(
+    pair: tuple[EscalatedCall, EscalatedCall], directories: frozenset[str]
+) -> None:
+    """The specification, once more and naively: nothing that a person did not approve passes."""
+    first, second = pair
+    grant = remembered(first, *directories)
+    if grant is None or not covers(grant, second, NOW):
+        return
+    assert not HISTORY.intersection(second.open_roles)
+    for name in MORE:
+        if name in FLAGS or True in (
+            isinstance(first.arguments.get(name), bool),
+            isinstance(second.arguments.get(name), bool),
+        ):
+            assert first.arguments.get(name) == second.arguments.get(name)
+    for role in second.open_roles:
+        approved = first.values(role)
+        for value in second.values(role):
+            assert any(is_near(value, known, directories) for known in approved)
+            if isinstance(value, PathValue):
+                assert not is_everything(value, approved)
+
+
+def is_near(value: Value, approved: Value, directories: frozenset[str]) -> bool:
+    if isinstance(value, UrlValue) and isinstance(approved, UrlValue):
+        return bool(set(value.domains) & set(approved.domains))
+    if not isinstance(value, PathValue) or not isinstance(approved, PathValue):
+        return value == approved
+    if value == approved:
+        return True
+    base = approved.text if approved.text in directories else approved.text.rpartition("/")[0]
+    return value.text.startswith(f"{base}/") or value.text == base
+
+
+def is_everything(value: PathValue, approved: tuple[Value, ...]) -> bool:
+    """Whether it is protected, and was not named itself."""
+    is_protected = any(value.path.is_within(closed) for closed in PROTECTED)
+    return is_protected and not any(
+        isinstance(known, PathValue) and any(known.path.is_within(p) for p in PROTECTED)
+        for known in approved
+    )
+
+
+@given(calls(), known_directories)
+def test_a_grant_is_void_for_another_tool_server_definition_or_a_changed_flag(
+    call: EscalatedCall, directories: frozenset[str]
+) -> None:
+    grant = remembered(call, *directories)
+    assume(grant is not None)
+    assert grant is not None
+    flipped = {**call.arguments, "force": not call.arguments.get("force")}
+    for other in (
+        replace(call, tool="write_file"),
+        replace(call, server="other"),
+        replace(call, definition="d2"),
+        replace(call, definition=""),
+        replace(call, arguments=flipped),
+    ):
+        assert not covers(grant, other, NOW)
+
+
+# --- the book --------------------------------------------------------------------------------
+
+
+def named(identifier: str, call: EscalatedCall, expires: datetime | None = None) -> Grant:
+    grant = remembered(call)
+    assert grant is not None
+    return replace(grant, id=GrantId(identifier), expires=expires)
+
+
+def test_grants_are_found_counted_listed_and_revoked() -> None:
+    book = GrantBook()
+    assert book.find(reading("/etc/x"), NOW) is None
+    book.add(named("one", reading("/etc/x")))
+    book.add(named("two", reading("/usr/x")))
+    found = book.find(reading("/usr/y"), NOW)
+    assert found is not None
+    assert found.id == "two"
+    assert book.note_use(found.id, NOW) == 1
+    assert book.note_use(found.id, NOW + timedelta(seconds=1)) == 2
+    assert [(kept.grant.id, kept.uses, kept.last_used) for kept in book.list()] == [
+        ("one", 0, None),
+        ("two", 2, NOW + timedelta(seconds=1)),
+    ]
+    assert book.revoke(GrantId("two"))
+    assert not book.revoke(GrantId("two"))
+    assert book.note_use(GrantId("two"), NOW) == 0
+    assert book.find(reading("/usr/y"), NOW) is None
+    assert book.clear() == 1
+    assert book.list() == ()
+    assert book.find(reading("/etc/x"), NOW) is None
+
+
+def test_an_expired_grant_is_forgotten() -> None:
+    book = GrantBook()
+    book.add(named("one", reading("/etc/x"), NOW + timedelta(minutes=1)))
+    assert book.find(reading("/etc/x"), NOW) is not None
+    assert book.find(reading("/etc/x"), NOW + timedelta(hours=1)) is None
+    assert len(book) == 0
+
+
+def test_a_grant_added_again_replaces_itself() -> None:
+    book = GrantBook()
+    book.add(named("one", reading("/etc/x")))
+    book.add(named("one", reading("/usr/x")))
+    assert len(book) == 1
+    assert book.find(reading("/etc/x"), NOW) is None
+
+
+@pytest.mark.anyio
+@pytest.mark.requirement("E-36")
+async def test_a_hundred_tasks_at_once_lose_nothing() -> None:
+    book = GrantBook()
+
+    async def live(number: int) -> None:
+        mine = GrantId(str(number))
+        book.add(named(mine, reading(f"/d{number}/x")))
+        await anyio.lowlevel.checkpoint()
+        found = book.find(reading(f"/d{number}/y"), NOW)
+        assert found is not None
+        assert found.id == mine
+        await anyio.lowlevel.checkpoint()
+        book.note_use(mine, NOW)
+        if number % 2:
+            book.revoke(mine)
+
+    async with anyio.create_task_group() as tasks:
+        for number in range(100):
+            tasks.start_soon(live, number)
+    assert [(kept.grant.id, kept.uses) for kept in book.list()] == [
+        (str(number), 1) for number in range(0, 100, 2)
+    ]
