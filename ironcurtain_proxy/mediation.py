@@ -5,30 +5,44 @@ nowhere else; an `AuthorizedCall` is made here and nowhere else.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import timedelta
 from typing import Final, assert_never
 
 import anyio
 
+from ironcurtain_proxy.approval.grant_patterns import EscalatedCall, Places, candidates
+from ironcurtain_proxy.approval.grants import GrantBook
+from ironcurtain_proxy.approval.settlements import by_grant, by_refusal, by_reviewer, held
 from ironcurtain_proxy.decision.authorizer import authorize
 from ironcurtain_proxy.decision.breaker import Breaker
 from ironcurtain_proxy.errors import AuditError, BusyError, DownstreamError, KernelError
 from ironcurtain_proxy.model.audit import AuditRecord, ResultSummary
 from ironcurtain_proxy.model.authorized import AuthorizedCall
 from ironcurtain_proxy.model.call import ToolCall
-from ironcurtain_proxy.model.decision import Allow, Decision, Deny, Escalate, Ground, effect_of
-from ironcurtain_proxy.model.json import Arguments, Json
+from ironcurtain_proxy.model.case import Case
+from ironcurtain_proxy.model.decision import Allow, Decision, Deny, Escalate, Ground
+from ironcurtain_proxy.model.escalation import (
+    Approved,
+    Declined,
+    Escalation,
+    Held,
+    Unreachable,
+)
+from ironcurtain_proxy.model.grant import Grant, GrantId
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.model.reply import Answered, Failed, Refused, RefusedBy, Reply
-from ironcurtain_proxy.model.request import Facts, Unresolvable
+from ironcurtain_proxy.model.request import Facts, Gathered, Unresolvable
 from ironcurtain_proxy.ports import (
     Clock,
     FactGatherer,
     IdSource,
     ProgressListener,
     Recorder,
+    ReviewDesk,
     Servers,
     ToolFinder,
 )
@@ -37,6 +51,8 @@ _log = logging.getLogger(__name__)
 
 CHANGED: Final = Ground("changed-meanwhile", "what it names changed while waiting")
 """What was judged a moment ago is not what is there now (R-30)."""
+
+WITHDRAWN: Final = Ground("withdrawn", "withdrawn by the agent before it was carried out")
 
 NOT_RECORDED: Final = Ground(
     "audit-unavailable", "the call cannot be recorded, so it is not carried out"
@@ -51,22 +67,11 @@ class World:
 
     tools: ToolFinder
     facts: FactGatherer
+    desk: ReviewDesk
     servers: Servers
     recorder: Recorder
     clock: Clock
     ids: IdSource
-
-
-@dataclass(slots=True, kw_only=True)
-class _Case:
-    """What is known of one call so far, for its record."""
-
-    call: ToolCall
-    arrived: datetime
-    started: float
-    """Monotonic seconds."""
-    arguments: Arguments
-    decision: Decision
 
 
 @dataclass(slots=True, kw_only=True)
@@ -77,6 +82,11 @@ class Mediator:
     policy: Policy
     session: str
     breaker: Breaker = field(default_factory=Breaker)
+    grants: GrantBook = field(default_factory=GrantBook)
+    patience: timedelta = timedelta(seconds=300)
+    """How long a reviewer has."""
+    home: RealPath | None = None
+    """The user's home directory: never remembered as a whole."""
 
     async def handle(
         self,
@@ -89,11 +99,32 @@ class Mediator:
         Args:
             exposed_name: the tool's name as the agent used it.
             params: the raw `params`; `arguments`, if there, is an object.
-            on_progress: gets the progress notifications of the server.
+            on_progress: gets the progress notifications of the server, and signs of life while a
+                reviewer is awaited.
         """
-        arrived = self.world.clock.now()
-        given = params.get("arguments")
         found = self.world.tools.find(exposed_name)
+        case = self._open(exposed_name, params, found)
+        try:
+            if found is None:
+                return await self._refuse(case, "unknown-tool", case.decision.ground)
+            return await self._decide(case, on_progress)
+        except Exception:  # noqa: BLE001  what could not be judged is refused, here and nowhere else
+            _log.exception("call %s could not be handled", case.call.request_id)
+            case.decision = Deny(DEFECT)
+            case.settlement = None
+            return await self._refuse(case, "kernel", DEFECT)
+        except BaseException:
+            # Cancelled: what an agent asked for and then withdrew is recorded all the same.
+            if not case.recorded:
+                case.decision, case.settlement = Deny(WITHDRAWN), None
+                with anyio.CancelScope(shield=True):
+                    await self._refuse(case, "kernel", WITHDRAWN)
+            raise
+
+    def _open(
+        self, exposed_name: str, params: Mapping[str, Json], found: tuple[str, str] | None
+    ) -> Case:
+        given = params.get("arguments")
         server, tool = found if found is not None else ("unknown", exposed_name)
         call = ToolCall(
             request_id=self.world.ids.new(),
@@ -103,69 +134,163 @@ class Mediator:
             arguments=given if isinstance(given, dict) else {},
             params=params,
         )
-        unknown = Deny(Ground("unknown-tool", f"Unknown tool: {exposed_name}"))
-        case = _Case(
+        return Case(
             call=call,
-            arrived=arrived,
+            session=self.session,
+            policy_version=self.policy.version,
+            arrived=self.world.clock.now(),
             started=self.world.clock.monotonic(),
             arguments=call.arguments,
-            decision=unknown,
+            decision=Deny(Ground("unknown-tool", f"Unknown tool: {exposed_name}")),
         )
-        try:
-            if found is None:
-                return await self._refuse(case, "unknown-tool", unknown.ground)
-            return await self._decide(case, on_progress)
-        except Exception:  # noqa: BLE001  what could not be judged is refused, here and nowhere else
-            _log.exception("call %s could not be handled", call.request_id)
-            case.decision = Deny(DEFECT)
-            return await self._refuse(case, "kernel", DEFECT)
 
-    async def _decide(self, case: _Case, on_progress: ProgressListener | None) -> Reply:
+    async def _decide(self, case: Case, on_progress: ProgressListener | None) -> Reply:
         # (1) The call is turned into facts: all disk, git and parsing that a decision needs.
         gathered = await self.world.facts.gather(case.call)
         # (2) The policy is asked. Its answer is never edited, only acted on.
-        match gathered:
-            case Unresolvable(ground=ground):
-                case.decision = Deny(ground)
-            case Facts(request=request, arguments=arguments):
-                case.arguments = arguments
-                case.decision = authorize(request, self.policy)
-            case _:
-                assert_never(gathered)
+        case.decision = self._judge(gathered)
+        if isinstance(gathered, Facts):
+            case.arguments = gathered.arguments
         # (3) The same call again and again ends here, whatever the policy says of it: before a
         # reviewer could be asked, so that nobody is worn down by repetition (G29).
         key = self.world.facts.fingerprint(case.call, case.arguments)
         if self.breaker.trips(key, self.world.clock.monotonic()):
             return await self._refuse(case, "breaker", self._tripped(case.call))
+        if isinstance(gathered, Unresolvable):
+            return await self._refuse(case, "arguments", gathered.ground)
         match case.decision:
             case Deny(ground=ground):
-                by: RefusedBy = "policy" if isinstance(gathered, Facts) else "arguments"
-                return await self._refuse(case, by, ground)
-            case Escalate(ground=ground):
-                # (4) Single-shot: there is nobody who could approve.
-                return await self._refuse(case, "no-reviewer", ground)
+                return await self._refuse(case, "policy", ground)
+            case Escalate() as decision:
+                # (4) Only an escalation can be approved; no one is asked about a denial.
+                refused = await self._review(case, gathered, decision, on_progress)
+                return refused or await self._enforce(case, gathered, on_progress)
             case Allow():
                 return await self._enforce(case, gathered, on_progress)
             case _:
                 assert_never(case.decision)
 
+    def _judge(self, gathered: Gathered) -> Decision:
+        match gathered:
+            case Unresolvable(ground=ground):
+                return Deny(ground)
+            case Facts(request=request):
+                return authorize(request, self.policy)
+            case _:
+                assert_never(gathered)
+
+    async def _review(
+        self,
+        case: Case,
+        facts: Facts,
+        decision: Escalate,
+        on_progress: ProgressListener | None,
+    ) -> Refused | None:
+        """Settle an escalation. None: it was approved, and may go."""
+        asked = self._asked(case, facts, decision)
+        directories = await self.world.facts.directories(facts.request)
+        roots = self.world.facts.roots(facts.request, directories)
+        grant = self.grants.find(asked, self.world.clock.now())
+        if grant is not None:
+            self.grants.note_use(grant.id, self.world.clock.now())
+            case.settlement, case.roots = by_grant(grant), roots
+            return None
+        question = self._question(case, facts, asked, directories)
+        ruling = await self.world.desk.settle(question, _sign_of_life(case.call, on_progress))
+        match ruling:
+            case Unreachable():
+                return await self._refuse(case, "no-reviewer", decision.ground)
+            case Held(id=identifier):
+                case.settlement = held(decision)
+                return await self._refuse(case, "held", decision.ground, identifier)
+            case Declined():
+                case.settlement = by_refusal(ruling)
+                by: RefusedBy = "expired" if ruling.kind == "expired" else "declined"
+                return await self._refuse(case, by, decision.ground, ruling.note)
+            case Approved():
+                # (5) A wait lies behind us: what was approved must be what is there now (R-30).
+                again = await self.world.facts.gather(case.call)
+                if again != facts or self._judge(again) != decision:
+                    return await self._refuse(case, "policy", CHANGED)
+                case.settlement, case.roots = by_reviewer(ruling), roots
+                self._remember(question, ruling)
+                return None
+            case _:
+                assert_never(ruling)
+
+    def _asked(self, case: Case, facts: Facts, decision: Escalate) -> EscalatedCall:
+        return EscalatedCall(
+            server=case.call.server,
+            tool=case.call.tool,
+            definition=self.world.tools.definition(case.call.server, case.call.tool),
+            request=facts.request,
+            arguments=facts.arguments,
+            roles=decision.roles,
+        )
+
+    def _remember(self, question: Escalation, approved: Approved) -> None:
+        place = approved.remember
+        if place is not None and 0 <= place < len(question.candidates):
+            self.grants.add(
+                Grant(
+                    id=GrantId(self.world.ids.new()),
+                    pattern=question.candidates[place],
+                    created=self.world.clock.now(),
+                    source=question.id,
+                    reason=question.ground.reason,
+                )
+            )
+
+    def _question(
+        self,
+        case: Case,
+        facts: Facts,
+        asked: EscalatedCall,
+        directories: frozenset[RealPath] | None,
+    ) -> Escalation:
+        now = self.world.clock.now()
+        protected = tuple(entry.path for entry in self.policy.protected_paths)
+        places = Places(directories=directories or frozenset(), home=self.home, protected=protected)
+        return Escalation(
+            id=self.world.ids.new_escalation(),
+            session=self.session,
+            server=case.call.server,
+            tool=case.call.tool,
+            exposed_name=case.call.exposed_name,
+            arguments=facts.arguments,
+            request=facts.request,
+            ground=case.decision.ground,
+            roles=asked.roles,
+            context=facts.context,
+            candidates=() if directories is None else candidates(asked, places),
+            fingerprint=self.world.facts.fingerprint(case.call, facts.arguments),
+            policy_version=self.policy.version,
+            created=now,
+            deadline=now + self.patience,
+        )
+
     async def _enforce(
-        self, case: _Case, facts: Facts | Unresolvable, on_progress: ProgressListener | None
+        self, case: Case, facts: Facts, on_progress: ProgressListener | None
     ) -> Reply:
-        if isinstance(facts, Unresolvable):
-            raise KernelError("a call without facts was allowed")
         try:
-            async with self.world.facts.undisturbed(facts):
-                # (5) A push goes where the repository's configuration says at this moment, and
-                # another call may just have rewritten it (G8): the facts must still be the same.
-                if facts.pushes and await self.world.facts.gather(case.call) != facts:
+            async with self.world.facts.undisturbed(facts) as waited:
+                # (6) A push goes where the repository's configuration says at this moment, and
+                # another call may just have rewritten it (G8); and while this call waited for its
+                # turn, another may have changed what it names: the facts must still be the same.
+                stale = facts.pushes or waited
+                if stale and await self.world.facts.gather(case.call) != facts:
                     return await self._refuse(case, "policy", CHANGED)
                 return await self._forward(case, on_progress)
         except BusyError as error:
             return await self._refuse(case, "busy", Ground("repository-busy", str(error)))
 
-    async def _forward(self, case: _Case, on_progress: ProgressListener | None) -> Reply:
-        # (6) INVARIANT: no intent record, no forwarding (R-32).
+    async def _forward(self, case: Case, on_progress: ProgressListener | None) -> Reply:
+        if isinstance(case.decision, Deny) or (
+            isinstance(case.decision, Escalate)
+            and (case.settlement is None or case.settlement.effect != "allow")
+        ):
+            raise KernelError("a call that was not allowed came to be forwarded")
+        # (7) INVARIANT: no intent record, no forwarding (R-32).
         try:
             await self.world.recorder.record(self._record(case, None))
         except AuditError:
@@ -177,9 +302,9 @@ class Mediator:
             arguments=case.arguments,
             params=case.call.params,
         )
-        # (7) The server is asked. Whatever happens now has an outcome line.
+        # (8) The server is asked. Whatever happens now has an outcome line.
         try:
-            result = await self.world.servers.forward(call, on_progress)
+            result = await self.world.servers.forward(call, on_progress, roots=case.roots)
         except DownstreamError as error:
             return Failed(message=str(error), recorded=await self._close(case, str(error)))
         except BaseException:
@@ -189,47 +314,30 @@ class Mediator:
         summary = self.world.recorder.summarize(result)
         if summary.status == "success":
             self.world.facts.succeeded(call)
-        return Answered(result=result, recorded=await self._write(self._record(case, summary)))
+        return Answered(result=result, recorded=await self._write(case, summary))
 
-    async def _close(self, case: _Case, error: str) -> bool:
-        return await self._write(self._record(case, ResultSummary(status="error", error=error)))
+    async def _close(self, case: Case, error: str) -> bool:
+        return await self._write(case, ResultSummary(status="error", error=error))
 
-    async def _refuse(self, case: _Case, by: RefusedBy, ground: Ground) -> Refused:
+    async def _refuse(self, case: Case, by: RefusedBy, ground: Ground, note: str = "") -> Refused:
         # A refusal stands whether or not it could be written down.
-        summary = ResultSummary(status="denied", error=ground.reason)
-        await self._write(self._record(case, summary))
-        return Refused(by=by, ground=ground)
+        await self._write(case, ResultSummary(status="denied", error=ground.reason))
+        return Refused(by=by, ground=ground, note=note)
 
-    async def _write(self, record: AuditRecord) -> bool:
+    async def _write(self, case: Case, result: ResultSummary) -> bool:
         try:
-            await self.world.recorder.record(record)
+            await self.world.recorder.record(self._record(case, result))
         except AuditError as error:
-            _log.error("call %s is not recorded: %s", record.request_id, error)
+            _log.error("call %s is not recorded: %s", case.call.request_id, error)
             return False
         return True
 
-    def _record(self, case: _Case, result: ResultSummary | None) -> AuditRecord:
-        decision, call = case.decision, case.call
-        escalated = isinstance(decision, Escalate)
-        denied = result is not None and result.status == "denied"
-        elapsed = self.world.clock.monotonic() - case.started
-        return AuditRecord(
-            timestamp=case.arrived,
-            request_id=call.request_id,
-            session=self.session,
-            server=call.server,
-            tool=call.tool,
-            arguments=case.arguments,
-            effect=effect_of(decision),
-            rule=decision.ground.rule,
-            reason=decision.ground.reason,
-            decided_by="kernel",
-            origins=("policy",) if escalated else (),
-            policy_version=self.policy.version,
-            escalation_result="denied" if escalated and denied else None,
-            result=result,
-            duration_ms=0 if result is None or denied else round(elapsed * 1000),
-            sandboxed=self.world.servers.is_sandboxed(call.server),
+    def _record(self, case: Case, result: ResultSummary | None) -> AuditRecord:
+        case.recorded = True
+        return case.record(
+            result,
+            elapsed=self.world.clock.monotonic() - case.started,
+            sandboxed=self.world.servers.is_sandboxed(case.call.server),
         )
 
     def _tripped(self, call: ToolCall) -> Ground:
@@ -239,3 +347,25 @@ class Mediator:
             f"identical arguments within {self.breaker.window:g}s window. "
             "Try a different approach.",
         )
+
+
+def _sign_of_life(
+    call: ToolCall, on_progress: ProgressListener | None
+) -> Callable[[float], Awaitable[None]] | None:
+    """Progress while a reviewer is awaited, if the client gave a token."""
+    meta = call.params.get("_meta")
+    token = meta.get("progressToken") if isinstance(meta, dict) else None
+    if on_progress is None or token is None:
+        return None
+
+    async def tell(seconds: float) -> None:
+        # Progress must grow, and the server's own begins at 0 or 1: ours stays close to nothing.
+        await on_progress(
+            {
+                "progressToken": token,
+                "progress": seconds / 1e9,
+                "message": f"waiting for approval ({seconds:.0f} s)",
+            }
+        )
+
+    return tell

@@ -46,15 +46,20 @@ class FactGatherer(Protocol):
         """SHA-256 over server, tool and these arguments, in hexadecimal: equal for equal calls."""
         ...
 
-    def undisturbed(self, facts: Facts) -> AbstractAsyncContextManager[None]:
-        """Keep other calls off the repository while this one is under way, if it pushes (R-30)."""
+    def undisturbed(self, facts: Facts) -> AbstractAsyncContextManager[bool]:
+        """Keep other calls off the repository while this one is under way, if it pushes (R-30).
+
+        Gives whether it had to be waited for.
+        """
         ...
 
-    def directories(self, request: AccessRequest) -> frozenset[RealPath]:
-        """Those of the request's paths that are directories now."""
+    async def directories(self, request: AccessRequest) -> frozenset[RealPath] | None:
+        """Those of the request's paths that are directories; None: it cannot be found out."""
         ...
 
-    def roots(self, request: AccessRequest) -> tuple[str, ...]:
+    def roots(
+        self, request: AccessRequest, directories: frozenset[RealPath] | None
+    ) -> tuple[str, ...]:
         """The directories that a server must be told of to do what was approved."""
         ...
 
@@ -72,7 +77,6 @@ class Servers(Protocol):
         on_progress: ProgressListener | None = None,
         *,
         roots: Sequence[str] = (),
-        keep_roots: bool = False,
     ) -> ToolResult:
         """Send the call to its server and wait for the answer.
 
@@ -80,7 +84,6 @@ class Servers(Protocol):
             call: what the policy allowed or a reviewer approved.
             on_progress: gets the server's progress.
             roots: directories, absolute, that the server may consider its own for this call.
-            keep_roots: they stay its own afterwards.
 
         Raises:
             DownstreamError: the server is not there, failed, or took too long.

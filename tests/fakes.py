@@ -1,6 +1,6 @@
 """The ports in memory: they keep what they saw, and fail where a test says so."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -10,9 +10,17 @@ from ironcurtain_proxy.mediation import Mediator, World
 from ironcurtain_proxy.model.audit import AuditRecord, ResultSummary
 from ironcurtain_proxy.model.authorized import AuthorizedCall
 from ironcurtain_proxy.model.call import RequestId, ToolCall
+from ironcurtain_proxy.model.escalation import (
+    Escalation,
+    EscalationId,
+    Held,
+    Ruling,
+    Unreachable,
+)
 from ironcurtain_proxy.model.json import Arguments
+from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Policy
-from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered
+from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered, PathValue
 from ironcurtain_proxy.model.server import ToolResult
 from ironcurtain_proxy.ports import ProgressListener
 
@@ -23,8 +31,13 @@ DONE = ToolResult(result={"content": [{"type": "text", "text": "done"}]})
 class FakeTools:
     known: dict[str, tuple[str, str]] = field(default_factory=lambda: {"read": ("files", "read")})
 
+    digest: str = "d1"
+
     def find(self, exposed_name: str) -> tuple[str, str] | None:
         return self.known.get(exposed_name)
+
+    def definition(self, server: str, tool: str) -> str:
+        return self.digest
 
 
 def no_roles(call: ToolCall) -> Facts:
@@ -45,6 +58,7 @@ def no_roles(call: ToolCall) -> Facts:
 class FakeFacts:
     answer: Callable[[ToolCall], Gathered] = no_roles
     succeeded_calls: list[AuthorizedCall] = field(default_factory=list)
+    waited: bool = False
 
     async def gather(self, call: ToolCall) -> Gathered:
         return self.answer(call)
@@ -53,11 +67,44 @@ class FakeFacts:
         return repr((call.server, call.tool, sorted(arguments.items())))
 
     @asynccontextmanager
-    async def undisturbed(self, facts: Facts) -> AsyncIterator[None]:
-        yield
+    async def undisturbed(self, facts: Facts) -> AsyncIterator[bool]:
+        yield self.waited
+
+    async def directories(self, request: AccessRequest) -> frozenset[RealPath] | None:
+        return frozenset()
+
+    def roots(
+        self, request: AccessRequest, directories: frozenset[RealPath] | None
+    ) -> tuple[str, ...]:
+        return tuple(
+            value.text
+            for fact in request.arguments
+            for value in fact.values
+            if isinstance(value, PathValue)
+        )
 
     def succeeded(self, call: AuthorizedCall) -> None:
         self.succeeded_calls.append(call)
+
+
+@dataclass
+class FakeDesk:
+    """Rules on every escalation in the same way; keeps what was asked."""
+
+    ruling: Ruling | Held = field(default_factory=Unreachable)
+    on_ask: Callable[[], None] = lambda: None
+    asked: list[Escalation] = field(default_factory=list)
+
+    async def settle(
+        self,
+        escalation: Escalation,
+        on_wait: Callable[[float], Awaitable[None]] | None = None,
+    ) -> Ruling | Held:
+        self.asked.append(escalation)
+        if on_wait is not None:
+            await on_wait(5.0)
+        self.on_ask()
+        return self.ruling
 
 
 @dataclass
@@ -65,10 +112,17 @@ class FakeServers:
     act: Callable[[AuthorizedCall], Awaitable[ToolResult]] | None = None
     forwarded: list[AuthorizedCall] = field(default_factory=list)
 
+    roots: list[Sequence[str]] = field(default_factory=list)
+
     async def forward(
-        self, call: AuthorizedCall, on_progress: ProgressListener | None = None
+        self,
+        call: AuthorizedCall,
+        on_progress: ProgressListener | None = None,
+        *,
+        roots: Sequence[str] = (),
     ) -> ToolResult:
         self.forwarded.append(call)
+        self.roots.append(roots)
         return DONE if self.act is None else await self.act(call)
 
     def is_sandboxed(self, server: str) -> bool:
@@ -113,6 +167,10 @@ class FakeIds:
         self.count += 1
         return RequestId(f"r{self.count}")
 
+    def new_escalation(self) -> EscalationId:
+        self.count += 1
+        return EscalationId(f"00000000-0000-4000-8000-{self.count:012}")
+
 
 @dataclass
 class Harness:
@@ -121,6 +179,7 @@ class Harness:
     policy: Policy
     tools: FakeTools = field(default_factory=FakeTools)
     facts: FakeFacts = field(default_factory=FakeFacts)
+    desk: FakeDesk = field(default_factory=FakeDesk)
     servers: FakeServers = field(default_factory=FakeServers)
     recorder: FakeRecorder = field(default_factory=FakeRecorder)
     clock: FakeClock = field(default_factory=FakeClock)
@@ -130,6 +189,7 @@ class Harness:
             world=World(
                 tools=self.tools,
                 facts=self.facts,
+                desk=self.desk,
                 servers=self.servers,
                 recorder=self.recorder,
                 clock=self.clock,

@@ -100,6 +100,7 @@ def requests(draw: st.DrawFn) -> AccessRequest:
         annotated=draw(st.integers(0, 12)) > 0,
         has_arguments=any(fact.values for fact in arguments),
         arguments=arguments,
+        repository=draw(st.none() | st.none() | st.sampled_from(FILES).map(RealPath.from_text)),
     )
 
 
@@ -158,6 +159,7 @@ def policies(draw: st.DrawFn) -> Policy:
             ProtectedPath(
                 path=RealPath.from_text(text),
                 unless_within=exempt if draw(st.booleans()) else None,
+                anchored=draw(st.booleans()),
             )
             for text in protected
         ),

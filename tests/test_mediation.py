@@ -203,6 +203,38 @@ async def test_a_push_whose_target_changed_before_it_left_is_refused() -> None:
     assert harness.servers.forwarded == []
 
 
+@pytest.mark.requirement("X-11")
+async def test_a_call_that_waited_for_its_repository_is_judged_again() -> None:
+    answers = iter([1, 2])
+
+    def moving(call: ToolCall) -> Facts:
+        return replace(no_roles(call), arguments={"target": next(answers)})
+
+    harness = Harness(policy("allow"))
+    harness.facts.answer, harness.facts.waited = moving, True
+    reply = await harness.mediator.handle("read", {})
+    assert isinstance(reply, Refused)
+    assert reply.ground.rule == "changed-meanwhile"
+
+
+async def test_a_call_that_is_withdrawn_while_it_is_looked_at_is_recorded() -> None:
+    started = anyio.Event()
+    harness = Harness(policy("allow"))
+
+    async def hang(_: ToolCall) -> Gathered:
+        started.set()
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    harness.facts.gather = hang  # type: ignore[method-assign, assignment]
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(harness.mediator.handle, "read", {})
+        await started.wait()
+        tasks.cancel_scope.cancel()
+    (record,) = harness.recorder.records
+    assert record.rule == "withdrawn"
+
+
 @pytest.mark.requirement("X-10")
 async def test_words_in_meta_or_arguments_about_the_session_change_nothing() -> None:
     attempts: tuple[dict[str, Json], ...] = (

@@ -27,15 +27,10 @@ _KEYS: Final = (".ssh", ".gnupg", ".aws")
 
 _STEERING_FILES: Final = (
     # Commands that git, or an agent's own client, would run outside any policy.
-    (".git", "config"),
-    (".git", "hooks"),
+    # All of it: a single file there makes git read another configuration, other hooks, another
+    # repository, or take the directory around it for one.
+    (".git",),
     (".claude", "settings*"),
-    # What makes git read another configuration, other hooks or another repository's objects.
-    (".git", "config.worktree"),
-    (".git", "commondir"),
-    (".git", "modules"),
-    (".git", "worktrees"),
-    (".git", "objects", "info"),
 )
 
 
@@ -57,7 +52,9 @@ def protected_paths(
             report.error(
                 "the workspace", (), f"{path} is protected: name another directory as workspace"
             )
-        protected.append(ProtectedPath(path=path, unless_within=workspace if holds else None))
+        protected.append(
+            ProtectedPath(path=path, unless_within=workspace if holds else None, anchored=not holds)
+        )
     return tuple([entry for entry in protected if not _is_covered(entry, protected)])
 
 
@@ -67,8 +64,8 @@ def protected_names(settings: Settings) -> tuple[ProtectedName, ...]:
     In lower case, as they are compared.
     """
     names = [ProtectedName(parts=parts, roles=_CHANGES) for parts in _STEERING_FILES]
-    # A file of this name sends git to another repository; moved away, another can take its place.
-    names.append(ProtectedName(parts=(".git",), roles=_CHANGES, whole=True))
+    # Put together elsewhere and moved here it would be the same as written here.
+    names.append(ProtectedName(parts=(".claude",), roles=_CHANGES, whole=True))
     for log in (settings.audit.path, settings.session_log):
         # The head file, rotated logs, and the log of a second process stand beside it.
         directory = real(log.parent)

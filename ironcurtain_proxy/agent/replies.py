@@ -38,19 +38,25 @@ REFUSALS: Final[Mapping[RefusedBy, tuple[str, ...]]] = MappingProxyType(
         # The first block is requirement E-26, word for word.
         "declined": (
             NOT_APPROVED,
-            "ESCALATION DENIED: {clause}. Rule: {rule}.{note} Tell the user, and offer to try "
-            "again or to do it another way.",
+            (
+                "ESCALATION DENIED: {clause}. Rule: {rule}.{note} Tell the user, and offer to try "
+                "again or to do it another way."
+            ),
         ),
         "expired": (
             NOT_APPROVED,
-            "ESCALATION DENIED: {clause}. Rule: {rule}. Nobody answered in time. Tell the user, "
-            "who may ask for it again.",
+            (
+                "ESCALATION DENIED: {clause}. Rule: {rule}. Nobody answered in time. Tell the "
+                "user, who may ask for it again."
+            ),
         ),
         "held": (
             "HELD: {note}",
-            "ESCALATION REQUIRED: {clause}. Rule: {rule}. A person has been asked and has not "
-            "answered yet. Go on with something else; make exactly the same call again later: it "
-            "is not asked about twice, and runs once when it is approved.",
+            (
+                "ESCALATION REQUIRED: {clause}. Rule: {rule}. A person has been asked and has "
+                "not answered yet. Go on with something else; make exactly the same call again "
+                "later: it is not asked about twice, and runs once when it is approved."
+            ),
         ),
         "breaker": ("CIRCUIT BREAKER: {reason}",),
         "busy": ("Error: {reason}", "Nothing was done. The call may be tried again."),

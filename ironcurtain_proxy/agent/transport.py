@@ -5,6 +5,7 @@ silence, and the agent would wait for ever.
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
@@ -12,6 +13,8 @@ import anyio
 import mcp_types
 from mcp.shared.message import SessionMessage
 
+from ironcurtain_proxy.errors import AgentError
+from ironcurtain_proxy.wire.answers import Answers
 from ironcurtain_proxy.wire.codec import (
     Malformed,
     MessageId,
@@ -28,6 +31,14 @@ if TYPE_CHECKING:
 
 PARSE_ERROR: Final = -32700
 INVALID_REQUEST: Final = -32600
+INTERNAL_ERROR: Final = -32603
+
+_OUR_IDS: Final = "ironcurtain-proxy/"
+"""Our requests have ids of our own spelling: an answer to anything else is nobody's."""
+
+_MAX_DIGITS: Final = 18
+
+_GONE: Final = "the agent has gone"
 
 
 class AgentTransport:
@@ -37,6 +48,10 @@ class AgentTransport:
         self._out = out
         self.calls: CallLane | None = None
         """Takes the calls, once the agent has initialized; None: the SDK gets them."""
+        self.client_capabilities: Mapping[str, Json] | None = None
+        """What the agent's client declared in its first `initialize`; None: there was none yet."""
+        self._answers = Answers[Mapping[str, "Json"]]()
+        self._is_gone = False
         self.reader = MessageReader(lines, self)
         self.writer = MessageWriter(out)
 
@@ -47,6 +62,62 @@ class AgentTransport:
             message["params"] = params
         await self.send(message)
 
+    async def request(
+        self, method: str, params: "Mapping[str, Json]", seconds: float
+    ) -> "Mapping[str, Json]":
+        """Ask the agent's client something. If the wait ends early, it is told so.
+
+        Returns:
+            The raw `result`.
+
+        Raises:
+            AgentError: it answered with an error, or with what is no answer, or has gone.
+            TimeoutError: it did not answer within `seconds`.
+        """
+        if self._is_gone:
+            raise AgentError(_GONE)
+        number = self._answers.expect()
+        request_id = f"{_OUR_IDS}{number}"
+        message = {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}
+        try:
+            self._out.write(encode(message))
+        except (BrokenPipeError, ValueError):
+            self._answers.forget(number)
+            raise AgentError("the agent could not be asked") from None
+        try:
+            return await self._answers.wait(number, seconds)
+        except TimeoutError:
+            self._cancel(request_id, "the deadline has passed")
+            raise
+        except anyio.get_cancelled_exc_class():
+            self._cancel(request_id, "the question was withdrawn")
+            raise
+
+    def take_answer(self, message: "Mapping[str, Json]") -> None:
+        """Hand an answer to who waits for it; one to nothing we asked is dropped."""
+        request_id = message.get("id")
+        if not isinstance(request_id, str) or not request_id.startswith(_OUR_IDS):
+            return
+        digits = request_id[len(_OUR_IDS) :]
+        if not digits.isascii() or not digits.isdecimal() or len(digits) > _MAX_DIGITS:
+            return
+        result, error = message.get("result"), message.get("error")
+        if isinstance(result, dict) and error is None:
+            self._answers.settle(int(digits), result)
+        else:
+            self._answers.fail(int(digits), AgentError("the agent answered with an error"))
+
+    def end(self) -> None:
+        """The agent has closed its end: nothing is answered any more."""
+        self._is_gone = True
+        self._answers.fail_all(AgentError(_GONE))
+
+    def _cancel(self, request_id: str, reason: str) -> None:
+        params = {"requestId": request_id, "reason": reason}
+        message = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}
+        with suppress(BrokenPipeError):
+            self._out.write(encode(message))
+
     async def complain(self, code: int, message: str, request_id: MessageId | None) -> None:
         """Answer something that is no request."""
         error = {"code": code, "message": message}
@@ -55,7 +126,7 @@ class AgentTransport:
     async def send(self, message: Mapping[str, object]) -> None:
         """Send one message. Nothing happens if the agent has gone."""
         try:
-            await self._out.send(encode(message))
+            await self._out.send(_encoded(message))
         except BrokenPipeError:
             return
 
@@ -74,6 +145,7 @@ class MessageReader:
         while True:
             line = await self._lines.receive()
             if line is None:
+                self._transport.end()
                 raise StopAsyncIteration
             message = await self._read(line)
             if message is not None:
@@ -92,6 +164,7 @@ class MessageReader:
 
     async def aclose(self) -> None:
         """Stop reading."""
+        self._transport.end()
         self._lines.close()
 
     async def __aenter__(self) -> Self:
@@ -127,9 +200,11 @@ class MessageReader:
         elif "id" in message and request_id is None:
             wrong = "id must be a string or an integer"
         elif "method" not in message and ("result" in message or "error" in message):
-            # An answer to nothing we asked: we send no requests to the agent.
+            self._transport.take_answer(message)
             return None
         elif isinstance(method, str) and isinstance(params, dict | None):
+            if method == "initialize" and request_id is not None:
+                self._note_capabilities(params or {})
             if self._taken_by_lane(method, params or {}, request_id):
                 return None
             return _message(method, params, request_id)
@@ -137,6 +212,11 @@ class MessageReader:
             wrong = "method must be a string and params an object"
         await self._transport.complain(INVALID_REQUEST, f"invalid request: {wrong}", request_id)
         return None
+
+    def _note_capabilities(self, params: "dict[str, Json]") -> None:
+        if self._transport.client_capabilities is None:
+            declared = params.get("capabilities")
+            self._transport.client_capabilities = declared if isinstance(declared, dict) else {}
 
     def _taken_by_lane(
         self, method: str, params: "dict[str, Json]", request_id: MessageId | None
@@ -180,7 +260,7 @@ class MessageWriter:
             anyio.BrokenResourceError: the agent has closed its end.
         """
         try:
-            await self._out.send(encode(_as_json(item.message)))
+            await self._out.send(_encoded(_as_json(item.message)))
         except BrokenPipeError:
             raise anyio.BrokenResourceError from None
 
@@ -200,6 +280,19 @@ class MessageWriter:
         exc_tb: TracebackType | None,
     ) -> None:
         await self.aclose()
+
+
+def _encoded(message: Mapping[str, object]) -> bytes:
+    """One line; an error in its place if it is something that cannot be written.
+
+    A server's answer can be nested just deep enough to be read and too deep to be written again:
+    that must cost its own call and nothing else.
+    """
+    try:
+        return encode(message)
+    except ValueError:
+        error = {"code": INTERNAL_ERROR, "message": "the answer cannot be written as JSON"}
+        return encode({"jsonrpc": "2.0", "id": message.get("id"), "error": error})
 
 
 def _as_json(message: mcp_types.JSONRPCMessage) -> Mapping[str, object]:

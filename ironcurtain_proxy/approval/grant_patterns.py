@@ -84,7 +84,7 @@ class EscalatedCall:
         return tuple(
             name
             for name in names
-            if False
+            if isinstance(self.arguments.get(name), bool)
             or _plain(name) in FLAGS
             or not PINNED.isdisjoint(annotated.get(name, ()))
         )

@@ -54,7 +54,7 @@ class NotUnderstood:
 MAX_MESSAGE: Final = 4000
 """Characters. Nobody types more to ask for one thing; it is pasted text."""
 
-_QUOTES: Final = {"'": "'", '"': '"', "`": "`", "“": "”", "‘": "’"}
+_QUOTES: Final = {"'": "'", '"': '"', "`": "`", "\u201c": "\u201d", "\u2018": "\u2019"}
 _BEFORE_QUOTE: Final = " \t\n"
 _AFTER_QUOTE: Final = " \t\n.,;!"
 _EMAIL: Final = re.compile(r"[A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+")
@@ -222,7 +222,7 @@ def _begins(tokens: list[Token], at: int) -> bool:
     if at >= len(tokens):
         return False
     here = tokens[at]
-    followed = at + 1 < len(tokens) and tokens[at + 1].kind not in {"mark"}
+    followed = at + 1 < len(tokens) and tokens[at + 1].kind != "mark"
     return here.kind == "word" and (here.text in VERBS or here.text == "git") and followed
 
 

@@ -51,7 +51,9 @@ def is_telling(name: str) -> bool:
     `max_tokens`, `nextPageToken` and `password_file` do not.
     """
     plain = _squeezed(name)
-    return plain.endswith(_TELLING_ENDINGS) and not plain.endswith(_HARMLESS_ENDINGS)
+    if plain in _WORKING_DIRECTORIES or plain.endswith(_HARMLESS_ENDINGS):
+        return False
+    return plain.endswith(_TELLING_ENDINGS)
 
 
 def is_ssn_name(name: str) -> bool:
@@ -95,6 +97,8 @@ _HARMLESS_ENDINGS: Final = (
     "synctoken",
     "canceltoken",
 )
+_WORKING_DIRECTORIES: Final = frozenset({"pwd", "oldpwd"})
+"""Shells and tools name a directory so; `db_pwd` is a password."""
 
 
 def _may_hold(secret: SecretFormat, text: str, folded: str) -> bool:
@@ -155,7 +159,7 @@ _BASIC_LOOK: Final = 1024
 # Order matters: a private key or a header is masked whole before anything inside it is looked at.
 
 _WORDS: Final = (
-    r"(?:pass(?:word|wd|phrase)|pwd|secret(?:[_-]?(?:access[_-]?)?key)?|api[_-]?key"
+    r"(?:pass(?:word|wd|phrase)|(?:[a-z0-9][_-]?)pwd|secret(?:[_-]?(?:access[_-]?)?key)?|api[_-]?key"
     r"|(?:access|private)[_-]?key|(?:page|next|continuation|progress|sync|cancel)?[_-]?token"
     r"|authorization|credentials?)"
 )

@@ -137,12 +137,13 @@ class _Shaper:
 
     def mapping(self, mapping: Mapping[str, object], depth: int) -> dict[str, object]:
         shaped: dict[str, object] = {}
+        pair = self._redaction and _is_telling_pair(mapping)
         for count, (name, value) in enumerate(mapping.items()):
             if not self._take_node():
                 shaped["…"] = f"[cut {len(mapping) - count} keys]"
                 break
             key = self._unused_key(shaped, self.text(str(name)))
-            if self._redaction and is_telling(str(name)):
+            if self._redaction and (is_telling(str(name)) or (pair and name == "value")):
                 shaped[key] = _masked(value)
             else:
                 expected = self._redaction and is_ssn_name(str(name))
@@ -163,7 +164,7 @@ class _Shaper:
         return redact_text(text, ssn_expected=ssn_expected) if self._redaction else text
 
     def _beginning(self, text: str, raw: bytes) -> str:
-        """Cut before redaction: a huge text must not reach thirty patterns."""
+        """Cut before redaction: a huge text must not reach twenty patterns."""
         kept = raw[:VALUE_LIMIT].decode("utf-8", "ignore")
         shown = _without_surrogates(kept)
         if self._redaction:
@@ -209,6 +210,12 @@ class _Shaper:
         while f"{key}#{number}" in taken:
             number += 1
         return f"{key}#{number}"
+
+
+def _is_telling_pair(mapping: Mapping[str, object]) -> bool:
+    """`{"name": "Authorization", "value": "…"}`: a header or a variable."""
+    name = mapping.get("name", mapping.get("key"))
+    return "value" in mapping and isinstance(name, str) and is_telling(name)
 
 
 def _masked(value: object) -> object:

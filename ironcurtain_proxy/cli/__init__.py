@@ -22,6 +22,10 @@ COMMANDS: Final = MappingProxyType(
         "decide": "decide calls from JSON lines, without any server",
         "explain": "show step by step why a call is allowed, escalated or denied",
         "audit": "read, follow and verify the audit log",
+        "pending": "list the calls that wait for an approval",
+        "approve": "approve a call that waits",
+        "deny": "deny a call that waits",
+        "review": "watch and answer escalations on a live screen",
     }
 )
 """Each command with its line of help; the module of the same name carries it out."""

@@ -5,9 +5,9 @@ workspace did not settle; deny overrides escalate overrides allow; nothing match
 """
 
 from ironcurtain_proxy.decision.combining import combine
-from ironcurtain_proxy.decision.invariants import INVARIANTS, contained_roles
+from ironcurtain_proxy.decision.invariants import INVARIANTS, contained_roles, protected_repository
+from ironcurtain_proxy.decision.matching import resource_roles
 from ironcurtain_proxy.decision.rules import decide_role, decide_without_roles
-from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
 from ironcurtain_proxy.model.decision import Allow, Decision, Ground
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.model.request import AccessRequest
@@ -24,6 +24,13 @@ def authorize(request: AccessRequest, policy: Policy) -> Decision:
         decision = invariant(request, policy)
         if decision is not None:
             return decision
+    decision = _by_rules(request, policy)
+    if isinstance(decision, Allow):
+        return protected_repository(request, policy) or decision
+    return decision
+
+
+def _by_rules(request: AccessRequest, policy: Policy) -> Decision:
     roles = resource_roles(request)
     if not roles:
         return decide_without_roles(request, policy)
@@ -34,17 +41,3 @@ def authorize(request: AccessRequest, policy: Policy) -> Decision:
     if len(open_roles) == 1:
         return combine([(open_roles[0], decide_role(request, policy, open_roles[0]))])
     return combine((role, decide_role(request, policy, role)) for role in open_roles)
-
-
-def resource_roles(request: AccessRequest) -> list[ArgumentRole]:
-    """Every resource role of the tool once, in annotation order.
-
-    Whether the call has a value for it or not: an argument that was left out may still be filled
-    in by the server.
-    """
-    roles: dict[ArgumentRole, None] = {}
-    for fact in request.arguments:
-        for role in fact.roles:
-            if ROLE_TRAITS[role].is_resource:
-                roles[role] = None
-    return list(roles)

@@ -7,12 +7,13 @@ No I/O, no clock, no log.
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from ironcurtain_proxy.decision.authorizer import CONTAINED, authorize, resource_roles
+from ironcurtain_proxy.decision.authorizer import CONTAINED, authorize
 from ironcurtain_proxy.decision.invariants import INVARIANTS, contained_roles
 from ironcurtain_proxy.decision.matching import (
     domains_hold,
     is_inside,
     list_holds,
+    resource_roles,
     restricts_everything,
     values_of,
 )

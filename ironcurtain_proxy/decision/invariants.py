@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from ironcurtain_proxy.decision.matching import leads_only_to
+from ironcurtain_proxy.decision.matching import leads_only_to, resource_roles
 from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
 from ironcurtain_proxy.model.decision import Allow, Decision, Deny, Escalate, Ground
 from ironcurtain_proxy.model.path import RealPath
@@ -38,6 +38,22 @@ def protected_path(request: AccessRequest, policy: Policy) -> Decision | None:
                         f"Access to protected path is forbidden: {value.text}",
                     )
                 )
+    return None
+
+
+def protected_repository(request: AccessRequest, policy: Policy) -> Decision | None:
+    """A git tool can stage and show any file of its repository, also a protected one."""
+    if request.repository is None:
+        return None
+    for protected in policy.protected_paths:
+        if protected.anchored and protected.path.is_within(request.repository):
+            return Escalate(
+                Ground(
+                    "structural-protected-repository",
+                    "The repository holds a protected path, which git can read",
+                ),
+                tuple(resource_roles(request)),
+            )
     return None
 
 
@@ -122,6 +138,8 @@ def _names_paths(fact: ArgumentFact) -> bool:
 
 def _is_protected(path: RealPath, roles: tuple[ArgumentRole, ...], policy: Policy) -> bool:
     for protected in policy.protected_paths:
+        if protected.anchored and "delete-path" in roles and protected.path.is_within(path):
+            return True
         exempt = protected.unless_within
         if path.is_within(protected.path) and not (exempt is not None and path.is_within(exempt)):
             return True

@@ -80,6 +80,20 @@ def host_matches(domain: str, allowed: frozenset[str]) -> bool:
     return False
 
 
+def resource_roles(request: AccessRequest) -> list[ArgumentRole]:
+    """Every resource role of the tool once, in annotation order.
+
+    Whether the call has a value for it or not: an argument that was left out may still be filled
+    in by the server.
+    """
+    roles: dict[ArgumentRole, None] = {}
+    for fact in request.arguments:
+        for role in fact.roles:
+            if ROLE_TRAITS[role].is_resource:
+                roles[role] = None
+    return list(roles)
+
+
 def values_of(request: AccessRequest, roles: Iterable[ArgumentRole]) -> list[Value]:
     """The values of every argument that has one of the roles, in annotation order."""
     return [

@@ -79,6 +79,9 @@ class Connection:
         self._progress: dict[_TokenKey, ProgressListener] = {}
         self._unsent_replies = 0
         self._capabilities: Mapping[str, Json] = {}
+        self._asks_for_roots = False
+        self._roots_told = anyio.Event()
+        self._roots_told.set()
 
     @property
     def has_logging(self) -> bool:
@@ -98,8 +101,27 @@ class Connection:
             self._answers.fail_all(
                 ServerUnavailableError(f'server "{self._server}" ended before it answered')
             )
+            self._roots_told.set()
             self._writer.abort()
             self._reader.close()
+
+    def note_roots_changed(self) -> None:
+        """Tell the server that its roots have changed."""
+        if self._roots_told.is_set():
+            self._roots_told = anyio.Event()
+        self.notify("notifications/roots/list_changed")
+
+    async def until_roots_are_told(self, seconds: float) -> None:
+        """Wait until the server has been told of its roots since they last changed.
+
+        Whoever never asked for roots is not waited for, nor who once did not come in `seconds`.
+        """
+        if self._asks_for_roots and not self._roots_told.is_set():
+            with anyio.move_on_after(seconds) as waited:
+                await self._roots_told.wait()
+            if waited.cancelled_caught:
+                self._asks_for_roots = False
+                self._dropped.note("its roots have changed, but it does not ask for them")
 
     async def initialize(self, seconds: float) -> None:
         """Say hello.
@@ -291,6 +313,8 @@ class Connection:
                 reply["result"] = {}
             case "roots/list":
                 reply["result"] = {"roots": list(self._listeners.roots())}
+                self._asks_for_roots = True
+                self._roots_told.set()
             case _:
                 reply["error"] = {"code": _METHOD_NOT_FOUND, "message": "Method not found"}
         # We never wait for a server to read answers: while we did, we would not read what it sends,

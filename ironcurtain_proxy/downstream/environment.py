@@ -15,6 +15,9 @@ BASE: Final = frozenset(
 )
 """What every server may know, besides the `LC_*` variables."""
 
+GIT: Final = "git"
+"""The name that policy and annotations know git servers by."""
+
 _SECRET_NAME: Final = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL", re.IGNORECASE)
 _SHORTEST_SECRET: Final = 4
 """Characters. `MAX_TOKENS=5` is no secret, and blotting out every 5 would help nobody."""
@@ -26,10 +29,29 @@ _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 def child_environment(spec: ServerSpec, parent: Mapping[str, str]) -> dict[str, str]:
     """The whole environment of one server: the base, then its `env`, then its credentials.
 
+    And for a git server one setting of git's, which see below.
+
     Values are literal: `${HOME}` stays `${HOME}`.
     """
     base = {name: value for name, value in parent.items() if name in BASE or name.startswith("LC_")}
-    return {**base, **spec.env, **spec.credentials}
+    environment = {**base, **spec.env, **spec.credentials}
+    return _with_guarded_git(environment) if spec.annotations == GIT else environment
+
+
+def _with_guarded_git(environment: Mapping[str, str]) -> dict[str, str]:
+    """Git takes no directory for a repository that is not called `.git`.
+
+    Whoever may write files could lay one out, with a configuration that names commands, and a
+    harmless `git status` in it would run them (git 2.38, `safe.bareRepository`).
+    """
+    count = environment.get("GIT_CONFIG_COUNT", "")
+    place = int(count) if count.isdecimal() else 0
+    return {
+        **environment,
+        f"GIT_CONFIG_KEY_{place}": "safe.bareRepository",
+        f"GIT_CONFIG_VALUE_{place}": "explicit",
+        "GIT_CONFIG_COUNT": str(place + 1),
+    }
 
 
 def secrets_of(spec: ServerSpec) -> tuple[str, ...]:

@@ -5,19 +5,66 @@ untrusted: it may send pages for ever, or things that are no tools.
 """
 
 from collections.abc import Awaitable, Callable
-from typing import Final, TypeAlias
+from typing import Final, NoReturn, TypeAlias
 
 from ironcurtain_proxy.errors import DownstreamError
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.server import ToolDefinition, ToolResult
+from ironcurtain_proxy.wire.codec import encode
 
 MAX_PAGES: Final = 1000
 MAX_TOOLS: Final = 10_000
+MAX_ENTRIES: Final = 20_000
+"""Entries of all pages, those that are no tools included."""
+
+MAX_BYTES: Final = 16 << 20
+"""Of all tools together, as JSON: they are kept as long as the server lives."""
 
 AskForPage: TypeAlias = Callable[[dict[str, Json]], Awaitable[ToolResult]]
 """Sends `tools/list` with these params."""
 
 _METHOD_NOT_FOUND: Final = -32601
+
+
+class _Found:
+    """The tools of one server so far, and how much it has sent."""
+
+    def __init__(self, server: str, drop: Callable[[str], None]) -> None:
+        self._server = server
+        self._drop = drop
+        self._tools: dict[str, ToolDefinition] = {}
+        self._entries = 0
+        self._bytes = 0
+
+    @property
+    def tools(self) -> tuple[ToolDefinition, ...]:
+        return tuple(self._tools.values())
+
+    def add_page(self, entries: list[Json]) -> None:
+        self._entries += len(entries)
+        if self._entries > MAX_ENTRIES:
+            self._refuse(f"lists more than {MAX_ENTRIES} entries")
+        for entry in entries:
+            self._add(entry)
+        if len(self._tools) > MAX_TOOLS:
+            self._refuse(f"has more than {MAX_TOOLS} tools")
+        if self._bytes > MAX_BYTES:
+            self._refuse(f"lists tools of more than {MAX_BYTES} bytes")
+
+    def _add(self, entry: Json) -> None:
+        name = entry.get("name") if isinstance(entry, dict) else None
+        if not isinstance(entry, dict) or not isinstance(name, str) or not name:
+            self._drop("an entry of tools/list that is no tool")
+        elif name in self._tools:
+            self._drop(f"a second tool called {name!r}")
+        elif (length := _length(entry)) is None:
+            self._drop("a tool that cannot be written as JSON again")
+        else:
+            self._bytes += length
+            self._tools[name] = ToolDefinition(self._server, name, entry)
+
+    def _refuse(self, what: str) -> NoReturn:
+        raise DownstreamError(f'server "{self._server}" {what}')
 
 
 async def list_tools(
@@ -33,28 +80,27 @@ async def list_tools(
     Raises:
         DownstreamError: the server refuses, sends no list, or does not come to an end.
     """
-    found: dict[str, ToolDefinition] = {}
+    found = _Found(server, drop)
     cursors: set[str] = set()
     params: dict[str, Json] = {}
     for _ in range(MAX_PAGES):
         entries, cursor = _page(server, await ask(params))
-        for entry in entries:
-            name = entry.get("name") if isinstance(entry, dict) else None
-            if not isinstance(entry, dict) or not isinstance(name, str) or not name:
-                drop("an entry of tools/list that is no tool")
-            elif name in found:
-                drop(f"a second tool called {name!r}")
-            else:
-                found[name] = ToolDefinition(server, name, entry)
-        if len(found) > MAX_TOOLS:
-            raise DownstreamError(f'server "{server}" has more than {MAX_TOOLS} tools')
+        found.add_page(entries)
         if not cursor:
-            return tuple(found.values())
+            return found.tools
         if cursor in cursors:
             raise DownstreamError(f'server "{server}" sends the same page of tools again and again')
         cursors.add(cursor)
         params = {"cursor": cursor}
     raise DownstreamError(f'server "{server}" sends more than {MAX_PAGES} pages of tools')
+
+
+def _length(entry: dict[str, Json]) -> int | None:
+    """Bytes of a tool as JSON in its answer; None: it is nested too deeply to be written."""
+    try:
+        return len(encode({"result": {"tools": [entry]}}))
+    except ValueError:
+        return None
 
 
 def _page(server: str, answer: ToolResult) -> tuple[list[Json], str]:

@@ -4,7 +4,9 @@ Knows servers by name; does not know why a call was allowed.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
 from typing import Final
 
 import anyio
@@ -12,6 +14,7 @@ from anyio.abc import TaskStatus
 
 from ironcurtain_proxy.downstream.options import DownstreamOptions, Hooks, ServerStatus
 from ironcurtain_proxy.downstream.orphans import become_subreaper
+from ironcurtain_proxy.downstream.roots import retry_while_outside
 from ironcurtain_proxy.downstream.session_log import SessionLog
 from ironcurtain_proxy.downstream.supervisor import Supervisor
 from ironcurtain_proxy.errors import ConfigurationError, DownstreamError, ServerUnavailableError
@@ -81,13 +84,50 @@ class DownstreamServers:
         return {name: supervisor.tools for name, supervisor in self._supervisors.items()}
 
     async def forward(
-        self, call: AuthorizedCall, on_progress: ProgressListener | None = None
+        self,
+        call: AuthorizedCall,
+        on_progress: ProgressListener | None = None,
+        *,
+        roots: Sequence[str] = (),
     ) -> ToolResult:
         """Send the call to its server and wait for the answer, which comes back as it is.
+
+        Args:
+            call: what is sent.
+            on_progress: gets the progress notifications.
+            roots: directories, absolute and real, that the server is let into for this call. If it
+                refuses the call because it did not know of them yet, it gets the call again.
 
         Raises:
             DownstreamError: the server is not there, failed, or took too long.
         """
+        if not roots:
+            return await self._send(call, on_progress)
+        supervisor = self._supervisor(call.server)
+        async with supervisor.open_roots(roots) as opened:
+            if not opened:
+                return await self._send(call, on_progress)
+            return await retry_while_outside(
+                partial(self._send, call, on_progress),
+                supervisor.tell_roots_again,
+                only_reads=supervisor.only_reads(call.tool),
+            )
+
+    @asynccontextmanager
+    async def open_roots(self, server: str, directories: Sequence[str]) -> AsyncIterator[None]:
+        """Let a server into directories, absolute and real, for the time of the block.
+
+        On entry it has been told, if it is one that asks for roots. Calls at the same time share
+        what they need. A server that is told of no other roots is not told of these either: it
+        lives by its own arguments, which they would replace.
+
+        Raises:
+            ServerUnavailableError: there is no such server.
+        """
+        async with self._supervisor(server).open_roots(directories):
+            yield
+
+    async def _send(self, call: AuthorizedCall, on_progress: ProgressListener | None) -> ToolResult:
         params: dict[str, Json] = {**call.params, "name": call.tool}
         if call.arguments or "arguments" in params:
             params["arguments"] = dict(call.arguments)

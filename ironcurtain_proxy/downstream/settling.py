@@ -30,7 +30,7 @@ def settle(spec: ServerSpec, state: Path, written_in: Path) -> ServerSpec:
         return spec
     home = state / f"{spec.name}.cwd"
     try:
-        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _make_private(home)
     except OSError as error:
         raise ConfigurationError(
             f"{home}: the working directory of server {spec.name} cannot be made: {error.strerror}"
@@ -38,6 +38,13 @@ def settle(spec: ServerSpec, state: Path, written_in: Path) -> ServerSpec:
     command = str(written_in / spec.command) if _is_relative_path(spec.command) else spec.command
     args = tuple(_absolute(argument, written_in) for argument in spec.args)
     return replace(spec, cwd=str(home), command=command, args=args)
+
+
+def _make_private(directory: Path) -> None:
+    """Make a directory and those above it that are missing, for this user only."""
+    for place in (*reversed(directory.parents), directory):
+        if not place.exists():
+            place.mkdir(mode=0o700, exist_ok=True)
 
 
 def tidy(state: Path) -> None:

@@ -6,7 +6,8 @@ Knows one server's lives and how long to wait between them; does not know the ot
 import contextlib
 import logging
 import math
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Final
 
 import anyio
@@ -16,6 +17,7 @@ from ironcurtain_proxy.downstream.connection import Connection, Listeners
 from ironcurtain_proxy.downstream.dropped import Dropped
 from ironcurtain_proxy.downstream.environment import secrets_of
 from ironcurtain_proxy.downstream.options import DownstreamOptions, Hooks, ServerState, ServerStatus
+from ironcurtain_proxy.downstream.roots import ServerRoots
 from ironcurtain_proxy.downstream.session_log import SessionLog
 from ironcurtain_proxy.downstream.starting import Started, start_server
 from ironcurtain_proxy.errors import ConfigurationError, DownstreamError, ServerUnavailableError
@@ -37,6 +39,9 @@ _GRACE: Final = 0.5
 
 _QUIET: Final = 0.1
 """Seconds between two listings of tools, however often the server says they have changed."""
+
+_TELL_ROOTS: Final = 5.0
+"""Seconds for a server to ask for roots that have changed."""
 
 _SET_LEVEL: Final = 5.0
 """Seconds for `logging/setLevel`."""
@@ -63,6 +68,8 @@ class Supervisor:
         """Set once the server was ready, or its first start has failed."""
         self._options = options
         self._hooks = hooks
+        self.roots = ServerRoots(lambda: hooks.roots(spec.name) if hooks.roots else ())
+        """What the server is told when it asks for its roots."""
         self._log = log
         self._announce = announce
         self._dropped = Dropped(spec.name, secrets_of(spec), log)
@@ -105,6 +112,11 @@ class Supervisor:
             sandboxed=self.is_sandboxed,
         )
 
+    def only_reads(self, tool: str) -> bool:
+        """Whether the server says of its tool that it changes nothing. Untrusted."""
+        hints = [found.raw.get("annotations") for found in self.tools if found.name == tool]
+        return any(isinstance(hint, dict) and hint.get("readOnlyHint") is True for hint in hints)
+
     def start_process(self) -> Started:
         """The running process, started if need be. Needs no event loop.
 
@@ -137,7 +149,35 @@ class Supervisor:
     def notify_roots_changed(self) -> None:
         """Tell the server, if it runs, that it should ask for its roots again."""
         if self._connection is not None:
-            self._connection.notify("notifications/roots/list_changed")
+            self._connection.note_roots_changed()
+
+    @asynccontextmanager
+    async def open_roots(self, directories: Sequence[str]) -> AsyncIterator[tuple[str, ...]]:
+        """Let the server into directories; see `DownstreamServers.open_roots`.
+
+        Gives those that it did not know of anyway.
+        """
+        before = set(self.roots.opened())
+        opened = self.roots.open(directories)
+        try:
+            self._notify_if_other_than(before)
+            if opened and self._connection is not None:
+                await self._connection.until_roots_are_told(_TELL_ROOTS)
+            yield opened
+        finally:
+            before = set(self.roots.opened())
+            self.roots.close(opened)
+            self._notify_if_other_than(before)
+
+    async def tell_roots_again(self) -> None:
+        """Make the server ask for its roots, and wait until it has."""
+        self.notify_roots_changed()
+        if self._connection is not None:
+            await self._connection.until_roots_are_told(_TELL_ROOTS)
+
+    def _notify_if_other_than(self, before: set[str]) -> None:
+        if set(self.roots.opened()) != before:
+            self.notify_roots_changed()
 
     async def set_log_level(self, level: str) -> None:
         """Ask the server, if it can, to log from this level on; also after a restart."""
@@ -194,7 +234,7 @@ class Supervisor:
         listeners = Listeners(
             tools_changed=self._note_tools_changed,
             logged=self._pass_on_log,
-            roots=lambda: self._hooks.roots(self.spec.name) if self._hooks.roots else (),
+            roots=self.roots.listing,
         )
         return Connection(self.spec.name, wire, listeners, self._dropped, cap)
 

@@ -59,6 +59,7 @@ class FactReader:
         git_servers: frozenset[str] = frozenset({"git"}),
         cwd: str | None = None,
         plain_urls_only: bool = True,
+        workspace: RealPath | None = None,
     ) -> None:
         """Take what the calls are read against.
 
@@ -67,10 +68,12 @@ class FactReader:
             git_servers: servers, as the policy names them, whose calls work on a git repository.
             cwd: where a remote's name is looked up if the call names no repository; None: it is
                 refused, because the server has a working directory of its own.
+            workspace: where git must not climb out of unnoticed; None: it may.
             plain_urls_only: refuse URLs that another parser may read differently, because they are
                 sent as they came. Off only where nothing is sent.
         """
         self._paths = paths
+        self._workspace = workspace
         self._git_servers = git_servers
         self._remotes = RemoteReader(cwd=cwd, plain_urls_only=plain_urls_only)
         self._plain_urls_only = plain_urls_only
@@ -122,6 +125,16 @@ class FactReader:
             facts.append(argument.absent)
         return self._with_repository(
             annotation, facts, awaiting, arguments if sent is None else sent, remotes
+        )
+
+    def _leaves_workspace(self, root: RealPath, repository: RealPath | None) -> bool:
+        """Whether git would climb from the workspace to a repository around it."""
+        workspace = self._workspace
+        return (
+            workspace is not None
+            and repository is not None
+            and repository.is_within(workspace)
+            and not root.is_within(workspace)
         )
 
     def _plan(self, annotation: ToolAnnotation) -> ToolPlan:
@@ -194,6 +207,8 @@ class FactReader:
         root = repository_root(repository) if of_git and repository is not None else None
         if isinstance(root, Refusal):
             return unresolvable(f"The repository path {root.reason}.")
+        if root is not None and self._leaves_workspace(root, repository):
+            facts = [_with_root(fact, repository, root) for fact in facts]
         return Facts(
             request=AccessRequest(
                 server=annotation.server,
@@ -201,11 +216,19 @@ class FactReader:
                 annotated=True,
                 has_arguments=bool(sent),
                 arguments=tuple(facts),
+                repository=root,
             ),
             arguments=sent,
             repository=root,
             pushes=bool(awaiting) and operation_of(annotation.tool) != "fetch",
         )
+
+
+def _with_root(fact: ArgumentFact, repository: RealPath | None, root: RealPath) -> ArgumentFact:
+    """The argument that names the repository names all of it."""
+    if not any(isinstance(v, PathValue) and v.path == repository for v in fact.values):
+        return fact
+    return ArgumentFact(fact.name, fact.roles, (*fact.values, PathValue(str(root), root)))
 
 
 def _repository(facts: list[ArgumentFact]) -> RealPath | None:

@@ -15,6 +15,7 @@ gives up silently where it may not look. Here each of these has an answer:
 import errno
 import os
 import stat
+import unicodedata
 from dataclasses import dataclass
 from typing import Final
 
@@ -27,6 +28,10 @@ _MAX_LINKS: Final = 1000
 
 _OWN_TO_PROCESS: Final = Refusal("leads through /proc or /dev to what differs between processes")
 _TOO_MANY_LINKS: Final = Refusal("leads through too many links")
+_NAMESAKE: Final = Refusal(
+    "is spelled so that a server may take it for another file that is there; write the name as it "
+    "stands in the directory"
+)
 _UNREADABLE: Final = Refusal("leads through a directory that cannot be looked into")
 _TOO_LONG: Final = Refusal("is too long to be looked up")
 _NOT_TEXT: Final = Refusal("leads to a name that is not valid Unicode text")
@@ -163,7 +168,7 @@ class PathReader:
 
     def _unless_missing(self, error: OSError, place: str) -> Refusal | None:
         if error.errno in _NOTHING_THERE:
-            return None
+            return _NAMESAKE if not self._keep_unreadable and _has_namesake(place) else None
         if error.errno == errno.ENAMETOOLONG:
             # No file can have such a name, so nothing lies there or below. If it is only the whole
             # that is too long, it may well exist, reached step by step.
@@ -192,6 +197,27 @@ class _Budget:
     def take(self) -> bool:
         self._left -= 1
         return self._left >= 0
+
+
+def _has_namesake(place: str) -> bool:
+    """Whether another entry of the directory is the same text to Unicode.
+
+    `é` may be one character or two, and the Kelvin sign is a K. A server that does not find a name
+    may look for such an entry (npm's filesystem server does), and open what was never judged.
+    """
+    directory, _, name = place.rpartition("/")
+    wanted = unicodedata.normalize("NFC", name)
+    plain = name.isascii()
+    try:
+        entries = os.listdir(directory or "/")  # noqa: PTH208  names alone, microseconds
+    except OSError:
+        return False
+    # The namesake of a plain name cannot be plain: most entries need not be looked at.
+    return any(
+        unicodedata.normalize("NFC", entry) == wanted
+        for entry in entries
+        if not (plain and entry.isascii())
+    )
 
 
 def _has_no_link(spelled: str) -> bool:

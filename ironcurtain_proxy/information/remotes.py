@@ -62,17 +62,23 @@ def repository_root(directory: RealPath) -> RealPath | Refusal:
     parts = directory.parts
     for length in range(len(parts), 0, -1):
         place = "/" + "/".join(parts[:length])
+        if _is_laid_out(place):
+            # Also beside a `.git`: git passes over one that is broken, and takes what is around it.
+            return RealPath(parts[: length - 1]) if parts[length - 1] == ".git" else BARE
         if os.path.lexists(f"{place}/.git"):
             return RealPath(parts[:length])
-        if all(os.path.lexists(f"{place}/{name}") for name in _LAYOUT):
-            if parts[length - 1] == ".git":
-                return RealPath(parts[: length - 1])
-            return BARE
     return directory
 
 
-_LAYOUT: Final = ("HEAD", "objects", "refs")
-"""What makes git take a directory for a repository."""
+def _is_laid_out(place: str) -> bool:
+    """Whether git, or a library of it, could take a directory itself for a repository."""
+    return os.path.lexists(f"{place}/HEAD") and any(
+        os.path.lexists(f"{place}/{name}") for name in _LAYOUT
+    )
+
+
+_LAYOUT: Final = ("objects", "refs", "commondir")
+"""What a repository holds besides its HEAD; `commondir` says where the rest lies."""
 
 
 class RemoteReader:

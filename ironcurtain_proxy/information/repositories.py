@@ -48,19 +48,22 @@ class Repositories:
         self._traffic: dict[RealPath, _Traffic] = {}
 
     @asynccontextmanager
-    async def undisturbed(self, repository: RealPath | None, *, push: bool) -> AsyncIterator[None]:
+    async def undisturbed(self, repository: RealPath | None, *, push: bool) -> AsyncIterator[bool]:
         """Hold the repository: alone for a push, together with others for anything else.
+
+        Gives whether it had to be waited for: what was found out before may not hold any more.
 
         Raises:
             BusyError: other calls on it did not end in time.
         """
         if repository is None:
-            yield
+            yield False
             return
         traffic = self._traffic.setdefault(repository, _Traffic())
+        waited = not traffic.admits(push=push)
         await self._enter(repository, traffic, push=push)
         try:
-            yield
+            yield waited
         finally:
             self._leave(repository, traffic, push=push)
 

@@ -23,12 +23,14 @@ from ironcurtain_proxy.information.context import (
 from ironcurtain_proxy.information.facts import FactReader, unresolvable
 from ironcurtain_proxy.information.fingerprint import fingerprint
 from ironcurtain_proxy.information.git import GitRemotes
+from ironcurtain_proxy.information.grant_facts import DirectoryFinder, directories_to_open
 from ironcurtain_proxy.information.mounts import MountTable
 from ironcurtain_proxy.information.repositories import Repositories
 from ironcurtain_proxy.information.schema import SchemaChecker
 from ironcurtain_proxy.model.annotation import ToolAnnotation
 from ironcurtain_proxy.model.call import ToolCall
 from ironcurtain_proxy.model.json import Arguments
+from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered
 
 _MAX_PATHS_AT_ONCE: Final = 64
@@ -90,6 +92,7 @@ class Resolver:
         self._deadline = deadline
         self._contexts = ServerContexts()
         self._repositories = Repositories()
+        self._directories = DirectoryFinder()
         self._limiter = anyio.CapacityLimiter(_MAX_THREADS)
 
     async def gather(self, call: ToolCall) -> Gathered:
@@ -129,9 +132,22 @@ class Resolver:
         """SHA-256 over server, tool and these arguments, in hexadecimal: equal for equal calls."""
         return fingerprint(call.server, call.tool, arguments)
 
-    def undisturbed(self, facts: Facts) -> AbstractAsyncContextManager[None]:
-        """Keep other calls off the repository while this one is under way, if it pushes (R-30)."""
+    def undisturbed(self, facts: Facts) -> AbstractAsyncContextManager[bool]:
+        """Keep other calls off the repository while this one is under way, if it pushes (R-30).
+
+        Gives whether the repository had to be waited for.
+        """
         return self._repositories.undisturbed(facts.repository, push=facts.pushes)
+
+    async def directories(self, request: AccessRequest) -> frozenset[RealPath] | None:
+        """Those of the request's paths that are directories; None: it cannot be found out."""
+        return await self._directories.find(request)
+
+    def roots(
+        self, request: AccessRequest, directories: frozenset[RealPath] | None
+    ) -> tuple[str, ...]:
+        """The directories that a server must be told of to do what was approved."""
+        return directories_to_open(request, directories or frozenset())
 
     def succeeded(self, call: _CarriedOut) -> None:
         """Take note that the call was carried out (it may have set a working directory)."""

@@ -13,6 +13,7 @@ from typing import Final
 
 from jsonschema_rs import RegexOptions, ValidationError, Validator, validator_for
 
+from ironcurtain_proxy.information.schema_cost import TooCostlyError, refuse_costly
 from ironcurtain_proxy.model.annotation import ToolAnnotation
 from ironcurtain_proxy.model.json import Arguments, Json
 
@@ -75,7 +76,10 @@ def _compile(schema: Json) -> _Compiled:
     if closed is None:
         return _Compiled(schema, None, {}, "The tool's input schema is no object.")
     try:
+        refuse_costly(closed)
         validator = validator_for(closed, mask=_MASK, pattern_options=_PATTERNS, offline=True)
+    except TooCostlyError as error:
+        return _Compiled(schema, None, {}, f"The tool's input schema cannot be used: {error}.")
     except (ValueError, RecursionError) as error:
         reason = error.message if isinstance(error, ValidationError) else str(error)
         return _Compiled(

@@ -4,7 +4,7 @@ No I/O, no clock, no log: times are handed in. The policy's decision is never ed
 an escalation stands beside it.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 
 from ironcurtain_proxy.model.audit import AuditRecord, EscalationResult, ResultSummary
@@ -41,9 +41,10 @@ class Case:
     """As they came; once facts were made of them, as they would be sent."""
     decision: Decision
     settlement: Settlement | None = None
-    roots: tuple[str, ...] = field(default=())
+    roots: tuple[str, ...] = ()
     """Directories that the server must be told of for this call."""
-    keep_roots: bool = False
+    recorded: bool = False
+    """Whether there is an entry for it."""
 
     def record(
         self, result: ResultSummary | None, *, elapsed: float, sandboxed: bool

@@ -124,6 +124,10 @@ class ProtectedPath:
     path: RealPath
     unless_within: RealPath | None = None
     """Calls inside this directory are not meant: the workspace, where it lies inside `path`."""
+    anchored: bool = False
+    """No directory above it may be moved or deleted either, and no git repository that holds it
+    is worked in without asking: git reads what lies in its tree.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

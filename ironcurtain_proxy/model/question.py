@@ -88,7 +88,10 @@ def _arguments(arguments: Mapping[str, Json], limit: int) -> list[str]:
     shown = [f"  {visible(name)} = {as_json(value)}" for name, value in arguments.items()]
     if sum(map(len, shown)) > limit:
         each = max(limit // len(shown), 1)
+        missing = len(shown) - limit
         shown = [_cut(line, each) for line in shown[:limit]]
+        if missing > 0:
+            shown.append(f"  [… {missing} ARGUMENTS ARE NOT SHOWN …]")
     return ["Arguments, written by the agent:", *shown]
 
 

@@ -72,6 +72,8 @@ class AccessRequest:
     """Whether the call carried any argument at all."""
     arguments: tuple[ArgumentFact, ...]
     """In annotation order: it decides the order of roles, and so who wins a tie."""
+    repository: RealPath | None = None
+    """The root of the git repository that the call works in, if it is one of a git server."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,10 +4,11 @@ The auto-approver comes first, but only while somebody behind it could be asked 
 help to a person, not a substitute for one (R-21, R-39).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
-from ironcurtain_proxy.model.escalation import Escalation, Ruling, Unreachable
+from ironcurtain_proxy.model.escalation import Declined, Escalation, Ruling, Unreachable
 from ironcurtain_proxy.ports import Reviewer
 
 
@@ -20,12 +21,21 @@ class Channel:
     """Whether somebody seems to be there. No promise: the answer may still be `Unreachable`."""
 
 
+class FirstReviewer(Reviewer, Protocol):
+    """One that is asked before any person, and learns what a person refused."""
+
+    def note_denied_by_person(self, fingerprint: str) -> None:
+        """Do not approve this call any more."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Panel:
     """Asks one after the other until one answers. Itself a `Reviewer`."""
 
-    channels: Sequence[Channel]
-    first: Reviewer | None = None
+    channels: list[Channel]
+    """In the order they are asked; some become known only when the agent has connected."""
+    first: FirstReviewer | None = None
     """The auto-approver, if it is on."""
 
     async def ask(self, escalation: Escalation) -> Ruling:
@@ -33,11 +43,14 @@ class Panel:
         present = [channel for channel in self.channels if channel.is_reachable()]
         if not present:
             return Unreachable()
-        order = [channel.reviewer for channel in present]
+        order: list[Reviewer] = [channel.reviewer for channel in present]
         if self.first is not None:
             order.insert(0, self.first)
         for reviewer in order:
             ruling = await reviewer.ask(escalation)
-            if not isinstance(ruling, Unreachable):
-                return ruling
+            if isinstance(ruling, Unreachable):
+                continue
+            if self.first is not None and isinstance(ruling, Declined) and ruling.kind == "denied":
+                self.first.note_denied_by_person(escalation.fingerprint)
+            return ruling
         return Unreachable()

@@ -1,1 +1,1 @@
-"""The other side of the mailbox: what a session, or a person at a terminal, uses."""
+"""The other side of the mailbox: what a session, a script or a person uses."""

@@ -105,7 +105,7 @@ def test_a_time_in_another_zone_is_written_in_utc() -> None:
     assert fields["timestamp"] == "2026-11-21T12:00:00.000Z"
 
 
-@pytest.mark.requirement("C-38", "C-40")
+@pytest.mark.requirement("C-37", "C-38", "C-40")
 @pytest.mark.parametrize(
     "place",
     [

@@ -43,6 +43,7 @@ WRITTEN: Final = {
         "https://[redacted]@host/x.git",
     ),
     "an assignment": ("DB_PASSWORD=hunter2", "DB_PASSWORD=[redacted]"),
+    "an abbreviated assignment": ("DB_PWD=hunter2", "DB_PWD=[redacted]"),
     "JSON in a text": ('{"api_key": "abc", "n": 1}', '{"api_key": "[redacted]", "n": 1}'),
     "JSON in JSON in a text": (r"{\"token\": \"abc\"}", r"{\"token\": \"[redacted]\"}"),
     "an option": ("mysql --password hunter2 -u joe", "mysql --password [redacted] -u joe"),
@@ -92,6 +93,7 @@ UNHARMED: Final = (
     "nextPageToken=abc",
     "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----",
     "xoxo",
+    "PWD=/srv/a",
     "eyJ is how a JWT begins",
     "ghp_short",
     "",
@@ -149,11 +151,18 @@ def test_a_value_under_a_telling_key_is_masked(key: str, value: Json) -> None:
         ("secret", None),
         ("keyword", "x"),
         ("author", "x"),
+        ("pwd", "/srv"),
     ],
 )
 def test_a_key_that_only_looks_telling_keeps_its_value(key: str, value: Json) -> None:
     raw = shape_arguments({key: value}, redaction=True).raw
     assert orjson.loads(raw) == {key: value}
+
+
+def test_a_pair_of_name_and_value_masks_the_value() -> None:
+    pairs: list[Json] = [{"name": "X-Api-Key", "value": "abc"}, {"key": "page", "value": "2"}]
+    raw = shape_arguments({"headers": pairs}, redaction=True).raw
+    assert b'{"name":"X-Api-Key","value":"[redacted]"},{"key":"page","value":"2"}' in raw
 
 
 def test_an_option_in_an_argument_list_masks_the_next_element() -> None:
@@ -322,6 +331,22 @@ def test_time_is_linear_in_the_length_of_a_hostile_text(unit: str) -> None:
     # Eight times the text: quadratic time would be 64 times as long.
     small = max(min(seconds(25_000) for _ in range(3)), 0.002)
     assert seconds(200_000) < 30 * small
+
+
+def test_no_time_stamp_is_ever_taken_for_a_card() -> None:
+    for second in range(1_700_000_000, 1_700_000_050):
+        for stamp in (f"{second}123", f"{second}123456", f"{second}123456789"):
+            assert redact_text(stamp) == stamp
+            assert shape_arguments({"at": int(stamp)}, redaction=True).raw == b'{"at":%d}' % int(
+                stamp
+            )
+
+
+def test_the_end_of_a_masked_card_is_not_the_beginning_of_another() -> None:
+    for last in range(10_000):
+        text = f"4000000000004111 1111 1111 {last:04d}"
+        if redact_text(f"4111 1111 1111 {last:04d}") != f"4111 1111 1111 {last:04d}":
+            assert redact_text(text) == f"4000 ******** 4111 1111 1111 {last:04d}"
 
 
 def test_luhn_cards_of_a_seeded_source_are_all_found() -> None:

@@ -1,5 +1,7 @@
 """Decisions that a person can read."""
 
+from dataclasses import replace
+
 import pytest
 
 from ironcurtain_proxy.decision.authorizer import authorize
@@ -124,6 +126,34 @@ def test_a_protected_path_is_denied_inside_the_workspace_too() -> None:
     decision = authorize(request(path("path", ("read-path",), "/work/.ssh/id")), policy)
     assert said(decision) == ("deny", "structural-protected-path")
     assert "/work/.ssh/id" in decision.ground.reason
+
+
+@pytest.mark.requirement("C-20")
+def anchored(text: str) -> Policy:
+    return Policy(
+        rules=(Rule(name="all", effect="allow", reason="all"),),
+        protected_paths=(ProtectedPath(path=RealPath.from_text(text), anchored=True),),
+    )
+
+
+@pytest.mark.requirement("C-20")
+def test_a_directory_that_holds_a_protected_path_is_not_moved_or_deleted() -> None:
+    policy = anchored("/work/a/secrets")
+    assert isinstance(authorize(move("/work/a", "/work/b"), policy), Deny)
+    assert isinstance(authorize(move("/work", "/b"), policy), Deny)
+    assert isinstance(authorize(move("/work/other", "/work/b"), policy), Allow)
+    assert isinstance(authorize(request(path("p", ("read-path",), "/work/a")), policy), Allow)
+
+
+@pytest.mark.requirement("C-20")
+def test_a_repository_that_holds_a_protected_path_is_asked_about() -> None:
+    call = replace(
+        request(path("repo_path", ("read-path",), "/work/r/src"), server="git", tool="git_add"),
+        repository=RealPath.from_text("/work/r"),
+    )
+    decision = authorize(call, anchored("/work/r/.env"))
+    assert said(decision) == ("escalate", "structural-protected-repository")
+    assert said(authorize(call, anchored("/work/.env"))) == ("allow", "all")
 
 
 @pytest.mark.requirement("C-20")

@@ -39,3 +39,16 @@ def test_a_bare_layout_inside_an_ordinary_repository_is_refused(tmp_path: Path) 
     lay_out(tmp_path / "repo" / ".git")
     lay_out(tmp_path / "repo" / "evil")
     assert repository_root(real(tmp_path / "repo" / "evil")) == BARE
+
+
+def test_a_broken_git_directory_beside_a_layout_is_refused(tmp_path: Path) -> None:
+    lay_out(tmp_path / "x")
+    (tmp_path / "x/.git/objects").mkdir(parents=True)
+    assert repository_root(real(tmp_path / "x")) == BARE
+
+
+def test_a_layout_through_commondir_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "e").mkdir()
+    (tmp_path / "e/HEAD").touch()
+    (tmp_path / "e/commondir").touch()
+    assert repository_root(real(tmp_path / "e")) == BARE

@@ -21,6 +21,27 @@ NOT_PUBLIC = (
 
 def reference_authorize(request: AccessRequest, policy: Policy) -> Decision:
     """May the session use this tool on these resources?"""
+    decision = decide(request, policy)
+    by_invariant = ("trusted-server", "structural-introspection-allow")
+    if not isinstance(decision, Allow) or decision.ground.rule in by_invariant:
+        return decision
+    for protected in policy.protected_paths:
+        if (
+            protected.anchored
+            and request.repository is not None
+            and protected.path.parts[: len(request.repository.parts)] == request.repository.parts
+        ):
+            ground = Ground(
+                "structural-protected-repository",
+                "The repository holds a protected path, which git can read",
+            )
+            asked = [r for f in request.arguments for r in f.roles]
+            resources = [r for r in asked if ROLE_TRAITS[r].category != "opaque"]
+            return Escalate(ground, tuple(dict.fromkeys(resources)))
+    return decision
+
+
+def decide(request: AccessRequest, policy: Policy) -> Decision:
     if request.server in policy.trusted_servers:
         return Allow(Ground("trusted-server", f'Server "{request.server}" is trusted'))
     for fact in request.arguments:
@@ -105,6 +126,9 @@ def inside(value: Value, directory: object) -> bool:
 
 def is_protected(value: PathValue, roles: tuple[ArgumentRole, ...], policy: Policy) -> bool:
     for protected in policy.protected_paths:
+        above = protected.path.parts[: len(value.path.parts)] == value.path.parts
+        if protected.anchored and above and "delete-path" in roles:
+            return True
         exempt = protected.unless_within is not None and inside(value, protected.unless_within)
         if inside(value, protected.path) and not exempt:
             return True

@@ -58,6 +58,7 @@ class Person:
     asked: list[EscalationId] = field(default_factory=list)
     withdrawn: list[EscalationId] = field(default_factory=list)
     answers: dict[EscalationId, Ruling] = field(default_factory=dict)
+    denied: list[str] = field(default_factory=list)
     changed: anyio.Event = field(default_factory=anyio.Event)
 
     async def ask(self, escalation: Escalation) -> Ruling:
@@ -75,6 +76,9 @@ class Person:
     def answer(self, escalation: Escalation, ruling: Ruling) -> None:
         self.answers[escalation.id] = ruling
         self._notify()
+
+    def note_denied_by_person(self, fingerprint: str) -> None:
+        self.denied.append(fingerprint)
 
     async def until_asked(self, count: int) -> None:
         while len(self.asked) < count:
@@ -256,7 +260,7 @@ async def test_while_a_call_waits_there_are_signs_of_life(monkeypatch: pytest.Mo
 async def test_without_anyone_to_ask_the_auto_approver_is_not_asked_either() -> None:
     model, person = Person(), Person()
     model.answers[question().id] = YES
-    nobody = Panel((Channel(person, lambda: False),), first=model)
+    nobody = Panel([Channel(person, lambda: False)], first=model)
     assert await nobody.ask(question()) == Unreachable()
     assert model.asked == []
 
@@ -267,15 +271,16 @@ async def test_the_auto_approver_is_asked_first_and_a_person_only_if_it_passes()
     model.answers[question(1).id] = YES
     model.answers[question(2).id] = Unreachable()
     person.answers[question(2).id] = NO
-    panel = Panel((Channel(person, lambda: True),), first=model)
+    panel = Panel([Channel(person, lambda: True)], first=model)
     assert await panel.ask(question(1)) == YES
     assert person.asked == []
     assert await panel.ask(question(2)) == NO
+    assert model.denied == [question(2).fingerprint]
 
 
 async def test_a_way_that_leads_to_nobody_is_followed_by_the_next() -> None:
     away, there = Person(), Person()
     away.answers[question().id] = Unreachable()
     there.answers[question().id] = YES
-    panel = Panel((Channel(away, lambda: True), Channel(there, lambda: True)))
+    panel = Panel([Channel(away, lambda: True), Channel(there, lambda: True)])
     assert await panel.ask(question()) == YES

@@ -1,0 +1,146 @@
+"""A reviewer who is reached through the agent's own client: MCP elicitation.
+
+The client shows a form to its person. Knows the form and how its answer is read; what a program
+could have filled in does not count. Does not know what becomes of an answer.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final, Protocol
+
+from ironcurtain_proxy.errors import AgentError
+from ironcurtain_proxy.model.escalation import (
+    Approved,
+    Declined,
+    Escalation,
+    Ruling,
+    Unreachable,
+)
+from ironcurtain_proxy.model.question import question, visible
+
+if TYPE_CHECKING:
+    from ironcurtain_proxy.model.json import Json
+    from ironcurtain_proxy.ports import Clock
+
+HUMAN: Final = "human"
+
+TOO_FAST: Final = 0.3
+"""Seconds. Nobody reads a question and answers it in less: a program did."""
+
+MAX_NOTE: Final = 500
+"""Characters of a word to the agent; more is cut."""
+
+_APPROVE: Final = "approve"
+_REMEMBER: Final = "approve and remember"
+_DENY: Final = "deny"
+
+
+class Client(Protocol):
+    """The agent's client: the transport."""
+
+    @property
+    def client_capabilities(self) -> "Mapping[str, Json] | None":
+        """What it declared when it initialized; None: it has not."""
+        ...
+
+    async def request(
+        self, method: str, params: "Mapping[str, Json]", seconds: float
+    ) -> "Mapping[str, Json]":
+        """Ask it something; raises `AgentError` or `TimeoutError`."""
+        ...
+
+
+class ElicitationReviewer:
+    """Implements `ports.Reviewer` over the agent's client."""
+
+    def __init__(self, client: Client, clock: "Clock") -> None:
+        self._client = client
+        self._clock = clock
+
+    def is_reachable(self) -> bool:
+        """Whether the client said that it shows forms."""
+        declared = (self._client.client_capabilities or {}).get("elicitation")
+        # An empty object means forms: the word came when there were others.
+        return isinstance(declared, dict) and (not declared or "form" in declared)
+
+    async def ask(self, escalation: Escalation) -> Ruling:
+        """Show the form, and wait at most until the escalation's deadline."""
+        if not self.is_reachable():
+            return Unreachable()
+        seconds = (escalation.deadline - self._clock.now()).total_seconds()
+        if seconds <= 0:
+            return _expired()
+        started = self._clock.monotonic()
+        try:
+            answer = await self._client.request("elicitation/create", _form(escalation), seconds)
+        except TimeoutError:
+            return _expired()
+        except AgentError:
+            return Unreachable()
+        if self._clock.monotonic() - started < TOO_FAST:
+            return Unreachable()
+        return _read(answer, escalation)
+
+
+def _form(escalation: Escalation) -> "dict[str, Json]":
+    decisions: list[Json] = [_APPROVE, _DENY]
+    if escalation.candidates:
+        decisions.insert(1, _REMEMBER)
+    return {
+        "message": "\n".join(question(escalation)),
+        "requestedSchema": {
+            "type": "object",
+            "properties": {
+                "decision": {
+                    "type": "string",
+                    "title": "Decision",
+                    "description": "Approve this call, or not",
+                    "enum": decisions,
+                },
+                "note": {
+                    "type": "string",
+                    "title": "Note",
+                    "description": "A word to the agent, if you like",
+                    "maxLength": MAX_NOTE,
+                },
+            },
+            "required": ["decision"],
+        },
+    }
+
+
+def _read(answer: "Mapping[str, Json]", escalation: Escalation) -> Ruling:
+    match answer.get("action"):
+        case "accept":
+            content = answer.get("content")
+            return _read_form(content if isinstance(content, dict) else {}, escalation)
+        case "decline":
+            return Declined(by=HUMAN, kind="denied")
+        case "cancel":
+            # The form was closed without an answer.
+            return Unreachable()
+        case _:
+            return _invalid("the action is none of accept, decline and cancel")
+
+
+def _read_form(content: "Mapping[str, Json]", escalation: Escalation) -> Ruling:
+    note = content.get("note", "")
+    if not isinstance(note, str | None) or not content.keys() <= {"decision", "note"}:
+        return _invalid("the form holds what was not asked for")
+    note = visible((note or "").strip()[:MAX_NOTE])
+    match content.get("decision"):
+        case "approve":
+            return Approved(by=HUMAN, note=note)
+        case "approve and remember" if escalation.candidates:
+            return Approved(by=HUMAN, remember=0, note=note)
+        case "deny":
+            return Declined(by=HUMAN, kind="denied", note=note)
+        case _:
+            return _invalid("the decision is none of those that were offered")
+
+
+def _expired() -> Declined:
+    return Declined(by="timeout", kind="expired")
+
+
+def _invalid(reason: str) -> Declined:
+    return Declined(by=HUMAN, kind="invalid", reason=reason)

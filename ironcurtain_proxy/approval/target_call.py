@@ -1,0 +1,314 @@
+"""What a call does and what a message would have to name for it.
+
+Pure: no I/O, no clock, no log. This file knows tools, arguments and their roles; it does not know
+the message. What it does not recognise in a call it says so of: such a call needs a person.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+from ironcurtain_proxy.approval.target_message import NotUnderstood
+from ironcurtain_proxy.approval.target_words import (
+    DISTINCT,
+    FLAG_WORDS,
+    GOALS,
+    HARMLESS_OPTIONS,
+    PLAIN_TOOL_WORDS,
+    SAFE_WHEN_OFF,
+    SYNONYMS,
+    TOOL_VERBS,
+    Operation,
+)
+from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
+from ironcurtain_proxy.model.escalation import Escalation
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.request import ArgumentFact, PathValue, TextValue, UrlValue
+
+DemandKind: TypeAlias = Literal["path", "url", "remote", "branch", "repository", "email", "text"]
+
+OBJECT: Final = frozenset({""})
+_FROM: Final = frozenset({"from"})
+_NAMED: Final = frozenset({"", "called", "named", "titled", "saying", "with"})
+_SEEN: Final = frozenset({"", "in", "from", "inside", "under", "at", "of"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demand:
+    """One thing that the message has to name."""
+
+    kind: DemandKind
+    argument: str
+    text: str
+    path: RealPath | None = None
+    places: frozenset[str]
+    """After which prepositions it may stand; `""`: as the object of the verb."""
+    below: bool = False
+    """Whether naming a directory above it is enough."""
+    removes: bool = False
+    """Whether "the files in DIRECTORY" leaves the directory itself alone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Action:
+    """What a call does."""
+
+    operation: Operation
+    kinds: frozenset[str]
+    """Words such as `branch` that say what it is done to."""
+    demands: tuple[Demand, ...]
+    flags: frozenset[str]
+    """Switches that are on and change what the call does."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What a message takes for granted. Real paths."""
+
+    home: RealPath
+    workspace: RealPath | None = None
+
+
+def action_of(escalation: Escalation, around: Surroundings) -> Action | NotUnderstood:
+    """Read a call."""
+    named = _tool(escalation.tool)
+    if isinstance(named, NotUnderstood):
+        return named
+    operation, kinds = named
+    facts = {fact.name: fact for fact in escalation.request.arguments}
+    demands: list[Demand] = []
+    flags: set[str] = set()
+    reader = _Reader(operation, escalation, around)
+    for name, value in escalation.arguments.items():
+        for item in reader.argument(name, value, facts.get(name)):
+            if isinstance(item, NotUnderstood):
+                return item
+            if isinstance(item, str):
+                flags.add(item)
+            else:
+                demands.append(item)
+    for name, fact in facts.items():
+        # A default that the call leaves unsaid, such as the remote of a bare `git push`.
+        if name not in escalation.arguments and fact.values:
+            for item in reader.resources(fact):
+                if not isinstance(item, Demand):
+                    return NotUnderstood(f"{name} is left to a default")
+                demands.append(item)
+    repositories = reader.repository()
+    if isinstance(repositories, NotUnderstood):
+        return repositories
+    demands += repositories
+    if not demands:
+        return NotUnderstood("the call names nothing that the message could name")
+    return Action(operation=operation, kinds=kinds, demands=tuple(demands), flags=frozenset(flags))
+
+
+def targets_of(escalation: Escalation) -> tuple[str, ...]:
+    """Everything that the call names, in the spelling that was judged."""
+    return tuple(
+        [
+            f"{fact.name}={value.text}"
+            for fact in escalation.request.arguments
+            for value in fact.values
+            if any(ROLE_TRAITS[role].is_resource for role in fact.roles)
+        ]
+    )
+
+
+def _tool(name: str) -> tuple[Operation, frozenset[str]] | NotUnderstood:
+    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name)
+    words = [word for word in re.split(r"[^a-z0-9]+", spaced.lower()) if word]
+    text = " ".join(words)
+    text = re.sub(r"\bpull request(s)?\b", "pr", text)
+    words = [SYNONYMS.get(word, word) for word in text.split()]
+    verbs = [word for word in words if word in TOOL_VERBS]
+    others = [word for word in words if word not in TOOL_VERBS]
+    if words[-2:] == ["issue", "comment"] or words[-2:] == ["pr", "comment"]:
+        return "comment", frozenset()
+    if len(verbs) != 1:
+        return NotUnderstood("the tool's name does not say what it does")
+    strange = [word for word in others if word not in PLAIN_TOOL_WORDS | DISTINCT]
+    if strange:
+        return NotUnderstood(f"the tool's name has a word that is not understood: {strange[0]}")
+    return TOOL_VERBS[verbs[0]], frozenset(others) & DISTINCT
+
+
+_PREPOSITIONS_OF: Final = {
+    "base": GOALS,
+    "into": GOALS,
+    "target": GOALS,
+    "base_branch": _FROM,
+    "head": _FROM,
+    "source_branch": _FROM,
+    "from_branch": _FROM,
+    "channel": frozenset({"", "in", "to", "on"}),
+}
+"""Where a message names the value of an argument, for arguments whose name says it."""
+
+_CONTEXT_BRANCH: Final = "Current branch"
+_CONTEXT_DIRECTORY: Final = "Working directory"
+_REMOTE_PLACES: Final = {
+    "push": frozenset({"to", "onto", "on"}),
+    "pull": _FROM,
+    "fetch": frozenset({"", "from", "at"}),
+    "clone": frozenset({"", "from"}),
+}
+_RECIPIENTS: Final = frozenset({"to", "recipient", "recipients", "email"})
+_IN_A_REPOSITORY: Final = frozenset(
+    {"push", "pull", "fetch", "commit", "stage", "checkout", "merge", "reset", "make", "delete"}
+)
+_REPOSITORY_ARGUMENTS: Final = frozenset({"path", "repo_path", "repository", "cwd", "directory"})
+_SEES_BELOW: Final = frozenset({"read", "list", "search", "delete", "stage"})
+
+
+class _Reader:
+    """Reads the arguments of one call."""
+
+    def __init__(self, operation: Operation, escalation: Escalation, around: Surroundings) -> None:
+        self._operation: Operation = operation
+        self._context = dict(escalation.context)
+        self._of_git = escalation.request.server == "git" or escalation.tool.startswith("git_")
+        self._around = around
+        self._repository: dict[str, str] = {}
+        roles = {role for fact in escalation.request.arguments for role in fact.roles}
+        resources = {role for role in roles if ROLE_TRAITS[role].is_resource}
+        self._only_reads = operation in {"read", "list", "search"} and resources == {"read-path"}
+
+    def argument(
+        self, name: str, value: Json, fact: ArgumentFact | None
+    ) -> Iterator[Demand | NotUnderstood | str]:
+        """What one argument asks of the message; a string is a switch that is on."""
+        if value is None or value in ("", [], {}):
+            return
+        if fact is not None and any(ROLE_TRAITS[role].is_resource for role in fact.roles):
+            if fact.values:
+                yield from self.resources(fact)
+            else:
+                yield NotUnderstood(f"{name} cannot be read")
+            return
+        plain = _snake(name)
+        if self._only_reads and plain in HARMLESS_OPTIONS:
+            return
+        items = value if isinstance(value, list) else [value]
+        for item in items:
+            yield from self._scalar(name, plain, item, fact.roles if fact is not None else ())
+
+    def _scalar(
+        self, name: str, plain: str, value: Json, roles: tuple[ArgumentRole, ...]
+    ) -> Iterator[Demand | NotUnderstood | str]:
+        if isinstance(value, bool):
+            if value and plain in FLAG_WORDS:
+                yield plain
+            elif value or plain not in SAFE_WHEN_OFF:
+                yield NotUnderstood(f"{name} may change what the call does")
+            return
+        if isinstance(value, int):
+            yield self._text(name, plain, str(value))
+            return
+        if not isinstance(value, str) or not value.strip():
+            yield NotUnderstood(f"{name} cannot be compared with a message")
+            return
+        if "branch-name" in roles:
+            if value != self._context.get(_CONTEXT_BRANCH):
+                yield Demand(
+                    kind="branch", argument=name, text=value, places=self._places_of(plain)
+                )
+        elif "email-address" in roles:
+            if plain not in _RECIPIENTS:
+                yield NotUnderstood(f"{name} is a recipient that a message cannot name")
+                return
+            yield Demand(kind="email", argument=name, text=value, places=frozenset({"", "to"}))
+        else:
+            yield self._text(name, plain, value)
+
+    def _text(self, name: str, plain: str, value: str) -> Demand:
+        return Demand(kind="text", argument=name, text=value, places=self._places_of(plain))
+
+    def _places_of(self, plain: str) -> frozenset[str]:
+        places = _PREPOSITIONS_OF.get(plain, _NAMED)
+        if self._operation == "checkout":
+            return places | {"to"}
+        return places
+
+    def resources(self, fact: ArgumentFact) -> Iterator[Demand | NotUnderstood]:
+        """What the values of one argument with a resource role ask of the message."""
+        for value in fact.values:
+            match value:
+                case PathValue():
+                    yield from self._path(fact, value)
+                case UrlValue():
+                    yield self._url(fact, value)
+                case TextValue(text=text):
+                    if fact.roles[0] in {"github-owner", "github-repo"}:
+                        self._repository[fact.roles[0]] = text
+                    else:
+                        yield NotUnderstood(f"{fact.name} is not compared with messages")
+
+    def _path(self, fact: ArgumentFact, value: PathValue) -> Iterator[Demand | NotUnderstood]:
+        writes = "write-path" in fact.roles or "write-history" in fact.roles
+        operation = self._operation
+        if self._of_git and operation in _IN_A_REPOSITORY and fact.name in _REPOSITORY_ARGUMENTS:
+            if not self._is_here(value.path):
+                yield self._place(fact.name, value, frozenset({"in", "from", "at"}))
+        elif operation in {"move", "copy"}:
+            if writes:
+                yield self._place(fact.name, value, GOALS | {"in"})
+            else:
+                yield self._place(fact.name, value, frozenset({"", "from", "in"}), below=True)
+        elif operation == "clone":
+            yield self._place(fact.name, value, GOALS | {"in"})
+        elif operation in _SEES_BELOW:
+            yield self._place(fact.name, value, _SEEN, below=True)
+        elif operation in {"write", "make"}:
+            places = frozenset({"", "to", "into", "in", "at", "as", "under", "inside"})
+            yield self._place(fact.name, value, places)
+        elif operation in {"run", "install"}:
+            yield self._place(fact.name, value, frozenset({"", "in", "at"}))
+        else:
+            yield NotUnderstood(f"{fact.name} is a path that a message cannot name here")
+
+    def _place(
+        self, argument: str, value: PathValue, places: frozenset[str], *, below: bool = False
+    ) -> Demand:
+        return Demand(
+            kind="path",
+            argument=argument,
+            text=value.text,
+            path=value.path,
+            places=places,
+            below=below,
+            removes=self._operation in {"delete", "move", "copy"},
+        )
+
+    def _is_here(self, path: RealPath) -> bool:
+        """Whether a repository is the one that everybody speaks of."""
+        directory = self._context.get(_CONTEXT_DIRECTORY)
+        if directory is not None:
+            return path == RealPath.from_text(directory)
+        workspace = self._around.workspace
+        return workspace is not None and path.is_within(workspace)
+
+    def _url(self, fact: ArgumentFact, value: UrlValue) -> Demand | NotUnderstood:
+        places = _REMOTE_PLACES.get(self._operation)
+        if not value.ordinary or len(value.domains) != 1 or places is None:
+            return NotUnderstood(f"{fact.name} leads to a place that a message cannot name")
+        kind: DemandKind = "remote" if "git-remote-url" in fact.roles else "url"
+        return Demand(kind=kind, argument=fact.name, text=value.text, places=places)
+
+    def repository(self) -> list[Demand] | NotUnderstood:
+        """The repository on a forge: owner and name together, or neither is named."""
+        if not self._repository:
+            return []
+        owner = self._repository.get("github-owner", "")
+        name = self._repository.get("github-repo", "")
+        full = f"{owner}/{name}" if owner else name
+        if full.count("/") != 1 or full.startswith("/") or full.endswith("/"):
+            return NotUnderstood("the call names a repository without its owner, or the reverse")
+        places = frozenset({"", "in", "on", "of", "from", "at", "to"})
+        return [Demand(kind="repository", argument="repository", text=full, places=places)]
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().replace("-", "_")

@@ -1,0 +1,43 @@
+"""`ironcurtain-proxy approve`: let a call that waits go."""
+
+import argparse
+from typing import TYPE_CHECKING, Final
+
+from ironcurtain_proxy.cli.reviewing import add_references, answer_those
+from ironcurtain_proxy.session.answering import Verdict
+
+if TYPE_CHECKING:
+    from ironcurtain_proxy.cli import Subparsers
+
+EXAMPLES: Final = """\
+Exit code 0: the proxy took every answer. 1: something was no longer pending, or never was.
+`all` leaves out what deletes, rewrites history or sends somewhere: approve that by its id.
+
+examples:
+  ironcurtain-proxy approve 7db5443e
+  ironcurtain-proxy approve 1 --remember
+  ironcurtain-proxy approve all
+"""
+
+
+def add_parser(subparsers: "Subparsers") -> None:
+    """Add the command."""
+    parser = subparsers.add_parser(
+        "approve",
+        help="approve a call that waits",
+        description="Approve calls that wait; see `ironcurtain-proxy pending`.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_references(parser)
+    parser.add_argument(
+        "--remember",
+        action="store_true",
+        help="and let calls like it go for the rest of the session",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Approve."""
+    remember = 0 if options.remember else None
+    return answer_those(options, Verdict(approved=True, remember=remember, note=options.note))

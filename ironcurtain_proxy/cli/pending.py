@@ -1,0 +1,76 @@
+"""`ironcurtain-proxy pending`: what waits for a person."""
+
+import argparse
+import sys
+from typing import TYPE_CHECKING, Final
+
+import orjson
+
+from ironcurtain_proxy.cli.reviewing import add_directories, mailboxes_of, say, state_directory
+from ironcurtain_proxy.review.messages import timestamp
+from ironcurtain_proxy.session.changes import changes_of
+from ironcurtain_proxy.session.display import banner
+from ironcurtain_proxy.session.mailboxes import keep_numbers
+from ironcurtain_proxy.session.requests import PendingRequest, utc_now
+
+if TYPE_CHECKING:
+    from ironcurtain_proxy.cli import Subparsers
+
+EXAMPLES: Final = """\
+Exit code 0, also if nothing is pending.
+
+examples:
+  ironcurtain-proxy pending
+  ironcurtain-proxy pending --json | jq '.[].id'
+"""
+
+
+def add_parser(subparsers: "Subparsers") -> None:
+    """Add the command."""
+    parser = subparsers.add_parser(
+        "pending",
+        help="list the calls that wait for an approval",
+        description="List the calls that wait for an approval, in full.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_directories(parser)
+    parser.add_argument("--json", action="store_true", help="write JSON")
+
+
+def run(options: argparse.Namespace) -> int:
+    """List them."""
+    now = utc_now()
+    waiting = mailboxes_of(options).pending(now)
+    keep_numbers(waiting, state_directory())
+    if options.json:
+        listed = [_fields(one, number) for number, one in enumerate(waiting, 1)]
+        sys.stdout.write(orjson.dumps(listed, option=orjson.OPT_INDENT_2).decode() + "\n")
+        return 0
+    if not waiting:
+        say("nothing is pending")
+    for number, one in enumerate(waiting, 1):
+        diff = changes_of(one.request.tool, one.request.arguments)
+        for line in banner(one, number, now, diff):
+            say(line)
+    return 0
+
+
+def _fields(one: PendingRequest, number: int) -> dict[str, object]:
+    request = one.request
+    return {
+        "number": number,
+        "id": one.id,
+        "session": one.session,
+        "directory": str(one.directory),
+        "server": request.server,
+        "tool": request.tool,
+        "arguments": request.arguments,
+        "reason": request.reason,
+        "rule": request.rule,
+        "origins": request.origins,
+        "context": dict(request.context),
+        "candidates": request.candidates,
+        "expiresAt": None if request.expires is None else timestamp(request.expires),
+        "requestDigest": request.digest,
+    }

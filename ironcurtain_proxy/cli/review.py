@@ -1,0 +1,125 @@
+"""`ironcurtain-proxy review`: look at the calls that wait, and answer them as they come."""
+
+import argparse
+import os
+import select
+import sys
+from typing import TYPE_CHECKING, Final
+
+from ironcurtain_proxy.cli.reviewing import (
+    add_directories,
+    all_of,
+    answer_one,
+    complain,
+    mailboxes_of,
+    say,
+)
+from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.session.mailboxes import Mailboxes, NotPendingError
+from ironcurtain_proxy.session.plain_review import PlainReview
+from ironcurtain_proxy.session.requests import utc_now
+
+if TYPE_CHECKING:
+    from ironcurtain_proxy.cli import Subparsers
+
+DESCRIPTION: Final = """\
+A live list of the calls that wait for an approval, each in full: every argument, a diff for an
+edit, what would be remembered, and the time left. While it runs, sessions know that somebody
+listens; without it (and without ESCALATION_DIR) what needs a person is denied at once.
+"""
+
+EXAMPLES: Final = """\
+keys:
+  a approve   r approve and remember   d deny   n deny with a word to the agent   q quit
+
+examples:
+  ironcurtain-proxy review
+  ironcurtain-proxy review --dir /srv/agent/escalations
+  ironcurtain-proxy review --plain        lines instead of a screen: /approve 1, /deny 2 why
+"""
+
+_POLL_SECONDS: Final = 0.1
+_CHUNK: Final = 65536
+
+
+def add_parser(subparsers: "Subparsers") -> None:
+    """Add the command."""
+    parser = subparsers.add_parser(
+        "review",
+        help="answer calls that wait for an approval, on a live screen",
+        description=DESCRIPTION,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_directories(parser)
+    parser.add_argument("--plain", action="store_true", help="read and write lines")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Review until the person leaves."""
+    if not options.plain and not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise ConfigurationError("review needs a terminal; without one, use `review --plain`")
+    mailboxes = mailboxes_of(options)
+    try:
+        mailboxes.listen()
+        if options.plain:
+            return _review_lines(mailboxes)
+        # A second to import, and only this command needs it.
+        from ironcurtain_proxy.session.review_screen import ReviewScreen  # noqa: PLC0415
+
+        ReviewScreen(mailboxes).run()
+        return 0
+    finally:
+        mailboxes.stop_listening()
+
+
+def _review_lines(mailboxes: Mailboxes) -> int:
+    review = PlainReview(say=say, all_of=lambda waiting, approve: all_of(waiting, approve=approve))
+    typed = _TypedLines()
+    while True:
+        mailboxes.listen()
+        review.show(mailboxes.pending(utc_now()), utc_now())
+        lines = typed.wait(_POLL_SECONDS)
+        if lines is None:
+            return 0
+        for line in lines:
+            # What was piped in may be about a request that came just before it.
+            review.show(mailboxes.pending(utc_now()), utc_now())
+            if line.strip() in ("/quit", "/exit"):
+                return 0
+            _carry_out(review, mailboxes, line)
+
+
+def _carry_out(review: PlainReview, mailboxes: Mailboxes, line: str) -> None:
+    try:
+        command = review.read(line, utc_now())
+    except NotPendingError as error:
+        complain(str(error))
+        return
+    if command is None:
+        return
+    for one in command.chosen:
+        if answer_one(mailboxes, one, command.verdict):
+            review.answered(one)
+
+
+class _TypedLines:
+    """Lines from standard input, without waiting for one."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def wait(self, seconds: float) -> list[str] | None:
+        """The lines that came within the time; None at the end of input."""
+        ready, _, _ = select.select([sys.stdin.fileno()], [], [], seconds)
+        if not ready:
+            return []
+        part = os.read(sys.stdin.fileno(), _CHUNK)
+        if not part:
+            return None if not self._rest else self._last()
+        *lines, self._rest = (self._rest + part).split(b"\n")
+        return [line.decode("utf-8", "replace") for line in lines]
+
+    def _last(self) -> list[str]:
+        line, self._rest = self._rest, b""
+        return [line.decode("utf-8", "replace")]

@@ -1,0 +1,134 @@
+"""Directories that a server is let into for the time of an approved call.
+
+A server such as npm's filesystem takes the roots it is told of for the directories it may use, and
+refuses everything else by itself: without a root, a call that a person approved would fail there.
+Knows which directories are open and how many calls need each; not why, and not how a server is
+told.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final, TypeAlias
+from urllib.parse import quote, unquote_to_bytes
+
+import anyio
+
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.server import ToolResult
+
+Root: TypeAlias = Mapping[str, Json]
+"""As it stands in the answer to `roots/list`."""
+
+NAME: Final = "escalation-approved"
+
+_SCHEME: Final = "file://"
+
+_PAUSES: Final = (0.02, 0.05, 0.1, 0.2, 0.4)
+"""Seconds before each further try."""
+
+_REFUSALS: Final = ("access denied", "outside allowed directories")
+"""How servers say, in lower case, that they were not told of a directory."""
+
+
+class ServerRoots:
+    """What one server is told when it asks for its roots; across all its processes."""
+
+    def __init__(self, base: Callable[[], Sequence[Root]]) -> None:
+        """Take what it is told when no call was approved."""
+        self._base = base
+        self._in_use: dict[str, int] = {}
+
+    def listing(self) -> list[Root]:
+        """The roots as they are now."""
+        extra: list[Root] = [{"uri": uri_of(path), "name": NAME} for path in self.opened()]
+        return [*self._base(), *extra]
+
+    def opened(self) -> tuple[str, ...]:
+        """The directories that are open besides the base, each once."""
+        return tuple(self._in_use)
+
+    def open(self, directories: Sequence[str]) -> tuple[str, ...]:
+        """Open directories, absolute and real. Gives those to close again: not all need opening."""
+        wanted = self._not_told_of(directories)
+        for path in wanted:
+            self._in_use[path] = self._in_use.get(path, 0) + 1
+        return wanted
+
+    def close(self, opened: tuple[str, ...]) -> None:
+        """Close what `open` gave, unless other calls need it."""
+        for path in opened:
+            self._in_use[path] -= 1
+            if not self._in_use[path]:
+                del self._in_use[path]
+
+    def _not_told_of(self, directories: Sequence[str]) -> tuple[str, ...]:
+        told = [path for root in self._base() if (path := _path_of(root)) is not None]
+        # A server that was told of no roots lives by its own arguments. One root would take their
+        # place, for all calls, and could not be withdrawn: an empty list means nothing to it.
+        if not told:
+            return ()
+        return tuple(
+            path
+            for path in dict.fromkeys(directories)
+            if not any(_is_within(path, known) for known in told)
+        )
+
+
+async def retry_while_outside(
+    send: Callable[[], Awaitable[ToolResult]],
+    tell_again: Callable[[], Awaitable[None]],
+    *,
+    only_reads: bool = False,
+) -> ToolResult:
+    """Send a call whose directories have just been opened, again if the server did not know yet.
+
+    A server has to look at its new roots before it uses them, and does so after it has got them;
+    nobody is told when that is done.
+
+    Args:
+        send: sends the call.
+        tell_again: makes the server ask for its roots: of two changes at once it may have used the
+            older one last.
+        only_reads: the tool says that it changes nothing, so that a success which speaks of a
+            refusal may be asked for again, too: some tools read several files and say so for each.
+    """
+    answer = await send()
+    for pause in _PAUSES:
+        if not says_outside(answer) and not (only_reads and _mentions(answer, _REFUSALS[-1:])):
+            break
+        await anyio.sleep(pause)
+        await tell_again()
+        answer = await send()
+    return answer
+
+
+def uri_of(path: str) -> str:
+    """An absolute path as a `file:` URL; what a URL cannot hold is percent-encoded (G18)."""
+    return _SCHEME + quote(path.encode("utf-8", "surrogateescape"))
+
+
+def says_outside(answer: ToolResult) -> bool:
+    """Whether a server refused a call because it was not told of a directory."""
+    if answer.result is None or answer.result.get("isError") is not True:
+        return False
+    return _mentions(answer, _REFUSALS)
+
+
+def _mentions(answer: ToolResult, phrases: tuple[str, ...]) -> bool:
+    content = None if answer.result is None else answer.result.get("content")
+    blocks = content if isinstance(content, list) else []
+    texts = [block.get("text") for block in blocks if isinstance(block, dict)]
+    return any(
+        words in text.lower() for text in texts if isinstance(text, str) for words in phrases
+    )
+
+
+def _path_of(root: Root) -> str | None:
+    uri = root.get("uri")
+    if not isinstance(uri, str) or not uri.startswith(f"{_SCHEME}/"):
+        return None
+    return unquote_to_bytes(uri[len(_SCHEME) :]).decode("utf-8", "surrogateescape")
+
+
+def _is_within(path: str, directory: str) -> bool:
+    base = directory.rstrip("/")
+    return path == base or path.startswith(f"{base}/")

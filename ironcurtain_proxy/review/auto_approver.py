@@ -1,0 +1,236 @@
+"""The auto-approver: answers an escalation where the user's own words already did.
+
+It approves or passes on; it has no way to deny, and everything that goes wrong passes on. This file
+knows the order of the questions. The words are in `approval.intent`, the objections in
+`approval.target_check`, the model in `auto_model`.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+import anyio
+import anyio.to_thread
+
+from ironcurtain_proxy.approval.intent import (
+    NO_MESSAGE,
+    SYSTEM_PROMPT,
+    AutoApproveContext,
+    AutoApproveResult,
+    failed,
+    read_answer,
+    user_prompt,
+)
+from ironcurtain_proxy.approval.target_call import Surroundings, targets_of
+from ironcurtain_proxy.approval.target_check import veto
+from ironcurtain_proxy.model.escalation import Approved, Escalation, Ruling, Unreachable
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.ports import Clock
+from ironcurtain_proxy.review.auto_breakers import Breakers
+from ironcurtain_proxy.review.auto_model import (
+    DEFAULT_MODEL,
+    Completion,
+    LitellmModel,
+    Model,
+    parse_model_id,
+    usage_of,
+)
+from ironcurtain_proxy.review.llm_log import LlmLog
+from ironcurtain_proxy.review.user_context import MessageSource, UserMessage
+
+_log = logging.getLogger(__name__)
+
+DECIDER: Final = "auto-approver"
+TIMED_OUT: Final = "no answer in time"
+_OWN_SERVER: Final = "proxy"
+_OWN_TOOLS: Final = "ironcurtain_"
+_UNCHECKED: Final = "(target check off) "
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AutoApproverConfig:
+    """What the operator says of it. Off unless switched on; then no key is needed to start."""
+
+    enabled: bool = False
+    model_id: str = DEFAULT_MODEL
+    api_base: str | None = None
+    deadline_seconds: float = 8.0
+    """Over everything, the import of the library included."""
+    outages: int = 3
+    approvals_per_minute: int = 20
+    target_check: bool = True
+
+
+def create_model(config: AutoApproverConfig, api_key: str) -> Model | None:
+    """The model that a configuration names; None when the auto-approver is off.
+
+    Raises:
+        ConfigurationError: the model's id cannot be read. Nothing else fails here (A-97).
+    """
+    model_id = parse_model_id(config.model_id)
+    if not config.enabled:
+        return None
+    return LitellmModel(model_id=model_id, api_key=api_key, api_base=config.api_base)
+
+
+async def auto_approve(context: AutoApproveContext, model: Model) -> AutoApproveResult:
+    """Ask whether the message clearly authorizes the call. Never raises but when cancelled."""
+    return (await consult(context, model)).result
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Consultation:
+    """One question with all that is known of its answer."""
+
+    result: AutoApproveResult
+    completion: Completion | None = None
+    outage: str | None = None
+    """Why the model could not be asked; None: it answered something."""
+
+
+async def consult(context: AutoApproveContext, model: Model) -> Consultation:
+    """The same, with what the log wants to know."""
+    if not context.user_message.strip():
+        return Consultation(result=AutoApproveResult(decision="escalate", reasoning=NO_MESSAGE))
+    try:
+        completion = await model.complete(SYSTEM_PROMPT, user_prompt(context))
+    except Exception as error:  # noqa: BLE001  a client library raises whatever it likes (A-70)
+        why = _named(error)
+        return Consultation(result=failed(why), outage=why)
+    return Consultation(result=read_answer(completion.text), completion=completion)
+
+
+def _named(error: Exception) -> str:
+    """The fault in one short line. Libraries put whole requests into their messages."""
+    text = " ".join(str(error).split())[:200]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _always() -> bool:
+    return True
+
+
+@dataclass(slots=True, kw_only=True)
+class AutoApprover:
+    """One session's auto-approver: a `Reviewer` that approves or reaches nobody."""
+
+    model: Model
+    config: AutoApproverConfig
+    message: MessageSource
+    around: Surroundings
+    clock: Clock
+    log: LlmLog | None = None
+    reviewer_is_there: Callable[[], bool] = _always
+    """Whether somebody could be asked instead. In single-shot mode nobody can, and the model is not
+    consulted either (R-21)."""
+    breakers: Breakers = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Set up the breakers."""
+        self.breakers = Breakers(
+            outages=self.config.outages, approvals_per_minute=self.config.approvals_per_minute
+        )
+
+    async def warm(self) -> None:
+        """Load the library ahead of the first question. Never raises but when cancelled."""
+        try:
+            await self.model.warm()
+        except Exception as error:  # noqa: BLE001  the feature is not there, the proxy is (A-97)
+            _log.warning("the auto-approver's model cannot be loaded: %s", _named(error))
+
+    def note_denied_by_person(self, fingerprint: str) -> None:
+        """A person said no to a call; the same call is not auto-approved after that."""
+        self.breakers.note_denied_by_person(fingerprint, self.clock.monotonic())
+
+    async def ask(self, escalation: Escalation) -> Ruling:
+        """Approve, or let the next one be asked."""
+        if not self._is_consulted(escalation):
+            return Unreachable()
+        message = await anyio.to_thread.run_sync(self.message)
+        if message is None:
+            return Unreachable()
+        self.breakers.note_turn(message)
+        target = f"{escalation.server}/{escalation.tool} {targets_of(escalation)!r}"
+        if self._is_spent(escalation, message, target):
+            return Unreachable()
+        result = await self._consult(escalation, message)
+        if result.decision != "approve":
+            return Unreachable()
+        objection = (
+            veto(message.text, escalation, self.around) if self.config.target_check else None
+        )
+        # Nothing is awaited from here on: of two calls at once, one finds the message used.
+        if (
+            objection is not None
+            or self.breakers.off_because is not None
+            or self._is_spent(escalation, message, target)
+        ):
+            self.breakers.note_would_approve(escalation.fingerprint)
+            _log.info("approval of %s not taken over: %s", escalation.id, objection or "spent")
+            return Unreachable()
+        self.breakers.note_approval(message, target, self.clock.monotonic())
+        prefix = "" if self.config.target_check else _UNCHECKED
+        return Approved(by=DECIDER, reasoning=prefix + result.reasoning)
+
+    def _is_consulted(self, escalation: Escalation) -> bool:
+        """Whether it may have a say at all."""
+        own = escalation.server == _OWN_SERVER or _OWN_TOOLS in (
+            escalation.tool[: len(_OWN_TOOLS)],
+            escalation.exposed_name[: len(_OWN_TOOLS)],
+        )
+        return (
+            self.config.enabled
+            and not own  # the agent could widen its own permissions (G13)
+            and self.breakers.off_because is None
+            and self.reviewer_is_there()
+        )
+
+    def _is_spent(self, escalation: Escalation, message: UserMessage, target: str) -> bool:
+        now = self.clock.monotonic()
+        return (
+            self.breakers.was_just_denied(escalation.fingerprint, now)
+            or self.breakers.is_used(message, target)
+            or not self.breakers.may_approve(now)
+        )
+
+    async def _consult(self, escalation: Escalation, message: UserMessage) -> AutoApproveResult:
+        """Ask within the deadline, count outages, write the log."""
+        context = AutoApproveContext(
+            user_message=message.text,
+            tool_name=f"{escalation.server}/{escalation.tool}",
+            escalation_reason=escalation.ground.reason,
+        )
+        left = (escalation.deadline - self.clock.now()).total_seconds()
+        started = self.clock.monotonic()
+        consultation = Consultation(result=failed(TIMED_OUT), outage=TIMED_OUT)
+        with anyio.move_on_after(min(self.config.deadline_seconds, max(left, 0.0))):
+            consultation = await consult(context, self.model)
+        if consultation.outage is not None:
+            self.breakers.note_outage(consultation.outage)
+        else:
+            self.breakers.note_answer()
+        if self.log is not None:
+            await self.log.append(
+                self._entry(context, consultation, self.clock.monotonic() - started)
+            )
+        return consultation.result
+
+    def _entry(
+        self, context: AutoApproveContext, consultation: Consultation, seconds: float
+    ) -> dict[str, Json]:
+        completion = consultation.completion
+        return {
+            "timestamp": self.clock.now().isoformat(),
+            "modelId": self.config.model_id,
+            "prompt": {
+                "userMessage": context.user_message,
+                "toolName": context.tool_name,
+                "escalationReason": context.escalation_reason,
+            },
+            "response": None if completion is None else completion.text,
+            "decision": consultation.result.decision,
+            "reasoning": consultation.result.reasoning,
+            "usage": None if completion is None else usage_of(completion),
+            "durationMs": round(seconds * 1000),
+        }

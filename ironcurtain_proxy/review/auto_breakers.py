@@ -1,0 +1,97 @@
+"""What switches the auto-approver off, or keeps it out of one question.
+
+Knows counts and times, nothing of models, messages or files. Lives as long as a session.
+"""
+
+import logging
+from collections import deque
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Final, TypeVar
+
+from ironcurtain_proxy.review.user_context import UserMessage
+
+_K = TypeVar("_K")
+_V = TypeVar("_V")
+
+_log = logging.getLogger(__name__)
+
+_MINUTE: Final = 60.0
+_JUST_SECONDS: Final = 300.0
+"""How long a person's denial keeps the auto-approver away from the same call at the least."""
+_MOST_REMEMBERED: Final = 4096
+
+
+@dataclass(slots=True, kw_only=True)
+class Breakers:
+    """One session's."""
+
+    outages: int
+    """Failures in a row after which the model is not asked again."""
+    approvals_per_minute: int
+    off_because: str | None = field(default=None, init=False)
+    _outages: int = field(default=0, init=False)
+    _approved_at: deque[float] = field(default_factory=deque, init=False)
+    _used: dict[bytes, None] = field(default_factory=dict, init=False)
+    _denied: dict[str, tuple[float, str]] = field(default_factory=dict, init=False)
+    _would_approve: dict[str, None] = field(default_factory=dict, init=False)
+    _turn: str = field(default="", init=False)
+
+    def note_turn(self, message: UserMessage) -> None:
+        """Take note of the message that is current."""
+        self._turn = message.turn
+
+    def note_outage(self, why: str) -> None:
+        """The model could not be asked."""
+        self._outages += 1
+        if self._outages >= self.outages:
+            self._switch_off(f"the model failed {self._outages} times in a row, lastly: {why}")
+
+    def note_answer(self) -> None:
+        """The model could be asked."""
+        self._outages = 0
+
+    def note_would_approve(self, fingerprint: str) -> None:
+        """The model was for it, but something else kept it from being approved."""
+        _remember(self._would_approve, fingerprint, None)
+
+    def note_denied_by_person(self, fingerprint: str, now: float) -> None:
+        """A person said no to a call."""
+        _remember(self._denied, fingerprint, (now, self._turn))
+        if fingerprint in self._would_approve:
+            self._switch_off("a person denied a call that it would have approved")
+
+    def was_just_denied(self, fingerprint: str, now: float) -> bool:
+        """Whether a person has said no to the same call, in this turn or a moment ago."""
+        denied = self._denied.get(fingerprint)
+        return denied is not None and (now - denied[0] < _JUST_SECONDS or denied[1] == self._turn)
+
+    def is_used(self, message: UserMessage, target: str) -> bool:
+        """Whether the message has approved this already: it does so once (R-27)."""
+        return _digest(message, target) in self._used
+
+    def may_approve(self, now: float) -> bool:
+        """Whether there is room for one more approval in this minute."""
+        while self._approved_at and now - self._approved_at[0] >= _MINUTE:
+            self._approved_at.popleft()
+        return len(self._approved_at) < self.approvals_per_minute
+
+    def note_approval(self, message: UserMessage, target: str, now: float) -> None:
+        """Use up one approval."""
+        self._approved_at.append(now)
+        _remember(self._used, _digest(message, target), None)
+
+    def _switch_off(self, why: str) -> None:
+        if self.off_because is None:
+            self.off_because = why
+            _log.warning("the auto-approver is off for the rest of this session: %s", why)
+
+
+def _remember(known: dict[_K, _V], key: _K, value: _V) -> None:
+    known[key] = value
+    if len(known) > _MOST_REMEMBERED:
+        del known[next(iter(known))]
+
+
+def _digest(message: UserMessage, target: str) -> bytes:
+    return sha256(repr((message.turn, message.text, target)).encode(errors="replace")).digest()

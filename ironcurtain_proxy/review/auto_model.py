@@ -1,0 +1,216 @@
+"""The auto-approver's model, in its box: the one module that knows litellm.
+
+litellm takes seconds to import, asks the network for a price list and reads a `.env` file of the
+working directory unless told otherwise, retries, and does not validate replies. All of that ends
+here: it is imported in one function, in a thread; nothing is retried; a reply is capped; no
+redirect is followed. What is asked and what an answer means is in `approval.intent`.
+"""
+
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final, Literal, Protocol, TypeAlias, cast, get_args
+
+import anyio
+import anyio.to_thread
+
+from ironcurtain_proxy.approval.intent import ANSWER_SCHEMA
+from ironcurtain_proxy.errors import ConfigurationError, IronCurtainError
+from ironcurtain_proxy.model.json import Json
+
+Provider: TypeAlias = Literal["anthropic", "google", "openai"]
+"""Who serves the model. `openai` with another `api_base` is any compatible server."""
+
+DEFAULT_MODEL: Final = "anthropic:claude-haiku-4-5"
+
+_LITELLM_NAMES: Final[Mapping[Provider, str]] = MappingProxyType(
+    {"anthropic": "anthropic", "google": "gemini", "openai": "openai"}
+)
+_API_BASES: Final[Mapping[Provider, str | None]] = MappingProxyType(
+    {
+        # Said explicitly, or a variable of the shell could name another host.
+        "anthropic": "https://api.anthropic.com",
+        "google": None,
+        "openai": "https://api.openai.com/v1",
+    }
+)
+_MAX_TOKENS: Final = 300
+
+
+class ModelError(IronCurtainError):
+    """The model could not be asked. The message holds nothing of the key or the question."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelId:
+    """`provider:model`, read."""
+
+    provider: Provider
+    model: str
+
+    def __str__(self) -> str:
+        """As it is written in a configuration."""
+        return f"{self.provider}:{self.model}"
+
+
+def parse_model_id(text: str) -> ModelId:
+    """Read a qualified model id (A-61, A-85).
+
+    Raises:
+        ConfigurationError: it is not `provider:model` with a provider that is known.
+    """
+    provider, colon, model = text.partition(":")
+    known = next((name for name in get_args(Provider) if name == provider), None)
+    if known is None or not colon or not model.strip() or len(text) > 200 or not text.isprintable():  # noqa: PLR2004  longer than any name
+        raise ConfigurationError(
+            f"{text[:80]!r} is not a model: write provider:model, with one of the providers "
+            f"{', '.join(get_args(Provider))}, such as {DEFAULT_MODEL}"
+        )
+    return ModelId(known, model.strip())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completion:
+    """What a model said."""
+
+    text: str | None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+
+
+class Model(Protocol):
+    """A model that was created once and is asked again and again (A-28, A-63)."""
+
+    async def complete(self, system: str, prompt: str) -> Completion:
+        """Ask once.
+
+        Raises:
+            Exception: whatever a client library raises; the caller takes all of it for an outage.
+        """
+        ...
+
+    async def warm(self) -> None:
+        """Load what is slow to load, in a thread."""
+        ...
+
+
+_Ask: TypeAlias = Callable[[str, str], Awaitable[object]]
+
+
+@dataclass(slots=True, kw_only=True)
+class LitellmModel:
+    """A model behind litellm. Creating one costs nothing; the library is loaded on first use."""
+
+    model_id: ModelId
+    api_key: str = field(default="", repr=False)
+    """Empty: the provider's own default (A-60)."""
+    api_base: str | None = None
+    _ask: _Ask | None = field(default=None, init=False, repr=False)
+    _loading: anyio.Lock = field(default_factory=anyio.Lock, init=False, repr=False)
+
+    async def warm(self) -> None:
+        """Import litellm in a thread. Safe to call at any time, and again."""
+        await self._loaded()
+
+    async def complete(self, system: str, prompt: str) -> Completion:
+        """Ask once; no retry."""
+        ask = await self._loaded()
+        try:
+            return _completion_of(await ask(system, prompt))
+        except Exception as error:
+            if self.api_key and self.api_key in str(error):
+                # Providers repeat a key that they refuse, and this ends up in a log.
+                raise ModelError(f"{type(error).__name__}, for the API key") from None
+            raise
+
+    async def _loaded(self) -> _Ask:
+        async with self._loading:
+            if self._ask is None:
+                # Abandoned rather than awaited when the deadline passes: the import goes on and
+                # the next question finds it done.
+                self._ask = await anyio.to_thread.run_sync(self._load, abandon_on_cancel=True)
+            return self._ask
+
+    def _load(self) -> _Ask:
+        """Import litellm and prepare the client. Runs in a thread, takes seconds."""
+        # Before the import: no price list from the network, no `.env` of a directory that the
+        # agent may write to, which could lead requests and keys elsewhere.
+        os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
+        os.environ["LITELLM_MODE"] = "PRODUCTION"
+        import litellm  # noqa: PLC0415  slow, and only where the auto-approver is on
+
+        litellm.suppress_debug_info = True
+        litellm.telemetry = False
+        provider = self.model_id.provider
+        base = self.api_base or _API_BASES[provider]
+        client = _client(provider, self.api_key, base)
+        settings: dict[str, object] = {
+            "model": f"{_LITELLM_NAMES[provider]}/{self.model_id.model}",
+            "api_key": self.api_key or None,
+            "api_base": base,
+            "client": client,
+            "max_retries": 0,
+            "num_retries": 0,
+            "max_tokens": _MAX_TOKENS,
+            "temperature": 0,
+            "drop_params": True,
+            "response_format": {
+                "type": "json_schema",
+                "json_schema": {"name": "decision", "strict": True, "schema": dict(ANSWER_SCHEMA)},
+            },
+        }
+        acompletion = cast("Callable[..., Awaitable[object]]", litellm.acompletion)
+
+        async def ask(system: str, prompt: str) -> object:
+            messages = [
+                {"role": "system", "content": system},
+                {"role": "user", "content": prompt},
+            ]
+            return await acompletion(messages=messages, **settings)
+
+        return ask
+
+
+def _client(provider: Provider, api_key: str, base: str | None) -> object:
+    """An HTTP client in the shape that litellm wants for a provider."""
+    from ironcurtain_proxy.review.auto_transport import (  # noqa: PLC0415  see `_load`
+        CappedTransport,
+        plain_client,
+    )
+
+    if provider == "openai" and api_key:
+        from openai import AsyncOpenAI  # noqa: PLC0415  comes with litellm
+
+        return AsyncOpenAI(
+            api_key=api_key, base_url=base, max_retries=0, http_client=plain_client()
+        )
+    from litellm.llms.custom_httpx.http_handler import (  # noqa: PLC0415  see `_load`
+        AsyncHTTPHandler,
+    )
+
+    return AsyncHTTPHandler(transport=CappedTransport(retries=0), follow_redirects=False)
+
+
+def _completion_of(response: object) -> Completion:
+    """Take text and usage out of whatever came back; a shape that is not known has no text."""
+    choices = getattr(response, "choices", None)
+    first = choices[0] if isinstance(choices, list) and choices else None
+    text = getattr(getattr(first, "message", None), "content", None)
+    finished = getattr(first, "finish_reason", None)
+    usage = getattr(response, "usage", None)
+    return Completion(
+        # An answer that was cut off is no answer, even where it happens to parse.
+        text=text if isinstance(text, str) and finished in {"stop", "tool_calls", None} else None,
+        input_tokens=_count(getattr(usage, "prompt_tokens", None)),
+        output_tokens=_count(getattr(usage, "completion_tokens", None)),
+    )
+
+
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def usage_of(completion: Completion) -> dict[str, Json]:
+    """Token usage as it stands in the log."""
+    return {"inputTokens": completion.input_tokens, "outputTokens": completion.output_tokens}

@@ -1,0 +1,86 @@
+"""A reviewer in the same process: a function of the embedding program (C-32).
+
+Knows how its answer is read: anything that is no clear approval is a refusal. Does not know who
+answers in the end.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from inspect import isawaitable
+from typing import Final, TypeAlias
+
+import anyio
+
+from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Ruling
+from ironcurtain_proxy.ports import Clock
+
+_log: Final = logging.getLogger(__name__)
+
+OnEscalation: TypeAlias = Callable[[Escalation], "Awaitable[object] | object"]
+"""Answers a question with `Approved` or `Declined`, or in the words of response files:
+`{"decision": "approved" | "denied", "whitelistSelection": 0}`. A plain function must not block.
+"""
+
+HUMAN: Final = "human"
+
+
+class CallbackReviewer:
+    """Implements `ports.Reviewer` over a function."""
+
+    def __init__(self, on_escalation: OnEscalation, clock: Clock) -> None:
+        self._on_escalation = on_escalation
+        self._clock = clock
+
+    def is_reachable(self) -> bool:
+        """A function is always there."""
+        return True
+
+    async def ask(self, escalation: Escalation) -> Ruling:
+        """Call the function, and wait at most until the escalation's deadline."""
+        seconds = (escalation.deadline - self._clock.now()).total_seconds()
+        if seconds <= 0:
+            return _expired()
+        answer: object = None
+        with anyio.move_on_after(seconds) as waited:
+            try:
+                found = self._on_escalation(escalation)
+                answer = await found if isawaitable(found) else found
+            except Exception as error:  # noqa: BLE001  its defect refuses one call, no more
+                _log.exception("on_escalation failed")
+                return _invalid(f"on_escalation raised {type(error).__name__}")
+        if waited.cancelled_caught:
+            return _expired()
+        return _read(answer, len(escalation.candidates))
+
+
+def _read(answer: object, candidates: int) -> Ruling:
+    match answer:
+        case Approved(remember=remember):
+            if remember is not None and not 0 <= remember < candidates:
+                return _invalid("on_escalation would remember what was not offered")
+            return answer
+        case Declined():
+            return answer
+        case {"decision": "approved", **more}:
+            return Approved(
+                by=HUMAN, remember=_selection(more.get("whitelistSelection"), candidates)
+            )
+        case {"decision": "denied"}:
+            return Declined(by=HUMAN, kind="denied")
+        case _:
+            return _invalid("on_escalation gave no ruling")
+
+
+def _selection(selected: object, candidates: int) -> int | None:
+    """What to remember; as in response files, a selection that cannot be is as good as none."""
+    if not isinstance(selected, int) or isinstance(selected, bool):
+        return None
+    return selected if 0 <= selected < candidates else None
+
+
+def _expired() -> Declined:
+    return Declined(by="timeout", kind="expired")
+
+
+def _invalid(reason: str) -> Declined:
+    return Declined(by=HUMAN, kind="invalid", reason=reason)

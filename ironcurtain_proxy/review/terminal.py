@@ -1,0 +1,148 @@
+"""The question on the terminal of whoever started us: `[y/a/N]` (E-39).
+
+Knows one terminal, and asks one question at a time there. Does not know what becomes of an answer.
+The event loop goes on meanwhile: the terminal is opened for ourselves alone, so that making it
+non-blocking does not make it so for the shell.
+"""
+
+import os
+import termios
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Final
+
+import anyio
+
+from ironcurtain_proxy.model.escalation import (
+    Approved,
+    Declined,
+    Escalation,
+    Ruling,
+    Unreachable,
+)
+from ironcurtain_proxy.model.question import question
+from ironcurtain_proxy.ports import Clock
+
+TERMINAL: Final = "/dev/tty"
+
+HUMAN: Final = "human"
+
+_ONCE: Final = frozenset({"y", "yes"})
+_ALWAYS: Final = frozenset({"a", "always"})
+
+_LOCAL_MODES: Final = 3
+"""The place of these flags among a terminal's attributes."""
+
+_MAX_ANSWER: Final = 1024
+"""Bytes."""
+
+
+class TerminalReviewer:
+    """Implements `ports.Reviewer` over a terminal."""
+
+    def __init__(self, clock: Clock, terminal: str = TERMINAL) -> None:
+        self._clock = clock
+        self._terminal = terminal
+        self._turn = anyio.Lock()
+
+    def is_reachable(self) -> bool:
+        """Whether there is a terminal that we may read from."""
+        try:
+            with _opened(self._terminal) as fd:
+                return _is_ours(fd)
+        except OSError:
+            return False
+
+    async def ask(self, escalation: Escalation) -> Ruling:
+        """Ask when it is this question's turn, and wait at most until its deadline."""
+        seconds = (escalation.deadline - self._clock.now()).total_seconds()
+        with anyio.move_on_after(seconds):
+            async with self._turn:
+                return await self._ask(escalation)
+        return Declined(by="timeout", kind="expired")
+
+    async def _ask(self, escalation: Escalation) -> Ruling:
+        try:
+            with _opened(self._terminal) as fd:
+                if not _is_ours(fd):
+                    return Unreachable()
+                await _write(fd, _words(escalation))
+                # What was typed before the question was there does not answer it.
+                termios.tcflush(fd, termios.TCIFLUSH)
+                try:
+                    answer = await _read(fd)
+                except BaseException:
+                    with anyio.CancelScope(shield=True), suppress(OSError):
+                        with anyio.move_on_after(1):
+                            await _write(fd, "\n(no answer is needed any more)\n")
+                    raise
+        except (OSError, termios.error):
+            return Unreachable()
+        if answer is None:
+            return Unreachable()
+        return _ruling(answer, escalation)
+
+
+def _words(escalation: Escalation) -> str:
+    return "\n" + "\n".join(question(escalation)) + f"\nApprove? {_choices(escalation)} "
+
+
+def _choices(escalation: Escalation) -> str:
+    return "[y/a/N]" if escalation.candidates else "[y/N]"
+
+
+def _ruling(answer: str, escalation: Escalation) -> Ruling:
+    word = answer.strip().lower()
+    if word in _ONCE:
+        return Approved(by=HUMAN)
+    if word in _ALWAYS:
+        # Where nothing can be remembered, it is approved this once.
+        return Approved(by=HUMAN, remember=0 if escalation.candidates else None)
+    return Declined(by=HUMAN, kind="denied")
+
+
+@contextmanager
+def _opened(terminal: str) -> Iterator[int]:
+    fd = os.open(terminal, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _is_ours(fd: int) -> bool:
+    """Whether somebody could type a line to us there.
+
+    A process in the background that reads from its terminal is stopped by SIGTTIN, and the proxy
+    would hang. And while another program reads single keys from it, a key that was meant for that
+    program would be our answer.
+    """
+    try:
+        local_modes = termios.tcgetattr(fd)[_LOCAL_MODES]
+        return bool(local_modes & termios.ICANON) and os.tcgetpgrp(fd) == os.getpgrp()
+    except (OSError, termios.error):
+        return False
+
+
+async def _write(fd: int, text: str) -> None:
+    data = memoryview(text.encode("utf-8", "backslashreplace"))
+    while data:
+        try:
+            data = data[os.write(fd, data) :]
+        except BlockingIOError:
+            await anyio.wait_writable(fd)
+
+
+async def _read(fd: int) -> str | None:
+    """One line without its end; None: the terminal is no longer ours, or gone."""
+    while True:
+        await anyio.wait_readable(fd)
+        if not _is_ours(fd):
+            return None
+        try:
+            data = os.read(fd, _MAX_ANSWER)
+        except BlockingIOError:
+            continue
+        # Half a line, or several at once, is no answer that anyone gave to this question.
+        line, end, rest = data.partition(b"\n")
+        return line.decode("utf-8", "replace") if end and not rest else ""

@@ -1,0 +1,132 @@
+"""The user's last message, as the session left it in `user-context.json`.
+
+Read once a question: message, source and age come from the same bytes (G7). Never raises: what is
+missing, malformed or not trusted is no message, and no message means that a person is asked. This
+file does not know what the message is for.
+"""
+
+import os
+import stat
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import orjson
+
+from ironcurtain_proxy.ports import Clock
+
+FILE_NAME: Final = "user-context.json"
+PTY_VARIABLE: Final = "IRONCURTAIN_PTY_SESSION"
+TRUSTED_SOURCE: Final = "mux-trusted-input"
+MAX_AGE_SECONDS: Final = 120.0
+MAX_BYTES: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class UserMessage:
+    """One message, told apart from the same words said again."""
+
+    text: str
+    turn: str
+    """Differs from turn to turn, even where the words are the same."""
+
+
+MessageSource: TypeAlias = Callable[[], UserMessage | None]
+"""Where the last message comes from: a file, or the memory of a session in this process."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Context:
+    message: str
+    source: str | None
+    timestamp: str | None
+    written_ns: int
+
+
+def read_user_context(directory: Path) -> str | None:
+    """The message that stands in the file; None if there is none that can be used (A-56)."""
+    context = _read(directory)
+    return None if context is None else context.message
+
+
+def is_pty_session(environ: Mapping[str, str]) -> bool:
+    """Whether the agent runs in a terminal of its own, so that others can write the file (G6)."""
+    return environ.get(PTY_VARIABLE) == "1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextFile:
+    """The message of the current turn, from the escalation directory."""
+
+    directory: Path
+    clock: Clock
+    is_pty: bool = False
+    """Then only a message that a trusted terminal wrote within two minutes counts."""
+
+    def __call__(self) -> UserMessage | None:
+        """Read it now. Blocks as long as the disk does."""
+        context = _read(self.directory)
+        if context is None or not self._is_trusted(context):
+            return None
+        turn = f"{context.timestamp or ''}@{context.written_ns}"
+        return UserMessage(context.message, turn)
+
+    def _is_trusted(self, context: _Context) -> bool:
+        if self.is_pty and context.source != TRUSTED_SOURCE:
+            return False
+        written = _time_of(context.timestamp)
+        if written is None:
+            return not self.is_pty
+        age = (self.clock.now() - written).total_seconds()
+        return 0 <= age <= MAX_AGE_SECONDS
+
+
+def _time_of(timestamp: str | None) -> datetime | None:
+    if timestamp is None:
+        return None
+    try:
+        parsed = datetime.fromisoformat(timestamp)
+        return (parsed if parsed.tzinfo is not None else parsed.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _read(directory: Path) -> _Context | None:
+    try:
+        raw, written_ns = _bytes(directory / FILE_NAME)
+        document = orjson.loads(raw)
+    except (OSError, ValueError):
+        return None
+    if not isinstance(document, dict):
+        return None
+    message = document.get("userMessage")
+    if not isinstance(message, str) or not message.strip():
+        return None
+    source, timestamp = document.get("source"), document.get("timestamp")
+    return _Context(
+        message,
+        source if isinstance(source, str) else None,
+        timestamp if isinstance(timestamp, str) else None,
+        written_ns,
+    )
+
+
+def _bytes(path: Path) -> tuple[bytes, int]:
+    """The file's bytes and when it was written.
+
+    Raises:
+        OSError: it is not a regular file of ours, or too large.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
+            raise OSError("not a regular file of ours")
+        if status.st_mode & 0o022:
+            raise OSError("others can write it")
+        raw = file.read(MAX_BYTES + 1)
+        if len(raw) > MAX_BYTES:
+            raise OSError("too large")
+        return raw, status.st_mtime_ns

@@ -1,0 +1,137 @@
+"""How an answer is written, and whether it was in time.
+
+A proxy of ours marks the very file it accepted before it removes it (see `mailbox_directory`), so
+that "it was taken" is known and not guessed. The original's proxies do not: there a request that
+still lies beside the answer has to do.
+"""
+
+import os
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+import anyio
+
+from ironcurtain_proxy.review.mailbox_directory import (
+    MailboxDirectory,
+    is_marked_taken,
+    is_removed,
+)
+from ironcurtain_proxy.review.messages import (
+    MAX_NOTE,
+    Request,
+    clean_line,
+    request_name,
+    response_bytes,
+    response_name,
+)
+
+WAIT_SECONDS: Final = 2.0
+"""How long a proxy may take to take an answer before it is only presumed."""
+_STEP_SECONDS: Final = 0.002
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What a reviewer says."""
+
+    approved: bool
+    remember: int | None = None
+    """The place of what is to be remembered; None: nothing."""
+    note: str = ""
+    """A word to the agent."""
+    reviewer: str = ""
+    """A name, for one that is not a person."""
+
+
+class Posted:
+    """An answer that was put into a mailbox."""
+
+    def __init__(self, place: MailboxDirectory, request: Request, descriptor: int) -> None:
+        self._place = place
+        self._request = request
+        self._fd = descriptor
+
+    def outcome(self) -> bool | None:
+        """Whether the proxy took it; None: it has not looked yet."""
+        if self._request.owner is None:
+            return self.presumed()
+        if is_marked_taken(self._fd):
+            return True
+        if is_removed(self._fd):
+            return False
+        if not self._place.has(request_name(self._request.id)):
+            # Nobody waits for it any more. The proxy marks before it removes: look once more.
+            return is_marked_taken(self._fd)
+        return None
+
+    def presumed(self) -> bool:
+        """The outcome where the proxy does not tell: it still waits, so it will find the answer."""
+        return self._place.has(request_name(self._request.id))
+
+    def close(self) -> None:
+        """Give the descriptor back, and take back an answer that nobody waits for."""
+        if self._request.owner is not None and not self.presumed():
+            self._place.discard_ours(response_name(self._request.id))
+        os.close(self._fd)
+
+
+def post(place: MailboxDirectory, request: Request, verdict: Verdict) -> Posted | None:
+    """Put an answer into the mailbox. None: there is one already, or nobody waits for one.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    if not place.has(request_name(request.id)):
+        return None
+    raw = response_bytes(
+        approved=verdict.approved,
+        digest=request.digest,
+        remember=verdict.remember,
+        note=clean_line(verdict.note)[:MAX_NOTE],
+        reviewer=verdict.reviewer,
+    )
+    with suppress(FileExistsError):
+        return Posted(place, request, place.put(response_name(request.id), raw))
+    return None
+
+
+def answer(place: MailboxDirectory, request: Request, verdict: Verdict) -> bool:
+    """Answer a request. Echoes what was shown, and never overwrites an answer.
+
+    Returns:
+        Whether the proxy took it.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    posted = post(place, request, verdict)
+    if posted is None:
+        return False
+    try:
+        end = time.monotonic() + WAIT_SECONDS
+        while time.monotonic() < end:
+            taken = posted.outcome()
+            if taken is not None:
+                return taken
+            time.sleep(_STEP_SECONDS)
+        return posted.presumed()
+    finally:
+        posted.close()
+
+
+async def answer_async(place: MailboxDirectory, request: Request, verdict: Verdict) -> bool:
+    """The same without blocking. Cancelled, the answer stays where it is."""
+    posted = post(place, request, verdict)
+    if posted is None:
+        return False
+    try:
+        with anyio.move_on_after(WAIT_SECONDS):
+            # A file's mode gives no event.
+            while (taken := posted.outcome()) is None:  # noqa: ASYNC110
+                await anyio.sleep(_STEP_SECONDS)
+            return taken
+        return posted.presumed()
+    finally:
+        posted.close()

@@ -1,0 +1,130 @@
+"""A request in words for a person. Pure: no I/O, no clock, no log.
+
+Everything in a request may come from an agent: what is invisible, moves a cursor or turns the
+direction of writing is shown as an escape, and nothing is cut.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+import orjson
+
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.session.requests import PendingRequest
+
+_BLANKS: Final = frozenset("\u00ad\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
+"""Characters that count as printable and show nothing."""
+_VARIATIONS: Final = range(0xFE00, 0xFE10)
+_MORE_VARIATIONS: Final = range(0xE0100, 0xE01F0)
+_MINUTE: Final = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A named part of a request; `lines` are safe to show, and never empty."""
+
+    name: str
+    lines: tuple[str, ...]
+
+
+def visible(text: str) -> str:
+    r"""`text` with every character that does not show itself written as `\u202e`."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join([char if _shows(char) else _escape(char) for char in text])
+
+
+def _shows(char: str) -> bool:
+    if not char.isprintable() or char in _BLANKS:
+        return False
+    return ord(char) not in _VARIATIONS and ord(char) not in _MORE_VARIATIONS
+
+
+def _escape(char: str) -> str:
+    code = ord(char)
+    if char in "\n\r\t":
+        return {"\n": "\\n", "\r": "\\r", "\t": "\\t"}[char]
+    if code < 0x100:  # noqa: PLR2004  what two digits can say
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"  # noqa: PLR2004  four digits
+
+
+def fields_of(one: PendingRequest) -> list[Field]:
+    """All that is known of a request but its arguments and the time left."""
+    request = one.request
+    fields = [
+        Field("tool", (visible(f"{request.server}/{request.tool}"),)),
+        Field("why", (visible(request.reason),)),
+    ]
+    for name, text in (
+        ("rule", request.rule),
+        ("origin", ", ".join(request.origins)),
+        ("as", request.exposed_name),
+        ("session", one.session),
+        ("id", one.id),
+        *request.context,
+    ):
+        if text:
+            fields.append(Field(visible(name), (visible(text),)))
+    return fields
+
+
+def arguments_of(one: PendingRequest) -> list[Field]:
+    """Every argument in full."""
+    return [
+        Field(visible(name), value_lines(value)) for name, value in one.request.arguments.items()
+    ]
+
+
+def value_lines(value: Json) -> tuple[str, ...]:
+    """A value as it is meant: a text by its lines, anything else as JSON."""
+    if isinstance(value, str):
+        return tuple([visible(line) for line in value.split("\n")])
+    text = orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
+    return tuple([visible(line) for line in text.split("\n")])
+
+
+def remembered(one: PendingRequest) -> Field:
+    """What "remember" would remember."""
+    candidates = one.request.candidates
+    return Field("remember", tuple([visible(text) for text in candidates]) or ("nothing",))
+
+
+def time_left(one: PendingRequest, now: datetime) -> str:
+    """Such as `4:59`; empty if the request does not say."""
+    if one.request.expires is None:
+        return ""
+    seconds = max(0, round((one.request.expires - now).total_seconds()))
+    return f"{seconds // _MINUTE}:{seconds % _MINUTE:02}"
+
+
+def summary(one: PendingRequest) -> str:
+    """One line: the tool and the first argument."""
+    told = [f"{field.name}={field.lines[0]}" for field in arguments_of(one)[:1]]
+    return " ".join([visible(f"{one.request.server}/{one.request.tool}"), *told])
+
+
+def banner(one: PendingRequest, number: int, now: datetime, diff: Sequence[str] = ()) -> list[str]:
+    """A request in full, for a terminal that only prints."""
+    left = time_left(one, now)
+    lines = [f"[{number}] {summary(one)}" + (f"  ({left} left)" if left else "")]
+    for field in fields_of(one):
+        lines += _rows(field.name, field.lines)
+    for field in arguments_of(one):
+        lines += _rows(f"argument {field.name}", field.lines)
+    if diff:
+        lines += _rows("changes", diff)
+    lines += _rows(*_parts(remembered(one)))
+    return lines
+
+
+def _parts(field: Field) -> tuple[str, tuple[str, ...]]:
+    return field.name, field.lines
+
+
+def _rows(name: str, lines: Sequence[str]) -> list[str]:
+    """The name before the first line; the others are indented under it, marked with a bar."""
+    first, *rest = lines
+    return [f"    {name:<16} {first}", *[f"    {'':<16} | {line}" for line in rest]]

@@ -1,0 +1,181 @@
+"""What a session holds of one mailbox: its questions, its answers, its user's words.
+
+async with EscalationInbox(directory) as inbox:
+    inbox.write_user_message("push my branch")
+    async for pending in inbox:
+        await inbox.approve(pending.id)
+"""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import anyio
+import orjson
+
+from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.review.listener_lock import ListenerLock, listener_pid
+from ironcurtain_proxy.review.mailbox_directory import MailboxDirectory
+from ironcurtain_proxy.review.mailbox_watch import watch_directory
+from ironcurtain_proxy.review.messages import is_id, timestamp
+from ironcurtain_proxy.session.answering import Verdict, answer, answer_async
+from ironcurtain_proxy.session.requests import MailboxReader, PendingRequest, utc_now
+
+USER_CONTEXT: Final = "user-context.json"
+TRUSTED_SOURCE: Final = "mux-trusted-input"
+
+
+class EscalationInbox:
+    """The session's side of one escalation directory. An async context manager and iterator."""
+
+    def __init__(self, directory: Path | str, *, listen: bool = False, reviewer: str = "") -> None:
+        """Makes the directory if it is not there.
+
+        Args:
+            directory: the proxy's `ESCALATION_DIR`, or a session's own mailbox.
+            listen: say while the inbox is open that somebody listens here (R-34).
+            reviewer: the name of one who is not a person; it goes into the record.
+
+        Raises:
+            ConfigurationError: the directory is a link, another user's, or writable by others.
+        """
+        self._reader = MailboxReader(Path(directory), create=True)
+        self._reviewer = reviewer
+        self._listen = listen
+        self._lock: ListenerLock | None = None
+        self._shown: dict[str, PendingRequest] = {}
+        self._closed = anyio.Event()
+
+    async def __aenter__(self) -> Self:
+        """Begin to listen, if that was asked for.
+
+        Raises:
+            ConfigurationError: another listener does already.
+        """
+        self._closed = anyio.Event()
+        if self._listen:
+            directory = self._reader.directory
+            self._lock = ListenerLock.acquire(directory)
+            if self._lock is None:
+                raise ConfigurationError(
+                    f"escalation directory {directory} has another listener, "
+                    f"process {listener_pid(directory) or 'unknown'}; end that one first"
+                )
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop listening; an iteration under way ends."""
+        self._closed.set()
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    # --- questions -------------------------------------------------------------------------------
+
+    def pending(self) -> list[PendingRequest]:
+        """What waits for an answer now, the oldest first.
+
+        What was shown is kept: an answer says which bytes it answers (R-37).
+        """
+        waiting = self._reader.pending(utc_now())
+        self._shown = {one.id: self._shown.get(one.id, one) for one in waiting}
+        return waiting
+
+    async def __aiter__(self) -> AsyncIterator[PendingRequest]:
+        """Every request once, those already there first, until the inbox is closed."""
+        seen: set[str] = set()
+        while not self._closed.is_set():
+            for fresh in self._fresh(seen):
+                yield fresh
+            place = self._reader.place()
+            if place is None:
+                with anyio.move_on_after(1):
+                    await self._closed.wait()
+                continue
+            stop = self._closed
+            async for _ in watch_directory(place.path, stop):
+                for fresh in self._fresh(seen):
+                    yield fresh
+                if not place.is_in_place():
+                    break
+
+    def _fresh(self, seen: set[str]) -> list[PendingRequest]:
+        fresh = [one for one in self.pending() if one.id not in seen]
+        seen.update(one.id for one in fresh)
+        return fresh
+
+    # --- answers ---------------------------------------------------------------------------------
+
+    async def approve(self, identity: str, *, remember: bool | int = False, note: str = "") -> bool:
+        """Approve a request. False: too late, answered already, or never asked.
+
+        Args:
+            identity: the request's whole id.
+            remember: True for the first thing that could be remembered, or the place of one.
+            note: a word to the agent; it gets at most 1000 characters, in one line.
+        """
+        return await self._answer(identity, self._approval(remember, note))
+
+    async def deny(self, identity: str, *, note: str = "") -> bool:
+        """Refuse a request. False: too late, answered already, or never asked."""
+        return await self._answer(identity, self._denial(note))
+
+    def approve_now(self, identity: str, *, remember: bool | int = False, note: str = "") -> bool:
+        """`approve` for programs that are not async."""
+        return self._answer_now(identity, self._approval(remember, note))
+
+    def deny_now(self, identity: str, *, note: str = "") -> bool:
+        """`deny` for programs that are not async."""
+        return self._answer_now(identity, self._denial(note))
+
+    def _approval(self, remember: bool | int, note: str) -> Verdict:  # noqa: FBT001  as in `approve`
+        place = 0 if remember is True else None if remember is False else remember
+        return Verdict(approved=True, remember=place, note=note, reviewer=self._reviewer)
+
+    def _denial(self, note: str) -> Verdict:
+        return Verdict(approved=False, note=note, reviewer=self._reviewer)
+
+    async def _answer(self, identity: str, verdict: Verdict) -> bool:
+        shown, place = self._shown_as(identity), self._reader.place()
+        if shown is None or place is None:
+            return False
+        return await answer_async(place, shown.request, verdict)
+
+    def _answer_now(self, identity: str, verdict: Verdict) -> bool:
+        shown, place = self._shown_as(identity), self._reader.place()
+        return shown is not None and place is not None and answer(place, shown.request, verdict)
+
+    def _shown_as(self, identity: str) -> PendingRequest | None:
+        """As it was shown; else as it lies there now."""
+        if not is_id(identity):
+            return None
+        return self._shown.get(identity) or self._reader.find(identity, utc_now())
+
+    # --- the user's words ------------------------------------------------------------------------
+
+    def write_user_message(self, text: str, *, trusted_source: bool = False) -> None:
+        """Say what the user wrote last, at the start of a turn; the earlier message is gone.
+
+        Args:
+            text: the message as it is, and nothing else.
+            trusted_source: it was typed into a host whose input no agent can reach; written with
+                the time, as interactive sessions must.
+
+        Raises:
+            ConfigurationError: the directory cannot be used.
+            OSError: the file cannot be written.
+        """
+        fields: dict[str, str] = {"userMessage": text}
+        if trusted_source:
+            now = timestamp(utc_now())
+            fields |= {"timestamp": now, "source": TRUSTED_SOURCE}
+        place = self._reader.place()
+        if place is None:
+            place = MailboxDirectory.open(self._reader.directory, create=True)
+        place.write(USER_CONTEXT, orjson.dumps(fields))

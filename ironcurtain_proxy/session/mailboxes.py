@@ -1,0 +1,150 @@
+"""Several mailboxes as one: those named, and those of all sessions.
+
+Knows which request is meant by an id, the beginning of one, or a number.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+import orjson
+
+from ironcurtain_proxy.errors import ConfigurationError, IronCurtainError
+from ironcurtain_proxy.review.listener_lock import ListenerLock
+from ironcurtain_proxy.review.mailbox_directory import MailboxDirectory, UnacceptableFileError
+from ironcurtain_proxy.session.requests import (
+    MailboxReader,
+    PendingRequest,
+    by_age,
+    session_mailboxes,
+)
+
+_NUMBERS: Final = "pending-numbers.json"
+_MAX_NUMBERS_BYTES: Final = 1 << 20
+_SHORTEST_PREFIX: Final = 4
+
+
+class NotPendingError(IronCurtainError):
+    """What was named is not open, or is not one request."""
+
+
+class Mailboxes:
+    """The mailboxes that a reviewer looks into."""
+
+    def __init__(self, named: Sequence[Path], sessions: Path | None) -> None:
+        """Opens nothing yet.
+
+        Args:
+            named: mailboxes to look into.
+            sessions: the directory of all sessions' mailboxes; None: only those named.
+        """
+        self._named = tuple(dict.fromkeys(named))
+        self._sessions = sessions
+        self._readers: dict[Path, MailboxReader] = {}
+        self._locks: dict[Path, ListenerLock] = {}
+
+    def pending(self, now: datetime) -> list[PendingRequest]:
+        """What waits for an answer in any of them, the oldest first."""
+        found = () if self._sessions is None else session_mailboxes(self._sessions)
+        directories = dict.fromkeys((*self._named, *found))
+        self._readers = {
+            directory: self._readers.get(directory) or MailboxReader(directory)
+            for directory in directories
+        }
+        waiting = [one for reader in self._readers.values() for one in reader.pending(now)]
+        return sorted(waiting, key=lambda one: by_age(one.request))
+
+    def place_of(self, one: PendingRequest) -> MailboxDirectory | None:
+        """Its mailbox, open; None if it has gone."""
+        reader = self._readers.get(one.directory)
+        return None if reader is None else reader.place()
+
+    # --- listening -------------------------------------------------------------------------------
+
+    def listen(self) -> None:
+        """Hold the locks that tell proxies that somebody listens; again and again.
+
+        A lock that another listener holds says the same, and is taken over when that one ends.
+
+        Raises:
+            ConfigurationError: a directory cannot be used.
+        """
+        wanted = (*self._named, *(() if self._sessions is None else (self._sessions,)))
+        for directory in wanted:
+            if directory not in self._locks or not directory.exists():
+                self._listen_in(directory)
+
+    def _listen_in(self, directory: Path) -> None:
+        stale = self._locks.pop(directory, None)
+        if stale is not None:
+            stale.release()
+        try:
+            MailboxDirectory.open(directory, create=True).close()
+            lock = ListenerLock.acquire(directory)
+        except OSError as error:
+            raise ConfigurationError(f"{directory} cannot be used: {error.strerror}") from None
+        if lock is not None:
+            self._locks[directory] = lock
+
+    def stop_listening(self) -> None:
+        """Give the locks back; harmless if repeated."""
+        for lock in self._locks.values():
+            lock.release()
+        self._locks = {}
+
+
+# --- naming one of them --------------------------------------------------------------------------
+
+
+def find(reference: str, waiting: Sequence[PendingRequest], state: Path) -> PendingRequest:
+    """The request that an id, the beginning of one, or a number of the last list means.
+
+    A number is looked up in the list that was shown: what arrived or ended since must not give it
+    to another request.
+
+    Raises:
+        NotPendingError: there is none, or more than one.
+    """
+    if reference.isascii() and reference.isdigit() and len(reference) < _SHORTEST_PREFIX:
+        return _numbered(int(reference), waiting, state)
+    found = [one for one in waiting if one.id.startswith(reference.lower())]
+    if len(reference) < _SHORTEST_PREFIX or not found:
+        raise NotPendingError(f"no pending escalation with ID: {reference!a}")
+    if len(found) > 1:
+        raise NotPendingError(f"{reference!a} begins {len(found)} pending ids: write more of it")
+    return found[0]
+
+
+def _numbered(number: int, waiting: Sequence[PendingRequest], state: Path) -> PendingRequest:
+    shown = _shown(state)
+    if shown is None and len(waiting) == number == 1:
+        return waiting[0]
+    if shown is None or not 1 <= number <= len(shown):
+        raise NotPendingError(
+            f"no number {number} was shown: run `ironcurtain-proxy pending`, or write the id"
+        )
+    for one in waiting:
+        if one.id == shown[number - 1]:
+            return one
+    raise NotPendingError(f"number {number} ({shown[number - 1][:8]}) is no longer pending")
+
+
+def keep_numbers(waiting: Sequence[PendingRequest], state: Path) -> None:
+    """Remember which numbers were shown. Where that cannot be, ids must be used."""
+    raw = orjson.dumps({"shown": [one.id for one in waiting]})
+    with suppress(OSError, ConfigurationError):
+        MailboxDirectory.open(state, create=True).write(_NUMBERS, raw)
+
+
+def _shown(state: Path) -> list[str] | None:
+    try:
+        place = MailboxDirectory.open(state, create=False)
+        fields = orjson.loads(place.read(_NUMBERS, _MAX_NUMBERS_BYTES))
+    except (OSError, ConfigurationError, UnacceptableFileError, orjson.JSONDecodeError):
+        return None
+    shown = fields.get("shown") if isinstance(fields, dict) else None
+    if not isinstance(shown, list):
+        return None
+    return [one for one in shown if isinstance(one, str)]

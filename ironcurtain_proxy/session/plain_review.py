@@ -1,0 +1,97 @@
+"""The review of the original, line by line, for scripts and plain terminals.
+
+Prints a banner for every request and takes `/approve N`, `/approve+ N`, `/deny N words`, with `all`
+for a number. Knows nothing of files or terminals: it is handed what is pending and what was typed.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+from ironcurtain_proxy.session.answering import Verdict
+from ironcurtain_proxy.session.changes import changes_of
+from ironcurtain_proxy.session.display import banner
+from ironcurtain_proxy.session.requests import PendingRequest
+
+HELP: Final = (
+    "/approve N|all   /approve+ N (and remember)   /deny N|all [words to the agent]   "
+    "/pending   /quit"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A line that was understood."""
+
+    verdict: Verdict
+    chosen: tuple[PendingRequest, ...]
+
+
+@dataclass(slots=True, kw_only=True)
+class PlainReview:
+    """Numbers requests as they come, and reads what is typed. A number is never used again."""
+
+    say: Callable[[str], None]
+    all_of: Callable[[Sequence[PendingRequest], bool], list[PendingRequest]]
+    """What `all` stands for, given what is open and whether it is to be approved."""
+    _numbers: dict[str, int] = field(default_factory=dict)
+    _open: dict[int, PendingRequest] = field(default_factory=dict)
+
+    def show(self, waiting: Sequence[PendingRequest], now: datetime) -> None:
+        """Print what is new, and what is over."""
+        present = {one.id: one for one in waiting}
+        for number, one in list(self._open.items()):
+            if one.id not in present:
+                del self._open[number]
+                self.say(f"[{number}] is over: answered, expired or withdrawn")
+        for one in waiting:
+            if one.id not in self._numbers:
+                self._numbers[one.id] = len(self._numbers) + 1
+                self._open[self._numbers[one.id]] = one
+                self._print(one, now)
+
+    def _print(self, one: PendingRequest, now: datetime) -> None:
+        number = self._numbers[one.id]
+        diff = changes_of(one.request.tool, one.request.arguments)
+        for line in banner(one, number, now, diff):
+            self.say(line)
+        self.say(f"    /approve {number}   /approve+ {number}   /deny {number} [words]")
+
+    def read(self, line: str, now: datetime) -> Command | None:
+        """What a line asks for; None: nothing that is to be answered, and why was said."""
+        word, _, rest = line.strip().partition(" ")
+        reference, _, note = rest.strip().partition(" ")
+        match word:
+            case "":
+                return None
+            case "/approve" | "/approve+" | "/deny":
+                return self._command(word, reference, note.strip())
+            case "/pending":
+                self._list(now)
+                return None
+            case _:
+                self.say(HELP)
+                return None
+
+    def _list(self, now: datetime) -> None:
+        if not self._open:
+            self.say("nothing is pending")
+        for one in self._open.values():
+            self._print(one, now)
+
+    def _command(self, word: str, reference: str, note: str) -> Command | None:
+        approved = word != "/deny"
+        remember = 0 if word == "/approve+" else None
+        verdict = Verdict(approved=approved, remember=remember, note=note)
+        if reference == "all":
+            return Command(verdict, tuple(self.all_of(list(self._open.values()), approved)))
+        number = int(reference) if reference.isascii() and reference.isdigit() else 0
+        if number not in self._open:
+            self.say(f"no pending escalation with number {reference!a}")
+            return None
+        return Command(verdict, (self._open[number],))
+
+    def answered(self, one: PendingRequest) -> None:
+        """It needs no word about being over."""
+        self._open.pop(self._numbers[one.id], None)

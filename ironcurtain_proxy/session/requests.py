@@ -1,0 +1,132 @@
+"""Which requests are open in a mailbox, as a reviewer's side sees it.
+
+Reads what proxies wrote; a request of a dead proxy, or one whose time is over, is not open.
+"""
+
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.review.mailbox_directory import MailboxDirectory, UnacceptableFileError
+from ironcurtain_proxy.review.messages import (
+    MAX_REQUEST_BYTES,
+    Request,
+    read_request,
+    request_id,
+    request_name,
+    response_name,
+)
+from ironcurtain_proxy.review.processes import is_alive
+
+SESSIONS = "sessions"
+
+
+@dataclass(frozen=True, slots=True)
+class PendingRequest:
+    """A request with the mailbox it lies in."""
+
+    directory: Path
+    request: Request
+
+    @property
+    def id(self) -> str:
+        """The escalation's id."""
+        return self.request.id
+
+    @property
+    def session(self) -> str:
+        """Whose it is: as the proxy says, else the directory's name."""
+        return self.request.session or self.directory.name
+
+
+def utc_now() -> datetime:
+    """The time, for a side that has no clock handed in."""
+    return datetime.now(UTC)  # noqa: TID251  the session side's one clock
+
+
+def sessions_directory(home: Path) -> Path:
+    """Where the mailboxes lie of sessions for which no directory was named."""
+    return home / ".ironcurtain" / SESSIONS
+
+
+def session_mailboxes(sessions: Path) -> list[Path]:
+    """All of them, living or not."""
+    with suppress(OSError):
+        return sorted(entry for entry in sessions.iterdir() if entry.is_dir())
+    return []
+
+
+class MailboxReader:
+    """Reads one mailbox again and again; a request that did not change is read once."""
+
+    def __init__(self, directory: Path, *, create: bool = False) -> None:
+        """The directory may not exist yet, unless `create` makes it now.
+
+        Raises:
+            ConfigurationError: with `create`: it cannot be used.
+        """
+        self.directory = directory
+        self._place = MailboxDirectory.open(directory, create=True) if create else None
+        self._read: dict[str, tuple[tuple[int, int], Request | None]] = {}
+
+    def place(self) -> MailboxDirectory | None:
+        """The open directory; None while there is none that can be used."""
+        if self._place is not None and not self._place.is_in_place():
+            self._place.close()
+            self._place = None
+            self._read = {}
+        if self._place is None:
+            with suppress(OSError, ConfigurationError):
+                self._place = MailboxDirectory.open(self.directory, create=False)
+        return self._place
+
+    def pending(self, now: datetime) -> list[PendingRequest]:
+        """What waits for an answer, the oldest first."""
+        place = self.place()
+        if place is None:
+            return []
+        names: list[str] = []
+        with suppress(OSError):
+            names = [name for name in place.names() if request_id(name) is not None]
+        self._read = {name: read for name, read in self._read.items() if name in names}
+        found = [request for name in names if (request := self._request(place, name)) is not None]
+        waiting = [request for request in found if self._is_open(place, request, now)]
+        waiting.sort(key=by_age)
+        return [PendingRequest(self.directory, request) for request in waiting]
+
+    def find(self, identity: str, now: datetime) -> PendingRequest | None:
+        """One of them, by its whole id; None if it is not open."""
+        place = self.place()
+        request = None if place is None else self._request(place, request_name(identity))
+        if place is None or request is None or not self._is_open(place, request, now):
+            return None
+        return PendingRequest(self.directory, request)
+
+    def _request(self, place: MailboxDirectory, name: str) -> Request | None:
+        state = place.modified_ns(name)
+        if state is None:
+            return None
+        known = self._read.get(name)
+        if known is None or known[0] != state:
+            request = None
+            with suppress(FileNotFoundError, UnacceptableFileError):
+                request = read_request(name, place.read(name, MAX_REQUEST_BYTES))
+            known = (state, request)
+            self._read[name] = known
+        return known[1]
+
+    def _is_open(self, place: MailboxDirectory, request: Request, now: datetime) -> bool:
+        if request.expires is not None and request.expires <= now:
+            return False
+        if place.has(response_name(request.id)):
+            return False
+        return request.owner is None or is_alive(request.owner)
+
+
+def by_age(request: Request) -> tuple[bool, datetime, str]:
+    """A key to sort by: oldest first; those of the original, which do not say when, come last."""
+    if request.created is None:
+        return True, datetime.max.replace(tzinfo=UTC), request.id
+    return False, request.created, request.id

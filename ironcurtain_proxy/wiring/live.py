@@ -1,0 +1,33 @@
+"""Asking the servers which tools they have, for `check --live`."""
+
+import os
+
+import anyio
+
+from ironcurtain_proxy.administration.lint_annotations import LiveTools
+from ironcurtain_proxy.administration.settings import Settings
+from ironcurtain_proxy.downstream.servers import DownstreamServers
+from ironcurtain_proxy.downstream.settling import tidy
+from ironcurtain_proxy.wiring.proxy import downstream_options, settled, state_of
+
+
+def list_live_tools(settings: Settings) -> LiveTools:
+    """Start the servers, list their tools, and stop them again."""
+    servers = DownstreamServers(settled(settings), downstream_options(settings, os.environ))
+    servers.start_processes()
+    try:
+        return anyio.run(_list_tools, servers)
+    finally:
+        tidy(state_of(settings))
+
+
+async def _list_tools(servers: DownstreamServers) -> LiveTools:
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(servers.run)
+        found = await servers.tools()
+        status = servers.status()
+        tasks.cancel_scope.cancel()
+    return LiveTools(
+        definitions=tuple(tool for tools in found.values() for tool in tools),
+        answered=frozenset(name for name, server in status.items() if server.state == "ready"),
+    )

@@ -1,0 +1,189 @@
+"""One proxy put together from its settings: everything but the agent's side."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+import anyio
+from anyio.abc import TaskStatus
+
+from ironcurtain_proxy.administration.operator_paths import real
+from ironcurtain_proxy.administration.policy_loading import LoadedPolicy
+from ironcurtain_proxy.administration.roots import initial_roots
+from ironcurtain_proxy.administration.settings import Settings
+from ironcurtain_proxy.approval.grants import GrantBook
+from ironcurtain_proxy.audit.hanging import end_process
+from ironcurtain_proxy.audit.log import AuditLog
+from ironcurtain_proxy.audit.settings import LogSettings
+from ironcurtain_proxy.decision.breaker import Breaker
+from ironcurtain_proxy.downstream.environment import child_environment
+from ironcurtain_proxy.downstream.options import DownstreamOptions
+from ironcurtain_proxy.downstream.servers import DownstreamServers
+from ironcurtain_proxy.downstream.settling import settle
+from ironcurtain_proxy.information.facts import FactReader
+from ironcurtain_proxy.information.git import GitRemotes
+from ironcurtain_proxy.information.live_catalogue import LiveCatalogue
+from ironcurtain_proxy.information.mounts import MountTable
+from ironcurtain_proxy.information.paths import PathReader
+from ironcurtain_proxy.information.resolver import Resolver, ToolSource
+from ironcurtain_proxy.information.spelling import Speller
+from ironcurtain_proxy.mediation import Mediator, World
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.reply import Reply
+from ironcurtain_proxy.model.server import ServerSpec
+from ironcurtain_proxy.ports import ProgressListener
+from ironcurtain_proxy.review.user_context import MessageSource
+from ironcurtain_proxy.wiring.clocks import RandomIds, SystemClock
+from ironcurtain_proxy.wiring.reviewers import Reviewers, assemble_reviewers, described
+
+
+@dataclass(slots=True, kw_only=True)
+class Proxy:
+    """The rooms, joined. Nothing runs yet."""
+
+    settings: Settings
+    loaded: LoadedPolicy
+    audit: AuditLog
+    servers: DownstreamServers
+    catalogue: LiveCatalogue
+    reviewers: Reviewers
+    mediator: Mediator
+    _published: list[Mapping[str, Json]] = field(default_factory=list)
+
+    async def handle(
+        self,
+        exposed_name: str,
+        params: Mapping[str, Json],
+        on_progress: ProgressListener | None = None,
+    ) -> Reply:
+        """Carry one call, as soon as it is known which tools there are."""
+        await self.catalogue.ready()
+        reply = await self.mediator.handle(exposed_name, params, on_progress)
+        if self._published or len(self.reviewers.grants):
+            self._publish_grants()
+        return reply
+
+    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Run servers and reviewers until cancelled; then end them."""
+        self.servers.hooks.roots = self._roots
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(self.servers.run)
+            await tasks.start(self.reviewers.run)
+            task_status.started()
+            await anyio.sleep_forever()
+
+    def _publish_grants(self) -> None:
+        grants = described(self.reviewers.grants)
+        if grants != self._published:
+            self._published = grants
+            self.reviewers.mailbox.publish_grants(self.settings.session, grants)
+
+    def _roots(self, server: str) -> list[Mapping[str, Json]]:
+        names = {spec.name: spec.annotations for spec in self.settings.servers}
+        found = initial_roots(self.loaded.policy, names[server])
+        return [{"uri": root.uri, "name": root.name} for root in found]
+
+
+def assemble(
+    settings: Settings,
+    loaded: LoadedPolicy,
+    environ: Mapping[str, str],
+    *,
+    message: MessageSource | None = None,
+    in_process: bool = False,
+) -> Proxy:
+    """Join the rooms. Opens the audit log; starts nothing.
+
+    Args:
+        settings: what the operator said.
+        loaded: the policy.
+        environ: ours, of which servers get the base variables.
+        message: the user's last message, where it does not come from a file.
+        in_process: another program's process, which a hanging disk must not end.
+    """
+    audit = AuditLog.open(
+        settings.audit.path,
+        LogSettings(
+            redaction=settings.audit.redact,
+            fsync=settings.audit.fsync,
+            write_deadline=settings.audit.write_deadline_seconds,
+            max_bytes=settings.audit.max_bytes,
+        ),
+        on_hang=None if in_process else end_process,
+    )
+    servers = DownstreamServers(settled(settings), downstream_options(settings, environ))
+    catalogue = LiveCatalogue(settings.servers, loaded.annotations, servers.tools)
+    clock = SystemClock()
+    grants = GrantBook()
+    reviewers = assemble_reviewers(settings, grants, clock, environ, message)
+    mediator = Mediator(
+        world=World(
+            tools=catalogue,
+            facts=_resolver(settings, loaded, catalogue, environ),
+            desk=reviewers.desk,
+            servers=servers,
+            recorder=audit,
+            clock=clock,
+            ids=RandomIds(),
+        ),
+        policy=loaded.policy,
+        session=settings.session,
+        breaker=Breaker(settings.breaker.threshold, settings.breaker.window_seconds),
+        grants=grants,
+        patience=timedelta(seconds=settings.escalation_timeout_seconds),
+        home=real(settings.home),
+    )
+    return Proxy(
+        settings=settings,
+        loaded=loaded,
+        audit=audit,
+        servers=servers,
+        catalogue=catalogue,
+        reviewers=reviewers,
+        mediator=mediator,
+    )
+
+
+def _resolver(
+    settings: Settings,
+    loaded: LoadedPolicy,
+    catalogue: LiveCatalogue,
+    environ: Mapping[str, str],
+) -> Resolver:
+    remotes = {spec.name: GitRemotes(child_environment(spec, environ)) for spec in settings.servers}
+    speller = Speller(
+        home=str(settings.home),
+        workspace=None if settings.workspace is None else str(settings.workspace),
+        cwd=None,
+        alias=settings.container_workspace_dir,
+    )
+    return Resolver(
+        ToolSource(
+            lookup=catalogue.lookup,
+            remotes=remotes.__getitem__,
+            trusted=loaded.policy.trusted_servers,
+        ),
+        FactReader(PathReader(speller), workspace=settings.workspace),
+        MountTable(),
+    )
+
+
+def settled(settings: Settings) -> tuple[ServerSpec, ...]:
+    """The servers, each with a working directory of its own."""
+    return tuple(settle(spec, state_of(settings), Path.cwd()) for spec in settings.servers)
+
+
+def state_of(settings: Settings) -> Path:
+    """The session's directory."""
+    return settings.state_dir / "sessions" / settings.session
+
+
+def downstream_options(settings: Settings, environ: Mapping[str, str]) -> DownstreamOptions:
+    """What holds for every server."""
+    return DownstreamOptions(
+        call_timeout=settings.escalation_timeout_seconds,
+        max_message_bytes=settings.max_message_bytes,
+        session_log=settings.session_log,
+        environment=dict(environ),
+    )

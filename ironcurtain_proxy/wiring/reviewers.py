@@ -1,0 +1,154 @@
+"""Who is asked about an escalation, joined from the settings."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import anyio
+from anyio.abc import TaskStatus
+
+from ironcurtain_proxy.administration.operator_paths import real
+from ironcurtain_proxy.administration.review_settings import Channel as ChannelName
+from ironcurtain_proxy.administration.settings import Settings
+from ironcurtain_proxy.approval.grants import GrantBook
+from ironcurtain_proxy.approval.target_call import Surroundings
+from ironcurtain_proxy.model.grant import GrantId
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.ports import Clock
+from ironcurtain_proxy.review.auto_approver import AutoApprover, AutoApproverConfig, create_model
+from ironcurtain_proxy.review.desk import Desk
+from ironcurtain_proxy.review.llm_log import LlmLog
+from ironcurtain_proxy.review.mailbox import Mailbox, MailboxSettings
+from ironcurtain_proxy.review.mailbox_grants import GrantsAction
+from ironcurtain_proxy.review.panel import Channel, Panel
+from ironcurtain_proxy.review.user_context import ContextFile, MessageSource, is_pty_session
+
+
+@dataclass(slots=True, kw_only=True)
+class Reviewers:
+    """The desk and those behind it."""
+
+    desk: Desk
+    panel: Panel
+    mailbox: Mailbox
+    grants: GrantBook
+    auto_approver: AutoApprover | None
+    order: tuple[ChannelName, ...]
+    places: dict[ChannelName, Channel] = field(default_factory=dict)
+
+    def add(self, name: ChannelName, channel: Channel) -> None:
+        """Make a way to a reviewer known; it is used if the operator named it."""
+        self.places[name] = channel
+        self.panel.channels[:] = [self.places[n] for n in self.order if n in self.places]
+
+    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Own their tasks until cancelled; open questions are withdrawn then."""
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(self.mailbox.run)
+            await tasks.start(self.desk.run)
+            if self.auto_approver is not None:
+                tasks.start_soon(self.auto_approver.warm)
+            task_status.started()
+            await anyio.sleep_forever()
+
+
+def assemble_reviewers(
+    settings: Settings,
+    grants: GrantBook,
+    clock: Clock,
+    environ: Mapping[str, str],
+    message: MessageSource | None = None,
+) -> Reviewers:
+    """Join them. Starts nothing.
+
+    Args:
+        settings: what the operator said.
+        grants: what reviewers chose to remember.
+        clock: the time.
+        environ: tells whether the agent runs in a terminal of its own.
+        message: the user's last message, where it does not come from a file.
+    """
+
+    async def command(action: GrantsAction, identifier: str | None) -> None:
+        if action == "clear":
+            grants.clear()
+        elif identifier is not None:
+            grants.revoke(GrantId(identifier))
+        mailbox.publish_grants(settings.session, described(grants))
+
+    mailbox = Mailbox(
+        MailboxSettings(
+            directory=settings.mailbox_dir,
+            assume_listener=settings.escalation_dir is not None,
+            sessions_dir=settings.state_dir / "sessions",
+            require_digest=settings.escalation.require_digest,
+        ),
+        clock,
+        command,
+    )
+    source = message or ContextFile(
+        directory=settings.mailbox_dir, clock=clock, is_pty=is_pty_session(environ)
+    )
+    auto_approver = _auto_approver(settings, source, clock)
+    panel = Panel([], auto_approver)
+    hold_after = settings.escalation.hold_after_seconds if holds(settings) else None
+    reviewers = Reviewers(
+        desk=Desk(panel, clock, hold_after=hold_after),
+        panel=panel,
+        mailbox=mailbox,
+        grants=grants,
+        auto_approver=auto_approver,
+        order=settings.escalation.channels,
+    )
+    reviewers.add("mailbox", Channel(mailbox, mailbox.is_reachable))
+    return reviewers
+
+
+def holds(settings: Settings) -> bool:
+    """Whether calls are held after a while, rather than waiting to the end (R-20)."""
+    match settings.escalation.mode:
+        case "wait":
+            return False
+        case "held":
+            return True
+        case "auto":
+            # Whoever named the directory waits for answers as the original did.
+            return settings.escalation_dir is None
+
+
+def described(grants: GrantBook) -> list[Mapping[str, Json]]:
+    """The grants of the session, for `grants list`."""
+    return [
+        {
+            "id": remembered.grant.id,
+            "description": remembered.grant.pattern.description,
+            "createdAt": remembered.grant.created.isoformat(),
+            "uses": remembered.uses,
+            "lastUsed": None if remembered.last_used is None else remembered.last_used.isoformat(),
+            "source": remembered.grant.source,
+        }
+        for remembered in grants.list()
+    ]
+
+
+def _auto_approver(settings: Settings, message: MessageSource, clock: Clock) -> AutoApprover | None:
+    said = settings.auto_approve
+    config = AutoApproverConfig(
+        enabled=said.enabled,
+        model_id=said.model_id,
+        api_base=said.api_base,
+        deadline_seconds=said.deadline_seconds,
+        outages=said.max_outages,
+        approvals_per_minute=said.max_per_minute,
+        target_check=said.target_check,
+    )
+    model = create_model(config, said.api_key)
+    if model is None:
+        return None
+    return AutoApprover(
+        model=model,
+        config=config,
+        message=message,
+        around=Surroundings(home=real(settings.home), workspace=settings.workspace),
+        clock=clock,
+        log=None if said.llm_log is None else LlmLog(said.llm_log),
+    )

@@ -1,0 +1,166 @@
+"""`serve`: MCP on standard input and output.
+
+Everything is read first, so that a mistake in a file starts nothing; then the servers' processes
+are started; then the SDK is imported, which takes half a second that the servers need anyway.
+"""
+
+import gc
+import logging
+import signal
+import sys
+from collections.abc import Mapping, MutableMapping
+from pathlib import Path
+from typing import Final
+
+import anyio
+
+from ironcurtain_proxy.administration.policy_loading import load_policy
+from ironcurtain_proxy.administration.settings import Settings, load_settings
+from ironcurtain_proxy.downstream.hardening import hide_from_debuggers
+from ironcurtain_proxy.downstream.settling import tidy
+from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.wire.pipes import claim_stdio, open_reader, open_writer
+from ironcurtain_proxy.wiring.proxy import Proxy, assemble, state_of
+
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+def serve(environ: MutableMapping[str, str], config: Path | None = None) -> int:
+    """Serve MCP on standard input and output until the agent leaves or a signal comes.
+
+    Returns:
+        The exit code: 0, or 128 + N after signal N.
+
+    Raises:
+        ConfigurationError: something cannot be used; nothing was started.
+    """
+    hide_from_debuggers()
+    settings = load_settings(environ, config)
+    loaded = load_policy(settings)
+    for problem in (*settings.warnings, *loaded.warnings):
+        say(str(problem))
+    refuse_what_is_not_there(settings)
+    read, write = claim_stdio()
+    proxy = assemble(settings, loaded, environ)
+    for notice in proxy.audit.notices:
+        say(notice)
+    _configure_logging(settings)
+    try:
+        proxy.servers.start_processes()
+        _import_heavy()
+        return anyio.run(_live, proxy, read, write)
+    finally:
+        if proxy.audit.latched is not None:
+            say(f"records could not be written: {proxy.audit.latched}")
+        proxy.audit.close()
+        tidy(state_of(settings))
+
+
+async def _live(proxy: Proxy, read: int, write: int) -> int:
+    from ironcurtain_proxy.agent.server import AgentServer  # noqa: PLC0415  see `_import_heavy`
+    from ironcurtain_proxy.agent.transport import AgentTransport  # noqa: PLC0415
+
+    limit = proxy.settings.max_message_bytes
+    agent = AgentServer(
+        handle_call=proxy.handle,
+        list_tools=proxy.catalogue.listing,
+        set_log_level=proxy.servers.set_log_level,
+        transport=AgentTransport(await open_reader(read, max_line=limit), await open_writer(write)),
+    )
+
+    async def tools_changed() -> None:
+        await proxy.catalogue.refresh()
+        await agent.tools_changed()
+
+    async def logged(server: str, params: Mapping[str, Json]) -> None:
+        await agent.log_message(_named(server, params, several=len(proxy.settings.servers) > 1))
+
+    proxy.servers.hooks.on_tools_changed = tools_changed
+    proxy.servers.hooks.on_log = logged
+    ended_by: list[int] = []
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_end_on_signal, tasks.cancel_scope, ended_by)
+        await tasks.start(proxy.run)
+        await agent.serve()
+        tasks.cancel_scope.cancel()
+    return 128 + ended_by[0] if ended_by else 0
+
+
+def _named(server: str, params: Mapping[str, Json], *, several: bool) -> Mapping[str, Json]:
+    """A log message under its server's name: no server speaks for another."""
+    if not several:
+        return params
+    logger = params.get("logger")
+    return {**params, "logger": f"{server}/{logger}" if isinstance(logger, str) else server}
+
+
+async def _end_on_signal(scope: anyio.CancelScope, ended_by: list[int]) -> None:
+    with anyio.open_signal_receiver(*_SIGNALS) as received:
+        async for number in received:
+            ended_by.append(number)
+            scope.cancel()
+
+
+def _import_heavy() -> None:
+    """Import the SDK while the servers are starting.
+
+    Its thousands of classes are no garbage: collecting among them costs a tenth of the time, and
+    frozen they are never looked at again.
+    """
+    gc.disable()
+    import ironcurtain_proxy.agent.server  # noqa: F401, PLC0415  after the servers were started
+
+    gc.freeze()
+    gc.enable()
+
+
+def refuse_what_is_not_there(settings: Settings) -> None:
+    """Stop where the configuration asks for what cannot be had; say what is done without it.
+
+    Raises:
+        ConfigurationError: no servers, or a sandbox that must be and is not.
+    """
+    if not settings.servers:
+        raise ConfigurationError(
+            "no servers are configured: set MCP_SERVERS_CONFIG, or mcpServers in "
+            "~/.ironcurtain/config.json (see `ironcurtain-proxy serve --help`)"
+        )
+    confined = [spec.name for spec in settings.servers if spec.sandbox is not False]
+    if settings.sandbox_policy == "enforce" and confined:
+        raise ConfigurationError(
+            'sandboxPolicy is "enforce", but this version cannot confine servers: '
+            f'set "sandbox": false for {", ".join(confined)} if you trust them'
+        )
+    if confined:
+        say(
+            "warning: servers run unconfined, with all rights of this user "
+            f"(sandboxPolicy is warn): {', '.join(confined)}"
+        )
+
+
+def say(text: str) -> None:
+    """One line for people."""
+    sys.stderr.write(f"ironcurtain-proxy: {text}\n")
+
+
+def _configure_logging(settings: Settings) -> None:
+    """One line for people on standard error; everything, with tracebacks, in the session log."""
+    brief = logging.StreamHandler()
+    brief.setLevel(logging.WARNING)
+    brief.setFormatter(_OneLine())
+    logging.basicConfig(level=logging.WARNING, handlers=[brief], force=True)
+    try:
+        full = logging.FileHandler(settings.session_log, encoding="utf-8")
+    except OSError:
+        return
+    full.setFormatter(logging.Formatter("%(asctime)s ironcurtain-proxy %(message)s"))
+    logging.getLogger().addHandler(full)
+
+
+class _OneLine(logging.Formatter):
+    """Leaves tracebacks to the session log."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The message alone."""
+        return f"ironcurtain-proxy: {record.getMessage()}".replace("\n", " ")

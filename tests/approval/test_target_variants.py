@@ -1,0 +1,158 @@
+"""No approved request survives being taken back, negated, asked about, quoted or bent.
+
+Every approved scenario is changed in thousands of ways; not one may be left without an objection.
+"""
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ironcurtain_proxy.approval.target_check import veto
+from ironcurtain_proxy.approval.target_words import NEVER_NAMES
+from ironcurtain_proxy.model.escalation import Escalation
+from ironcurtain_proxy.review.auto_scenarios import (
+    AROUND,
+    Scenario,
+    read_scenarios,
+    shipped_scenarios,
+)
+from tests.approval.variants import (
+    CONDITIONS_AFTER,
+    INSERTED,
+    RETRACTIONS,
+    SEPARATORS,
+    other_targets,
+    swapped,
+    talk,
+    with_argument,
+)
+
+CORPUS = Path(__file__).parents[3] / "shared" / "corpora" / "intent-scenarios.jsonl"
+
+
+def _approved() -> list[Scenario]:
+    scenarios = [*shipped_scenarios(), *(read_scenarios(CORPUS) if CORPUS.exists() else ())]
+    return [one for one in scenarios if veto(one.message, one.escalation, AROUND) is None]
+
+
+APPROVED = _approved()
+BY_ID = pytest.mark.parametrize("scenario", APPROVED, ids=[one.id for one in APPROVED])
+
+
+def test_there_is_much_to_bend() -> None:
+    assert len(APPROVED) >= 45
+
+
+@BY_ID
+def test_no_change_of_the_words_leaves_an_approval(scenario: Scenario) -> None:
+    left = Counter(
+        (family, text)
+        for family, text in talk(scenario.message)
+        if veto(text, scenario.escalation, AROUND) is None
+    )
+    assert left == Counter()
+
+
+@BY_ID
+def test_no_other_target_is_approved_by_the_same_words(scenario: Scenario) -> None:
+    left = [
+        dict(other.arguments)
+        for other in other_targets(scenario.escalation)
+        if veto(scenario.message, other, AROUND) is None and not _is_named_all_the_same(other, scenario)
+    ]
+    assert left == []
+
+
+def _is_named_all_the_same(other: Escalation, scenario: Scenario) -> bool:
+    """A file beside the one of the scenario, in a directory that the message names (R-27)."""
+    return _names_a_directory(scenario) and all(
+        fact.values == before.values or _within(fact.values[0].text, scenario.message)
+        for fact, before in zip(
+            other.request.arguments, scenario.escalation.request.arguments, strict=True
+        )
+    )
+
+
+def _names_a_directory(scenario: Scenario) -> bool:
+    return re.search(r" (in|from|of) [~/]", scenario.message) is not None
+
+
+def _within(path: str, message: str) -> bool:
+    named = re.findall(r"[~/][\w./-]+", message)
+    return any(path.startswith(f"{one.replace('~', '/home/u')}/") for one in named)
+
+
+@BY_ID
+def test_the_other_direction_is_not_approved(scenario: Scenario) -> None:
+    other = swapped(scenario.escalation)
+    if other is not None:
+        assert veto(scenario.message, other, AROUND) is not None
+
+
+@BY_ID
+def test_an_agent_cannot_name_things_after_the_words_that_forbid_them(scenario: Scenario) -> None:
+    """Else `push to origin, never mind` with a branch called `mind` would be understood whole."""
+    left = []
+    for phrase in (*RETRACTIONS, *CONDITIONS_AFTER):
+        for separator in (" ", ", ", ". "):
+            message = f"{scenario.message.rstrip('.! ')}{separator}{phrase}"
+            for name in ("branch", "name", "note", "command", "message"):
+                for text in (phrase, *phrase.split(" ")):
+                    call = with_argument(scenario.escalation, name, text)
+                    if veto(message, call, AROUND) is None:
+                        left.append((message, name, text))
+    assert left == []
+
+
+@BY_ID
+def test_a_switch_that_was_not_named_is_not_approved(scenario: Scenario) -> None:
+    for switch in ("force", "recursive", "delete", "hard", "all", "mirror", "noVerify", "x"):
+        if switch in scenario.escalation.arguments:
+            continue
+        arguments = {**scenario.escalation.arguments, switch: True}
+        call = with_argument(scenario.escalation, "nothing", "")
+        object.__setattr__(call, "arguments", arguments)
+        if switch == "all" and "everything" in scenario.message:
+            continue
+        assert veto(scenario.message, call, AROUND) is not None
+
+
+@settings(max_examples=1500, deadline=None)
+@given(
+    scenario=st.sampled_from(APPROVED),
+    words=st.lists(
+        st.sampled_from(sorted(NEVER_NAMES) + list(INSERTED) + list(RETRACTIONS)),
+        min_size=1,
+        max_size=3,
+    ),
+    places=st.lists(st.integers(0, 40), min_size=3, max_size=3),
+    separator=st.sampled_from(SEPARATORS),
+)
+def test_forbidding_words_anywhere_leave_no_approval(
+    scenario: Scenario, words: list[str], places: list[int], separator: str
+) -> None:
+    pieces = scenario.message.split(" ")
+    for word, place in zip(words, places, strict=False):
+        if word != "just":
+            pieces.insert(place % (len(pieces) + 1), word)
+    if pieces != scenario.message.split(" "):
+        assert veto(" ".join(pieces), scenario.escalation, AROUND) is not None
+    assert (
+        veto(scenario.message.rstrip(".! ") + separator + " ".join(words[:1]), scenario.escalation, AROUND)
+        is not None
+        or words[0] == "just"
+    )
+
+
+@settings(max_examples=1500, deadline=None)
+@given(scenario=st.sampled_from(APPROVED), text=st.text(max_size=40), place=st.integers(0, 200))
+def test_no_text_makes_it_raise(scenario: Scenario, text: str, place: int) -> None:
+    message = scenario.message
+    veto(message[:place] + text + message[place:], scenario.escalation, AROUND)
+    veto(text, scenario.escalation, AROUND)
+    for name in scenario.escalation.arguments:
+        veto(message, with_argument(scenario.escalation, name, text), AROUND)

@@ -1,0 +1,64 @@
+"""Schemas that would hold the proxy up are refused before they are used."""
+
+import pytest
+
+from ironcurtain_proxy.information.schema import SchemaChecker
+from ironcurtain_proxy.information.schema_cost import TooCostlyError, refuse_costly
+from ironcurtain_proxy.model.annotation import RoleSpec, ToolAnnotation
+from ironcurtain_proxy.model.json import Json
+
+ANNOTATION = ToolAnnotation(server="s", tool="t", arguments={"a": RoleSpec(default=("none",))})
+
+
+def doubling(levels: int, keyword: str = "anyOf") -> dict[str, Json]:
+    """Each level names the next one twice: 2^levels ways to fail."""
+    definitions: dict[str, Json] = {
+        f"d{n}": {keyword: [{"$ref": f"#/$defs/d{n + 1}"}, {"$ref": f"#/$defs/d{n + 1}"}]}
+        for n in range(levels)
+    }
+    definitions[f"d{levels}"] = False
+    return {"properties": {"a": {"$ref": "#/$defs/d0"}}, "$defs": definitions}
+
+
+@pytest.mark.parametrize("keyword", ["anyOf", "oneOf", "allOf"])
+def test_doubling_references_are_refused(keyword: str) -> None:
+    with pytest.raises(TooCostlyError):
+        refuse_costly(doubling(40, keyword))
+    refuse_costly(doubling(5, keyword))
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$ref": "#"},
+        {"anyOf": [{"$ref": "#"}, {"$ref": "#"}]},
+        {"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"},
+        {"properties": {"a": {"anyOf": [{"$ref": "#"}, {"$ref": "#"}]}}, "$ref": "#/properties/a"},
+    ],
+)
+def test_a_schema_that_refers_to_itself_in_place_is_refused(schema: dict[str, Json]) -> None:
+    with pytest.raises(TooCostlyError):
+        refuse_costly(schema)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object", "properties": {"child": {"$ref": "#"}}},
+        {
+            "$defs": {"n": {"items": {"$ref": "#/$defs/n"}}},
+            "properties": {"a": {"$ref": "#/$defs/n"}},
+        },
+        {"properties": {"type": {"type": "string"}, "anyOf": {"type": "array"}}},
+        {"properties": {"a": {"enum": [{"$ref": "#"}]}}},
+        {"properties": {"a": {"$ref": "https://example.com/x"}}},
+    ],
+)
+def test_trees_and_ordinary_schemas_pass(schema: dict[str, Json]) -> None:
+    refuse_costly(schema)
+
+
+def test_the_tool_of_such_a_schema_is_denied() -> None:
+    problem = SchemaChecker().problem(ANNOTATION, doubling(40), {"a": 1})
+    assert problem is not None
+    assert "schema cannot be used" in problem

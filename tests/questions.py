@@ -1,0 +1,53 @@
+"""Questions for reviewers, for tests."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+
+from ironcurtain_proxy.model.decision import Ground
+from ironcurtain_proxy.model.escalation import Escalation, EscalationId
+from ironcurtain_proxy.model.grant import GrantPattern, WithinDirectory
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.request import AccessRequest
+from tests.fakes import FakeClock
+
+ETC = GrantPattern(
+    server="files",
+    tool="read_file",
+    definition="d1",
+    constraints=(WithinDirectory("read-path", RealPath.from_text("/etc")),),
+    description="Allow files/read_file read-path within /etc",
+)
+
+
+def a_question(
+    arguments: Mapping[str, Json] | None = None,
+    *,
+    seconds: float = 60,
+    grantable: bool = True,
+    identifier: str = "7db5443e-0000-4000-8000-000000000000",
+) -> Escalation:
+    """A file outside the workspace is to be read. It may be answered for so many seconds."""
+    return Escalation(
+        id=EscalationId(identifier),
+        session="s",
+        server="files",
+        tool="read_file",
+        exposed_name="files__read_file",
+        arguments={"path": "/etc/hosts"} if arguments is None else arguments,
+        request=AccessRequest(
+            server="filesystem",
+            tool="read_file",
+            annotated=True,
+            has_arguments=True,
+            arguments=(),
+        ),
+        ground=Ground("outside", "it lies outside the workspace"),
+        roles=("read-path",),
+        context=(("Working directory", "/srv/repo"),),
+        candidates=(ETC,) if grantable else (),
+        fingerprint="f" * 64,
+        policy_version="v",
+        created=FakeClock().now(),
+        deadline=FakeClock().now() + timedelta(seconds=seconds),
+    )

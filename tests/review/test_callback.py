@@ -1,0 +1,114 @@
+"""A function of the embedding program answers: only a clear approval is one."""
+
+import anyio
+import pytest
+
+from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Ruling
+from ironcurtain_proxy.review.callback import CallbackReviewer
+from tests.fakes import FakeClock
+from tests.questions import a_question
+
+pytestmark = [pytest.mark.anyio, pytest.mark.requirement("C-32")]
+
+APPROVED = Approved(by="reviewer:lead", note="ok")
+DENIED = Declined(by="human", kind="denied")
+
+
+async def ruling_for(answer: object, *, grantable: bool = True) -> Ruling:
+    async def on_escalation(escalation: Escalation) -> object:
+        return answer
+
+    question = a_question(grantable=grantable)
+    at_once = await CallbackReviewer(lambda _: answer, FakeClock()).ask(question)
+    awaited = await CallbackReviewer(on_escalation, FakeClock()).ask(question)
+    assert at_once == awaited
+    return awaited
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        pytest.param(APPROVED, APPROVED, id="approved"),
+        pytest.param(DENIED, DENIED, id="denied"),
+        pytest.param({"decision": "approved"}, Approved(by="human"), id="as in a response file"),
+        pytest.param(
+            {"decision": "approved", "whitelistSelection": 0},
+            Approved(by="human", remember=0),
+            id="to be remembered",
+        ),
+        pytest.param(
+            {"decision": "approved", "whitelistSelection": 1},
+            Approved(by="human"),
+            id="a selection that was not offered",
+        ),
+        pytest.param(
+            {"decision": "approved", "whitelistSelection": True},
+            Approved(by="human"),
+            id="a selection that is no number",
+        ),
+        pytest.param(
+            {"decision": "denied", "whitelistSelection": 0}, DENIED, id="denied, in a mapping"
+        ),
+    ],
+)
+async def test_an_answer_is_taken_as_it_was_meant(answer: object, expected: Ruling) -> None:
+    assert await ruling_for(answer) == expected
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(None, id="nothing"),
+        pytest.param(True, id="true"),
+        pytest.param("approved", id="a word"),
+        pytest.param({}, id="an empty mapping"),
+        pytest.param({"decision": "Approved"}, id="another spelling"),
+        pytest.param({"decision": True}, id="a decision that is true"),
+        pytest.param([{"decision": "approved"}], id="a list"),
+        pytest.param(Approved(by="human", remember=1), id="remembers what was not offered"),
+        pytest.param(Approved(by="human", remember=-1), id="remembers from the end"),
+    ],
+)
+async def test_what_is_no_clear_approval_is_a_refusal(answer: object) -> None:
+    ruling = await ruling_for(answer)
+    assert isinstance(ruling, Declined)
+    assert ruling.kind == "invalid"
+
+
+async def test_a_function_that_raises_refuses_and_does_not_tell_why_in_full() -> None:
+    def fails(escalation: Escalation) -> object:
+        raise ValueError("secret")
+
+    ruling = await CallbackReviewer(fails, FakeClock()).ask(a_question())
+    assert ruling == Declined(by="human", kind="invalid", reason="on_escalation raised ValueError")
+
+
+async def test_a_function_that_does_not_come_back_is_not_waited_for_past_the_deadline() -> None:
+    expired = Declined(by="timeout", kind="expired")
+    asked: list[str] = []
+
+    async def waits(escalation: Escalation) -> object:
+        asked.append(escalation.id)
+        await anyio.sleep_forever()
+
+    with anyio.fail_after(5):
+        reviewer = CallbackReviewer(waits, FakeClock())
+        assert await reviewer.ask(a_question(seconds=0.02)) == expired
+        assert await reviewer.ask(a_question(seconds=0)) == expired
+    assert len(asked) == 1
+
+
+async def test_a_question_that_is_withdrawn_cancels_the_function() -> None:
+    ended: list[bool] = []
+
+    async def waits(escalation: Escalation) -> object:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            ended.append(True)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(CallbackReviewer(waits, FakeClock()).ask, a_question())
+        await anyio.wait_all_tasks_blocked()
+        tasks.cancel_scope.cancel()
+    assert ended == [True]

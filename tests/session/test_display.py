@@ -1,0 +1,112 @@
+"""What a person gets to see of a request."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.review.messages import Owner, read_request, request_bytes, request_name
+from ironcurtain_proxy.session.changes import changes_of
+from ironcurtain_proxy.session.display import banner, visible
+from ironcurtain_proxy.session.requests import PendingRequest
+from tests.review.box import CLOCK, escalation, within
+
+INVISIBLE = {
+    "a bidirectional override": ("a\u202eb", "a\\u202eb"),
+    "an isolate": ("a\u2066b", "a\\u2066b"),
+    "a zero-width space": ("a\u200bb", "a\\u200bb"),
+    "a zero-width joiner": ("a\u200db", "a\\u200db"),
+    "an escape": ("a\x1b[2Jb", "a\\x1b[2Jb"),
+    "a C1 control": ("a\x9bb", "a\\x9bb"),
+    "a backspace": ("a\x08b", "a\\x08b"),
+    "a carriage return": ("a\rb", "a\\rb"),
+    "a no-break space": ("a\u00a0b", "a\\xa0b"),
+    "a soft hyphen": ("a\u00adb", "a\\xadb"),
+    "a Hangul filler": ("a\u3164b", "a\\u3164b"),
+    "a tag": ("a\U000e0041b", "a\\U000e0041b"),
+    "a variation selector": ("a\ufe0fb", "a\\ufe0fb"),
+    "a byte order mark": ("\ufeffa", "\\ufeffa"),
+    "a line separator": ("a\u2028b", "a\\u2028b"),
+}
+
+
+@pytest.mark.parametrize(("text", "shown"), INVISIBLE.values(), ids=INVISIBLE)
+def test_what_does_not_show_itself_is_shown(text: str, shown: str) -> None:
+    assert visible(text) == shown
+
+
+def test_ordinary_text_is_shown_as_it_is() -> None:
+    assert visible("Grüße, 世界 🙂 C:\\x") == "Grüße, 世界 🙂 C:\\x"
+
+
+def pending(arguments: dict[str, Json]) -> PendingRequest:
+    asked = escalation(arguments=arguments, candidates=(within("/etc"),))
+    raw = request_bytes(asked, Owner(1, ""))
+    request = read_request(request_name(asked.id), raw)
+    assert request is not None
+    return PendingRequest(Path("/box"), request)
+
+
+@given(st.text(), st.text())
+def test_no_argument_can_write_to_the_terminal_or_begin_a_line(name: str, value: str) -> None:
+    one = pending({name: value, "other": [value, {"x": value}]})
+    first, *rest = banner(one, 1, CLOCK.now())
+    assert first.startswith("[1] files/read_file")
+    assert all(line.startswith("    ") for line in rest)
+    assert all(line.isprintable() for line in (first, *rest))
+
+
+def test_a_banner_says_everything() -> None:
+    lines = banner(pending({"path": "/etc/hosts", "lines": [1, 2]}), 3, CLOCK.now(), ["-a", "+b"])
+    text = "\n".join(lines)
+    for word in (
+        "[3] files/read_file path=/etc/hosts",
+        "left)",
+        "Reads outside the workspace",
+        "outside-workspace",
+        "session-1",
+        "argument path",
+        "argument lines",
+        "+b",
+        "Allow files/read_file read-path within /etc",
+    ):
+        assert word in text
+
+
+def test_a_long_argument_is_not_cut() -> None:
+    text = "\n".join(f"line {number}" for number in range(3000))
+    assert "line 2999" in "\n".join(banner(pending({"content": text}), 1, CLOCK.now()))
+
+
+def test_an_edit_is_shown_as_a_diff() -> None:
+    edits: Json = [{"oldText": "a\nb\nc", "newText": "a\nB\nc"}, {"oldText": "x", "newText": ""}]
+    lines = changes_of("edit_file", {"path": "/x", "edits": edits})
+    assert "-b" in lines
+    assert "+B" in lines
+    assert "-x" in lines
+
+
+def test_a_write_is_shown_against_what_is_there(tmp_path: Path) -> None:
+    file = tmp_path / "f"
+    file.write_text("one\ntwo\n")
+    lines = changes_of("write_file", {"path": str(file), "content": "one\n2\u202e\n"})
+    assert "-two" in lines
+    assert "+2\\u202e" in lines
+    assert changes_of("write_file", {"path": str(tmp_path / "new"), "content": "x"})[-1] == "+x"
+
+
+def test_a_call_that_changes_no_text_has_no_diff() -> None:
+    assert changes_of("read_file", {"path": "/etc/hosts"}) == []
+    assert changes_of("send", {"path": "/etc/hosts", "content": "x"}) == []
+    assert changes_of("edit_file", {"edits": "none", "path": 1}) == []
+
+
+def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "binary").write_bytes(b"\xff\xfe")
+    for name in ("pipe", "binary", "", "\0"):
+        lines = changes_of("write_file", {"path": str(tmp_path / name), "content": "x"})
+        assert lines == ["(what it holds now cannot be shown)"]
