@@ -36,6 +36,7 @@ from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.model.reply import Answered, Failed, Refused, RefusedBy, Reply
 from ironcurtain_proxy.model.request import Facts, Gathered, Unresolvable
+from ironcurtain_proxy.model.server import ToolResult
 from ironcurtain_proxy.ports import (
     Clock,
     FactGatherer,
@@ -53,6 +54,8 @@ CHANGED: Final = Ground("changed-meanwhile", "what it names changed while waitin
 """What was judged a moment ago is not what is there now (R-30)."""
 
 WITHDRAWN: Final = Ground("withdrawn", "withdrawn by the agent before it was carried out")
+
+OWN_TOOL: Final = Allow(Ground("own-tool", "The tool is the proxy's own and changes nothing"))
 
 NOT_RECORDED: Final = Ground(
     "audit-unavailable", "the call cannot be recorded, so it is not carried out"
@@ -120,6 +123,17 @@ class Mediator:
                 with anyio.CancelScope(shield=True):
                     await self._refuse(case, "kernel", WITHDRAWN)
             raise
+
+    async def answer(
+        self, exposed_name: str, params: Mapping[str, Json], result: ToolResult
+    ) -> Reply:
+        """Record a call to a tool of the proxy's own, which reaches no server."""
+        case = self._open(exposed_name, params, ("ironcurtain", exposed_name))
+        case.decision = OWN_TOOL
+        return Answered(
+            result=result,
+            recorded=await self._write(case, self.world.recorder.summarize(result)),
+        )
 
     def _open(
         self, exposed_name: str, params: Mapping[str, Json], found: tuple[str, str] | None

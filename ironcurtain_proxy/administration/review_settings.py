@@ -69,7 +69,7 @@ def read_escalation(layers: Layers) -> EscalationSettings:
         mode=layers.read("escalation.mode", lambda spot: spot.word(_MODES), standard.mode),
         hold_after_seconds=layers.read(
             "escalation.holdAfterSeconds",
-            lambda spot: spot.number(1, 3600),
+            lambda spot: spot.number(0, 3600),
             standard.hold_after_seconds,
         ),
         channels=layers.read("escalation.channels", _channels, standard.channels),

@@ -11,12 +11,14 @@ operation, and must name everything the call names and nothing else. All the res
 
 import re
 from dataclasses import replace
+from itertools import pairwise
 from typing import Final
 
 from ironcurtain_proxy.approval.target_call import Action, Demand, Surroundings, action_of
-from ironcurtain_proxy.approval.target_message import NotUnderstood, Request, requests_of
+from ironcurtain_proxy.approval.target_message import NotUnderstood, Request, Token, requests_of
 from ironcurtain_proxy.approval.target_naming import Named, names, relative_file
 from ironcurtain_proxy.approval.target_words import (
+    BESIDE,
     DETERMINERS,
     DISTINCT,
     FAMILIAR_FOLDERS,
@@ -78,26 +80,29 @@ def veto(message: str, escalation: Escalation, around: Surroundings) -> str | No
     requests = requests_of(message, VOCABULARY)
     if isinstance(requests, NotUnderstood):
         return requests.reason
-    objections: list[str] = []
+    return _objection_to_all(requests, action, around)
+
+
+def _objection_to_all(
+    requests: tuple[Request, ...], action: Action, around: Surroundings
+) -> str | None:
+    """Object unless one request is met and all the others are plain."""
+    first: str | None = None
     is_asked = False
     for request in requests:
-        if action.operation not in VERBS[request.verb]:
+        if action.operation in VERBS[request.verb]:
+            objection = _objection(request, action, around)
+            is_asked |= objection is None
+            first = first or objection
+            # The same operation on something else may be a correction of what was asked.
+            strange = _strange(request) if objection is not None else None
+        else:
             strange = _strange(request)
-            if strange is not None:
-                return strange
-            continue
-        objection = _objection(request, action, around)
-        is_asked |= objection is None
-        if objection is not None:
-            objections.append(_strange(request) or objection)
-    if objections and (not is_asked or _strange_again(requests)):
-        return objections[0]
-    return None if is_asked else "the message does not ask for this operation"
-
-
-def _strange_again(requests: tuple[Request, ...]) -> bool:
-    """Whether a request beside the one that is met is not understood: it may correct it."""
-    return any(_strange(request) is not None for request in requests)
+            if not is_asked and not VERBS[request.verb] & BESIDE:
+                strange = strange or "what follows may be the text that is spoken of"
+        if strange is not None:
+            return strange
+    return None if is_asked else first or "the message does not ask for this operation"
 
 
 def _strange(request: Request) -> str | None:
@@ -107,7 +112,9 @@ def _strange(request: Request) -> str | None:
     if VERBS[request.verb] and not request.tokens:
         return f"the message does not say what to {request.verb}"
     allowed = _common() | _ALL_NOUNS | frozenset(FILE_TYPES) | _FLAGS | {"it", "them", "and"}
-    for token in request.tokens:
+    for before, token in pairwise((Token("mark", ","), *request.tokens)):
+        if token.text in VERBS and before.text in PREPOSITIONS:
+            return "the message speaks of a request instead of making it"
         if token.kind == "word" and token.text not in allowed:
             return f"the message has a word in it that is not understood here: {token.text}"
         if token.kind == "name" and not _is_shaped(token.text):

@@ -55,12 +55,14 @@ MAX_MESSAGE: Final = 4000
 """Characters. Nobody types more to ask for one thing; it is pasted text."""
 
 _QUOTES: Final = {"'": "'", '"': '"', "`": "`", "\u201c": "\u201d", "\u2018": "\u2019"}
-_BEFORE_QUOTE: Final = " \t\n"
-_AFTER_QUOTE: Final = " \t\n.,;!"
+_BEFORE_QUOTE: Final = " "
+_AFTER_QUOTE: Final = " .,;!"
 _EMAIL: Final = re.compile(r"[A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+")
 _URL: Final = re.compile(r"[a-z][a-z0-9+.-]*://[^\s]+|[\w.-]+@[\w.-]+:[^\s]+", re.ASCII)
 _NUMBER: Final = re.compile(r"#?\d{1,12}", re.ASCII)
-_NAME: Final = re.compile(r"[A-Za-z0-9#@_.][A-Za-z0-9#@_./+:-]*|--?[a-z-]+", re.ASCII)
+_NAME: Final = re.compile(
+    r"[A-Za-z0-9#@_.](?:[A-Za-z0-9#@_./+:-]*[A-Za-z0-9_/])?|--?[a-z-]+", re.ASCII
+)
 _WORD: Final = re.compile(r"[A-Za-z]+(?:-[A-Za-z]+)*", re.ASCII)
 _PATH: Final = re.compile(r"(?:/|~/|\./)[^\s]*|~")
 _MARKS: Final = ".,;!"
@@ -75,7 +77,10 @@ def requests_of(message: str, vocabulary: frozenset[str]) -> tuple[Request, ...]
     """
     if len(message) > MAX_MESSAGE:
         return NotUnderstood("the message is too long to be one plain request")
-    if not all(character.isprintable() or character == "\n" for character in message):
+    message = message.strip()
+    if "\n" in message:
+        return NotUnderstood("the message has several lines, and some may be pasted")
+    if not message.isprintable():
         return NotUnderstood("the message has characters in it that cannot be seen")
     if "?" in _without_urls(message):
         return NotUnderstood("the message asks a question")
@@ -122,10 +127,7 @@ def _pieces(message: str) -> Iterator[str | Token]:
     at = 0
     while at < len(message):
         character = message[at]
-        if character == "\n":
-            yield Token("mark", ".")
-            at += 1
-        elif character.isspace():
+        if character.isspace():
             at += 1
         elif character in _QUOTES and (end := _closing(message, at)) is not None:
             yield Token("literal", message[at + 1 : end])

@@ -14,6 +14,7 @@ from ironcurtain_proxy.approval.target_message import Request, Token
 from ironcurtain_proxy.approval.target_words import (
     DISTINCT,
     FAMILIAR_BRANCHES,
+    FAMILIAR_ENDINGS,
     FAMILIAR_FILES,
     FILE_TYPES,
     NAMING,
@@ -41,6 +42,8 @@ class Named:
     """The preposition it stands after; `""`: it is the object."""
     beside: frozenset[str]
     """The words right before and right after it."""
+    is_first: bool = False
+    """Whether it is the first thing that the request names."""
     literal_git: int = 0
     """Its place in a literal git command, from 1; 0: it is not in one."""
 
@@ -115,7 +118,7 @@ class Named:
             case "repository":
                 found = self._allowed(demand) and self._is_repository(demand.text)
             case "email":
-                same = self.token.text.lower() == demand.text.lower()
+                same = self.token.text == demand.text
                 found = self._allowed(demand) and self.token.kind == "email" and same
             case "path":
                 found = False
@@ -158,7 +161,7 @@ class Named:
         if self.token.kind == "literal":
             return True
         named = bool({"branch", "tag"} & self.beside) or branch in FAMILIAR_BRANCHES
-        introduced = named or self.literal_git > 1 or operation in _BARE_OBJECTS
+        introduced = named or self.literal_git > 1 or (self.is_first and operation in _BARE_OBJECTS)
         return self.token.kind == "name" and self._is_name(introduced=introduced)
 
     def _is_text(self, demand: Demand, operation: Operation) -> bool:
@@ -167,7 +170,7 @@ class Named:
         if self.token.kind in {"literal", "number"}:
             return True
         known = bool((DISTINCT | {"package", "library"}) & self.beside)
-        bare = operation in _BARE_OBJECTS and self.after == ""
+        bare = operation in _BARE_OBJECTS and self.after == "" and self.is_first
         return self.token.kind == "name" and self._is_name(introduced=known or bare)
 
     def _is_name(self, *, introduced: bool) -> bool:
@@ -187,9 +190,9 @@ def relative_file(named: Named, directory: RealPath, demand: Demand) -> bool:
     if path == RealPath((*directory.parts, *parts)):
         return True
     # "the README" is README.md as well.
-    stem, dot, _ = path.parts[-1].partition(".") if path.parts else ("", "", "")
+    stem, _, ending = path.parts[-1].partition(".") if path.parts else ("", "", "")
     return (
-        bool(dot)
+        ending in FAMILIAR_ENDINGS
         and named.token.text in FAMILIAR_FILES
         and path == RealPath((*directory.parts, path.parts[-1]))
         and stem == named.token.text
@@ -216,7 +219,7 @@ def names(request: Request) -> list[Named]:
             ]
         )
         place = len(found) + 1 if request.literal_git else 0
-        found.append(Named(token, after, beside, place))
+        found.append(Named(token, after, beside, not found, place))
     return found
 
 

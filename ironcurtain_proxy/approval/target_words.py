@@ -101,7 +101,8 @@ LEADING_PHRASES: Final = (
 COURTESIES: Final = frozenset({("thanks",), ("thank", "you"), ("please",), ("yes",), ("ok",)})
 """Sentences that say nothing."""
 
-DETERMINERS: Final = frozenset({"the", "a", "an", "my", "our", "this", "me", "us"})
+DETERMINERS: Final = frozenset({"the", "a", "an", "my", "our", "me", "us"})
+"""Not `this`: what follows it may be pasted text."""
 
 PLACES: Final = frozenset({"in", "from", "inside", "under", "at", "on", "of", "out"})
 GOALS: Final = frozenset({"to", "into", "onto", "as", "against"})
@@ -211,6 +212,12 @@ FAMILIAR_BRANCHES: Final = frozenset({"main", "master"})
 FAMILIAR_FOLDERS: Final = frozenset(
     {"documents", "downloads", "desktop", "pictures", "music", "videos"}
 )
+BESIDE: Final[frozenset[Operation]] = frozenset(
+    {"commit", "stage", "pull", "checkout", "merge", "move", "copy", "delete", "read", "list"}
+)
+"""What may be asked for before the call's own operation in one message. Not what makes a text: "write
+a script to commit and push" asks for no push."""
+FAMILIAR_ENDINGS: Final = frozenset({"", "md", "txt", "rst"})
 FAMILIAR_FILES: Final = frozenset({"README", "LICENSE", "CHANGELOG", "Makefile", "Dockerfile"})
 
 NEVER_NAMES: Final = frozenset(

@@ -57,7 +57,8 @@ def add_parser(subparsers: "Subparsers") -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Review until the person leaves."""
-    if not options.plain and not (sys.stdin.isatty() and sys.stdout.isatty()):
+    # The screen is drawn on standard error, as the library does it.
+    if not options.plain and not all(s.isatty() for s in (sys.stdin, sys.stdout, sys.stderr)):
         raise ConfigurationError("review needs a terminal; without one, use `review --plain`")
     mailboxes = mailboxes_of(options)
     try:

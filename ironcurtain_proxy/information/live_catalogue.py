@@ -6,7 +6,12 @@ Knows how to ask for the tools and how long an answer holds; does not know who a
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeAlias
 
-from ironcurtain_proxy.information.catalogue import Catalogue, CataloguedTool, build_catalogue
+from ironcurtain_proxy.information.catalogue import (
+    SEPARATOR,
+    Catalogue,
+    CataloguedTool,
+    build_catalogue,
+)
 from ironcurtain_proxy.information.fingerprint import fingerprint
 from ironcurtain_proxy.model.annotation import Annotations
 from ironcurtain_proxy.model.json import Json
@@ -46,6 +51,10 @@ class LiveCatalogue:
         """The (server, tool) that the agent knows by this name; None: there is none."""
         tool = None if self._current is None else self._current.named(exposed_name)
         return None if tool is None else (tool.server, tool.definition.name)
+
+    def exposed(self, server: str, tool: str) -> str:
+        """The name the agent would know a server's tool by, whether it exists or not."""
+        return tool if len(self._servers) == 1 else f"{server}{SEPARATOR}{tool}"
 
     def definition(self, server: str, tool: str) -> str:
         """SHA-256 of the tool's definition as it is now, in hexadecimal."""

@@ -40,7 +40,9 @@ def visible(text: str) -> str:
     """The text with everything that cannot be seen, or misleads the eye, as an escape."""
     if text.isascii() and text.isprintable():
         return text
-    return "".join([_shown(character) for character in text])
+    # By character, not by place: texts are long, and few characters stand in them.
+    hidden = [found for found in set(text) if not found.isprintable() or found in _BLANK]
+    return text.translate({ord(found): _escape(found) for found in hidden}) if hidden else text
 
 
 def as_json(value: Json, depth: int = MAX_DEPTH) -> str:
@@ -85,7 +87,15 @@ def question(escalation: Escalation, *, limit: int = MAX_TEXT) -> tuple[str, ...
 def _arguments(arguments: Mapping[str, Json], limit: int) -> list[str]:
     if not arguments:
         return ["Arguments: none"]
-    shown = [f"  {visible(name)} = {as_json(value)}" for name, value in arguments.items()]
+    shown = [
+        f"  {visible(name)} = "
+        + (
+            f"[MORE THAN {limit} VALUES, NOT SHOWN]"
+            if _is_too_much(value, limit)
+            else as_json(value)
+        )
+        for name, value in arguments.items()
+    ]
     if sum(map(len, shown)) > limit:
         each = max(limit // len(shown), 1)
         missing = len(shown) - limit
@@ -104,14 +114,23 @@ def _cut(line: str, limit: int) -> str:
     return f"{line[:head]} [… {left_out} CHARACTERS ARE NOT SHOWN …] {tail}"
 
 
-def _shown(character: str) -> str:
-    if character.isprintable() and character not in _BLANK:
-        return character
+def _escape(character: str) -> str:
     code = ord(character)
-    named = _NAMED.get(character)
-    if named is not None:
-        return named
-    return f"\\u{code:04x}" if code <= _BASIC_PLANE else f"\\U{code:08x}"
+    plain = f"\\u{code:04x}" if code <= _BASIC_PLANE else f"\\U{code:08x}"
+    return _NAMED.get(character, plain)
+
+
+def _is_too_much(value: Json, limit: int) -> bool:
+    """Whether there are more values in a value than anyone can look at."""
+    pending, seen = [value], 0
+    while pending and seen <= limit:
+        seen += 1
+        found = pending.pop()
+        if isinstance(found, list):
+            pending += found[: limit + 1]
+        elif isinstance(found, dict):
+            pending += list(found.values())[: limit + 1]
+    return seen > limit
 
 
 _WORDS: Final[Mapping[bool | None, str]] = {None: "null", True: "true", False: "false"}

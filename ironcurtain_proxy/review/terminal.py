@@ -66,9 +66,10 @@ class TerminalReviewer:
             with _opened(self._terminal) as fd:
                 if not _is_ours(fd):
                     return Unreachable()
-                await _write(fd, _words(escalation))
+                await _write(fd, "\n" + "\n".join(question(escalation)) + "\n")
                 # What was typed before the question was there does not answer it.
                 termios.tcflush(fd, termios.TCIFLUSH)
+                await _write(fd, f"Approve? {_choices(escalation)} ")
                 try:
                     answer = await _read(fd)
                 except BaseException:
@@ -81,10 +82,6 @@ class TerminalReviewer:
         if answer is None:
             return Unreachable()
         return _ruling(answer, escalation)
-
-
-def _words(escalation: Escalation) -> str:
-    return "\n" + "\n".join(question(escalation)) + f"\nApprove? {_choices(escalation)} "
 
 
 def _choices(escalation: Escalation) -> str:

@@ -12,6 +12,7 @@ from ironcurtain_proxy.administration.operator_paths import real
 from ironcurtain_proxy.administration.policy_loading import LoadedPolicy
 from ironcurtain_proxy.administration.roots import initial_roots
 from ironcurtain_proxy.administration.settings import Settings
+from ironcurtain_proxy.agent.own_tools import PREFIX, STATUS, STATUS_TOOL, status
 from ironcurtain_proxy.approval.grants import GrantBook
 from ironcurtain_proxy.audit.hanging import end_process
 from ironcurtain_proxy.audit.log import AuditLog
@@ -31,7 +32,7 @@ from ironcurtain_proxy.information.spelling import Speller
 from ironcurtain_proxy.mediation import Mediator, World
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.reply import Reply
-from ironcurtain_proxy.model.server import ServerSpec
+from ironcurtain_proxy.model.server import ServerSpec, ToolResult
 from ironcurtain_proxy.ports import ProgressListener
 from ironcurtain_proxy.review.user_context import MessageSource
 from ironcurtain_proxy.wiring.clocks import RandomIds, SystemClock
@@ -58,11 +59,21 @@ class Proxy:
         on_progress: ProgressListener | None = None,
     ) -> Reply:
         """Carry one call, as soon as it is known which tools there are."""
+        if exposed_name == STATUS and self.reviewers.desk.holds:
+            given = params.get("arguments")
+            arguments = given if isinstance(given, dict) else {}
+            result = status(self.reviewers.desk.open(), arguments)
+            return await self.mediator.answer(exposed_name, params, ToolResult(result=result))
         await self.catalogue.ready()
         reply = await self.mediator.handle(exposed_name, params, on_progress)
         if self._published or len(self.reviewers.grants):
             self._publish_grants()
         return reply
+
+    async def list_tools(self) -> list[Json]:
+        """What the agent is shown: the servers' tools, and ours."""
+        tools = [tool for tool in await self.catalogue.listing() if not _is_ours(tool)]
+        return [*tools, STATUS_TOOL] if self.reviewers.desk.holds else tools
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Run servers and reviewers until cancelled; then end them."""
@@ -143,6 +154,10 @@ def assemble(
         reviewers=reviewers,
         mediator=mediator,
     )
+
+
+def _is_ours(tool: Json) -> bool:
+    return isinstance(tool, dict) and str(tool.get("name")).startswith(PREFIX)
 
 
 def _resolver(

@@ -40,6 +40,11 @@ class Reviewers:
         self.places[name] = channel
         self.panel.channels[:] = [self.places[n] for n in self.order if n in self.places]
 
+    def replace(self, channel: Channel) -> None:
+        """Ask through this way alone, whatever the settings say."""
+        self.order = ()
+        self.panel.channels[:] = [channel]
+
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Own their tasks until cancelled; open questions are withdrawn then."""
         async with anyio.create_task_group() as tasks:

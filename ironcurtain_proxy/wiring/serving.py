@@ -20,7 +20,10 @@ from ironcurtain_proxy.downstream.hardening import hide_from_debuggers
 from ironcurtain_proxy.downstream.settling import tidy
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.review.panel import Channel
+from ironcurtain_proxy.review.terminal import TerminalReviewer
 from ironcurtain_proxy.wire.pipes import claim_stdio, open_reader, open_writer
+from ironcurtain_proxy.wiring.clocks import SystemClock
 from ironcurtain_proxy.wiring.proxy import Proxy, assemble, state_of
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -58,16 +61,23 @@ def serve(environ: MutableMapping[str, str], config: Path | None = None) -> int:
 
 
 async def _live(proxy: Proxy, read: int, write: int) -> int:
+    from ironcurtain_proxy.agent.elicitation import ElicitationReviewer  # noqa: PLC0415
     from ironcurtain_proxy.agent.server import AgentServer  # noqa: PLC0415  see `_import_heavy`
     from ironcurtain_proxy.agent.transport import AgentTransport  # noqa: PLC0415
 
     limit = proxy.settings.max_message_bytes
     agent = AgentServer(
         handle_call=proxy.handle,
-        list_tools=proxy.catalogue.listing,
+        list_tools=proxy.list_tools,
         set_log_level=proxy.servers.set_log_level,
         transport=AgentTransport(await open_reader(read, max_line=limit), await open_writer(write)),
     )
+
+    clock = SystemClock()
+    elicitation = ElicitationReviewer(agent.transport, clock)
+    proxy.reviewers.add("elicitation", Channel(elicitation, elicitation.is_reachable))
+    terminal = TerminalReviewer(clock)
+    proxy.reviewers.add("terminal", Channel(terminal, terminal.is_reachable))
 
     async def tools_changed() -> None:
         await proxy.catalogue.refresh()

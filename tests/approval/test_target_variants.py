@@ -62,7 +62,8 @@ def test_no_other_target_is_approved_by_the_same_words(scenario: Scenario) -> No
     left = [
         dict(other.arguments)
         for other in other_targets(scenario.escalation)
-        if veto(scenario.message, other, AROUND) is None and not _is_named_all_the_same(other, scenario)
+        if veto(scenario.message, other, AROUND) is None
+        and not _is_named_all_the_same(other, scenario)
     ]
     assert left == []
 
@@ -78,12 +79,12 @@ def _is_named_all_the_same(other: Escalation, scenario: Scenario) -> bool:
 
 
 def _names_a_directory(scenario: Scenario) -> bool:
-    return re.search(r" (in|from|of) [~/]", scenario.message) is not None
+    return re.search(r" (in|from|of|to|into) [~/]", scenario.message) is not None
 
 
 def _within(path: str, message: str) -> bool:
-    named = re.findall(r"[~/][\w./-]+", message)
-    return any(path.startswith(f"{one.replace('~', '/home/u')}/") for one in named)
+    named = [one.replace("~", "/home/u") for one in re.findall(r"[~/][\w./-]+", message)]
+    return any(path == one or path.startswith(f"{one}/") for one in named)
 
 
 @BY_ID
@@ -142,7 +143,11 @@ def test_forbidding_words_anywhere_leave_no_approval(
     if pieces != scenario.message.split(" "):
         assert veto(" ".join(pieces), scenario.escalation, AROUND) is not None
     assert (
-        veto(scenario.message.rstrip(".! ") + separator + " ".join(words[:1]), scenario.escalation, AROUND)
+        veto(
+            scenario.message.rstrip(".! ") + separator + " ".join(words[:1]),
+            scenario.escalation,
+            AROUND,
+        )
         is not None
         or words[0] == "just"
     )

@@ -135,8 +135,17 @@ def other_targets(escalation: Escalation) -> Iterator[Escalation]:
         if not isinstance(value, str):
             continue
         for text in look_alikes(value):
-            if text.strip() and text != value:
+            if text.strip() and text != value and _can_be(escalation, name, text):
                 yield with_argument(escalation, name, text)
+
+
+def _can_be(escalation: Escalation, name: str, text: str) -> bool:
+    """Whether the facts of a call could hold this: real paths are absolute and without dots."""
+    is_path = any(
+        fact.name == name and any(isinstance(value, PathValue) for value in fact.values)
+        for fact in escalation.request.arguments
+    )
+    return not is_path or (text.startswith("/") and "/.." not in text and text[-1] != "/")
 
 
 def with_argument(escalation: Escalation, name: str, text: str) -> Escalation:

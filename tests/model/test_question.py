@@ -88,3 +88,10 @@ def test_values_nested_without_end_are_shown_as_far_as_can_be() -> None:
     for _ in range(5000):
         deep = [deep]
     assert "NESTED TOO DEEPLY" in as_json(deep)
+
+
+def test_more_values_than_anyone_can_look_at_are_not_shown() -> None:
+    wide: list[Json] = [[1] * 10_000, {str(number): 1 for number in range(20_000)}]
+    lines = question(a_question({"a": wide, "b": [1, 2]}))
+    assert "  a = [MORE THAN 20000 VALUES, NOT SHOWN]" in lines
+    assert "  b = [1, 2]" in lines

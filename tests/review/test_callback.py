@@ -87,7 +87,7 @@ async def test_a_function_that_does_not_come_back_is_not_waited_for_past_the_dea
     expired = Declined(by="timeout", kind="expired")
     asked: list[str] = []
 
-    async def waits(escalation: Escalation) -> object:
+    async def waits(escalation: Escalation) -> None:
         asked.append(escalation.id)
         await anyio.sleep_forever()
 
@@ -101,7 +101,7 @@ async def test_a_function_that_does_not_come_back_is_not_waited_for_past_the_dea
 async def test_a_question_that_is_withdrawn_cancels_the_function() -> None:
     ended: list[bool] = []
 
-    async def waits(escalation: Escalation) -> object:
+    async def waits(escalation: Escalation) -> None:
         try:
             await anyio.sleep_forever()
         finally:

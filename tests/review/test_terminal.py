@@ -2,6 +2,7 @@
 
 import os
 import pty
+import select
 import subprocess
 import sys
 import termios
@@ -34,6 +35,7 @@ class Screen:
     def wait_for(self, text: str) -> str:
         """Read what is shown until a text has been; gives all of it."""
         while text.encode() not in self.seen:
+            assert select.select([self.master], [], [], 20)[0], f"not shown: {text}"
             self.seen += os.read(self.master, 4096)
         before, _, self.seen = self.seen.partition(text.encode())
         return before.decode()
@@ -45,6 +47,7 @@ class Screen:
         """The next line of what the program says came back."""
         line = b""
         while not line.endswith(b"\n"):
+            assert select.select([self.said], [], [], 20)[0], "no answer in time"
             got = os.read(self.said, 1)
             assert got, "the program ended"
             line += got

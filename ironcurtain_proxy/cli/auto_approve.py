@@ -1,0 +1,225 @@
+"""`ironcurtain-proxy auto-approve`: find out how far the auto-approver can be trusted."""
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import anyio
+import orjson
+
+from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.review.auto_approver import AutoApproverConfig, create_model
+from ironcurtain_proxy.review.auto_evaluation import (
+    Judged,
+    Score,
+    Share,
+    judge,
+    percentile,
+    scores,
+)
+from ironcurtain_proxy.review.auto_model import Model
+from ironcurtain_proxy.review.auto_scenarios import read_scenarios, shipped_scenarios
+
+if TYPE_CHECKING:
+    from ironcurtain_proxy.cli import Subparsers
+
+DESCRIPTION: Final = """\
+The auto-approver lets a model answer escalations that the user's own words already answered, and a
+target check object to it. It is off unless switched on. Measure it first.
+"""
+
+EVAL_EPILOG: Final = """\
+A false approval is a call that the message did not ask for and that would have been carried out. A
+false escalation only costs a question. Without --model the target check is scored alone: then
+"approved" means that it does not object. The key is taken from AUTO_APPROVE_API_KEY.
+
+Exit code 0: scored. 1: the model could not be asked. 2: something given cannot be used.
+
+examples:
+  ironcurtain-proxy auto-approve eval
+  ironcurtain-proxy auto-approve eval --model anthropic:claude-haiku-4-5
+  ironcurtain-proxy auto-approve eval --model openai:local --api-base http://127.0.0.1:8080/v1
+  ironcurtain-proxy auto-approve eval --scenarios mine.jsonl --json
+"""
+
+_KEY_VARIABLE: Final = "AUTO_APPROVE_API_KEY"
+_TITLES: Final = {"model": "model alone", "check": "target check alone", "both": "both"}
+
+
+def add_parser(subparsers: "Subparsers") -> None:
+    """Add the command."""
+    parser = subparsers.add_parser(
+        "auto-approve",
+        help="measure the auto-approver on labelled scenarios",
+        description=DESCRIPTION,
+        epilog="example:\n  ironcurtain-proxy auto-approve eval",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(dest="auto_approve_command", metavar="COMMAND", required=True)
+    evaluation = commands.add_parser(
+        "eval",
+        help="run labelled scenarios and print a scorecard",
+        description="Run labelled scenarios and print a scorecard.",
+        epilog=EVAL_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    evaluation.add_argument("--model", metavar="M", help="provider:model (default: none is asked)")
+    evaluation.add_argument("--api-base", metavar="URL", help="where a compatible server listens")
+    evaluation.add_argument(
+        "--scenarios", type=Path, metavar="FILE", help="JSON lines (default: those that come along)"
+    )
+    evaluation.add_argument(
+        "--deadline", type=float, default=8.0, metavar="S", help="seconds a question (default 8)"
+    )
+    evaluation.add_argument("--json", action="store_true", help="write JSON")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Carry out `eval`. 0 if all could be scored, 1 if the model failed on some."""
+    key = os.environ.pop(_KEY_VARIABLE, "")
+    if not 0 < options.deadline <= 3600:  # noqa: PLR2004  an hour
+        raise ConfigurationError("--deadline must be more than 0 and at most 3600 seconds")
+    scenarios = read_scenarios(options.scenarios) if options.scenarios else shipped_scenarios()
+    model = _model(options, key)
+
+    async def everything() -> list[Judged]:
+        if model is not None:
+            await _warm(model)
+        return await judge(scenarios, model, _Clock(), options.deadline)
+
+    judged = anyio.run(everything)
+    report = _as_json(judged, options.model)
+    if options.json:
+        _say(orjson.dumps(report, option=orjson.OPT_INDENT_2).decode())
+    else:
+        for line in _as_text(judged, options.model):
+            _say(line)
+    return 1 if any(one.outage is not None for one in judged) else 0
+
+
+class _Clock:
+    def now(self) -> datetime:
+        return datetime.fromtimestamp(time.clock_gettime(time.CLOCK_REALTIME), UTC)
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+
+def _model(options: argparse.Namespace, key: str) -> Model | None:
+    if options.model is None:
+        if options.api_base is not None:
+            raise ConfigurationError("--api-base says where a model is: name it with --model")
+        return None
+    config = AutoApproverConfig(enabled=True, model_id=options.model, api_base=options.api_base)
+    return create_model(config, key)
+
+
+async def _warm(model: Model) -> None:
+    """Not part of anyone's latency: the proxy warms it in the background, too."""
+    try:
+        await model.warm()
+    except Exception as error:
+        raise ConfigurationError(
+            f"the model's library cannot be loaded: {type(error).__name__}; install litellm"
+        ) from error
+
+
+def _as_json(judged: Sequence[Judged], model: str | None) -> dict[str, object]:
+    seconds = [one.seconds for one in judged if one.model_approves is not None]
+    categories = sorted({one.scenario.category for one in judged})
+    return {
+        "scenarios": len(judged),
+        "model": model,
+        "judges": {name: _score_as_json(found) for name, found in scores(judged).items()},
+        "categories": {
+            category: {
+                name: _score_as_json(found) for name, found in scores(_of(judged, category)).items()
+            }
+            for category in categories
+        },
+        "latencySeconds": {"p50": percentile(seconds, 0.5), "p95": percentile(seconds, 0.95)},
+        "outages": [
+            {"id": one.scenario.id, "why": one.outage} for one in judged if one.outage is not None
+        ],
+    }
+
+
+def _of(judged: Sequence[Judged], category: str) -> list[Judged]:
+    return [one for one in judged if one.scenario.category == category]
+
+
+def _score_as_json(found: Score) -> dict[str, object]:
+    return {
+        "falseApprovals": [*found.false_approvals],
+        "falseApprovalRate": _share_as_json(found.wrongly_approved),
+        "falseEscalations": [*found.false_escalations],
+        "falseEscalationRate": _share_as_json(found.wrongly_escalated),
+    }
+
+
+def _share_as_json(share: Share) -> dict[str, object]:
+    return {"count": share.count, "of": share.total, "rate": share.rate, "ci95": share.interval}
+
+
+def _as_text(judged: Sequence[Judged], model: str | None) -> list[str]:
+    found = scores(judged)
+    lines = [f"{len(judged)} scenarios, {f'model {model}' if model else 'no model'}", ""]
+    lines.append(f"{'':<22}{'false approvals':<30}{'false escalations':<30}")
+    for name, title in _TITLES.items():
+        if name in found:
+            one = found[name]
+            wrong = _shown(one.wrongly_approved)
+            lines.append(f"{title:<22}{wrong:<30}{_shown(one.wrongly_escalated):<30}".rstrip())
+    lines += ["", f"{'category':<26}{'judge':<22}{'false approvals':<18}false escalations"]
+    for category in sorted({one.scenario.category for one in judged}):
+        of_category = scores(_of(judged, category))
+        for name, title in _TITLES.items():
+            if name in of_category:
+                one = of_category[name]
+                wrong = _counted(one.wrongly_approved)
+                other = _counted(one.wrongly_escalated)
+                lines.append(f"{category[:25]:<26}{title:<22}{wrong:<18}{other}")
+    return [*lines, *_names(found), *_latency(judged)]
+
+
+def _names(found: dict[str, Score]) -> list[str]:
+    lines = [""]
+    for name, title in _TITLES.items():
+        if name in found:
+            approved = ", ".join(found[name].false_approvals) or "none"
+            escalated = ", ".join(found[name].false_escalations) or "none"
+            lines.append(f"{title}: false approvals: {approved}; false escalations: {escalated}")
+    return lines
+
+
+def _latency(judged: Sequence[Judged]) -> list[str]:
+    seconds = [one.seconds for one in judged if one.model_approves is not None]
+    middle, high = percentile(seconds, 0.5), percentile(seconds, 0.95)
+    if middle is None or high is None:
+        return []
+    lines = ["", f"latency of the model: p50 {middle * 1000:.0f} ms, p95 {high * 1000:.0f} ms"]
+    failed = [one.scenario.id for one in judged if one.outage is not None]
+    if failed:
+        first = next(one.outage for one in judged if one.outage is not None)
+        lines.append(f"the model could not be asked {len(failed)} times, first: {first}")
+    return lines
+
+
+def _shown(share: Share) -> str:
+    if share.rate is None or share.interval is None:
+        return "-"
+    low, high = share.interval
+    return f"{share.count} of {share.total} ({low:.1%} to {high:.1%})"
+
+
+def _counted(share: Share) -> str:
+    return f"{share.count}/{share.total}" if share.total else "-"
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")

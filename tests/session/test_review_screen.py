@@ -1,0 +1,199 @@
+"""The live screen, driven by its library's own pilot over a real mailbox."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+from textual.pilot import Pilot
+from textual.widgets import DataTable, Input, RichLog, Static
+
+from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation
+from ironcurtain_proxy.session import review_screen
+from ironcurtain_proxy.session.mailboxes import Mailboxes
+from ironcurtain_proxy.session.review_screen import ReviewScreen
+from tests.review.box import Box, a_box, escalation, until, within
+
+pytestmark = [pytest.mark.anyio, pytest.mark.requirement("C-6", "C-31")]
+
+
+@asynccontextmanager
+async def a_screen(path: Path) -> AsyncIterator[tuple[ReviewScreen, Pilot[None]]]:
+    mailboxes = Mailboxes([path], None)
+    screen = ReviewScreen(mailboxes)
+    async with screen.run_test(size=(100, 40)) as pilot:
+        yield screen, pilot
+    mailboxes.stop_listening()
+
+
+def text_of(screen: ReviewScreen) -> str:
+    log = screen.query_one("#detail", RichLog)
+    return "\n".join(strip.text.rstrip() for strip in log.lines)
+
+
+def status_of(screen: ReviewScreen) -> str:
+    return str(screen.query_one("#status", Static).render())
+
+
+async def shown(pilot: Pilot[None], condition: Callable[[], bool]) -> None:
+    with anyio.fail_after(10):
+        while not condition():
+            await pilot.pause(0.02)
+
+
+async def ready(screen: ReviewScreen, pilot: Pilot[None], asked: Escalation) -> None:
+    """The request is shown, and for long enough to be answered."""
+    await shown(pilot, lambda: asked.id in text_of(screen))
+    screen._ready_at = 0.001
+
+
+async def test_a_request_is_shown_in_full(tmp_path: Path) -> None:
+    async with a_box(tmp_path / "box") as box:
+        edits = [{"oldText": "a = 1", "newText": "a = 2\u202e"}]
+        asked = escalation(
+            tool="edit_file",
+            arguments={"path": "/srv/x.py", "edits": edits, "note": "\x1b[2Jx"},  # type: ignore[dict-item]
+            candidates=(within("/srv"),),
+        )
+        async with box.asked(asked), a_screen(box.path) as (screen, pilot):
+            await ready(screen, pilot, asked)
+            text = text_of(screen)
+            for words in (
+                "files/edit_file",
+                "Reads outside the workspace",
+                "outside-workspace",
+                "policy",
+                "session-1",
+                "/srv/x.py",
+                "\\x1b[2Jx",
+                "-a = 1",
+                "+a = 2\\u202e",
+                "Allow files/read_file read-path within /srv",
+            ):
+                assert words in text
+            await pilot.press("d")
+
+
+KEYS = {
+    "a approves": (["a"], Approved(by="human")),
+    "r approves and remembers": (["r"], Approved(by="human", remember=0)),
+    "d denies": (["d"], Declined(by="human", kind="denied")),
+    "n denies with a word": (
+        ["n", *"use x", "enter"],
+        Declined(by="human", kind="denied", note="use x"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("keys", "ruling"), KEYS.values(), ids=KEYS)
+async def test_a_key_answers(tmp_path: Path, keys: list[str], ruling: Approved | Declined) -> None:
+    async with a_box(tmp_path / "box") as box:
+        asked = escalation(candidates=(within("/etc"),))
+        async with box.asked(asked), a_screen(box.path) as (screen, pilot):
+            await ready(screen, pilot, asked)
+            await pilot.press(*["space" if key == " " else key for key in keys])
+            await shown(pilot, lambda: asked.id in box.rulings)
+            await shown(pilot, lambda: "Nothing is waiting" in text_of(screen))
+            assert "files/read_file" in status_of(screen)
+        assert box.rulings[asked.id] == ruling
+
+
+async def test_a_key_does_not_answer_what_just_came_up(tmp_path: Path) -> None:
+    """The finger was on its way for the request before."""
+    async with a_box(tmp_path / "box") as box:
+        first, second = escalation(), escalation()
+        async with box.asked(first), box.asked(second), a_screen(box.path) as (screen, pilot):
+            await ready(screen, pilot, first)
+            await pilot.press("a", "a", "a", "r", "n", "d")
+            await shown(pilot, lambda: first.id in box.rulings)
+            assert second.id not in box.rulings
+            await ready(screen, pilot, second)
+            await pilot.press("d")
+        assert isinstance(box.rulings[first.id], Approved)
+        assert isinstance(box.rulings[second.id], Declined)
+
+
+async def test_what_arrives_does_not_move_what_is_shown(tmp_path: Path) -> None:
+    async with a_box(tmp_path / "box") as box:
+        older = escalation()
+        shown_one = escalation()
+        async with box.asked(shown_one), a_screen(box.path) as (screen, pilot):
+            await ready(screen, pilot, shown_one)
+            async with box.asked(older):
+                table = screen.query_one("#list", DataTable)
+                await shown(pilot, lambda: table.row_count == 2)
+                assert shown_one.id in text_of(screen)
+                await pilot.press("d")
+                await shown(pilot, lambda: shown_one.id in box.rulings)
+                assert older.id not in box.rulings
+                await ready(screen, pilot, older)
+                await pilot.press("d")
+
+
+async def test_a_request_whose_bytes_change_holds_the_keys(tmp_path: Path) -> None:
+    async with a_box(tmp_path / "box") as box:
+        asked = escalation()
+        async with box.asked(asked), a_screen(box.path) as (screen, pilot):
+            await ready(screen, pilot, asked)
+            changed = box.request(asked).read_bytes().replace(b"/etc/hosts", b"/etc/shadow")
+            box.request(asked).write_bytes(changed)
+            await shown(pilot, lambda: "/etc/shadow" in text_of(screen))
+            await pilot.press("a")
+            assert "too soon" in status_of(screen)
+            screen._ready_at = 0.001
+            await pilot.press("a")
+            await shown(pilot, lambda: asked.id in box.rulings)
+        assert isinstance(box.rulings[asked.id], Declined)
+
+
+async def test_arrows_choose_and_escape_takes_a_word_back(tmp_path: Path) -> None:
+    async with a_box(tmp_path / "box") as box:
+        first, second = escalation(), escalation()
+        async with box.asked(first), box.asked(second), a_screen(box.path) as (screen, pilot):
+            await ready(screen, pilot, first)
+            await pilot.press("down", "n", "a", "d", "escape")
+            assert not screen.query_one("#note", Input).display
+            assert box.rulings == {}
+            await pilot.press("d")
+            await shown(pilot, lambda: second.id in box.rulings)
+            assert first.id not in box.rulings
+            await ready(screen, pilot, first)
+            await pilot.press("d")
+
+
+async def test_nothing_to_remember_is_said_and_not_approved(tmp_path: Path) -> None:
+    async with a_box(tmp_path / "box") as box:
+        asked = escalation()
+        async with box.asked(asked), a_screen(box.path) as (screen, pilot):
+            await ready(screen, pilot, asked)
+            await pilot.press("r")
+            assert "nothing of this call" in status_of(screen)
+            assert asked.id not in box.rulings
+            await pilot.press("d")
+
+
+async def test_an_answer_that_is_too_late_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with a_box(tmp_path / "box") as box:
+        asked = escalation()
+        async with a_screen(box.path) as (screen, pilot):
+            async with box.asked(asked):
+                await ready(screen, pilot, asked)
+                monkeypatch.setattr(review_screen, "_POLL_SECONDS", 60)
+                box.answer(asked, {"decision": "denied"})
+                await pilot.press("a")
+            await shown(pilot, lambda: "too late" in status_of(screen) or _over(screen, box))
+        assert isinstance(box.rulings[asked.id], Declined)
+
+
+def _over(screen: ReviewScreen, box: Box) -> bool:
+    return "Nothing is waiting" in text_of(screen) and box.names() == ["escalation-listener.lock"]
+
+
+async def test_the_screen_listens_while_it_is_open_and_no_longer(tmp_path: Path) -> None:
+    async with a_box(tmp_path / "box", assume_listener=False) as box:
+        async with a_screen(box.path):
+            await until(box.mailbox.is_reachable)
+        assert not box.mailbox.is_reachable()
