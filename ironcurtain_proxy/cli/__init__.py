@@ -25,6 +25,7 @@ COMMANDS: Final = MappingProxyType(
         "pending": "list the calls that wait for an approval",
         "approve": "approve a call that waits",
         "deny": "deny a call that waits",
+        "grants": "list, revoke or clear remembered approvals",
         "review": "watch and answer escalations on a live screen",
     }
 )

@@ -88,9 +88,13 @@ def run(options: argparse.Namespace) -> int:
     model = _model(options, key)
 
     async def everything() -> list[Judged]:
-        if model is not None:
-            await _warm(model)
-        return await judge(scenarios, model, _Clock(), options.deadline)
+        if model is None:
+            return await judge(scenarios, None, _Clock(), options.deadline)
+        await _warm(model)
+        try:
+            return await judge(scenarios, model, _Clock(), options.deadline)
+        finally:
+            await model.aclose()
 
     judged = anyio.run(everything)
     report = _as_json(judged, options.model)

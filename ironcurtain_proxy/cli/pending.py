@@ -6,7 +6,12 @@ from typing import TYPE_CHECKING, Final
 
 import orjson
 
-from ironcurtain_proxy.cli.reviewing import add_directories, mailboxes_of, say, state_directory
+from ironcurtain_proxy.cli.reviewing import (
+    add_directories,
+    existing_mailboxes_of,
+    say,
+    state_directory,
+)
 from ironcurtain_proxy.review.messages import timestamp
 from ironcurtain_proxy.session.changes import changes_of
 from ironcurtain_proxy.session.display import banner
@@ -41,7 +46,7 @@ def add_parser(subparsers: "Subparsers") -> None:
 def run(options: argparse.Namespace) -> int:
     """List them."""
     now = utc_now()
-    waiting = mailboxes_of(options).pending(now)
+    waiting = existing_mailboxes_of(options).pending(now)
     keep_numbers(waiting, state_directory())
     if options.json:
         listed = [_fields(one, number) for number, one in enumerate(waiting, 1)]

@@ -6,6 +6,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.review.mailbox_directory import MailboxDirectory
 from ironcurtain_proxy.session.answering import Verdict, answer
 from ironcurtain_proxy.session.display import summary
 from ironcurtain_proxy.session.mailboxes import Mailboxes, NotPendingError, find
@@ -35,6 +37,20 @@ def mailboxes_of(options: argparse.Namespace) -> Mailboxes:
     return Mailboxes([Path(said).expanduser()] if said else [], sessions_directory(Path.home()))
 
 
+def existing_mailboxes_of(options: argparse.Namespace) -> Mailboxes:
+    """The same, for a command that looks once.
+
+    Raises:
+        ConfigurationError: a directory that was named is not there, or cannot be used.
+    """
+    for path in options.directories:
+        try:
+            MailboxDirectory.open(path.expanduser().absolute(), create=False).close()
+        except FileNotFoundError:
+            raise ConfigurationError(f"--dir {path}: no such directory") from None
+    return mailboxes_of(options)
+
+
 def state_directory() -> Path:
     """Where the numbers of the last list are kept."""
     return sessions_directory(Path.home()).parent
@@ -54,7 +70,7 @@ def add_references(parser: argparse.ArgumentParser) -> None:
 
 def answer_those(options: argparse.Namespace, verdict: Verdict) -> int:
     """Answer what was named on the command line. 0 if every answer was taken."""
-    mailboxes = mailboxes_of(options)
+    mailboxes = existing_mailboxes_of(options)
     waiting = mailboxes.pending(utc_now())
     failures = 0
     for reference in options.references:

@@ -22,8 +22,8 @@ NAME: Final = "escalation-approved"
 
 _SCHEME: Final = "file://"
 
-_PAUSES: Final = (0.02, 0.05, 0.1, 0.2, 0.4)
-"""Seconds before each further try."""
+_PAUSES: Final = (0.003, 0.02, 0.08, 0.2, 0.4)
+"""Seconds before each further try: mostly a few milliseconds are enough."""
 
 _REFUSALS: Final = ("access denied", "outside allowed directories")
 """How servers say, in lower case, that they were not told of a directory."""

@@ -103,7 +103,7 @@ async def consult(context: AutoApproveContext, model: Model) -> Consultation:
 
 def _named(error: Exception) -> str:
     """The fault in one short line. Libraries put whole requests into their messages."""
-    text = " ".join(str(error).split())[:200]
+    text = " ".join(str(error).partition("Traceback")[0].split())[:200]
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
@@ -138,6 +138,10 @@ class AutoApprover:
             await self.model.warm()
         except Exception as error:  # noqa: BLE001  the feature is not there, the proxy is (A-97)
             _log.warning("the auto-approver's model cannot be loaded: %s", _named(error))
+
+    async def aclose(self) -> None:
+        """Close the model's connections."""
+        await self.model.aclose()
 
     def note_denied_by_person(self, fingerprint: str) -> None:
         """A person said no to a call; the same call is not auto-approved after that."""

@@ -6,6 +6,7 @@ here: it is imported in one function, in a thread; nothing is retried; a reply i
 redirect is followed. What is asked and what an answer means is in `approval.intent`.
 """
 
+import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -94,8 +95,17 @@ class Model(Protocol):
         """Load what is slow to load, in a thread."""
         ...
 
+    async def aclose(self) -> None:
+        """Close its connections. Safe to call at any time; it may be asked again."""
+        ...
+
 
 _Ask: TypeAlias = Callable[[str, str], Awaitable[object]]
+_Close: TypeAlias = Callable[[], Awaitable[None]]
+
+
+class _Closable(Protocol):
+    async def close(self) -> None: ...
 
 
 @dataclass(slots=True, kw_only=True)
@@ -107,6 +117,7 @@ class LitellmModel:
     """Empty: the provider's own default (A-60)."""
     api_base: str | None = None
     _ask: _Ask | None = field(default=None, init=False, repr=False)
+    _close: _Close | None = field(default=None, init=False, repr=False)
     _loading: anyio.Lock = field(default_factory=anyio.Lock, init=False, repr=False)
 
     async def warm(self) -> None:
@@ -124,24 +135,34 @@ class LitellmModel:
                 raise ModelError(f"{type(error).__name__}, for the API key") from None
             raise
 
+    async def aclose(self) -> None:
+        """Close its connections; the next question opens new ones."""
+        async with self._loading:
+            close, self._ask, self._close = self._close, None, None
+        if close is not None:
+            await close()
+
     async def _loaded(self) -> _Ask:
         async with self._loading:
             if self._ask is None:
                 # Abandoned rather than awaited when the deadline passes: the import goes on and
                 # the next question finds it done.
-                self._ask = await anyio.to_thread.run_sync(self._load, abandon_on_cancel=True)
+                self._ask, self._close = await anyio.to_thread.run_sync(
+                    self._load, abandon_on_cancel=True
+                )
             return self._ask
 
-    def _load(self) -> _Ask:
+    def _load(self) -> tuple[_Ask, _Close]:
         """Import litellm and prepare the client. Runs in a thread, takes seconds."""
         # Before the import: no price list from the network, no `.env` of a directory that the
         # agent may write to, which could lead requests and keys elsewhere.
         os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
         os.environ["LITELLM_MODE"] = "PRODUCTION"
-        import litellm  # noqa: PLC0415  slow, and only where the auto-approver is on
+        import litellm  # slow, and only where the auto-approver is on
 
         litellm.suppress_debug_info = True
         litellm.telemetry = False
+        logging.getLogger("LiteLLM").setLevel(logging.ERROR)
         provider = self.model_id.provider
         base = self.api_base or _API_BASES[provider]
         client = _client(provider, self.api_key, base)
@@ -169,10 +190,10 @@ class LitellmModel:
             ]
             return await acompletion(messages=messages, **settings)
 
-        return ask
+        return ask, client.close
 
 
-def _client(provider: Provider, api_key: str, base: str | None) -> object:
+def _client(provider: Provider, api_key: str, base: str | None) -> _Closable:
     """An HTTP client in the shape that litellm wants for a provider."""
     from ironcurtain_proxy.review.auto_transport import (  # noqa: PLC0415  see `_load`
         CappedTransport,

@@ -27,6 +27,7 @@ class _CappedStream(httpx.AsyncByteStream):
         async for chunk in self._stream:
             size += len(chunk)
             if size > MAX_REPLY_BYTES:
+                await self._stream.aclose()
                 raise ReplyError("the answer is too long")
             yield chunk
 

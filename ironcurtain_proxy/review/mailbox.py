@@ -32,7 +32,7 @@ from ironcurtain_proxy.review.mailbox_grants import (
     discard_grants,
     grants_bytes,
     is_grants_command,
-    take_command,
+    read_command,
 )
 from ironcurtain_proxy.review.mailbox_leftovers import discard_leftovers
 from ironcurtain_proxy.review.mailbox_watch import watch_directory
@@ -119,7 +119,7 @@ class Mailbox:
         self._asked = anyio.Event()
         self._look_soon = anyio.Event()
         self._stop_watching = anyio.Event()
-        self._commands: list[tuple[GrantsAction, str | None]] = []
+        self._commands: dict[str, MailboxDirectory] = {}
 
     # --- asking ----------------------------------------------------------------------------------
 
@@ -241,7 +241,7 @@ class Mailbox:
     def _notice(self, place: MailboxDirectory, name: str) -> None:
         """Something happened to a file of this name, or it was found."""
         if is_grants_command(name):
-            self._take_command(place, name)
+            self._commands[name] = place
             return
         answered = response_id(name)
         if answered is None:
@@ -302,6 +302,7 @@ class Mailbox:
                 async for names in watch:
                     for name in names:
                         self._notice(place, name)
+                    await self._hand_over_commands()
                     if not self._open:
                         break
         if not self._open:
@@ -354,14 +355,11 @@ class Mailbox:
         except (OSError, ConfigurationError) as error:
             _log.warning("grants.json cannot be written: %s", error)
 
-    def _take_command(self, place: MailboxDirectory, name: str) -> None:
-        command = take_command(place, name)
-        if command is not None:
-            self._commands.append(command)
-
     async def _hand_over_commands(self) -> None:
-        commands, self._commands = self._commands, []
-        if self._on_grants_command is None:
-            return
-        for action, grant in commands:
-            await self._on_grants_command(action, grant)
+        """Carry out what was found. A command's file goes only then: its sender waits for that."""
+        while self._commands:
+            name, place = self._commands.popitem()
+            command = read_command(place, name)
+            if command is not None and self._on_grants_command is not None:
+                await self._on_grants_command(*command)
+            place.discard(name)

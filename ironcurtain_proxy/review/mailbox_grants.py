@@ -6,6 +6,7 @@
 
 import os
 import re
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Final, Literal, TypeAlias
@@ -20,6 +21,7 @@ GrantsAction: TypeAlias = Literal["revoke", "clear"]
 
 GRANTS_NAME: Final = "grants.json"
 MAX_GRANTS_BYTES: Final = 64 * 1024 * 1024
+_STEP_SECONDS: Final = 0.01
 _COMMAND: Final = re.compile(r"grants-command-[0-9a-f-]{1,64}\.json", re.ASCII)
 
 
@@ -63,7 +65,7 @@ def put_command(place: MailboxDirectory, action: GrantsAction, grant: str | None
     """Drop a command for the proxy.
 
     Returns:
-        The file's name; it is gone when the proxy has taken it.
+        The file's name: see `is_carried_out`.
 
     Raises:
         OSError: it could not be written.
@@ -74,13 +76,26 @@ def put_command(place: MailboxDirectory, action: GrantsAction, grant: str | None
     return name
 
 
-def take_command(place: MailboxDirectory, name: str) -> tuple[GrantsAction, str | None] | None:
-    """Read a command and remove its file; None if it says nothing that is understood."""
+def is_carried_out(place: MailboxDirectory, name: str, seconds: float = 3.0) -> bool:
+    """Wait until the proxy has carried out a command; False if it does not in time.
+
+    Then nobody runs there any more; the command is taken back.
+    """
+    end = time.monotonic() + seconds
+    while place.has(name):
+        if time.monotonic() >= end:
+            place.discard(name)
+            return False
+        time.sleep(_STEP_SECONDS)
+    return True
+
+
+def read_command(place: MailboxDirectory, name: str) -> tuple[GrantsAction, str | None] | None:
+    """What a command says; None if it is nothing that is understood."""
     try:
         fields = orjson.loads(place.read(name, MAX_RESPONSE_BYTES))
     except (OSError, UnacceptableFileError, orjson.JSONDecodeError):
-        fields = None
-    place.discard(name)
+        return None
     if not isinstance(fields, dict):
         return None
     match fields.get("action"), fields.get("id"):

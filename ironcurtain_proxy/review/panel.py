@@ -38,6 +38,10 @@ class Panel:
     first: FirstReviewer | None = None
     """The auto-approver, if it is on."""
 
+    def is_reachable(self) -> bool:
+        """Whether anybody seems to be there."""
+        return any(channel.is_reachable() for channel in self.channels)
+
     async def ask(self, escalation: Escalation) -> Ruling:
         """The first answer that counts; `Unreachable` if nobody gave one."""
         present = [channel for channel in self.channels if channel.is_reachable()]

@@ -24,6 +24,8 @@ from ironcurtain_proxy.session.requests import (
 _NUMBERS: Final = "pending-numbers.json"
 _MAX_NUMBERS_BYTES: Final = 1 << 20
 _SHORTEST_PREFIX: Final = 4
+_SETTLED_NS: Final = 2_000_000_000
+"""A file system's clock is coarse: what changed more recently may change again unnoticed."""
 
 
 class NotPendingError(IronCurtainError):
@@ -43,17 +45,31 @@ class Mailboxes:
         self._named = tuple(dict.fromkeys(named))
         self._sessions = sessions
         self._readers: dict[Path, MailboxReader] = {}
+        # Directories of sessions without a request, with the time of their last change: years of
+        # ended sessions are not read ten times a second.
+        self._quiet: dict[Path, int] = {}
         self._locks: dict[Path, ListenerLock] = {}
 
     def pending(self, now: datetime) -> list[PendingRequest]:
         """What waits for an answer in any of them, the oldest first."""
         found = () if self._sessions is None else session_mailboxes(self._sessions)
-        directories = dict.fromkeys((*self._named, *found))
-        self._readers = {
+        changed = {directory: _changed(directory) for directory in found}
+        lively = [one for one in found if self._quiet.get(one) != changed[one]]
+        readers = {
             directory: self._readers.get(directory) or MailboxReader(directory)
-            for directory in directories
+            for directory in dict.fromkeys((*self._named, *lively))
         }
-        waiting = [one for reader in self._readers.values() for one in reader.pending(now)]
+        for directory in self._readers.keys() - readers.keys():
+            self._readers[directory].close()
+        self._readers = readers
+        waiting = [one for reader in readers.values() for one in reader.pending(now)]
+        settled = now.timestamp() * 1e9 - _SETTLED_NS
+        self._quiet = {
+            directory: moment
+            for directory, moment in changed.items()
+            if self._quiet.get(directory) == moment
+            or (moment < settled and directory in readers and readers[directory].is_empty)
+        }
         return sorted(waiting, key=lambda one: by_age(one.request))
 
     def place_of(self, one: PendingRequest) -> MailboxDirectory | None:
@@ -93,6 +109,13 @@ class Mailboxes:
         for lock in self._locks.values():
             lock.release()
         self._locks = {}
+
+
+def _changed(directory: Path) -> int:
+    try:
+        return directory.stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 # --- naming one of them --------------------------------------------------------------------------

@@ -82,6 +82,17 @@ class MailboxReader:
                 self._place = MailboxDirectory.open(self.directory, create=False)
         return self._place
 
+    def close(self) -> None:
+        """Give the directory's descriptor back; it is opened again when it is needed."""
+        if self._place is not None:
+            self._place.close()
+            self._place = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the last look found no request at all, open or not."""
+        return not self._read
+
     def pending(self, now: datetime) -> list[PendingRequest]:
         """What waits for an answer, the oldest first."""
         place = self.place()

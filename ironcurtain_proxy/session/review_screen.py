@@ -88,6 +88,7 @@ class ReviewScreen(App[None]):
         yield table
         detail = RichLog(id="detail", wrap=True, auto_scroll=False, min_width=20)
         detail.can_focus = False
+        detail.border_title = "in full; space and page up scroll"
         yield detail
         yield Input(id="note", placeholder="a word to the agent; enter denies, escape goes back")
         yield Static(id="status")
@@ -233,6 +234,8 @@ class ReviewScreen(App[None]):
         if self._shown is None or self._note is not None:
             return None
         if time.monotonic() < self._ready_at:
+            # A key that is held down must not come through in the end.
+            self._ready_at = time.monotonic() + GUARD_SECONDS
             self._say("that key came too soon: another request had just come up")
             return None
         return self._shown

@@ -73,7 +73,13 @@ class Proxy:
     async def list_tools(self) -> list[Json]:
         """What the agent is shown: the servers' tools, and ours."""
         tools = [tool for tool in await self.catalogue.listing() if not _is_ours(tool)]
-        return [*tools, STATUS_TOOL] if self.reviewers.desk.holds else tools
+        return [*tools, STATUS_TOOL] if self._may_hold_now() else tools
+
+    def _may_hold_now(self) -> bool:
+        """Whether a call may be held: where nobody can be asked, none is, and the list is bare."""
+        if self.settings.escalation.mode == "held":
+            return True
+        return self.reviewers.desk.holds and self.reviewers.panel.is_reachable()
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Run servers and reviewers until cancelled; then end them."""

@@ -1,7 +1,7 @@
-
 """`pending`, `approve` and `deny` against a mailbox that waits."""
 
 import argparse
+import os
 from pathlib import Path
 from typing import cast
 
@@ -10,8 +10,10 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.cli import Subparsers, approve, deny, pending
+from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.escalation import Approved, Declined
-from tests.review.box import a_box, escalation, within
+from ironcurtain_proxy.session.mailboxes import Mailboxes
+from tests.review.box import CLOCK, a_box, escalation, within
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("C-6", "C-31")]
 
@@ -124,3 +126,25 @@ async def test_what_cannot_be_remembered_is_not_approved_in_its_place(box_path: 
             assert await command("approve", asked.id, "--remember") == 1
             assert asked.id not in box.rulings
             assert await command("approve", asked.id) == 0
+
+
+async def test_a_named_directory_that_is_not_there_is_a_mistake(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="no such directory"):
+        await command("pending", "--dir", str(tmp_path / "typo"))
+
+
+async def test_old_sessions_cost_nothing_and_a_new_request_in_one_is_found(tmp_path: Path) -> None:
+    sessions = tmp_path / "sessions"
+    for number in range(300):
+        (sessions / str(number)).mkdir(parents=True)
+        os.utime(sessions / str(number), (1, 1))
+    mailboxes = Mailboxes([], sessions)
+    descriptors = len(os.listdir("/proc/self/fd"))
+    for _ in range(2):
+        assert mailboxes.pending(CLOCK.now()) == []
+    assert len(os.listdir("/proc/self/fd")) <= descriptors
+    async with a_box(sessions / "7") as box:
+        asked = escalation()
+        async with box.asked(asked):
+            assert [one.id for one in mailboxes.pending(CLOCK.now())] == [asked.id]
+            box.answer(asked, {"decision": "denied"})

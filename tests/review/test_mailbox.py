@@ -8,12 +8,11 @@ import anyio
 import orjson
 import pytest
 
-from ironcurtain_proxy.errors import ConfigurationError, KernelError
+from ironcurtain_proxy.errors import KernelError
 from ironcurtain_proxy.model.escalation import Approved, Declined, Unreachable
 from ironcurtain_proxy.review.listener_lock import ListenerLock
 from ironcurtain_proxy.review.mailbox import Mailbox, MailboxSettings
-from ironcurtain_proxy.review.messages import digest_of
-from tests.review.box import APPROVED, CLOCK, Box, a_box, an_id, escalation, until, within
+from tests.review.box import APPROVED, CLOCK, a_box, an_id, escalation, until, within
 
 pytestmark = pytest.mark.anyio
 
@@ -141,49 +140,6 @@ async def test_an_id_that_could_name_another_file_is_refused(path: Path, identit
         assert box.names() == []
 
 
-@pytest.mark.requirement("X-8")
-async def test_an_approval_of_other_bytes_than_were_asked_is_refused(path: Path) -> None:
-    """R-37: the request was changed on the disk, and the changed one was shown."""
-    async with a_box(path) as box:
-        asked = escalation()
-        ruling = await box.ruling(asked, {"decision": "approved", "requestDigest": "0" * 64})
-        assert isinstance(ruling, Declined)
-        assert ruling.kind == "invalid"
-        assert box.names() == []
-
-
-@pytest.mark.requirement("X-8")
-async def test_an_answer_to_the_same_call_with_other_arguments_is_refused(path: Path) -> None:
-    async with a_box(path) as box:
-        seen, swapped = escalation(), escalation(arguments={"path": "/etc/shadow"})
-        async with box.asked(seen), box.asked(swapped):
-            digest = digest_of(box.request(seen).read_bytes())
-            box.answer(swapped, {"decision": "approved", "requestDigest": digest})
-            await until(lambda: swapped.id in box.rulings)
-            box.answer(seen, {"decision": "approved", "requestDigest": digest})
-        assert isinstance(box.rulings[swapped.id], Declined)
-        assert isinstance(box.rulings[seen.id], Approved)
-
-
-async def test_without_a_digest_an_approval_is_refused_where_it_is_required(path: Path) -> None:
-    async with a_box(path, require_digest=True) as box:
-        assert isinstance(await box.ruling(escalation(), APPROVED), Declined)
-
-
-@pytest.mark.parametrize(
-    "raw",
-    [b"null", b"{", b"[]", b'"approved"', b'{"decision":"yes"}', b'{"decision":"appro'],
-)
-@pytest.mark.requirement("X-8", "X-16")
-async def test_a_malformed_answer_refuses_and_leaves_nothing_behind(path: Path, raw: bytes) -> None:
-    """G12."""
-    async with a_box(path) as box:
-        ruling = await box.ruling(escalation(), raw)
-        assert isinstance(ruling, Declined)
-        assert (ruling.by, ruling.kind) == ("kernel", "invalid")
-        assert box.names() == []
-
-
 async def test_an_answer_written_as_a_shell_does_it_counts(path: Path) -> None:
     """Opened empty, then written."""
     async with a_box(path) as box:
@@ -277,55 +233,6 @@ async def test_what_dead_proxies_left_is_removed_at_start_and_what_living_ones_w
         )
 
 
-async def test_a_directory_that_disappears_refuses_what_is_open_and_is_made_anew(
-    path: Path, tmp_path: Path
-) -> None:
-    async with a_box(path) as box:
-        asked = escalation()
-        async with box.asked(asked):
-            path.rename(tmp_path / "elsewhere")
-        ruling = box.rulings[asked.id]
-        assert isinstance(ruling, Declined)
-        assert ruling.kind == "invalid"
-        assert "disappeared" in ruling.reason
-        assert list((tmp_path / "elsewhere").iterdir()) == []
-        assert isinstance(await box.ruling(escalation(), APPROVED), Approved)
-
-
-async def test_a_directory_that_is_replaced_by_another_is_not_taken_for_it(
-    path: Path, tmp_path: Path
-) -> None:
-    async with a_box(path) as box:
-        asked = escalation()
-        async with box.asked(asked):
-            path.rename(tmp_path / "elsewhere")
-            path.mkdir(mode=0o700)
-            box.answer(asked, APPROVED)
-        assert isinstance(box.rulings[asked.id], Declined)
-
-
-async def test_a_directory_that_cannot_be_made_again_reaches_nobody(
-    path: Path, tmp_path: Path
-) -> None:
-    async with a_box(path) as box:
-        path.rmdir()
-        path.touch()
-        assert isinstance(await box.mailbox.ask(escalation()), Unreachable)
-
-
-async def test_a_full_disk_reaches_nobody(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with a_box(path) as box:
-
-        def full(descriptor: int, raw: bytes) -> int:
-            raise OSError(28, "No space left on device")
-
-        with monkeypatch.context() as patched:
-            patched.setattr(os, "write", full)
-            ruling = await box.mailbox.ask(escalation())
-        assert isinstance(ruling, Unreachable)
-        assert box.names() == []
-
-
 async def test_arguments_that_cannot_be_shown_are_refused(path: Path) -> None:
     deep: list[object] = []
     for _ in range(400):
@@ -361,42 +268,6 @@ async def test_a_mailbox_that_does_not_run_reaches_nobody(path: Path) -> None:
     assert isinstance(await mailbox.ask(escalation()), Unreachable)
 
 
-def _linked(path: Path) -> None:
-    (path.parent / "real").mkdir()
-    path.symlink_to(path.parent / "real")
-
-
-def _open_to_all(path: Path) -> None:
-    path.mkdir()
-    path.chmod(0o777)
-
-
-def _open_to_the_group(path: Path) -> None:
-    path.mkdir()
-    path.chmod(0o770)
-
-
-def _of_another_user(path: Path) -> None:
-    if os.geteuid() != 0:
-        pytest.skip("only root can give files away")
-    path.mkdir()
-    os.chown(path, 12345, 12345)
-
-
-@pytest.mark.parametrize(
-    "spoil", [_linked, _open_to_all, _open_to_the_group, _of_another_user, Path.touch]
-)
-async def test_a_directory_that_others_could_write_is_refused_at_start(
-    path: Path, spoil: "object"
-) -> None:
-    """G18."""
-    assert callable(spoil)
-    spoil(path)
-    mailbox = Mailbox(MailboxSettings(directory=path, assume_listener=True), CLOCK)
-    with pytest.raises(ConfigurationError, match="escalation directory"):
-        await mailbox.run()
-
-
 async def test_what_is_remembered_is_shown_and_commands_about_it_arrive(path: Path) -> None:
     heard: list[tuple[str, str | None]] = []
 
@@ -419,54 +290,3 @@ async def test_what_is_remembered_is_shown_and_commands_about_it_arrive(path: Pa
         assert [entry.name for entry in path.iterdir()] == ["grants.json"]
         tasks.cancel_scope.cancel()
     assert list(path.iterdir()) == []
-
-
-# --- files that must not be believed -------------------------------------------------------------
-
-
-def _link_to_an_approval(box: Box, response: Path) -> None:
-    (box.path / "approval").write_bytes(APPROVED)
-    response.symlink_to("approval")
-
-
-def _dangling_link(box: Box, response: Path) -> None:
-    response.symlink_to("nowhere")
-
-
-def _huge(box: Box, response: Path) -> None:
-    (box.path / "x").write_bytes(b'{"decision":"approved","x":"' + b"x" * 65536 + b'"}')
-    (box.path / "x").rename(response)
-
-
-def _pipe(box: Box, response: Path) -> None:
-    os.mkfifo(response)
-
-
-def _directory(box: Box, response: Path) -> None:
-    response.mkdir()
-
-
-def _foreign(box: Box, response: Path) -> None:
-    if os.geteuid() != 0:
-        pytest.skip("only root can give files away")
-    foreign = box.path / "x"
-    foreign.write_bytes(APPROVED)
-    os.chown(foreign, 12345, 12345)
-    foreign.rename(response)
-
-
-@pytest.mark.requirement("X-8", "X-16")
-@pytest.mark.parametrize(
-    "attack", [_link_to_an_approval, _dangling_link, _huge, _pipe, _directory, _foreign]
-)
-async def test_what_is_not_a_plain_small_file_of_ours_refuses(path: Path, attack: "object") -> None:
-    """G12, G18."""
-    assert callable(attack)
-    async with a_box(path) as box:
-        asked = escalation()
-        async with box.asked(asked):
-            attack(box, box.response(asked))
-        ruling = box.rulings[asked.id]
-        assert isinstance(ruling, Declined)
-        assert ruling.kind == "invalid"
-        assert [name for name in box.names() if name.startswith("re")] == []

@@ -99,8 +99,11 @@ async def test_a_key_answers(tmp_path: Path, keys: list[str], ruling: Approved |
         assert box.rulings[asked.id] == ruling
 
 
-async def test_a_key_does_not_answer_what_just_came_up(tmp_path: Path) -> None:
-    """The finger was on its way for the request before."""
+async def test_a_key_does_not_answer_what_just_came_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The finger was on its way for the request before, or the key is held down."""
+    monkeypatch.setattr(review_screen, "GUARD_SECONDS", 60)
     async with a_box(tmp_path / "box") as box:
         first, second = escalation(), escalation()
         async with box.asked(first), box.asked(second), a_screen(box.path) as (screen, pilot):
@@ -131,7 +134,10 @@ async def test_what_arrives_does_not_move_what_is_shown(tmp_path: Path) -> None:
                 await pilot.press("d")
 
 
-async def test_a_request_whose_bytes_change_holds_the_keys(tmp_path: Path) -> None:
+async def test_a_request_whose_bytes_change_holds_the_keys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(review_screen, "GUARD_SECONDS", 60)
     async with a_box(tmp_path / "box") as box:
         asked = escalation()
         async with box.asked(asked), a_screen(box.path) as (screen, pilot):

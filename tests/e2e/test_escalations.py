@@ -1,0 +1,308 @@
+"""Calls that need a person: the proxy in one process, the person in another."""
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import orjson
+import pytest
+
+from tests.e2e.house import PROXY, House, rule
+from tests.e2e.raw_client import Message, RawClient, at, text, texts
+
+NOT_APPROVED = "tool 'ask' execution denied: user did not approve the action"
+
+
+class Person:
+    """Someone at the escalation directory, with the original's files or with our commands."""
+
+    def __init__(self, house: House) -> None:
+        self.house = house
+        self.directory = house.root / "escalations"
+
+    def requests(self) -> list[Path]:
+        return sorted(self.directory.glob("request-*.json")) if self.directory.is_dir() else []
+
+    def until_asked(self, count: int = 1) -> list[Message]:
+        end = time.monotonic() + 30
+        while len(found := self.requests()) < count:
+            assert time.monotonic() < end, "nobody was asked"
+            time.sleep(0.005)
+        return [orjson.loads(path.read_bytes()) for path in found]
+
+    def answer(self, answer: object, *, raw: bytes | None = None) -> None:
+        """As a session of the original does: a file beside the request."""
+        identifier = self.until_asked()[0]["escalationId"]
+        file = self.directory / f"response-{identifier}.json"
+        temporary = file.with_suffix(".json.tmp")
+        temporary.write_bytes(raw if raw is not None else orjson.dumps(answer))
+        temporary.rename(file)
+
+    def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*PROXY, *arguments, "--dir", str(self.directory)],
+            env={**os.environ, "HOME": str(self.house.home)},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=50,
+        )
+
+    def is_tidy(self) -> bool:
+        left = [p.name for p in self.directory.iterdir()] if self.directory.is_dir() else []
+        return [name for name in left if name.startswith(("request-", "response-"))] == []
+
+
+@pytest.fixture
+def asked(house: House) -> tuple[House, RawClient, Person]:
+    """A house in which `ask` escalates and names a file."""
+    house.add_scripted("scripted", {"ask": {"text": ["write-path"]}, "echo": {}})
+    house.rules = [rule("ask-first", "escalate", "a person must agree", tool=["ask"])]
+    person = Person(house)
+    house.variables["ESCALATION_DIR"] = str(person.directory)
+    return house, house.start(), person
+
+
+@pytest.mark.requirement("C-6", "A-1", "A-91")
+def test_an_approval_in_the_original_s_files_lets_the_call_go(
+    asked: tuple[House, RawClient, Person],
+) -> None:
+    house, agent, person = asked
+    call = agent.start_call("ask", {"text": "/srv/x"})
+    (request,) = person.until_asked()
+    assert request["serverName"] == "scripted"
+    assert request["toolName"] == "ask"
+    assert request["arguments"] == {"text": "/srv/x"}
+    assert request["reason"] == "a person must agree"
+    person.answer({"decision": "approved"})
+    agent.result(call)
+    assert [at(params, "arguments") for params in house.received()] == [{"text": "/srv/x"}]
+    outcome = house.outcomes()[-1]
+    assert outcome["decidedBy"] == "human"
+    assert outcome["escalationResult"] == "approved"
+    assert house.last_decision() == ("allow", "ask-first")
+    assert "autoApproved" not in outcome
+    assert person.is_tidy()
+
+
+@pytest.mark.requirement("C-6", "E-24", "E-26")
+def test_a_denial_reaches_the_agent_with_the_reviewer_s_word(
+    asked: tuple[House, RawClient, Person],
+) -> None:
+    house, agent, person = asked
+    call = agent.start_call("ask", {"text": "/srv/x"})
+    person.until_asked()
+    assert person.command("deny", "all", "--note", "use the scratch directory").returncode == 0
+    result = agent.result(call)
+    first, second = texts(result)
+    assert first == NOT_APPROVED
+    assert second.startswith("ESCALATION DENIED: a person must agree.")
+    assert "use the scratch directory" in second
+    assert house.received() == []
+    assert house.last_decision() == ("deny", "ask-first")
+    assert person.is_tidy()
+
+
+@pytest.mark.requirement("X-8", "X-16")
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        b"null",
+        b"true",
+        b'"approved"',
+        b'["approved"]',
+        b'{"decision":"approve"}',
+        b'{"decision":"Approved"}',
+        b'{"decision":"approved"',
+        b'{"decision":null}',
+        b'{"approved":true}',
+    ],
+)
+def test_what_is_no_approval_refuses_that_call_and_leaves_no_files(
+    asked: tuple[House, RawClient, Person], raw: bytes
+) -> None:
+    """G12."""
+    house, agent, person = asked
+    call = agent.start_call("ask", {"text": "/srv/x"})
+    person.answer(None, raw=raw)
+    assert texts(agent.result(call))[0] == NOT_APPROVED
+    assert house.received() == []
+    assert person.is_tidy()
+
+
+@pytest.mark.requirement("E-21", "E-22", "E-23", "X-12")
+def test_a_remembered_approval_covers_the_directory_and_nothing_beside_it(
+    asked: tuple[House, RawClient, Person],
+) -> None:
+    """G14."""
+    house, agent, person = asked
+    (house.root / "out" / "deep").mkdir(parents=True)
+    (house.root / "out-old").mkdir()
+    first = agent.start_call("ask", {"text": str(house.root / "out" / "a")})
+    person.until_asked()
+    assert person.command("approve", "all", "--remember").returncode == 0
+    agent.result(first)
+    agent.result(agent.start_call("ask", {"text": str(house.root / "out" / "deep" / "b")}))
+    assert str(house.outcomes()[-1]["decidedBy"]).startswith("grant:")
+    assert house.outcomes()[-1]["whitelistApproved"] is True
+    beside = agent.start_call("ask", {"text": str(house.root / "out-old" / "c")})
+    person.until_asked()
+    person.answer({"decision": "denied"})
+    assert texts(agent.result(beside))[0] == NOT_APPROVED
+
+
+@pytest.mark.requirement("X-12")
+def test_grants_are_listed_and_taken_back(asked: tuple[House, RawClient, Person]) -> None:
+    house, agent, person = asked
+    (house.root / "out").mkdir()
+    first = agent.start_call("ask", {"text": str(house.root / "out" / "a")})
+    person.answer({"decision": "approved", "whitelistSelection": 0})
+    agent.result(first)
+    listed = orjson.loads(person.command("grants", "list", "--json").stdout)
+    assert [grant["description"] for grant in listed] == [
+        f"Allow scripted/ask write-path within {house.root / 'out'}"
+    ]
+    assert person.command("grants", "clear").returncode == 0
+    end = time.monotonic() + 20
+    while orjson.loads(person.command("grants", "list", "--json").stdout):
+        assert time.monotonic() < end, "the grant is still there"
+    again = agent.start_call("ask", {"text": str(house.root / "out" / "b")})
+    person.answer({"decision": "denied"})
+    assert texts(agent.result(again))[0] == NOT_APPROVED
+
+
+def test_a_call_that_is_cancelled_withdraws_its_request(
+    asked: tuple[House, RawClient, Person],
+) -> None:
+    house, agent, person = asked
+    call = agent.start_call("ask", {"text": "/srv/x"})
+    person.until_asked()
+    agent.notify("notifications/cancelled", {"requestId": call})
+    end = time.monotonic() + 20
+    while not person.is_tidy():
+        assert time.monotonic() < end, "the request is still there"
+        time.sleep(0.005)
+    agent.answer(agent.request("ping"))
+    assert house.received() == []
+
+
+@pytest.mark.requirement("X-8")
+def test_nobody_answering_in_time_is_a_refusal(house: House) -> None:
+    house.add_scripted("scripted", {"ask": {"text": ["write-path"]}})
+    house.rules = [rule("ask-first", "escalate", "a person must agree", tool=["ask"])]
+    person = Person(house)
+    house.variables["ESCALATION_DIR"] = str(person.directory)
+    house.variables["ESCALATION_TIMEOUT_SECONDS"] = "1"
+    agent = house.start()
+    result = agent.result(agent.start_call("ask", {"text": "/srv/x"}))
+    assert texts(result)[0] == NOT_APPROVED
+    assert "Nobody answered in time" in texts(result)[1]
+    assert house.outcomes()[-1]["decidedBy"] == "timeout"
+    assert person.is_tidy()
+
+
+def test_other_calls_go_on_while_one_waits(asked: tuple[House, RawClient, Person]) -> None:
+    """G27."""
+    house, agent, person = asked
+    house.rules.append(rule("echo", "allow", tool=["echo"]))
+    waiting = agent.start_call("ask", {"text": "/srv/x"})
+    person.until_asked()
+    texts(agent.result(agent.start_call("echo", {})))
+    person.answer({"decision": "approved"})
+    agent.result(waiting)
+
+
+@pytest.mark.requirement("X-11")
+def test_what_changed_while_a_person_thought_is_not_carried_out(
+    asked: tuple[House, RawClient, Person],
+) -> None:
+    house, agent, person = asked
+    (house.root / "harmless").mkdir()
+    (house.root / "secret").mkdir()
+    link = house.root / "link"
+    link.symlink_to(house.root / "harmless")
+    call = agent.start_call("ask", {"text": str(link / "x")})
+    person.until_asked()
+    link.unlink()
+    link.symlink_to(house.root / "secret")
+    person.answer({"decision": "approved"})
+    assert text(agent.result(call)).startswith("DENIED: what it names changed while waiting")
+    assert house.received() == []
+
+
+def test_signs_of_life_flow_while_a_person_is_awaited(
+    asked: tuple[House, RawClient, Person],
+) -> None:
+    _, agent, person = asked
+    call = agent.start_call("ask", {"text": "/srv/x"}, _meta={"progressToken": "t"})
+    person.until_asked()
+    progress = agent.notification("notifications/progress")
+    assert at(progress, "params", "progressToken") == "t"
+    assert "waiting for approval" in str(at(progress, "params", "message"))
+    person.answer({"decision": "denied"})
+    agent.result(call)
+
+
+def test_a_held_call_is_joined_and_runs_once(asked: tuple[House, RawClient, Person]) -> None:
+    house, _, person = asked
+    agent = house.start(ESCALATION_MODE="held", ESCALATION_HOLD_AFTER_SECONDS="0.2")
+    first = agent.result(agent.start_call("ask", {"text": "/srv/x"}))
+    assert text(first).startswith("HELD: ")
+    assert text(agent.result(agent.start_call("ask", {"text": "/srv/x"}))) == text(first)
+    assert len(person.until_asked()) == 1
+    status = agent.result(agent.start_call("ironcurtain_escalation_status", {}))
+    assert "waits for an approval" in text(status)
+    person.answer({"decision": "approved"})
+    end = time.monotonic() + 20
+    while "approved" not in text(
+        agent.result(agent.start_call("ironcurtain_escalation_status", {}))
+    ):
+        assert time.monotonic() < end, "the approval was not noticed"
+    agent.result(agent.start_call("ask", {"text": "/srv/x"}))
+    assert len(house.received()) == 1
+    again = agent.start_call("ask", {"text": "/srv/x"})
+    assert text(agent.result(again)).startswith("HELD: ")
+    person.answer({"decision": "denied"})
+
+
+def test_the_client_itself_can_be_asked(house: House) -> None:
+    house.add_scripted("scripted", {"ask": {"text": ["write-path"]}})
+    house.rules = [rule("ask-first", "escalate", "a person must agree", tool=["ask"])]
+    house.variables["ESCALATION_CHANNELS"] = "elicitation"
+    agent = house.launch()
+    agent.initialize(capabilities={"elicitation": {}})
+    call = agent.start_call("ask", {"text": "/srv/x"})
+    question = agent.until(lambda m: m.get("method") == "elicitation/create", "a question")
+    assert "/srv/x" in str(at(question, "params", "message"))
+    # Nobody reads a question and answers it at once: wait as a person would.
+    time.sleep(0.4)
+    answer: Message = {"action": "accept", "content": {"decision": "approve"}}
+    agent.send({"jsonrpc": "2.0", "id": question["id"], "result": answer})
+    agent.result(call)
+    assert house.outcomes()[-1]["decidedBy"] == "human"
+
+
+def test_a_client_that_answers_faster_than_a_person_is_not_believed(house: House) -> None:
+    house.add_scripted("scripted", {"ask": {"text": ["write-path"]}})
+    house.rules = [rule("ask-first", "escalate", "a person must agree", tool=["ask"])]
+    house.variables["ESCALATION_CHANNELS"] = "elicitation"
+    agent = house.launch()
+    agent.initialize(capabilities={"elicitation": {}})
+    call = agent.start_call("ask", {"text": "/srv/x"})
+    question = agent.until(lambda m: m.get("method") == "elicitation/create", "a question")
+    answer: Message = {"action": "accept", "content": {"decision": "approve"}}
+    agent.send({"jsonrpc": "2.0", "id": question["id"], "result": answer})
+    assert "no approval channel available" in texts(agent.result(call))[0]
+    assert house.received() == []
+
+
+@pytest.mark.requirement("C-5", "A-55")
+def test_without_a_listener_a_call_is_denied_at_once_and_no_file_is_left(house: House) -> None:
+    house.add_scripted("scripted", {"ask": {"text": ["write-path"]}})
+    house.rules = [rule("ask-first", "escalate", "a person must agree", tool=["ask"])]
+    agent = house.start()
+    result = agent.result(agent.start_call("ask", {"text": "/srv/x"}))
+    assert "no approval channel available" in texts(result)[0]
+    assert list(house.home.rglob("request-*")) == []

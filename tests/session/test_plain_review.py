@@ -1,0 +1,92 @@
+"""The review line by line."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from ironcurtain_proxy.review.messages import Owner, read_request, request_bytes, request_name
+from ironcurtain_proxy.session.answering import Verdict
+from ironcurtain_proxy.session.plain_review import HELP, PlainReview
+from ironcurtain_proxy.session.requests import PendingRequest
+from tests.review.box import CLOCK, escalation, within
+
+NOW = CLOCK.now()
+
+
+def a_request() -> PendingRequest:
+    asked = escalation(candidates=(within("/etc"),))
+    request = read_request(request_name(asked.id), request_bytes(asked, Owner(1, "")))
+    assert request is not None
+    return PendingRequest(Path("/box"), request)
+
+
+def everything(waiting: Sequence[PendingRequest], approve: bool) -> list[PendingRequest]:
+    return list(waiting)
+
+
+class Talk:
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.review = PlainReview(say=self.lines.append, all_of=everything)
+
+
+def test_every_request_is_printed_once_with_a_number_of_its_own() -> None:
+    talk, first, second = Talk(), a_request(), a_request()
+    talk.review.show([first], NOW)
+    talk.review.show([first, second], NOW)
+    banners = [line for line in talk.lines if line.startswith("[")]
+    assert [line[:4] for line in banners] == ["[1] ", "[2] "]
+
+
+def test_a_number_is_never_used_again() -> None:
+    talk, first, second = Talk(), a_request(), a_request()
+    talk.review.show([first], NOW)
+    talk.review.show([second], NOW)
+    assert "[1] is over: answered, expired or withdrawn" in talk.lines
+    assert talk.review.read("/approve 1", NOW) is None
+    chosen = talk.review.read("/approve 2", NOW)
+    assert chosen is not None
+    assert chosen.chosen == (second,)
+
+
+LINES = {
+    "approve": ("/approve 1", Verdict(approved=True)),
+    "approve and remember": ("/approve+ 1\r", Verdict(approved=True, remember=0)),
+    "deny": ("  /deny 1  ", Verdict(approved=False)),
+    "deny with words": ("/deny 1 not  this one", Verdict(approved=False, note="not  this one")),
+    "all": ("/deny all", Verdict(approved=False)),
+}
+
+
+@pytest.mark.requirement("C-6")
+@pytest.mark.parametrize(("line", "verdict"), LINES.values(), ids=LINES)
+def test_a_line_answers(line: str, verdict: Verdict) -> None:
+    talk, one = Talk(), a_request()
+    talk.review.show([one], NOW)
+    command = talk.review.read(line, NOW)
+    assert command is not None
+    assert (command.verdict, command.chosen) == (verdict, (one,))
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["approve 1", "/Approve 1", "/approve", "/approve 0", "/approve ²", "/approve -1", "y", "/x 1"],
+)
+def test_anything_else_answers_nothing(line: str) -> None:
+    talk = Talk()
+    talk.review.show([a_request()], NOW)
+    before = len(talk.lines)
+    assert talk.review.read(line, NOW) is None
+    assert len(talk.lines) == before + 1
+    assert talk.lines[-1] == HELP or "no pending escalation" in talk.lines[-1]
+
+
+def test_pending_prints_again_what_is_open() -> None:
+    talk = Talk()
+    assert talk.review.read("/pending", NOW) is None
+    assert talk.lines == ["nothing is pending"]
+    talk.review.show([a_request()], NOW)
+    shown = len(talk.lines) - 1
+    assert talk.review.read("/pending", NOW) is None
+    assert len(talk.lines) == 1 + 2 * shown
