@@ -11,10 +11,26 @@ from ironcurtain_proxy.errors import ServerUnavailableError
 from ironcurtain_proxy.model.authorized import AuthorizedCall
 from ironcurtain_proxy.model.call import ToolCall
 from ironcurtain_proxy.model.decision import Effect, Ground
+from ironcurtain_proxy.model.escalation import (
+    Approved,
+    Declined,
+    EscalationId,
+    Held,
+    Ruling,
+    Unreachable,
+)
 from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Policy, Rule
 from ironcurtain_proxy.model.reply import Answered, Failed, Refused
-from ironcurtain_proxy.model.request import Facts, Gathered, Unresolvable
+from ironcurtain_proxy.model.request import (
+    AccessRequest,
+    ArgumentFact,
+    Facts,
+    Gathered,
+    PathValue,
+    Unresolvable,
+)
 from ironcurtain_proxy.model.server import ToolResult
 from tests.fakes import DONE, FakeRecorder, FakeTools, Harness, no_roles
 
@@ -264,3 +280,124 @@ def test_only_an_allowed_known_recorded_call_is_ever_forwarded(
     )
     anyio.run(harness.mediator.handle, "read", {})
     assert bool(harness.servers.forwarded) == (effect == "allow" and known and failing_from > 0)
+
+
+RULINGS: tuple[Ruling | Held, ...] = (
+    Approved(by="human"),
+    Approved(by="auto-approver", reasoning="asked for"),
+    Approved(by="human", remember=0),
+    Declined(by="human", kind="denied"),
+    Declined(by="timeout", kind="expired"),
+    Declined(by="human", kind="invalid"),
+    Unreachable(),
+    Held(EscalationId("00000000-0000-4000-8000-000000000000")),
+)
+
+
+@pytest.mark.requirement("X-1", "X-5", "X-6", "A-12", "A-18", "C-31")
+@pytest.mark.parametrize("ruling", RULINGS, ids=repr)
+@pytest.mark.parametrize("effect", ["allow", "escalate", "deny"])
+async def test_only_an_escalation_is_asked_about_and_only_an_approval_lets_it_go(
+    effect: Effect, ruling: Ruling | Held
+) -> None:
+    harness = Harness(policy(effect))
+    harness.desk.ruling = ruling
+    await harness.mediator.handle("read", {"arguments": {"a": 1}})
+    approved = effect == "escalate" and isinstance(ruling, Approved)
+    assert bool(harness.desk.asked) == (effect == "escalate")
+    assert bool(harness.servers.forwarded) == (effect == "allow" or approved)
+    assert len(harness.recorder.records) == (2 if harness.servers.forwarded else 1)
+
+
+@pytest.mark.requirement("A-21", "A-33", "A-53", "A-89")
+async def test_an_auto_approval_is_marked_as_one() -> None:
+    harness = Harness(policy("escalate"))
+    harness.desk.ruling = Approved(by="auto-approver", reasoning="the user asked for it")
+    await harness.mediator.handle("read", {})
+    record = harness.recorder.records[-1]
+    assert (record.effect, record.rule) == ("allow", "it")
+    assert record.reason == "Auto-approved: the user asked for it"
+    assert record.decided_by == "auto-approver"
+    assert dict(record.context) == {"autoApproved": True}
+
+
+@pytest.mark.requirement("X-11")
+async def test_an_approval_of_what_is_no_longer_there_forwards_nothing() -> None:
+    harness = Harness(policy("escalate"))
+    harness.desk.ruling = Approved(by="human")
+    harness.desk.on_ask = lambda: setattr(
+        harness.facts, "answer", lambda call: replace(no_roles(call), arguments={"other": 1})
+    )
+    reply = await harness.mediator.handle("read", {})
+    assert isinstance(reply, Refused)
+    assert reply.ground.rule == "changed-meanwhile"
+    assert harness.servers.forwarded == []
+
+
+@pytest.mark.requirement("X-11")
+async def test_an_approval_under_a_policy_that_denies_by_now_forwards_nothing() -> None:
+    harness = Harness(policy("escalate"))
+    harness.desk.ruling = Approved(by="human")
+    harness.desk.on_ask = lambda: setattr(harness.mediator, "policy", policy("deny"))
+    await harness.mediator.handle("read", {})
+    assert harness.servers.forwarded == []
+
+
+def writes(call: ToolCall) -> Facts:
+    place = str(call.arguments.get("path", "/out/a"))
+    value = PathValue(place, RealPath.from_text(place))
+    request = AccessRequest(
+        server="files",
+        tool="read",
+        annotated=True,
+        has_arguments=True,
+        arguments=(ArgumentFact("path", ("write-path",), (value,)),),
+    )
+    return Facts(request=request, arguments=call.arguments)
+
+
+@pytest.mark.requirement("X-12")
+async def test_a_remembered_approval_spares_the_question_until_it_is_revoked() -> None:
+    harness = Harness(policy("escalate"))
+    harness.facts.answer = writes
+    harness.desk.ruling = Approved(by="human", remember=0)
+    await harness.mediator.handle("read", {"arguments": {"path": "/out/a"}})
+    harness.desk.ruling = Declined(by="human", kind="denied")
+    await harness.mediator.handle("read", {"arguments": {"path": "/out/b"}})
+    assert len(harness.desk.asked) == 1
+    assert len(harness.servers.forwarded) == 2
+    (remembered,) = harness.mediator.grants.list()
+    assert remembered.uses == 1
+    assert harness.recorder.records[-1].decided_by == f"grant:{remembered.grant.id}"
+    harness.mediator.grants.revoke(remembered.grant.id)
+    await harness.mediator.handle("read", {"arguments": {"path": "/out/c"}})
+    assert len(harness.desk.asked) == 2
+
+
+@pytest.mark.requirement("X-11")
+async def test_a_tool_that_was_redefined_while_a_reviewer_thought_is_not_called() -> None:
+    harness = Harness(policy("escalate"))
+    harness.desk.ruling = Approved(by="human")
+    harness.desk.on_ask = lambda: setattr(harness.tools, "digest", "d2")
+    reply = await harness.mediator.handle("read", {})
+    assert isinstance(reply, Refused)
+    assert harness.servers.forwarded == []
+
+
+async def test_a_grant_is_void_when_the_tool_s_definition_changes() -> None:
+    harness = Harness(policy("escalate"))
+    harness.facts.answer = writes
+    harness.desk.ruling = Approved(by="human", remember=0)
+    await harness.mediator.handle("read", {"arguments": {"path": "/out/a"}})
+    harness.tools.digest = "d2"
+    harness.desk.ruling = Unreachable()
+    reply = await harness.mediator.handle("read", {"arguments": {"path": "/out/b"}})
+    assert isinstance(reply, Refused)
+
+
+async def test_a_held_call_tells_its_number() -> None:
+    harness = Harness(policy("escalate"))
+    harness.desk.ruling = Held(EscalationId("00000000-0000-4000-8000-00000000000a"))
+    reply = await harness.mediator.handle("read", {})
+    assert isinstance(reply, Refused)
+    assert (reply.by, reply.note) == ("held", "00000000-0000-4000-8000-00000000000a")

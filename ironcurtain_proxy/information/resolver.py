@@ -147,7 +147,7 @@ class Resolver:
         self, request: AccessRequest, directories: frozenset[RealPath] | None
     ) -> tuple[str, ...]:
         """The directories that a server must be told of to do what was approved."""
-        return directories_to_open(request, directories or frozenset())
+        return () if directories is None else directories_to_open(request, directories)
 
     def succeeded(self, call: _CarriedOut) -> None:
         """Take note that the call was carried out (it may have set a working directory)."""

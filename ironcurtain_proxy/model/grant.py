@@ -34,7 +34,7 @@ class OnHost:
 
 @dataclass(frozen=True, slots=True)
 class ExactValue:
-    """Every value of the role is one of the grant's values for it; in lower case."""
+    """Every value of the role is one of the grant's values for it; names in lower case."""
 
     role: ArgumentRole
     value: str

@@ -62,7 +62,12 @@ class Mailboxes:
         for directory in self._readers.keys() - readers.keys():
             self._readers[directory].close()
         self._readers = readers
-        waiting = [one for reader in readers.values() for one in reader.pending(now)]
+        waiting: list[PendingRequest] = []
+        for reader in readers.values():
+            waiting += reader.pending(now)
+            if reader.is_empty:
+                # There may be more sessions than descriptors.
+                reader.close()
         settled = now.timestamp() * 1e9 - _SETTLED_NS
         self._quiet = {
             directory: moment

@@ -108,6 +108,9 @@ class ReviewScreen(App[None]):
     # --- what waits ------------------------------------------------------------------------------
 
     def _look(self) -> None:
+        if not self.query("#list"):
+            # The last tick of a screen that is being closed.
+            return
         if time.monotonic() >= self._listen_at:
             self._listen_at = time.monotonic() + _LISTEN_SECONDS
             self._mailboxes.listen()
@@ -182,8 +185,9 @@ class ReviewScreen(App[None]):
             detail.write(Text(_EMPTY, style="dim"))
             return
         request = self._shown.request
-        for line in detail_of(self._shown, changes_of(request.tool, request.arguments)):
-            detail.write(line)
+        lines = detail_of(self._shown, changes_of(request.tool, request.arguments))
+        # As one: ten thousand lines one by one take seconds.
+        detail.write(Text("\n").join(lines))
 
     def on_resize(self, _event: Resize) -> None:
         """Lines are wrapped when they are written: write them again."""
@@ -291,4 +295,5 @@ class ReviewScreen(App[None]):
         self._say(f"{word}{' and remembered' if verdict.remember is not None else ''}: {told}")
 
     def _say(self, words: str) -> None:
-        self.query_one("#status", Static).update(Text(words, no_wrap=True, overflow="ellipsis"))
+        for status in self.query("#status").results(Static):
+            status.update(Text(words, no_wrap=True, overflow="ellipsis"))

@@ -13,7 +13,7 @@ from ironcurtain_proxy.model.request import AccessRequest
 from tests.architecture.no_io import IOAttemptedError, no_io
 from tests.strategies import policies, requests
 
-PURE: Final = frozenset({"model", "decision", "errors"})
+PURE: Final = frozenset({"model", "decision", "approval", "errors"})
 
 ALLOWED_IMPORTS: Final = frozenset(
     {
