@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
         say("nothing is pending")
     for number, one in enumerate(waiting, 1):
         diff = changes_of(one.request.tool, one.request.arguments)
-        for line in banner(one, number, now, diff):
+        for line in banner(one, number, now, diff, terminal_width()):
             say(line)
     return 0
 

@@ -13,6 +13,7 @@ from ironcurtain_proxy.cli.reviewing import (
     complain,
     mailboxes_of,
     say,
+    terminal_width,
 )
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.session.mailboxes import Mailboxes, NotPendingError
@@ -75,7 +76,11 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _review_lines(mailboxes: Mailboxes) -> int:
-    review = PlainReview(say=say, all_of=lambda waiting, approve: all_of(waiting, approve=approve))
+    review = PlainReview(
+        say=say,
+        all_of=lambda waiting, approve: all_of(waiting, approve=approve),
+        width=terminal_width(),
+    )
     typed = _TypedLines()
     while True:
         mailboxes.listen()

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -128,6 +129,11 @@ def answer_one(mailboxes: Mailboxes, one: PendingRequest, verdict: Verdict) -> b
         return False
     say(f"{'approved' if verdict.approved else 'denied'} {told}")
     return True
+
+
+def terminal_width() -> int | None:
+    """The columns of the terminal that is written to; None if it is none."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def say(line: str) -> None:

@@ -64,7 +64,14 @@ class Breakers:
     def was_just_denied(self, fingerprint: str, now: float) -> bool:
         """Whether a person has said no to the same call, in this turn or a moment ago."""
         denied = self._denied.get(fingerprint)
-        return denied is not None and (now - denied[0] < _JUST_SECONDS or denied[1] == self._turn)
+        if denied is None:
+            return False
+        at, turn = denied
+        if not turn:
+            # Denied before any message was read: it was about the one that is read now.
+            self._denied[fingerprint] = (at, self._turn)
+            return True
+        return now - at < _JUST_SECONDS or turn == self._turn
 
     def is_used(self, message: UserMessage, target: str) -> bool:
         """Whether the message has approved this already: it does so once (R-27)."""

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
+from unicodedata import east_asian_width
 
 import orjson
 
@@ -19,6 +20,9 @@ _BLANKS: Final = frozenset("\u00ad\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uff
 _VARIATIONS: Final = range(0xFE00, 0xFE10)
 _MORE_VARIATIONS: Final = range(0xE0100, 0xE01F0)
 _MINUTE: Final = 60
+MARGIN: Final = 25
+"""Columns before the words of a field."""
+_NARROWEST: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +75,11 @@ def fields_of(one: PendingRequest) -> list[Field]:
     return fields
 
 
-def arguments_of(one: PendingRequest) -> list[Field]:
+def arguments_of(one: PendingRequest, prefix: str = "") -> list[Field]:
     """Every argument in full."""
     return [
-        Field(visible(name), value_lines(value)) for name, value in one.request.arguments.items()
+        Field(prefix + visible(name), value_lines(value))
+        for name, value in one.request.arguments.items()
     ]
 
 
@@ -106,25 +111,49 @@ def summary(one: PendingRequest) -> str:
     return " ".join([visible(f"{one.request.server}/{one.request.tool}"), *told])
 
 
-def banner(one: PendingRequest, number: int, now: datetime, diff: Sequence[str] = ()) -> list[str]:
-    """A request in full, for a terminal that only prints."""
+def banner(
+    one: PendingRequest,
+    number: int,
+    now: datetime,
+    diff: Sequence[str] = (),
+    width: int | None = None,
+) -> list[str]:
+    """A request in full, for a terminal that only prints; `width` is its columns, if it has any."""
     left = time_left(one, now)
     lines = [f"[{number}] {summary(one)}" + (f"  ({left} left)" if left else "")]
-    for field in fields_of(one):
-        lines += _rows(field.name, field.lines)
-    for field in arguments_of(one):
-        lines += _rows(f"argument {field.name}", field.lines)
+    for field in (*fields_of(one), *arguments_of(one, "argument ")):
+        lines += rows(field, width)
     if diff:
-        lines += _rows("changes", diff)
-    lines += _rows(*_parts(remembered(one)))
-    return lines
+        lines += rows(Field("changes", tuple(diff)), width)
+    return lines + rows(remembered(one), width)
 
 
-def _parts(field: Field) -> tuple[str, tuple[str, ...]]:
-    return field.name, field.lines
+def rows(field: Field, width: int | None) -> list[str]:
+    """The name and its lines: `|` before a further line, `:` before what did not fit into one.
+
+    Nothing begins in the first columns but a name: else an argument that is wide enough could
+    write a field of its own.
+    """
+    found: list[str] = []
+    for line in field.lines:
+        for place, part in enumerate(fold(line, None if width is None else width - MARGIN)):
+            mark = ":" if place else "|" if found else " "
+            name = "" if found else field.name
+            found.append(f"    {name:<{MARGIN - 7}} {mark} {part}")
+    return found
 
 
-def _rows(name: str, lines: Sequence[str]) -> list[str]:
-    """The name before the first line; the others are indented under it, marked with a bar."""
-    first, *rest = lines
-    return [f"    {name:<16} {first}", *[f"    {'':<16} | {line}" for line in rest]]
+def fold(line: str, width: int | None) -> list[str]:
+    """A line in parts of at most so many columns, at least 20; never empty."""
+    if width is None or len(line) * 2 <= width:
+        return [line]
+    room = max(width, _NARROWEST)
+    parts: list[str] = []
+    start = columns = 0
+    for place, char in enumerate(line):
+        taken = 2 if east_asian_width(char) in "WF" else 1
+        if columns + taken > room:
+            parts.append(line[start:place])
+            start, columns = place, 0
+        columns += taken
+    return [*parts, line[start:]]

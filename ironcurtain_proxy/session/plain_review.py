@@ -35,6 +35,8 @@ class PlainReview:
     say: Callable[[str], None]
     all_of: Callable[[Sequence[PendingRequest], bool], list[PendingRequest]]
     """What `all` stands for, given what is open and whether it is to be approved."""
+    width: int | None = None
+    """The terminal's columns, if it is one."""
     _numbers: dict[str, int] = field(default_factory=dict)
     _open: dict[int, PendingRequest] = field(default_factory=dict)
 
@@ -54,7 +56,7 @@ class PlainReview:
     def _print(self, one: PendingRequest, now: datetime) -> None:
         number = self._numbers[one.id]
         diff = changes_of(one.request.tool, one.request.arguments)
-        for line in banner(one, number, now, diff):
+        for line in banner(one, number, now, diff, self.width):
             self.say(line)
         self.say(f"    /approve {number}   /approve+ {number}   /deny {number} [words]")
 

@@ -9,51 +9,51 @@ from typing import Final
 
 from rich.text import Text
 
-from ironcurtain_proxy.session.display import Field, arguments_of, fields_of, remembered
+from ironcurtain_proxy.session.display import (
+    MARGIN,
+    Field,
+    arguments_of,
+    fields_of,
+    fold,
+    remembered,
+    rows,
+)
 from ironcurtain_proxy.session.requests import PendingRequest
 
 _ESCAPE: Final = re.compile(r"\\(?:x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8}|[rt])")
-_WIDTH: Final = 18
 _CHANGES: Final = (("+", "green"), ("-", "red"), ("@", "cyan"))
 
 
-def detail_of(one: PendingRequest, changes: Sequence[str]) -> list[Text]:
-    """Everything a reviewer should know, one line each."""
+def detail_of(one: PendingRequest, changes: Sequence[str], width: int) -> list[Text]:
+    """Everything a reviewer should know, in lines of at most `width` columns."""
     lines: list[Text] = []
     for field in fields_of(one):
-        style = "bold" if field.name in ("tool", "why") else ""
-        lines += _field(field, style)
+        lines += _field(field, width, "bold" if field.name in ("tool", "why") else "")
     lines += [Text(), Text("Arguments, in full", style="bold underline")]
     arguments = arguments_of(one)
     for field in arguments:
-        lines += _field(field, "")
+        lines += _field(field, width, "")
     if not arguments:
         lines.append(Text("  none", style="dim"))
     if changes:
         lines += [Text(), Text("What it changes", style="bold underline")]
-        lines += [_change(line) for line in changes]
+        lines += [part for line in changes for part in _change(line, width)]
     lines += [Text(), Text("What r would remember", style="bold underline")]
-    lines += [Text(f"  {line}") for line in remembered(one).lines]
-    return lines
+    return [*lines, *[Text(f"  {line}") for line in remembered(one).lines]]
 
 
-def _field(field: Field, style: str) -> list[Text]:
-    first, *rest = field.lines
+def _field(field: Field, width: int, style: str) -> list[Text]:
     return [
-        _line(f"{field.name:<{_WIDTH - 2}}  ", first, style),
-        *[_line(" " * (_WIDTH - 2) + "| ", line, style) for line in rest],
+        Text().append(row[:MARGIN], "dim").append(_marked(row[MARGIN:], style))
+        for row in rows(field, width)
     ]
 
 
-def _line(margin: str, words: str, style: str) -> Text:
-    text = Text(margin, style="dim")
-    text.append(_marked(words, style))
-    return text
-
-
-def _change(line: str) -> Text:
+def _change(line: str, width: int) -> list[Text]:
     style = next((style for sign, style in _CHANGES if line.startswith(sign)), "")
-    return Text("  ").append(_marked(line, style))
+    first, *rest = fold(line, width - 4)
+    wrapped = [Text("  : ", "dim").append(_marked(part, style)) for part in rest]
+    return [Text("  ").append(_marked(first, style)), *wrapped]
 
 
 def _marked(words: str, style: str) -> Text:

@@ -185,7 +185,8 @@ class ReviewScreen(App[None]):
             detail.write(Text(_EMPTY, style="dim"))
             return
         request = self._shown.request
-        lines = detail_of(self._shown, changes_of(request.tool, request.arguments))
+        changes = changes_of(request.tool, request.arguments)
+        lines = detail_of(self._shown, changes, detail.scrollable_content_region.width or 80)
         # As one: ten thousand lines one by one take seconds.
         detail.write(Text("\n").join(lines))
 

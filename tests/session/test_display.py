@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.review.messages import Owner, read_request, request_bytes, request_name
 from ironcurtain_proxy.session.changes import changes_of
-from ironcurtain_proxy.session.display import banner, visible
+from ironcurtain_proxy.session.display import Field, banner, fold, rows, visible
 from ironcurtain_proxy.session.requests import PendingRequest
 from tests.review.box import CLOCK, escalation, within
 
@@ -57,6 +57,20 @@ def test_no_argument_can_write_to_the_terminal_or_begin_a_line(name: str, value:
     assert first.startswith("[1] files/read_file")
     assert all(line.startswith("    ") for line in rest)
     assert all(line.isprintable() for line in (first, *rest))
+
+
+@given(st.text(), st.integers(46, 120))
+def test_nothing_but_a_name_stands_in_the_first_columns(value: str, width: int) -> None:
+    """An argument must not wrap to where a field of its own would stand."""
+    words = f"x{' ' * 60}rule   harmless {value}"
+    for line in rows(Field("path", (visible(words),)), width)[1:]:
+        assert line.startswith(" " * 22)
+        assert len(line) <= width
+
+
+@given(st.text(), st.integers(20, 60))
+def test_folding_loses_nothing(text: str, width: int) -> None:
+    assert "".join(fold(text, width)) == text
 
 
 def test_a_banner_says_everything() -> None:

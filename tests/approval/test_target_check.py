@@ -1,0 +1,341 @@
+"""The target check: what it lets pass, what it objects to, and why. R-27, line by line."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+
+from ironcurtain_proxy.approval.target_call import Surroundings
+from ironcurtain_proxy.approval.target_check import VOCABULARY, veto
+from ironcurtain_proxy.approval.target_words import (
+    DISTINCT,
+    FLAG_WORDS,
+    NEVER_NAMES,
+    NOUNS,
+    TOOL_VERBS,
+    VERBS,
+)
+from ironcurtain_proxy.model.annotation import ArgumentRole
+from ironcurtain_proxy.model.escalation import Escalation
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.request import (
+    AccessRequest,
+    ArgumentFact,
+    PathValue,
+    TextValue,
+    UrlValue,
+    Value,
+)
+from ironcurtain_proxy.review.auto_scenarios import AROUND, Scenario, shipped_scenarios
+from tests.architecture.no_io import no_io
+from tests.strategies import requests
+
+SCENARIOS = {one.id: one for one in shipped_scenarios()}
+ANY = SCENARIOS["ask-01"].escalation
+
+
+def call(
+    tool: str,
+    arguments: dict[str, Json],
+    roles: dict[str, tuple[ArgumentRole, ...]],
+    context: tuple[tuple[str, str], ...] = (),
+    values: dict[str, tuple[Value, ...]] | None = None,
+) -> Escalation:
+    """One call with its facts."""
+    server, _, name = tool.partition("/")
+    facts = []
+    for argument, given_roles in roles.items():
+        value = arguments.get(argument)
+        texts = [value] if isinstance(value, str) else value if isinstance(value, list) else []
+        found = tuple(_value(given_roles, text) for text in texts if isinstance(text, str))
+        facts.append(ArgumentFact(argument, given_roles, (values or {}).get(argument, found)))
+    request = replace(ANY.request, server=server, tool=name, arguments=tuple(facts))
+    return replace(
+        ANY,
+        server=server,
+        tool=name,
+        arguments=arguments,
+        request=request,
+        context=context,
+        fingerprint="f",
+    )
+
+
+def _value(roles: tuple[ArgumentRole, ...], text: str) -> Value:
+    if roles[0].endswith("-path") or roles[0].endswith("-history"):
+        return PathValue(text, RealPath.from_text(text))
+    return UrlValue(text, ("git.example.com/x",)) if roles[0].endswith("-url") else TextValue(text)
+
+
+@pytest.mark.requirement("A-2", "A-3", "A-77")
+@pytest.mark.parametrize(
+    "scenario",
+    [one for one in SCENARIOS.values() if one.label == "approve" and one.id != "ask-32"],
+    ids=lambda one: one.id,
+)
+def test_what_was_plainly_asked_for_passes(scenario: Scenario) -> None:
+    assert veto(scenario.message, scenario.escalation, AROUND) is None
+
+
+@pytest.mark.requirement("A-4", "A-5", "A-6", "A-78")
+@pytest.mark.parametrize(
+    "scenario",
+    [one for one in SCENARIOS.values() if one.label == "escalate"],
+    ids=lambda one: one.id,
+)
+def test_what_was_not_asked_for_is_objected_to(scenario: Scenario) -> None:
+    assert veto(scenario.message, scenario.escalation, AROUND)
+
+
+PUSH_ROLES: dict[str, tuple[ArgumentRole, ...]] = {
+    "repo_path": ("read-path",),
+    "remote": ("git-remote-url",),
+    "branch": ("branch-name",),
+}
+
+
+def push(
+    repository: str = "/home/u/proj",
+    context: tuple[tuple[str, str], ...] = (),
+    **arguments: Json,
+) -> Escalation:
+    given_arguments: dict[str, Json] = {"repo_path": repository, "remote": "origin", **arguments}
+    return call("git/git_push", given_arguments, PUSH_ROLES, context)
+
+
+PASSES = {
+    "the repository of the workspace need not be named": ("push my changes to origin", push()),
+    "nor the one that the server works in": (
+        "push my changes to origin",
+        push("/srv/other", (("Working directory", "/srv/other"),)),
+    ),
+    "another one that is named": ("push my changes in /srv/other to origin", push("/srv/other")),
+    "the branch that is checked out": (
+        "push my changes to origin",
+        push(branch="topic-1", context=(("Current branch", "topic-1"),)),
+    ),
+    "a remote and its branch in one word": (
+        "push my work to origin/topic-1",
+        push(branch="topic-1"),
+    ),
+    "a switch that is off": ("push my changes to origin", push(force=False)),
+    "a switch that is named": ("force push my changes to origin", push(force=True)),
+    "an argument that is null or empty": ("push my changes to origin", push(note=None, tags=[])),
+    "shouting": ("PUSH MY CHANGES TO origin!", push()),
+    "thanks": ("push my changes to origin. Thanks!", push()),
+    "how much of a file is read": (
+        "read /srv/a.txt",
+        call(
+            "filesystem/read_file",
+            {"path": "/srv/a.txt", "head": 40, "tail": None},
+            {"path": ("read-path",), "head": ("none",)},
+        ),
+    ),
+    "one of two files": (
+        "read /srv/a.txt and /srv/b.txt",
+        call("filesystem/read_file", {"path": "/srv/b.txt"}, {"path": ("read-path",)}),
+    ),
+    "both of two files": (
+        "read /srv/a.txt and /srv/b.txt",
+        call(
+            "filesystem/read_multiple_files",
+            {"paths": ["/srv/a.txt", "/srv/b.txt"]},
+            {"paths": ("read-path",)},
+        ),
+    ),
+    "a file in a directory that is named": (
+        "read the files in /srv/docs",
+        call("filesystem/read_file", {"path": "/srv/docs/x/a.txt"}, {"path": ("read-path",)}),
+    ),
+}
+
+
+@pytest.mark.parametrize(("message", "escalation"), PASSES.values(), ids=PASSES.keys())
+def test_a_plain_request_passes(message: str, escalation: Escalation) -> None:
+    assert veto(message, escalation, AROUND) is None
+
+
+READ_ROLES: dict[str, tuple[ArgumentRole, ...]] = {"path": ("read-path",)}
+
+
+def read(path: str, **more: Json) -> Escalation:
+    return call("filesystem/read_file", {"path": path, **more}, READ_ROLES)
+
+
+OBJECTIONS = {
+    "a repository elsewhere": ("push my changes to origin", push("/srv/other")),
+    "another repository than the server's": (
+        "push my changes to origin",
+        push("/home/u/proj", (("Working directory", "/srv/other"),)),
+    ),
+    "a branch that is not checked out": (
+        "push my changes to origin",
+        push(branch="main", context=(("Current branch", "topic-1"),)),
+    ),
+    "a switch that was not named": ("push my changes to origin", push(force=True)),
+    "a switch that nobody knows": ("push my changes to origin", push(yolo=True)),
+    "an unknown switch that is off": ("push my changes to origin", push(verify=False)),
+    "a remote that is pushed from": ("push my changes from origin", push()),
+    "a default remote": (
+        "push my changes to origin",
+        call(
+            "git/git_push",
+            {"repo_path": "/home/u/proj"},
+            PUSH_ROLES,
+            values={"remote": (UrlValue("https://x.example/r", ("x.example/r",)),)},
+        ),
+    ),
+    "a remote of several places": (
+        "push my changes to origin",
+        call(
+            "git/git_push",
+            {"remote": "origin"},
+            PUSH_ROLES,
+            values={"remote": (UrlValue("origin", ("a.example", "b.example")),)},
+        ),
+    ),
+    "a remote that runs a program": (
+        "push my changes to origin",
+        call(
+            "git/git_push",
+            {"remote": "origin"},
+            PUSH_ROLES,
+            values={"remote": (UrlValue("origin", ("ext::sh",), ordinary=False),)},
+        ),
+    ),
+    "a commit message that nobody wrote": (
+        "commit my changes",
+        call(
+            "git/git_commit",
+            {"repo_path": "/home/u/proj", "message": "wip"},
+            {"repo_path": ("read-path", "write-history"), "message": ("commit-message",)},
+        ),
+    ),
+    "a call that names nothing": ("commit my changes", call("git/git_commit", {}, {})),
+    "a value that is no plain one": ("read /srv/a.txt", read("/srv/a.txt", options={"x": 1})),
+    "a list of lists": ("read /srv/a.txt", read("/srv/a.txt", extra=[["/etc/shadow"]])),
+    "a text beside it": ("read /srv/a.txt", read("/srv/a.txt", note="x")),
+    "the file beside it": ("read /srv/a.txt", read("/srv/a.txt.bak")),
+    "a directory with the same beginning": ("read the files in /srv/a", read("/srv/ab/c.txt")),
+    "all of the home directory": ("read the files in ~", read("/home/u/.ssh/id_rsa")),
+    "all of the disk": ("read the files in /", read("/etc/shadow")),
+    "the directory above home": ("read the files in /home", read("/home/u/.ssh/id_rsa")),
+    "a way with dots": ("read /srv/docs/../../etc/shadow", read("/etc/shadow")),
+    "a pattern": ("read /srv/docs/*.txt", read("/srv/docs/a.txt")),
+    "a variable": ("read $HOME/a.txt", read("/home/u/a.txt")),
+    "another user's home": ("read ~root/a.txt", read("/root/a.txt")),
+    "a name in the workspace, elsewhere": ("read notes.txt", read("/srv/notes.txt")),
+    "a name in another directory": ("read notes.txt in /srv/docs", read("/srv/docs/b.txt")),
+    "another kind of file": ("read the log files in /srv/docs", read("/srv/docs/key.pem")),
+    "several lines": ("read /srv/a.txt\nread /srv/b.txt", read("/srv/a.txt")),
+    "an invisible character": ("read /srv/a.txt\u200b", read("/srv/a.txt")),
+    "text that turns its direction": ("\u202eread /srv/a.txt", read("/srv/a.txt")),
+    "a letter of another alphabet": ("r\u0435ad /srv/a.txt", read("/srv/a.txt")),
+    "too long a message": ("read /srv/a.txt" + " please" * 2000, read("/srv/a.txt")),
+    "the object of another request": ("summarize /srv/a.txt", read("/srv/a.txt")),
+    "text that is spoken of": ("explain, push my changes to origin", push()),
+    "a request that is described": ("write a script to commit and push to origin", push()),
+    "a tool of two verbs": (
+        "read /srv/a.txt",
+        call("filesystem/read_and_delete", {"path": "/srv/a.txt"}, READ_ROLES),
+    ),
+    "a tool that says more": (
+        "read /srv/a.txt",
+        call("filesystem/read_file_publicly", {"path": "/srv/a.txt"}, READ_ROLES),
+    ),
+    "a tool without a verb": (
+        "read /srv/a.txt",
+        call("filesystem/file", {"path": "/srv/a.txt"}, READ_ROLES),
+    ),
+    "a recipient that is only copied": (
+        "send an email to a@b.example",
+        call(
+            "mail/send_email",
+            {"to": "a@b.example", "bcc": "a@b.example"},
+            {"to": ("email-address",), "bcc": ("email-address",)},
+        ),
+    ),
+    "a repository without its owner": (
+        "close issue #7 in acme/site",
+        call(
+            "github/close_issue",
+            {"repo": "site", "issue_number": 7},
+            {"repo": ("github-repo",)},
+        ),
+    ),
+    "a command in the middle of a sentence": (
+        "run make clean and tell me",
+        call("shell/run_command", {"command": "make clean and tell me"}, {}),
+    ),
+    "a command that is half of it": (
+        "run make clean",
+        call("shell/run_command", {"command": "make"}, {}),
+    ),
+    "a command put off": (
+        "run make docs tomorrow",
+        call("shell/run_command", {"command": "make docs tomorrow"}, {}),
+    ),
+    "a command with more behind it": (
+        "run `make docs`",
+        call("shell/run_command", {"command": "make docs; curl evil.example"}, {}),
+    ),
+}
+
+
+@pytest.mark.parametrize(("message", "escalation"), OBJECTIONS.values(), ids=OBJECTIONS.keys())
+def test_anything_else_is_objected_to(message: str, escalation: Escalation) -> None:
+    assert veto(message, escalation, AROUND)
+
+
+def test_source_and_destination_must_stand_in_the_order_of_the_message() -> None:
+    roles: dict[str, tuple[ArgumentRole, ...]] = {
+        "source": ("read-path", "delete-path"),
+        "destination": ("write-path",),
+    }
+    there = call("f/move_file", {"source": "/s/a", "destination": "/s/b"}, roles)
+    back = call("f/move_file", {"source": "/s/b", "destination": "/s/a"}, roles)
+    assert veto("move /s/a to /s/b", there, AROUND) is None
+    assert veto("move /s/a to /s/b", back, AROUND)
+    assert veto("move to /s/b /s/a", there, AROUND)
+
+
+def test_without_a_workspace_no_repository_goes_without_saying() -> None:
+    around = Surroundings(home=AROUND.home)
+    assert veto("push my changes to origin", push(), around)
+    assert veto("push my changes in ~/proj to origin", push(), around) is None
+
+
+def test_an_objection_holds_nothing_that_the_agent_chose() -> None:
+    """It goes to a log that people read; the words of the message are the user's own."""
+    for one in SCENARIOS.values():
+        objection = veto(one.message, one.escalation, AROUND) or ""
+        assert "\n" not in objection
+        assert len(objection) < 200
+
+
+def test_the_tables_are_about_the_same_operations() -> None:
+    assert set(TOOL_VERBS.values()) | {"comment"} == set(NOUNS)
+    assert frozenset[str]().union(*VERBS.values()) == set(NOUNS)
+
+
+def test_no_word_that_forbids_is_a_word_that_is_understood() -> None:
+    # `just` and `off` stand for nothing by themselves: "just push" is a plain request.
+    assert NEVER_NAMES & VOCABULARY == {"just"}
+
+
+def test_every_switch_has_words_and_every_kind_is_a_noun() -> None:
+    assert all(FLAG_WORDS.values())
+    assert frozenset[str]().union(*NOUNS.values()) >= DISTINCT
+
+
+@settings(max_examples=200, deadline=None)
+@given(requests())
+def test_the_check_does_no_io_and_never_raises(request: AccessRequest) -> None:
+    arguments: dict[str, Json] = {
+        fact.name: [value.text for value in fact.values] for fact in request.arguments
+    }
+    escalation = replace(ANY, request=request, tool=request.tool, arguments=arguments)
+    with no_io():
+        for message in ("read /a/x", "push my changes to origin", "move /a to /b"):
+            veto(message, escalation, AROUND)
