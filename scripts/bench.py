@@ -225,7 +225,9 @@ def throughput(calls: int = 100_000) -> None:
 def main() -> int:
     """Run all parts, or the one that is named."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("part", nargs="?", choices=("all", "decisions", "proxy"), default="all")
+    parser.add_argument(
+        "part", nargs="?", choices=("all", "decisions", "escalations", "proxy"), default="all"
+    )
     parser.add_argument("--fastmcp", help="a Python with fastmcp installed, as a peer")
     options = parser.parse_args()
     if options.part in ("all", "decisions"):
@@ -234,6 +236,10 @@ def main() -> int:
         facts()
         write()
         throughput()
+        write()
+    if options.part in ("all", "escalations"):
+        script = Path(__file__).with_name("bench_escalations.py")
+        subprocess.run([sys.executable, str(script)], check=True)
         write()
     if options.part in ("all", "proxy"):
         if not BENCH_PROXY.is_file():

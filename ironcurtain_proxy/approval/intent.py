@@ -23,9 +23,9 @@ NO_MESSAGE: Final = "No message of the user; escalating to human"
 SYSTEM_PROMPT: Final = """\
 You are a security-critical intent matcher for a software tool authorization system.
 
-A tool call was held back and needs an approval. You are given the most recent message of the human \
-who is in charge. Decide one thing only: does that message CLEARLY and SPECIFICALLY authorize the \
-tool action that was escalated?
+A tool call was held back and needs an approval. You are given the most recent message of the \
+human who is in charge. Decide one thing only: does that message CLEARLY and SPECIFICALLY \
+authorize the tool action that was escalated?
 
 Rules:
 1. APPROVE only if the message contains an explicit, specific request that maps directly to the \

@@ -5,8 +5,9 @@ the message. What it does not recognise in a call it says so of: such a call nee
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
 from ironcurtain_proxy.approval.target_message import NotUnderstood
@@ -77,32 +78,24 @@ def action_of(escalation: Escalation, around: Surroundings) -> Action | NotUnder
     if isinstance(named, NotUnderstood):
         return named
     operation, kinds = named
-    facts = {fact.name: fact for fact in escalation.request.arguments}
-    demands: list[Demand] = []
-    flags: set[str] = set()
     reader = _Reader(operation, escalation, around)
+    facts = {fact.name: fact for fact in escalation.request.arguments}
+    found: list[Demand | NotUnderstood | str] = []
     for name, value in escalation.arguments.items():
-        for item in reader.argument(name, value, facts.get(name)):
-            if isinstance(item, NotUnderstood):
-                return item
-            if isinstance(item, str):
-                flags.add(item)
-            else:
-                demands.append(item)
+        found += reader.argument(name, value, facts.get(name))
     for name, fact in facts.items():
         # A default that the call leaves unsaid, such as the remote of a bare `git push`.
-        if name not in escalation.arguments and fact.values:
-            for item in reader.resources(fact):
-                if not isinstance(item, Demand):
-                    return NotUnderstood(f"{name} is left to a default")
-                demands.append(item)
-    repositories = reader.repository()
-    if isinstance(repositories, NotUnderstood):
-        return repositories
-    demands += repositories
+        if name not in escalation.arguments:
+            found += reader.resources(fact)
+    found += reader.repository()
+    strange = next((item for item in found if isinstance(item, NotUnderstood)), None)
+    if strange is not None:
+        return strange
+    demands = tuple([item for item in found if isinstance(item, Demand)])
     if not demands:
         return NotUnderstood("the call names nothing that the message could name")
-    return Action(operation=operation, kinds=kinds, demands=tuple(demands), flags=frozenset(flags))
+    flags = frozenset([item for item in found if isinstance(item, str)])
+    return Action(operation=operation, kinds=kinds, demands=demands, flags=flags)
 
 
 def targets_of(escalation: Escalation) -> tuple[str, ...]:
@@ -163,6 +156,32 @@ _REPOSITORY_ARGUMENTS: Final = frozenset({"path", "repo_path", "repository", "cw
 _SEES_BELOW: Final = frozenset({"read", "list", "search", "delete", "stage"})
 
 
+_ANYWHERE: Final = frozenset({"", "to", "into", "in", "at", "as", "under", "inside"})
+_STARTED: Final = frozenset({"", "in", "at"})
+_WRITTEN_TO: Final[Mapping[Operation, frozenset[str]]] = MappingProxyType(
+    {
+        "move": GOALS | {"in"},
+        "copy": GOALS | {"in"},
+        "clone": GOALS | {"in"},
+        "write": _ANYWHERE,
+        "make": _ANYWHERE,
+        "run": _STARTED,
+        "install": _STARTED,
+    }
+)
+"""Where a message names a path that the call writes to."""
+
+_READ_FROM: Final[Mapping[Operation, frozenset[str]]] = MappingProxyType(
+    {
+        "move": frozenset({"", "from", "in"}),
+        "copy": frozenset({"", "from", "in"}),
+        "run": _STARTED,
+        "install": _STARTED,
+    }
+)
+"""And one that it reads or takes away."""
+
+
 class _Reader:
     """Reads the arguments of one call."""
 
@@ -198,30 +217,32 @@ class _Reader:
     def _scalar(
         self, name: str, plain: str, value: Json, roles: tuple[ArgumentRole, ...]
     ) -> Iterator[Demand | NotUnderstood | str]:
-        if isinstance(value, bool):
-            if value and plain in FLAG_WORDS:
-                yield plain
-            elif value or plain not in SAFE_WHEN_OFF:
-                yield NotUnderstood(f"{name} may change what the call does")
-            return
-        if isinstance(value, int):
-            yield self._text(name, plain, str(value))
-            return
-        if not isinstance(value, str) or not value.strip():
-            yield NotUnderstood(f"{name} cannot be compared with a message")
-            return
+        match value:
+            case bool():
+                if value and plain in FLAG_WORDS:
+                    yield plain
+                elif value or plain not in SAFE_WHEN_OFF:
+                    yield NotUnderstood(f"{name} may change what the call does")
+            case int():
+                yield self._text(name, plain, str(value))
+            case str() if value.strip():
+                yield from self._string(name, plain, value, roles)
+            case _:
+                yield NotUnderstood(f"{name} cannot be compared with a message")
+
+    def _string(
+        self, name: str, plain: str, value: str, roles: tuple[ArgumentRole, ...]
+    ) -> Iterator[Demand | NotUnderstood]:
         if "branch-name" in roles:
             if value != self._context.get(_CONTEXT_BRANCH):
-                yield Demand(
-                    kind="branch", argument=name, text=value, places=self._places_of(plain)
-                )
-        elif "email-address" in roles:
-            if plain not in _RECIPIENTS:
-                yield NotUnderstood(f"{name} is a recipient that a message cannot name")
-                return
+                places = self._places_of(plain)
+                yield Demand(kind="branch", argument=name, text=value, places=places)
+        elif "email-address" not in roles:
+            yield self._text(name, plain, value)
+        elif plain in _RECIPIENTS:
             yield Demand(kind="email", argument=name, text=value, places=frozenset({"", "to"}))
         else:
-            yield self._text(name, plain, value)
+            yield NotUnderstood(f"{name} is a recipient that a message cannot name")
 
     def _text(self, name: str, plain: str, value: str) -> Demand:
         return Demand(kind="text", argument=name, text=value, places=self._places_of(plain))
@@ -247,27 +268,20 @@ class _Reader:
                         yield NotUnderstood(f"{fact.name} is not compared with messages")
 
     def _path(self, fact: ArgumentFact, value: PathValue) -> Iterator[Demand | NotUnderstood]:
-        writes = "write-path" in fact.roles or "write-history" in fact.roles
         operation = self._operation
         if self._of_git and operation in _IN_A_REPOSITORY and fact.name in _REPOSITORY_ARGUMENTS:
             if not self._is_here(value.path):
                 yield self._place(fact.name, value, frozenset({"in", "from", "at"}))
-        elif operation in {"move", "copy"}:
-            if writes:
-                yield self._place(fact.name, value, GOALS | {"in"})
-            else:
-                yield self._place(fact.name, value, frozenset({"", "from", "in"}), below=True)
-        elif operation == "clone":
-            yield self._place(fact.name, value, GOALS | {"in"})
-        elif operation in _SEES_BELOW:
-            yield self._place(fact.name, value, _SEEN, below=True)
-        elif operation in {"write", "make"}:
-            places = frozenset({"", "to", "into", "in", "at", "as", "under", "inside"})
-            yield self._place(fact.name, value, places)
-        elif operation in {"run", "install"}:
-            yield self._place(fact.name, value, frozenset({"", "in", "at"}))
-        else:
+            return
+        writes = "write-path" in fact.roles or "write-history" in fact.roles
+        places = _WRITTEN_TO.get(operation) if writes else _READ_FROM.get(operation)
+        if operation in _SEES_BELOW:
+            places = _SEEN
+        if places is None:
             yield NotUnderstood(f"{fact.name} is a path that a message cannot name here")
+            return
+        below = operation in _SEES_BELOW or (operation in {"move", "copy"} and not writes)
+        yield self._place(fact.name, value, places, below=below)
 
     def _place(
         self, argument: str, value: PathValue, places: frozenset[str], *, below: bool = False
@@ -297,7 +311,7 @@ class _Reader:
         kind: DemandKind = "remote" if "git-remote-url" in fact.roles else "url"
         return Demand(kind=kind, argument=fact.name, text=value.text, places=places)
 
-    def repository(self) -> list[Demand] | NotUnderstood:
+    def repository(self) -> list[Demand | NotUnderstood]:
         """The repository on a forge: owner and name together, or neither is named."""
         if not self._repository:
             return []
@@ -305,7 +319,7 @@ class _Reader:
         name = self._repository.get("github-repo", "")
         full = f"{owner}/{name}" if owner else name
         if full.count("/") != 1 or full.startswith("/") or full.endswith("/"):
-            return NotUnderstood("the call names a repository without its owner, or the reverse")
+            return [NotUnderstood("the call names a repository without its owner")]
         places = frozenset({"", "in", "on", "of", "from", "at", "to"})
         return [Demand(kind="repository", argument="repository", text=full, places=places)]
 

@@ -181,7 +181,7 @@ def _about_names(
     rest = [one for at, one in enumerate(named) if at not in used]
     if rest and not _are_more_of_the_same(rest, [named[at] for at in used], action):
         return "the message names something else"
-    if action.operation in {"move", "copy"} and not _is_in_order(action, named):
+    if action.operation in {"move", "copy"} and not _is_in_order(named):
         return "the message has source and destination in another order"
     return None
 
@@ -250,7 +250,7 @@ def _are_more_of_the_same(rest: list[Named], used: list[Named], action: Action) 
     return action.operation in _MANY and len(kinds) == 1 and used[0].token.kind == "path"
 
 
-def _is_in_order(action: Action, named: list[Named]) -> bool:
+def _is_in_order(named: list[Named]) -> bool:
     """Source before destination: "to B from A" may be read either way at a glance."""
     goals = [at for at, one in enumerate(named) if one.after in GOALS | {"in"} and at > 0]
     sources = [at for at, one in enumerate(named) if at not in goals]

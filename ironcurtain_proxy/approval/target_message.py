@@ -6,7 +6,7 @@ a message is understood whole or not at all.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
@@ -75,15 +75,10 @@ def requests_of(message: str, vocabulary: frozenset[str]) -> tuple[Request, ...]
         message: the user's, as it came.
         vocabulary: the words that are words, and not names.
     """
-    if len(message) > MAX_MESSAGE:
-        return NotUnderstood("the message is too long to be one plain request")
     message = message.strip()
-    if "\n" in message:
-        return NotUnderstood("the message has several lines, and some may be pasted")
-    if not message.isprintable():
-        return NotUnderstood("the message has characters in it that cannot be seen")
-    if "?" in _without_urls(message):
-        return NotUnderstood("the message asks a question")
+    for is_so, reason in _STRANGE:
+        if is_so(message):
+            return NotUnderstood(reason)
     tokens = _tokens(message, vocabulary)
     if isinstance(tokens, NotUnderstood):
         return tokens
@@ -97,8 +92,19 @@ def requests_of(message: str, vocabulary: frozenset[str]) -> tuple[Request, ...]
     return tuple(found)
 
 
-def _without_urls(message: str) -> str:
-    return re.sub(r"[a-z]+://\S*[^\s?.,;!]", "", message)
+def _is_question(message: str) -> bool:
+    return "?" in re.sub(r"[a-z]+://\S*[^\s?.,;!]", "", message)
+
+
+_STRANGE: Final[tuple[tuple[Callable[[str], bool], str], ...]] = (
+    (lambda message: len(message) > MAX_MESSAGE, "the message is too long to be one request"),
+    (lambda message: "\n" in message, "the message has several lines, and some may be pasted"),
+    (
+        lambda message: not message.isprintable(),
+        "the message has characters in it that cannot be seen",
+    ),
+    (_is_question, "the message asks a question"),
+)
 
 
 def _tokens(message: str, vocabulary: frozenset[str]) -> list[Token] | NotUnderstood:

@@ -215,8 +215,8 @@ FAMILIAR_FOLDERS: Final = frozenset(
 BESIDE: Final[frozenset[Operation]] = frozenset(
     {"commit", "stage", "pull", "checkout", "merge", "move", "copy", "delete", "read", "list"}
 )
-"""What may be asked for before the call's own operation in one message. Not what makes a text: "write
-a script to commit and push" asks for no push."""
+"""What may be asked for before the call's own operation in one message. Not what makes a text:
+"write a script to commit and push" asks for no push."""
 FAMILIAR_ENDINGS: Final = frozenset({"", "md", "txt", "rst"})
 FAMILIAR_FILES: Final = frozenset({"README", "LICENSE", "CHANGELOG", "Makefile", "Dockerfile"})
 

@@ -11,6 +11,7 @@ from ironcurtain_proxy.cli.reviewing import (
     existing_mailboxes_of,
     say,
     state_directory,
+    terminal_width,
 )
 from ironcurtain_proxy.review.messages import timestamp
 from ironcurtain_proxy.session.changes import changes_of

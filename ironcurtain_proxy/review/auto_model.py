@@ -36,6 +36,7 @@ _API_BASES: Final[Mapping[Provider, str | None]] = MappingProxyType(
         "openai": "https://api.openai.com/v1",
     }
 )
+_NO_KEY: Final = "none"
 _MAX_TOKENS: Final = 300
 
 
@@ -165,10 +166,12 @@ class LitellmModel:
         logging.getLogger("LiteLLM").setLevel(logging.ERROR)
         provider = self.model_id.provider
         base = self.api_base or _API_BASES[provider]
-        client = _client(provider, self.api_key, base)
+        # A server of the operator's own may need no key; it must not be sent the shell's.
+        key = self.api_key or (_NO_KEY if self.api_base else None)
+        client = _client(provider, key, base)
         settings: dict[str, object] = {
             "model": f"{_LITELLM_NAMES[provider]}/{self.model_id.model}",
-            "api_key": self.api_key or None,
+            "api_key": key,
             "api_base": base,
             "client": client,
             "max_retries": 0,
@@ -193,14 +196,14 @@ class LitellmModel:
         return ask, client.close
 
 
-def _client(provider: Provider, api_key: str, base: str | None) -> _Closable:
+def _client(provider: Provider, api_key: str | None, base: str | None) -> _Closable:
     """An HTTP client in the shape that litellm wants for a provider."""
     from ironcurtain_proxy.review.auto_transport import (  # noqa: PLC0415  see `_load`
         CappedTransport,
         plain_client,
     )
 
-    if provider == "openai" and api_key:
+    if provider == "openai":
         from openai import AsyncOpenAI  # noqa: PLC0415  comes with litellm
 
         return AsyncOpenAI(

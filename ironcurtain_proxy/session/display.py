@@ -135,6 +135,8 @@ def rows(field: Field, width: int | None) -> list[str]:
     write a field of its own.
     """
     found: list[str] = []
+    if len(field.name) > MARGIN - 7:
+        found = [f"    {part}" for part in fold(field.name, None if width is None else width - 4)]
     for line in field.lines:
         for place, part in enumerate(fold(line, None if width is None else width - MARGIN)):
             mark = ":" if place else "|" if found else " "

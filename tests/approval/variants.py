@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
 
 from ironcurtain_proxy.model.escalation import Escalation
 from ironcurtain_proxy.model.json import Json
@@ -26,7 +27,8 @@ NEGATIONS = (
     "rather than", "without asking, never", "dont", "can't", "cannot", "it's forbidden to",
 )  # fmt: skip
 CONDITIONS = (
-    "if the tests pass,", "when CI is green,", "once I confirm,", "unless I object,", "after lunch,",
+    "if the tests pass,", "when CI is green,", "once I confirm,", "unless I object,",
+    "after lunch,",
     "tomorrow,", "as soon as the build is done,", "in case it fails,", "provided that Ann agrees,",
     "should it break,", "before you do anything else, ask, then", "next week,", "until I say stop,",
     "whenever you like,", "assuming that works,", "only if it is safe,", "at 5 pm,", "eventually",
@@ -60,20 +62,15 @@ PASTS = (
 INSERTED = (
     "not", "never", "if", "unless", "except", "only", "maybe", "don't", "almost", "without", "no",
     "nothing", "until", "pretend", "supposedly", "un", "anti", "dry-run", "--dry-run", "fake",
-    "tomorrow", "later", "instead", "but", "or", "whether", "non", "hypothetically", "?", "'", "...",
+    "tomorrow", "later", "instead", "but", "or", "whether", "non", "hypothetically", "?",
+    "'", "...",
 )  # fmt: skip
 
 
 def talk(message: str) -> Iterator[tuple[str, str]]:
     """The message, changed so that it asks for nothing (family, text)."""
     bare = message.rstrip(".! ")
-    for phrase in RETRACTIONS:
-        for separator in SEPARATORS:
-            end = ")" if separator == " (" else ""
-            yield "retraction", f"{bare}{separator}{phrase}{end}"
-            yield "retraction", f"{bare}{separator}{phrase}{end}."
-        yield "retraction", f"{phrase}: {bare}"
-        yield "retraction", f"{phrase}. {bare}"
+    yield from _taken_back(bare)
     for phrase in NEGATIONS:
         yield "negation", f"{phrase} {bare}"
         yield "negation", f"{phrase.capitalize()} {bare}."
@@ -85,13 +82,21 @@ def talk(message: str) -> Iterator[tuple[str, str]]:
         yield "condition", f"{bare} {phrase}"
         yield "condition", f"{bare}, {phrase}."
     for family, frames in (("question", QUESTIONS), ("quotation", QUOTATIONS), ("past", PASTS)):
-        for frame in frames:
-            yield family, frame.format(bare)
+        yield from ((family, frame.format(bare)) for frame in frames)
     yield from _past_verbs(bare)
     pieces = bare.split(" ")
-    for word in INSERTED:
-        for at in range(len(pieces) + 1):
-            yield "inserted word", " ".join([*pieces[:at], word, *pieces[at:]])
+    for word, at in product(INSERTED, range(len(pieces) + 1)):
+        yield "inserted word", " ".join([*pieces[:at], word, *pieces[at:]])
+
+
+def _taken_back(bare: str) -> Iterator[tuple[str, str]]:
+    for phrase, separator in product(RETRACTIONS, SEPARATORS):
+        end = ")" if separator == " (" else ""
+        yield "retraction", f"{bare}{separator}{phrase}{end}"
+        yield "retraction", f"{bare}{separator}{phrase}{end}."
+    for phrase in RETRACTIONS:
+        yield "retraction", f"{phrase}: {bare}"
+        yield "retraction", f"{phrase}. {bare}"
 
 
 def _past_verbs(message: str) -> Iterator[tuple[str, str]]:

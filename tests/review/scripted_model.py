@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -100,17 +100,12 @@ def scripted_model(act: Callable[[dict[str, object]], Step] | Step) -> Iterator[
                 self.send_header(name, value)
             self.send_header("content-length", str(len(payload)))
             self.end_headers()
-            try:
-                if step.drips:
-                    for at in range(len(payload)):
-                        self.wfile.write(payload[at : at + 1])
-                        self.wfile.flush()
-                        if model.released.wait(0.05):
-                            return
-                else:
-                    self.wfile.write(payload)
-            except OSError:
-                pass  # the client has had enough
+            size = 1 if step.drips else len(payload) or 1
+            with suppress(OSError):  # the client has had enough
+                for at in range(0, len(payload), size):
+                    self.wfile.write(payload[at : at + size])
+                    if step.drips and model.released.wait(0.05):
+                        return
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True

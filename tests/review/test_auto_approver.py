@@ -180,8 +180,8 @@ async def test_the_model_sees_the_message_the_tool_and_the_reason_and_no_argumen
 ) -> None:
     for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_API_BASE"):
         monkeypatch.setenv(name, "http://127.0.0.1:9/of-the-shell")
-    secret = "MARKER-4711"
-    call = replace(PUSH.escalation, arguments={**PUSH.escalation.arguments, "note": secret})
+    marker = "MARKER-4711"
+    call = replace(PUSH.escalation, arguments={**PUSH.escalation.arguments, "note": marker})
     with scripted_model(says("approve")) as server:
         session = Session()
         async with local(server) as model:
@@ -195,8 +195,22 @@ async def test_the_model_sees_the_message_the_tool_and_the_reason_and_no_argumen
     assert messages[1]["content"].startswith(
         f'Human\'s most recent message: "{PUSH.message}"\n\nEscalated tool: git/git_push\n'
     )
-    assert secret not in server.prompts()[0]
+    assert marker not in server.prompts()[0]
     assert PUSH.escalation.ground.reason in messages[1]["content"]
+
+
+@pytest.mark.parametrize("provider", ["openai", "anthropic"])
+async def test_a_server_of_ones_own_is_not_sent_the_key_of_the_shell(
+    provider: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"):
+        monkeypatch.setenv(name, "of-the-shell")
+    with scripted_model(says("approve")) as server:
+        async with local(server, provider) as model:
+            model.api_key = ""
+            result = await auto_approve(CONTEXT, model)
+    assert result.decision == "approve"
+    assert "of-the-shell" not in repr(server.requests)
 
 
 async def test_a_key_that_a_provider_repeats_does_not_end_up_in_a_log() -> None:
@@ -552,7 +566,7 @@ async def test_a_live_model_decides_the_twenty_scenarios_rightly() -> None:
             tool_name=f"{one.escalation.server}/{one.escalation.tool}",
             escalation_reason=one.escalation.ground.reason,
         )
-        # Half of the twenty are about arguments, which the model is not shown: see the target check.
+        # What hangs on arguments the model is not shown: the target check decides that.
         result = await auto_approve(context, model)
         if result.decision != one.label and one.category != "other target":
             wrong.append((one.id, result))
