@@ -225,9 +225,8 @@ class Mediator:
                 # (5) A wait lies behind us: what was approved must be what is there now, the
                 # tool's definition included.
                 again = await self.world.facts.gather(case.call)
-                if again != facts or self._judge(again) != decision:
-                    return await self._refuse(case, "policy", CHANGED)
-                if self._asked(case, facts, decision) != asked:
+                same = again == facts and self._judge(again) == decision
+                if not same or self._asked(case, facts, decision) != asked:
                     return await self._refuse(case, "policy", CHANGED)
                 case.settlement, case.roots = by_reviewer(ruling), roots
                 self._remember(question, ruling)

@@ -107,7 +107,6 @@ class TrustedProcess:
         proxy = self._proxy
         if proxy is None:
             raise KernelError("a TrustedProcess works inside `async with`")
-        await proxy.catalogue.ready()
         name = proxy.catalogue.exposed(request.server, request.tool)
         params: dict[str, Json] = {"name": name, "arguments": dict(request.arguments)}
         return _response(await proxy.handle(name, params, on_progress), name)

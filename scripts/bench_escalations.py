@@ -3,8 +3,8 @@
     bench_escalations.py [--rounds 60]
 
 A proxy with a scripted server and an escalation directory; this program is the agent and the
-person. Measured from the rename of the response file to the agent's result, and the same call without a
-question beside it.
+person. Measured from the rename of the response file to the agent's result, and the same call
+without a question beside it.
 """
 
 import argparse

@@ -12,6 +12,7 @@ from typing import Final, Literal, TypeAlias
 
 from ironcurtain_proxy.approval.target_message import NotUnderstood
 from ironcurtain_proxy.approval.target_words import (
+    CONTAINERS,
     DISTINCT,
     FLAG_WORDS,
     GOALS,
@@ -57,6 +58,8 @@ class Action:
     """What a call does."""
 
     operation: Operation
+    on_containers: bool | None
+    """Whether it is done to a directory, or to a file; None: the tool's name does not say."""
     kinds: frozenset[str]
     """Words such as `branch` that say what it is done to."""
     demands: tuple[Demand, ...]
@@ -77,7 +80,7 @@ def action_of(escalation: Escalation, around: Surroundings) -> Action | NotUnder
     named = _tool(escalation.tool)
     if isinstance(named, NotUnderstood):
         return named
-    operation, kinds = named
+    operation, words = named
     reader = _Reader(operation, escalation, around)
     facts = {fact.name: fact for fact in escalation.request.arguments}
     found: list[Demand | NotUnderstood | str] = []
@@ -95,7 +98,14 @@ def action_of(escalation: Escalation, around: Surroundings) -> Action | NotUnder
     if not demands:
         return NotUnderstood("the call names nothing that the message could name")
     flags = frozenset([item for item in found if isinstance(item, str)])
-    return Action(operation=operation, kinds=kinds, demands=demands, flags=flags)
+    is_file, is_directory = bool(words & {"file", "files"}), bool(words & CONTAINERS)
+    return Action(
+        operation=operation,
+        on_containers=is_directory if is_file != is_directory else None,
+        kinds=words & DISTINCT,
+        demands=demands,
+        flags=flags,
+    )
 
 
 def targets_of(escalation: Escalation) -> tuple[str, ...]:
@@ -125,7 +135,7 @@ def _tool(name: str) -> tuple[Operation, frozenset[str]] | NotUnderstood:
     strange = [word for word in others if word not in PLAIN_TOOL_WORDS | DISTINCT]
     if strange:
         return NotUnderstood(f"the tool's name has a word that is not understood: {strange[0]}")
-    return TOOL_VERBS[verbs[0]], frozenset(others) & DISTINCT
+    return TOOL_VERBS[verbs[0]], frozenset(others)
 
 
 _PREPOSITIONS_OF: Final = {
@@ -137,6 +147,13 @@ _PREPOSITIONS_OF: Final = {
     "source_branch": _FROM,
     "from_branch": _FROM,
     "channel": frozenset({"", "in", "to", "on"}),
+    **dict.fromkeys(("issue_number", "pull_number", "number"), frozenset({"", "on", "to"})),
+    **dict.fromkeys(
+        ("subject", "title", "name"), frozenset({"", "titled", "called", "named", "with"})
+    ),
+    **dict.fromkeys(
+        ("body", "text", "content", "message", "description"), frozenset({"", "saying"})
+    ),
 }
 """Where a message names the value of an argument, for arguments whose name says it."""
 

@@ -19,6 +19,7 @@ from ironcurtain_proxy.approval.target_message import NotUnderstood, Request, To
 from ironcurtain_proxy.approval.target_naming import Named, names, relative_file
 from ironcurtain_proxy.approval.target_words import (
     BESIDE,
+    CONTAINERS,
     DETERMINERS,
     DISTINCT,
     FAMILIAR_FOLDERS,
@@ -90,7 +91,7 @@ def _objection_to_all(
     first: str | None = None
     is_asked = False
     for request in requests:
-        if action.operation in VERBS[request.verb]:
+        if _means(request, action):
             objection = _objection(request, action, around)
             is_asked |= objection is None
             first = first or objection
@@ -103,6 +104,13 @@ def _objection_to_all(
         if strange is not None:
             return strange
     return None if is_asked else first or "the message does not ask for this operation"
+
+
+def _means(request: Request, action: Action) -> bool:
+    if request.verb == "open" and action.operation == "make" and not action.kinds:
+        # One opens an issue, but not a directory.
+        return False
+    return action.operation in VERBS[request.verb]
 
 
 def _strange(request: Request) -> str | None:
@@ -153,18 +161,25 @@ def _about_words(words: list[str], action: Action) -> str | None:
     for word in words:
         if word not in allowed:
             return f"the message has a word in it that is not understood here: {word}"
-    said = {SYNONYMS.get(word, word) for word in words}
+    if not _is_same_kind({SYNONYMS.get(word, word) for word in words}, action):
+        return "the message asks for it of another kind of thing"
+    unsaid = [flag for flag in sorted(action.flags) if not FLAG_WORDS[flag] & set(words)]
+    return f"the message does not say {unsaid[0]}" if unsaid else None
+
+
+def _is_same_kind(said: set[str], action: Action) -> bool:
+    """Whether the message speaks of the kind of thing that the tool is for."""
     if not action.kinds <= said:
-        return "the message asks for it of another kind of thing"
-    if (
-        action.operation in {"make", "delete", "merge", "close"}
-        and (said & DISTINCT) - action.kinds
-    ):
-        return "the message asks for it of another kind of thing"
-    for flag in action.flags:
-        if not FLAG_WORDS[flag] & set(words):
-            return f"the message does not say {flag}"
-    return None
+        return False
+    operation = action.operation
+    if operation in {"make", "delete", "merge", "close"} and (said & DISTINCT) - action.kinds:
+        return False
+    if operation in {"make", "write"} and action.on_containers is not None:
+        return not said & (_SINGLE if action.on_containers else CONTAINERS)
+    return True
+
+
+_SINGLE: Final = frozenset({"file", "files"})
 
 
 def _about_names(
@@ -174,16 +189,41 @@ def _about_names(
     named = names(request)
     used: set[int] = set()
     for demand in action.demands:
-        found = _finding(demand, named, words, action, around)
+        free = [at for at in range(len(named)) if at not in used or _is_shared(demand)]
+        found = _finding(demand, [named[at] for at in free], words, action, around)
+        found = {free[at] for at in found}
         if not found:
             return f"the message does not name {demand.argument}"
         used |= found
     rest = [one for at, one in enumerate(named) if at not in used]
     if rest and not _are_more_of_the_same(rest, [named[at] for at in used], action):
         return "the message names something else"
-    if action.operation in {"move", "copy"} and not _is_in_order(named):
-        return "the message has source and destination in another order"
+    if action.operation in {"move", "copy"}:
+        if not _is_in_order(named):
+            return "the message has source and destination in another order"
+        if not _keeps_names(action, named, around):
+            return "the message does not name destination"
     return None
+
+
+def _is_shared(demand: Demand) -> bool:
+    """Whether one word may name it and something else, as `origin/main` and a directory do."""
+    return demand.kind in {"path", "remote", "branch"}
+
+
+def _keeps_names(action: Action, named: list[Named], around: Surroundings) -> bool:
+    """Whether what is moved out of a directory that was named keeps its name.
+
+    "move A to B" for A/x must end in B/x: B itself is where A was to go.
+    """
+    exact = [path for one in named if (path := one.path(around)) is not None]
+    goals = [demand.path for demand in action.demands if not demand.below]
+    return all(
+        source.path in exact
+        or any(goal.parts[-1:] == source.path.parts[-1:] for goal in goals if goal)
+        for source in action.demands
+        if source.below and source.path is not None
+    )
 
 
 def _finding(

@@ -184,13 +184,13 @@ class Named:
 def relative_file(named: Named, directory: RealPath, demand: Demand) -> bool:
     """Whether the bare name of a file, looked for in a directory, is the path of the call."""
     path = demand.path
-    if path is None:
+    if path is None or not path.parts:
         return False
     parts = RealPath.from_text(named.token.text).parts
     if path == RealPath((*directory.parts, *parts)):
         return True
     # "the README" is README.md as well.
-    stem, _, ending = path.parts[-1].partition(".") if path.parts else ("", "", "")
+    stem, _, ending = path.parts[-1].partition(".")
     return (
         ending in FAMILIAR_ENDINGS
         and named.token.text in FAMILIAR_FILES

@@ -145,7 +145,7 @@ NOUNS: Final[Mapping[Operation, frozenset[str]]] = MappingProxyType(
         "move": _FILES,
         "copy": _FILES,
         "push": frozenset(
-            {"changes", "change", "commits", "commit", "work", "code", "branch", "tag", "edits"}
+            {"changes", "change", "commits", "commit", "work", "code", "branch", "edits"}
         ),
         "pull": frozenset({"changes", "updates", "commits", "latest", "branch", "repository"}),
         "fetch": frozenset({"page", "url", "site", "website", "file", "content", "contents"}),
@@ -164,6 +164,8 @@ NOUNS: Final[Mapping[Operation, frozenset[str]]] = MappingProxyType(
     }
 )
 """What each operation may be done to, in the words of a message."""
+
+CONTAINERS: Final = frozenset({"folder", "folders", "directory", "directories"})
 
 DISTINCT: Final = frozenset(
     {"branch", "tag", "issue", "pr", "comment", "release", "label", "repository"}

@@ -26,10 +26,11 @@ COMMANDS: Final = MappingProxyType(
         "approve": "approve a call that waits",
         "deny": "deny a call that waits",
         "grants": "list, revoke or clear remembered approvals",
+        "auto-approve": "measure the auto-approver on labelled scenarios",
         "review": "watch and answer escalations on a live screen",
     }
 )
-"""Each command with its line of help; the module of the same name carries it out."""
+"""Each command with its line of help; the module of the same name, `_` for `-`, carries it out."""
 
 EXAMPLES: Final = """\
 examples:
@@ -109,7 +110,7 @@ def _parser(names: list[str]) -> tuple[argparse.ArgumentParser, dict[str, Comman
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     commands: dict[str, Command] = {}
     for name in names:
-        module = cast("Command", import_module(f"ironcurtain_proxy.cli.{name}"))
+        module = cast("Command", import_module(f"ironcurtain_proxy.cli.{name.replace('-', '_')}"))
         module.add_parser(cast("Subparsers", subparsers))
         commands[name] = module
     return parser, commands

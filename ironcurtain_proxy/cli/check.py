@@ -109,8 +109,8 @@ def _lint(loaded: LoadedPolicy, settings: Settings | None, report: Report) -> No
 
 def _live_lister() -> LiveLister:
     # The way to the servers is long to import, and only `--live` goes it.
-    wiring = import_module("ironcurtain_proxy.wiring")
-    return cast("LiveLister", wiring.list_live_tools)
+    live = import_module("ironcurtain_proxy.wiring.live")
+    return cast("LiveLister", live.list_live_tools)
 
 
 def _text(loaded: LoadedPolicy, settings: Settings | None, report: Report) -> Iterator[str]:

@@ -13,7 +13,12 @@ from ironcurtain_proxy.cli.reviewing import add_directories, complain, say
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.review.mailbox_directory import MailboxDirectory, UnacceptableFileError
-from ironcurtain_proxy.review.mailbox_grants import put_command, read_grants
+from ironcurtain_proxy.review.mailbox_grants import (
+    GrantsAction,
+    is_carried_out,
+    put_command,
+    read_grants,
+)
 from ironcurtain_proxy.session.display import visible
 from ironcurtain_proxy.session.requests import session_mailboxes, sessions_directory
 
@@ -59,8 +64,10 @@ def run(options: argparse.Namespace) -> int:
         case "revoke":
             return _revoke(found, options.id)
         case _:
-            for place in {grant.place.path: grant.place for grant in found}.values():
-                put_command(place, "clear", None)
+            places = {grant.place.path: grant.place for grant in found}.values()
+            cleared = [_command(place, "clear", None) for place in places]
+            if not all(cleared):
+                return 1
             say(f"cleared {len(found)} grant{'' if len(found) == 1 else 's'}")
             return 0
 
@@ -118,6 +125,15 @@ def _revoke(found: list[_Shown], reference: str) -> int:
     if len(meant) != 1:
         complain(f"{reference!r} is {'no grant' if not meant else 'more than one grant'}")
         return 1
-    put_command(meant[0].place, "revoke", meant[0].id)
+    if not _command(meant[0].place, "revoke", meant[0].id):
+        return 1
     say(f"revoked {visible(meant[0].id)[:8]}")
     return 0
+
+
+def _command(place: MailboxDirectory, action: GrantsAction, identifier: str | None) -> bool:
+    """Have the proxy do it: it is said to be done only once it is."""
+    if is_carried_out(place, put_command(place, action, identifier)):
+        return True
+    complain(f"no proxy answered in {place.path}: its session has ended, and its grants with it")
+    return False

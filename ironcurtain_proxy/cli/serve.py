@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ironcurtain_proxy.wiring import serve
+from ironcurtain_proxy.wiring.serving import serve
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.cli import Subparsers

@@ -38,7 +38,6 @@ class DownstreamServers:
         self._log = SessionLog(options.session_log)
         if self._log.fault:
             _LOGGER.warning("no session log: %s", self._log.fault)
-        self._listed = False
         self._wait_until: float | None = None
         self._supervisors = {
             spec.name: Supervisor(spec, options, self.hooks, self._log, self._announce)
@@ -72,16 +71,30 @@ class DownstreamServers:
     async def tools(self) -> Mapping[str, tuple[ToolDefinition, ...]]:
         """The tools of each server, in configuration order; none of a server that is not there.
 
-        Waits until every server is ready or has failed, but at most, and only once, for the start
-        deadline. Who comes later is announced by `hooks.on_tools_changed`.
+        Waits as `until_settled` does. Who comes later is announced by `hooks.on_tools_changed`.
         """
+        for name in self._supervisors:
+            await self.until_settled(name)
+        return self.tools_now()
+
+    def tools_now(self) -> Mapping[str, tuple[ToolDefinition, ...]]:
+        """The tools of each server, without waiting for any."""
+        return {name: supervisor.tools for name, supervisor in self._supervisors.items()}
+
+    async def until_settled(self, server: str) -> None:
+        """Wait until a server is ready or has failed.
+
+        All waiting together, for whichever server, ends with the start deadline, which begins with
+        the first: a server that hangs holds nobody up twice.
+
+        Raises:
+            ServerUnavailableError: there is no such server.
+        """
+        settled = self._supervisor(server).settled
         if self._wait_until is None:
             self._wait_until = anyio.current_time() + self._options.start_deadline
         with anyio.CancelScope(deadline=self._wait_until):
-            for supervisor in self._supervisors.values():
-                await supervisor.settled.wait()
-        self._listed = True
-        return {name: supervisor.tools for name, supervisor in self._supervisors.items()}
+            await settled.wait()
 
     async def forward(
         self,
@@ -160,7 +173,7 @@ class DownstreamServers:
             raise ServerUnavailableError(f'there is no server "{server}"') from None
 
     async def _announce(self) -> None:
-        if self._listed and self.hooks.on_tools_changed is not None:
+        if self.hooks.on_tools_changed is not None:
             try:
                 await self.hooks.on_tools_changed()
             except Exception as error:  # noqa: BLE001  the agent's trouble must not end a server

@@ -3,8 +3,8 @@
 Knows how to ask for the tools and how long an answer holds; does not know who asks.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 from ironcurtain_proxy.information.catalogue import (
     SEPARATOR,
@@ -17,8 +17,17 @@ from ironcurtain_proxy.model.annotation import Annotations
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.server import ServerSpec, ToolDefinition
 
-ToolSource: TypeAlias = Callable[[], Awaitable[Mapping[str, tuple[ToolDefinition, ...]]]]
-"""Gives the tools by server, as soon as the servers have started."""
+
+class ToolSource(Protocol):
+    """Who knows the tools by server."""
+
+    def tools_now(self) -> Mapping[str, tuple[ToolDefinition, ...]]:
+        """Those of all servers that have listed theirs."""
+        ...
+
+    async def until_settled(self, server: str) -> None:
+        """Wait, but not for ever, until a server has started or failed."""
+        ...
 
 
 class LiveCatalogue:
@@ -33,19 +42,29 @@ class LiveCatalogue:
         self._source = source
         self._current: Catalogue | None = None
 
-    async def refresh(self) -> Catalogue:
-        """Ask the servers again."""
-        self._current = build_catalogue(self._servers, await self._source(), self._annotations)
+    def refresh(self) -> Catalogue:
+        """Take what the servers have said by now."""
+        definitions = self._source.tools_now()
+        self._current = build_catalogue(self._servers, definitions, self._annotations)
         return self._current
 
-    async def ready(self) -> None:
-        """Wait until there is a catalogue at all: a call may come before the first `tools/list`."""
-        if self._current is None:
-            await self.refresh()
+    async def ready(self, exposed_name: str) -> None:
+        """Wait until a tool can be found, if there is one: a call may come before its server.
+
+        Waits for the one server whose tool it would be, so that none is slower than itself.
+        """
+        if self.find(exposed_name) is not None:
+            return
+        for spec in self._servers:
+            if exposed_name.startswith(self.exposed(spec.name, "")):
+                await self._source.until_settled(spec.name)
+                self.refresh()
 
     async def listing(self) -> list[Json]:
         """Every tool's object as its server wrote it, apart from its name."""
-        return [_exposed(tool) for tool in (await self.refresh()).tools]
+        for spec in self._servers:
+            await self._source.until_settled(spec.name)
+        return [_exposed(tool) for tool in self.refresh().tools]
 
     def find(self, exposed_name: str) -> tuple[str, str] | None:
         """The (server, tool) that the agent knows by this name; None: there is none."""

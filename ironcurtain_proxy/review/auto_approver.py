@@ -161,9 +161,7 @@ class AutoApprover:
         result = await self._consult(escalation, message)
         if result.decision != "approve":
             return Unreachable()
-        objection = (
-            veto(message.text, escalation, self.around) if self.config.target_check else None
-        )
+        objection = self._objection(message, escalation)
         # Nothing is awaited from here on: of two calls at once, one finds the message used.
         if (
             objection is not None
@@ -197,6 +195,16 @@ class AutoApprover:
             or self.breakers.is_used(message, target)
             or not self.breakers.may_approve(now)
         )
+
+    def _objection(self, message: UserMessage, escalation: Escalation) -> str | None:
+        if not self.config.target_check:
+            return None
+        try:
+            return veto(message.text, escalation, self.around)
+        except Exception:  # noqa: BLE001  an objection, whatever it is
+            # A defect of the check must not end the call that it could only have approved.
+            _log.exception("the target check failed on %s", escalation.id)
+            return "the target check failed"
 
     async def _consult(self, escalation: Escalation, message: UserMessage) -> AutoApproveResult:
         """Ask within the deadline, count outages, write the log."""

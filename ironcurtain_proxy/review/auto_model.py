@@ -145,13 +145,13 @@ class LitellmModel:
 
     async def _loaded(self) -> _Ask:
         async with self._loading:
-            if self._ask is None:
-                # Abandoned rather than awaited when the deadline passes: the import goes on and
-                # the next question finds it done.
-                self._ask, self._close = await anyio.to_thread.run_sync(
-                    self._load, abandon_on_cancel=True
-                )
-            return self._ask
+            if self._ask is not None:
+                return self._ask
+            # Abandoned rather than awaited when the deadline passes: the import goes on and the
+            # next question finds it done.
+            ask, close = await anyio.to_thread.run_sync(self._load, abandon_on_cancel=True)
+            self._ask, self._close = ask, close
+            return ask
 
     def _load(self) -> tuple[_Ask, _Close]:
         """Import litellm and prepare the client. Runs in a thread, takes seconds."""
@@ -209,7 +209,7 @@ def _client(provider: Provider, api_key: str | None, base: str | None) -> _Closa
         return AsyncOpenAI(
             api_key=api_key, base_url=base, max_retries=0, http_client=plain_client()
         )
-    from litellm.llms.custom_httpx.http_handler import (  # noqa: PLC0415  see `_load`
+    from litellm.llms.custom_httpx.http_handler import (
         AsyncHTTPHandler,
     )
 

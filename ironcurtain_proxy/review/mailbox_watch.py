@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Final
 
 import anyio
-from watchfiles import awatch
 
 _log = logging.getLogger(__name__)
 # At INFO it writes a line for every change.
@@ -26,6 +25,8 @@ async def watch_directory(path: Path, stop: anyio.Event) -> AsyncGenerator[set[s
     Where it cannot be watched (no more watches left, a strange file system), only the empty sets
     come: whoever reads this looks for himself then. Ends when `stop` is set.
     """
+    from watchfiles import awatch  # noqa: PLC0415  not needed before the first question
+
     try:
         async for changes in awatch(
             path,

@@ -16,6 +16,7 @@ from textual.binding import Binding, BindingType
 from textual.events import Resize
 from textual.widgets import DataTable, Footer, Input, RichLog, Static
 
+from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.session.answering import Verdict, answer_async
 from ironcurtain_proxy.session.changes import changes_of
 from ironcurtain_proxy.session.display import summary, time_left, visible
@@ -113,7 +114,10 @@ class ReviewScreen(App[None]):
             return
         if time.monotonic() >= self._listen_at:
             self._listen_at = time.monotonic() + _LISTEN_SECONDS
-            self._mailboxes.listen()
+            try:
+                self._mailboxes.listen()
+            except ConfigurationError as error:
+                self._say(f"not listening: {error}")
         now = utc_now()
         found = {one.id: one for one in self._mailboxes.pending(now)}
         self._answered &= found.keys()

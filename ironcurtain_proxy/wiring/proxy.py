@@ -1,6 +1,6 @@
 """One proxy put together from its settings: everything but the agent's side."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -50,6 +50,9 @@ class Proxy:
     catalogue: LiveCatalogue
     reviewers: Reviewers
     mediator: Mediator
+    on_tools_changed: Callable[[], Awaitable[None]] | None = None
+    """Tells the agent."""
+    _has_listed: bool = False
     _published: list[Mapping[str, Json]] = field(default_factory=list)
 
     async def handle(
@@ -58,13 +61,13 @@ class Proxy:
         params: Mapping[str, Json],
         on_progress: ProgressListener | None = None,
     ) -> Reply:
-        """Carry one call, as soon as it is known which tools there are."""
+        """Carry one call, as soon as it is known which tools its server has."""
         if exposed_name == STATUS and self.reviewers.desk.holds:
             given = params.get("arguments")
             arguments = given if isinstance(given, dict) else {}
             result = status(self.reviewers.desk.open(), arguments)
             return await self.mediator.answer(exposed_name, params, ToolResult(result=result))
-        await self.catalogue.ready()
+        await self.catalogue.ready(exposed_name)
         reply = await self.mediator.handle(exposed_name, params, on_progress)
         if self._published or len(self.reviewers.grants):
             self._publish_grants()
@@ -73,6 +76,7 @@ class Proxy:
     async def list_tools(self) -> list[Json]:
         """What the agent is shown: the servers' tools, and ours."""
         tools = [tool for tool in await self.catalogue.listing() if not _is_ours(tool)]
+        self._has_listed = True
         return [*tools, STATUS_TOOL] if self._may_hold_now() else tools
 
     def _may_hold_now(self) -> bool:
@@ -84,11 +88,18 @@ class Proxy:
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Run servers and reviewers until cancelled; then end them."""
         self.servers.hooks.roots = self._roots
+        self.servers.hooks.on_tools_changed = self._tools_changed
         async with anyio.create_task_group() as tasks:
             await tasks.start(self.servers.run)
             await tasks.start(self.reviewers.run)
             task_status.started()
             await anyio.sleep_forever()
+
+    async def _tools_changed(self) -> None:
+        self.catalogue.refresh()
+        # Who has not listed them yet has nothing to correct.
+        if self._has_listed and self.on_tools_changed is not None:
+            await self.on_tools_changed()
 
     def _publish_grants(self) -> None:
         grants = described(self.reviewers.grants)
@@ -130,7 +141,7 @@ def assemble(
         on_hang=None if in_process else end_process,
     )
     servers = DownstreamServers(settled(settings), downstream_options(settings, environ))
-    catalogue = LiveCatalogue(settings.servers, loaded.annotations, servers.tools)
+    catalogue = LiveCatalogue(settings.servers, loaded.annotations, servers)
     clock = SystemClock()
     grants = GrantBook()
     reviewers = assemble_reviewers(settings, grants, clock, environ, message)

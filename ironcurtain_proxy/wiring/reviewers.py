@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import anyio
 from anyio.abc import TaskStatus
@@ -10,17 +11,17 @@ from ironcurtain_proxy.administration.operator_paths import real
 from ironcurtain_proxy.administration.review_settings import Channel as ChannelName
 from ironcurtain_proxy.administration.settings import Settings
 from ironcurtain_proxy.approval.grants import GrantBook
-from ironcurtain_proxy.approval.target_call import Surroundings
 from ironcurtain_proxy.model.grant import GrantId
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.ports import Clock
-from ironcurtain_proxy.review.auto_approver import AutoApprover, AutoApproverConfig, create_model
 from ironcurtain_proxy.review.desk import Desk
-from ironcurtain_proxy.review.llm_log import LlmLog
 from ironcurtain_proxy.review.mailbox import Mailbox, MailboxSettings
 from ironcurtain_proxy.review.mailbox_grants import GrantsAction
 from ironcurtain_proxy.review.panel import Channel, Panel
 from ironcurtain_proxy.review.user_context import ContextFile, MessageSource, is_pty_session
+
+if TYPE_CHECKING:
+    from ironcurtain_proxy.review.auto_approver import AutoApprover
 
 
 @dataclass(slots=True, kw_only=True)
@@ -31,7 +32,7 @@ class Reviewers:
     panel: Panel
     mailbox: Mailbox
     grants: GrantBook
-    auto_approver: AutoApprover | None
+    auto_approver: "AutoApprover | None"
     order: tuple[ChannelName, ...]
     places: dict[ChannelName, Channel] = field(default_factory=dict)
 
@@ -135,8 +136,21 @@ def described(grants: GrantBook) -> list[Mapping[str, Json]]:
     ]
 
 
-def _auto_approver(settings: Settings, message: MessageSource, clock: Clock) -> AutoApprover | None:
+def _auto_approver(
+    settings: Settings, message: MessageSource, clock: Clock
+) -> "AutoApprover | None":
     said = settings.auto_approve
+    if not said.enabled:
+        return None
+    # Off unless switched on: most sessions start without it.
+    from ironcurtain_proxy.approval.target_call import Surroundings  # noqa: PLC0415
+    from ironcurtain_proxy.review.auto_approver import (  # noqa: PLC0415
+        AutoApprover,
+        AutoApproverConfig,
+        create_model,
+    )
+    from ironcurtain_proxy.review.llm_log import LlmLog  # noqa: PLC0415
+
     config = AutoApproverConfig(
         enabled=said.enabled,
         model_id=said.model_id,

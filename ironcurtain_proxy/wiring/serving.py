@@ -79,14 +79,10 @@ async def _live(proxy: Proxy, read: int, write: int) -> int:
     terminal = TerminalReviewer(clock)
     proxy.reviewers.add("terminal", Channel(terminal, terminal.is_reachable))
 
-    async def tools_changed() -> None:
-        await proxy.catalogue.refresh()
-        await agent.tools_changed()
-
     async def logged(server: str, params: Mapping[str, Json]) -> None:
         await agent.log_message(_named(server, params, several=len(proxy.settings.servers) > 1))
 
-    proxy.servers.hooks.on_tools_changed = tools_changed
+    proxy.on_tools_changed = agent.tools_changed
     proxy.servers.hooks.on_log = logged
     ended_by: list[int] = []
     async with anyio.create_task_group() as tasks:
@@ -119,6 +115,8 @@ def _import_heavy() -> None:
     frozen they are never looked at again.
     """
     gc.disable()
+    import watchfiles  # noqa: F401, PLC0415
+
     import ironcurtain_proxy.agent.server  # noqa: F401, PLC0415  after the servers were started
 
     gc.freeze()

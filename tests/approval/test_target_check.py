@@ -288,6 +288,53 @@ def test_anything_else_is_objected_to(message: str, escalation: Escalation) -> N
     assert veto(message, escalation, AROUND)
 
 
+WRITE: dict[str, tuple[ArgumentRole, ...]] = {"path": ("write-path",)}
+MAIL: dict[str, tuple[ArgumentRole, ...]] = {
+    "to": ("email-address",),
+    "subject": ("none",),
+    "body": ("email-body",),
+}
+MOVE: dict[str, tuple[ArgumentRole, ...]] = {
+    "source": ("read-path", "delete-path"),
+    "destination": ("write-path",),
+}
+MIXED_UP = {
+    "a file for a directory": (
+        "create the file /srv/x",
+        call("f/create_directory", {"path": "/srv/x"}, WRITE),
+    ),
+    "a directory for a file": (
+        "create the folder /srv/x",
+        call("f/write_file", {"path": "/srv/x"}, WRITE),
+    ),
+    "looking for making": ("open /srv/x", call("f/create_directory", {"path": "/srv/x"}, WRITE)),
+    "a tag for a branch": ("push the tag to origin", push()),
+    "one text for two": (
+        "write 'x' to /srv/a",
+        call("f/write_file", {"path": "/srv/a", "content": "x", "mode": "x"}, WRITE),
+    ),
+    "subject for body": (
+        "send an email to a@b.example saying 'hi' with subject 'yo'",
+        call("m/send_email", {"to": "a@b.example", "subject": "hi", "body": "yo"}, MAIL),
+    ),
+    "a file in the place of a directory": (
+        "move /srv/a to /srv/b",
+        call("f/move_file", {"source": "/srv/a/y", "destination": "/srv/b"}, MOVE),
+    ),
+}
+
+
+@pytest.mark.parametrize(("message", "escalation"), MIXED_UP.values(), ids=MIXED_UP.keys())
+def test_one_thing_is_not_taken_for_another(message: str, escalation: Escalation) -> None:
+    assert veto(message, escalation, AROUND)
+
+
+def test_a_mail_with_its_parts_in_place_passes() -> None:
+    message = "send an email to a@b.example saying 'hi' with subject 'yo'"
+    escalation = call("m/send_email", {"to": "a@b.example", "subject": "yo", "body": "hi"}, MAIL)
+    assert veto(message, escalation, AROUND) is None
+
+
 def test_source_and_destination_must_stand_in_the_order_of_the_message() -> None:
     roles: dict[str, tuple[ArgumentRole, ...]] = {
         "source": ("read-path", "delete-path"),

@@ -1,0 +1,95 @@
+"""The catalogue while servers start and change."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import anyio
+import pytest
+
+from ironcurtain_proxy.information.live_catalogue import LiveCatalogue
+from ironcurtain_proxy.model.server import ServerSpec, ToolDefinition
+
+pytestmark = pytest.mark.anyio
+
+
+@dataclass
+class Starting:
+    """Servers that start when told to."""
+
+    listed: dict[str, tuple[ToolDefinition, ...]] = field(default_factory=dict)
+    begun: dict[str, anyio.Event] = field(default_factory=dict)
+    waited_for: list[str] = field(default_factory=list)
+
+    def start(self, server: str, *tools: str) -> None:
+        self.listed[server] = tuple(ToolDefinition(server, name, {"name": name}) for name in tools)
+        self.begun.setdefault(server, anyio.Event()).set()
+
+    def tools_now(self) -> Mapping[str, tuple[ToolDefinition, ...]]:
+        return self.listed
+
+    async def until_settled(self, server: str) -> None:
+        self.waited_for.append(server)
+        await self.begun.setdefault(server, anyio.Event()).wait()
+
+
+def catalogue_of(source: Starting, *names: str) -> LiveCatalogue:
+    specs = [ServerSpec(name=name, annotations=name, command="x") for name in names]
+    return LiveCatalogue(specs, {}, source)
+
+
+async def test_a_call_waits_for_its_own_server_and_for_no_other() -> None:
+    source = Starting()
+    catalogue = catalogue_of(source, "slow", "quick")
+    source.start("quick", "read")
+    with anyio.fail_after(10):
+        await catalogue.ready("quick__read")
+    assert catalogue.find("quick__read") == ("quick", "read")
+    assert source.waited_for == ["quick"]
+
+
+async def test_a_call_that_comes_before_its_server_finds_it_later() -> None:
+    source = Starting()
+    catalogue = catalogue_of(source, "only")
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(catalogue.ready, "read")
+            await anyio.wait_all_tasks_blocked()
+            assert catalogue.find("read") is None
+            source.start("only", "read")
+    assert catalogue.find("read") == ("only", "read")
+
+
+async def test_a_name_of_no_server_waits_for_none() -> None:
+    source = Starting()
+    catalogue = catalogue_of(source, "one", "two")
+    with anyio.fail_after(10):
+        await catalogue.ready("three__read")
+    assert catalogue.find("three__read") is None
+    assert source.waited_for == []
+
+
+async def test_a_known_tool_waits_for_nobody_a_second_time() -> None:
+    source = Starting()
+    catalogue = catalogue_of(source, "one", "two")
+    source.start("one", "read")
+    await catalogue.ready("one__read")
+    await catalogue.ready("one__read")
+    assert source.waited_for == ["one"]
+
+
+async def test_the_list_waits_for_every_server() -> None:
+    source = Starting()
+    catalogue = catalogue_of(source, "one", "two")
+    source.start("one", "a")
+    shown: list[object] = []
+
+    async def listing() -> None:
+        shown.extend(await catalogue.listing())
+
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(listing)
+            await anyio.wait_all_tasks_blocked()
+            assert shown == []
+            source.start("two", "b")
+    assert shown == [{"name": "one__a"}, {"name": "two__b"}]
