@@ -15,7 +15,13 @@ from itertools import pairwise
 from typing import Final
 
 from ironcurtain_proxy.approval.target_call import Action, Demand, Surroundings, action_of
-from ironcurtain_proxy.approval.target_message import NotUnderstood, Request, Token, requests_of
+from ironcurtain_proxy.approval.target_message import (
+    MAX_MESSAGE,
+    NotUnderstood,
+    Request,
+    Token,
+    requests_of,
+)
 from ironcurtain_proxy.approval.target_naming import Named, names, relative_file
 from ironcurtain_proxy.approval.target_words import (
     BESIDE,
@@ -307,6 +313,8 @@ _COMMAND_LINE: Final = re.compile(
 def _is_command_line(message: str, action: Action) -> bool:
     """Whether the whole message is "run COMMAND", with exactly this command."""
     if action.operation != "run" or len(action.demands) != 1 or action.flags:
+        return False
+    if len(message) > MAX_MESSAGE:
         return False
     demand = action.demands[0]
     match = _COMMAND_LINE.fullmatch(message)

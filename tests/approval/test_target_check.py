@@ -329,6 +329,40 @@ def test_one_thing_is_not_taken_for_another(message: str, escalation: Escalation
     assert veto(message, escalation, AROUND)
 
 
+FORBIDDING_NAMES = {
+    "a branch": ("push the branch nothing to origin", push(branch="nothing")),
+    "a package": (
+        "install nothing",
+        call("pip/install_package", {"name": "nothing"}, {"name": ("none",)}),
+    ),
+    "what is checked out": (
+        "checkout later",
+        call("git/git_checkout", {"branch_name": "later"}, {"branch_name": ("branch-name",)}),
+    ),
+    "a remote": (
+        "push my changes to nowhere",
+        call("git/git_push", {"remote": "nowhere"}, {"remote": ("git-remote-url",)}),
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("message", "escalation"), FORBIDDING_NAMES.values(), ids=FORBIDDING_NAMES.keys()
+)
+def test_a_word_that_forbids_is_nobodys_name(message: str, escalation: Escalation) -> None:
+    assert veto(message, escalation, AROUND)
+
+
+def test_a_destination_that_stands_first_is_objected_to() -> None:
+    escalation = call("f/copy_file", {"source": "/srv/a/x", "destination": "/srv/b/x"}, MOVE)
+    assert veto("copy the files from /srv/a to /srv/b", escalation, AROUND) is None
+    assert veto("copy to /srv/b the files from /srv/a", escalation, AROUND)
+
+
+def test_a_question_is_called_one() -> None:
+    assert veto("push my changes to origin?", push(), AROUND) == "the message asks a question"
+
+
 def test_a_mail_with_its_parts_in_place_passes() -> None:
     message = "send an email to a@b.example saying 'hi' with subject 'yo'"
     escalation = call("m/send_email", {"to": "a@b.example", "subject": "yo", "body": "hi"}, MAIL)
