@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import anyio
 from anyio.abc import TaskStatus
@@ -22,6 +22,10 @@ from ironcurtain_proxy.review.user_context import ContextFile, MessageSource, is
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.review.auto_approver import AutoApprover
+
+
+_CLOSE: Final = 1.0
+"""Seconds for the model's connections to be closed."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -48,13 +52,18 @@ class Reviewers:
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Own their tasks until cancelled; open questions are withdrawn then."""
-        async with anyio.create_task_group() as tasks:
-            await tasks.start(self.mailbox.run)
-            await tasks.start(self.desk.run)
+        try:
+            async with anyio.create_task_group() as tasks:
+                await tasks.start(self.mailbox.run)
+                await tasks.start(self.desk.run)
+                if self.auto_approver is not None:
+                    tasks.start_soon(self.auto_approver.warm)
+                task_status.started()
+                await anyio.sleep_forever()
+        finally:
             if self.auto_approver is not None:
-                tasks.start_soon(self.auto_approver.warm)
-            task_status.started()
-            await anyio.sleep_forever()
+                with anyio.move_on_after(_CLOSE, shield=True):
+                    await self.auto_approver.aclose()
 
 
 def assemble_reviewers(

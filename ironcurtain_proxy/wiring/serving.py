@@ -14,6 +14,8 @@ from typing import Final
 
 import anyio
 
+from ironcurtain_proxy.administration.backfill import backfill_auto_approve
+from ironcurtain_proxy.administration.layers import CONFIG_NAME
 from ironcurtain_proxy.administration.policy_loading import load_policy
 from ironcurtain_proxy.administration.settings import Settings, load_settings
 from ironcurtain_proxy.downstream.hardening import hide_from_debuggers
@@ -44,6 +46,7 @@ def serve(environ: MutableMapping[str, str], config: Path | None = None) -> int:
     for problem in (*settings.warnings, *loaded.warnings):
         say(str(problem))
     refuse_what_is_not_there(settings)
+    _backfill(settings)
     read, write = claim_stdio()
     proxy = assemble(settings, loaded, environ)
     for notice in proxy.audit.notices:
@@ -58,6 +61,12 @@ def serve(environ: MutableMapping[str, str], config: Path | None = None) -> int:
             say(f"records could not be written: {proxy.audit.latched}")
         proxy.audit.close()
         tidy(state_of(settings))
+
+
+def _backfill(settings: Settings) -> None:
+    file = settings.state_dir / CONFIG_NAME
+    if settings.config_file == file and backfill_auto_approve(file):
+        say(f'{file}: added "autoApprove", which is off')
 
 
 async def _live(proxy: Proxy, read: int, write: int) -> int:
