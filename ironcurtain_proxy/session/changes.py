@@ -46,7 +46,8 @@ def _edit(edit: Json) -> list[str]:
 def _diff(old: str | None, new: str) -> list[str]:
     if old is None:
         return ["(what it holds now cannot be shown)"]
-    before, after = old.split("\n"), new.split("\n")
+    # Nothing is no line, where `split` makes it an empty one.
+    before, after = (text.split("\n") if text else [] for text in (old, new))
     if len(before) + len(after) > _MAX_LINES:
         return [f"({len(before)} lines before, {len(after)} lines after: too many for a diff)"]
     lines = list(islice(unified_diff(before, after, lineterm="", n=3), 2, None))
