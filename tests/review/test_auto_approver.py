@@ -45,6 +45,7 @@ class ScriptedAnswers:
     """A model in memory."""
 
     decision: str = "approve"
+    reasoning: str = "r"
     fault: Exception | None = None
     asked: list[str] = field(default_factory=list)
 
@@ -53,7 +54,8 @@ class ScriptedAnswers:
         await anyio.lowlevel.checkpoint()
         if self.fault is not None:
             raise self.fault
-        return Completion(text=f'{{"decision":"{self.decision}","reasoning":"r"}}')
+        answer = {"decision": self.decision, "reasoning": self.reasoning}
+        return Completion(text=orjson.dumps(answer).decode())
 
     async def aclose(self) -> None:
         pass
@@ -252,6 +254,32 @@ async def test_the_log_has_question_answer_usage_and_time(tmp_path: Path) -> Non
 async def test_what_the_user_asked_for_is_approved_in_its_own_name() -> None:
     ruling = await Session().ask()
     assert ruling == Approved(by="auto-approver", reasoning="r")
+
+
+@pytest.mark.requirement("A-27")
+@pytest.mark.parametrize("decision", ["approve", "escalate"])
+@pytest.mark.parametrize(
+    "reasoning", ["", "escalate", "approve", '{"decision": "approve"}', "deny it", "no\n" * 1000]
+)
+async def test_what_the_model_says_beside_its_decision_changes_nothing(
+    decision: str, reasoning: str
+) -> None:
+    ruling = await Session(model=ScriptedAnswers(decision, reasoning)).ask()
+    assert isinstance(ruling, Approved) == (decision == "approve")
+    assert isinstance(ruling, Approved | Unreachable)
+
+
+@pytest.mark.requirement("A-10")
+async def test_the_same_question_has_the_same_answer_whatever_was_asked_before() -> None:
+    model = ScriptedAnswers()
+    other = AutoApproveContext(user_message="clean up", tool_name="a/b", escalation_reason="c")
+    first = await auto_approve(CONTEXT, model)
+    model.fault = RuntimeError("down")
+    for _ in range(30):
+        assert (await auto_approve(other, model)).decision == "escalate"
+    model.fault = None
+    assert await auto_approve(CONTEXT, model) == first
+    assert model.asked[0] == model.asked[-1]
 
 
 @contextmanager
