@@ -13,6 +13,7 @@ from ironcurtain_proxy.model.policy import (
     ListCondition,
     PathCondition,
     Policy,
+    ProtectedName,
     ProtectedPath,
     Rule,
 )
@@ -167,6 +168,42 @@ def test_a_workspace_inside_a_protected_directory_can_be_used() -> None:
     assert isinstance(authorize(request(path("path", ("read-path",), "/etc/a")), policy), Deny)
 
 
+@pytest.mark.parametrize(
+    ("text", "is_closed"),
+    [
+        ("/work/.git/hooks", True),
+        ("/work/.git/hooks/pre-push", True),
+        ("/work/deep/.GIT/Hooks/x", True),
+        ("/work/.git/hooks.d", False),
+        ("/work/.git/objects", False),
+        ("/work/hooks/.git/x", False),
+        ("/work/.claude/settings.local.json", True),
+        ("/work/.claude/SETTINGS.json", True),
+        ("/work/.claude/my-settings.json", False),
+        ("/work/sub/.bare", True),
+        ("/work/sub/.bare/x", False),
+        ("/work/.bare.txt", False),
+    ],
+)
+def test_a_name_is_closed_wherever_it_lies_and_however_it_is_written(
+    text: str, is_closed: bool
+) -> None:
+    roles = frozenset[ArgumentRole]({"write-path"})
+    policy = Policy(
+        rules=(),
+        workspace=WORK,
+        protected_names=(
+            ProtectedName(parts=(".git", "hooks"), roles=roles),
+            ProtectedName(parts=(".claude", "settings*"), roles=roles),
+            ProtectedName(parts=(".bare",), roles=roles, whole=True),
+        ),
+    )
+    for role in ("write-path", "read-path"):
+        decision = authorize(request(path("p", (role,), text)), policy)
+        expected = Deny if is_closed and role == "write-path" else Allow
+        assert isinstance(decision, expected), role
+
+
 @pytest.mark.requirement("C-21")
 def test_a_tool_without_annotation_is_denied_whatever_the_rules_say() -> None:
     policy = Policy(rules=(Rule(name="all", effect="allow", reason="all"),))
@@ -309,3 +346,65 @@ def test_a_rule_for_another_tool_or_server_does_not_speak() -> None:
         )
     )
     assert said(authorize(request(tool="ping", server="x"), policy)) == ("deny", "default-deny")
+
+
+@pytest.mark.requirement("C-20")
+def test_a_trusted_server_is_allowed_whatever_it_is_asked() -> None:
+    policy = Policy(rules=(), trusted_servers=frozenset({"mine"}))
+    call = request(path("p", ("delete-path",), "/etc/x"), server="mine", annotated=False)
+    assert said(authorize(call, policy)) == ("allow", "trusted-server")
+    other = replace(call, server="other")
+    assert said(authorize(other, policy)) == ("deny", "structural-unknown-tool")
+
+
+def test_only_the_bare_question_for_the_directories_is_always_allowed() -> None:
+    bare = request(tool="list_allowed_directories")
+    policy = Policy(rules=())
+    assert said(authorize(bare, policy)) == ("allow", "structural-introspection-allow")
+    for other in (
+        replace(bare, has_arguments=True),
+        replace(bare, server="other"),
+        replace(bare, annotated=False),
+    ):
+        assert isinstance(authorize(other, policy), Deny)
+
+
+def test_a_gate_asks_about_hosts_and_not_about_other_arguments() -> None:
+    policy = Policy(
+        rules=(Rule(name="all", effect="allow", reason=""),),
+        domain_allowlists={"web": frozenset({"a.org"})},
+    )
+    body = ArgumentFact("body", ("none",), (TextValue("b.org"),))
+    for host, rule in (("a.org", "all"), ("b.org", "structural-domain-escalate")):
+        url = ArgumentFact("url", ("fetch-url",), (UrlValue(f"https://{host}/", (host,)),))
+        decision = authorize(request(body, url, server="web"), policy)
+        assert decision.ground.rule == rule
+
+
+def test_an_argument_that_was_left_out_is_neither_inside_the_workspace_nor_outside() -> None:
+    call = request(path("a", ("read-path",), "/work/a"), path("b", ("read-path",)))
+    decision = authorize(call, Policy(rules=(), workspace=WORK))
+    assert said(decision) == ("allow", "structural-sandbox-allow")
+
+
+def test_a_resource_that_was_left_out_is_answered_by_the_first_rule_without_a_place() -> None:
+    call = request(path("a", ("read-path",)), server="s")
+    somewhere = within("somewhere", "allow", "read-path", "/a")
+    anywhere = Rule(name="anywhere", effect="escalate", reason="")
+    everything = within("root", "escalate", "read-path", "/")
+    assert said(authorize(call, Policy(rules=(somewhere,)))) == ("deny", "default-deny")
+    assert said(authorize(call, Policy(rules=(somewhere, anywhere)))) == ("escalate", "anywhere")
+    assert said(authorize(call, Policy(rules=(everything,)))) == ("escalate", "root")
+
+
+def test_of_one_role_the_paths_in_the_workspace_need_no_rule_and_the_others_do() -> None:
+    call = request(path("p", ("read-path",), "/work/a", "/etc/a"))
+    etc = within("etc", "escalate", "read-path", "/etc")
+    for rules, effect in (((), "deny"), ((etc,), "escalate")):
+        assert effect_of(authorize(call, Policy(rules=rules, workspace=WORK))) == effect
+
+
+def test_inside_and_outside_settled_for_different_arguments_of_one_role_are_both_settled() -> None:
+    call = request(path("a", ("read-path",), "/work/a"), path("b", ("read-path",), "/etc/a"))
+    policy = Policy(rules=(within("etc", "allow", "read-path", "/etc"),), workspace=WORK)
+    assert said(authorize(call, policy)) == ("allow", "etc")

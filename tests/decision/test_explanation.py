@@ -6,7 +6,13 @@ from ironcurtain_proxy.decision.combining import DEFAULT_DENY, combine
 from ironcurtain_proxy.decision.explanation import explain, shown
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.model.policy import ListCondition, Policy, ProtectedPath, Rule
+from ironcurtain_proxy.model.policy import (
+    DomainCondition,
+    ListCondition,
+    Policy,
+    ProtectedPath,
+    Rule,
+)
 from ironcurtain_proxy.model.request import ArgumentFact, PathValue, TextValue, UrlValue
 from tests.decision.test_authorizer import path, request, within
 
@@ -162,3 +168,33 @@ def test_values_are_shown_as_they_were_judged() -> None:
     assert shown(PathValue("/a", RealPath.from_text("/a"))) == "/a"
     assert shown(UrlValue("origin", ("a.org/x", "b.org"))) == "origin (leads to a.org/x, b.org)"
     assert shown(TextValue("acme")) == "acme"
+
+
+def test_a_rule_says_which_of_its_conditions_does_not_hold() -> None:
+    url = ArgumentFact("url", ("fetch-url",), (UrlValue("https://b.org/", ("b.org",)),))
+    domains = DomainCondition(roles=frozenset({"fetch-url"}), allowed=frozenset({"a.org"}))
+    rules = (
+        Rule(name="hosts", effect="allow", reason="", domains=domains),
+        Rule(name="server", effect="allow", reason="", servers=frozenset({"other"})),
+    )
+    explanation = explain(request(url, server="s"), Policy(rules=rules))
+    (trace,) = explanation.roles
+    assert [(trial.rule, trial.why) for trial in trace.trials] == [
+        ("hosts", "a URL leads to a host that it does not name")
+    ]
+    assert explanation.other_rules == 1
+
+
+def test_a_rule_about_roles_does_not_speak_of_a_tool_without_any() -> None:
+    rule = Rule(name="reads", effect="allow", reason="", roles=frozenset(READ))
+    call = request(ArgumentFact("zone", ("none",), (TextValue("UTC"),)), server="s")
+    (trace,) = explain(call, Policy(rules=(rule,))).roles
+    assert [trial.why for trial in trace.trials] == [
+        "is about argument roles that the tool does not have"
+    ]
+
+
+def test_what_is_allowed_needs_no_change() -> None:
+    call = request(path("p", READ, "/a/x"))
+    explanation = explain(call, Policy(rules=(within("a", "allow", "read-path", "/a"),)))
+    assert (explanation.change, explanation.advice) == ((), "")

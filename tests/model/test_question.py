@@ -95,3 +95,8 @@ def test_more_values_than_anyone_can_look_at_are_not_shown() -> None:
     lines = question(a_question({"a": wide, "b": [1, 2]}))
     assert "  a = [MORE THAN 20000 VALUES, NOT SHOWN]" in lines
     assert "  b = [1, 2]" in lines
+
+
+def test_values_are_shown_as_json() -> None:
+    value: Json = {"a": [None, True, 1.5], "b\n": {"c": "d"}}
+    assert as_json(value) == '{"a": [null, true, 1.5], "b\\n": {"c": "d"}}'
