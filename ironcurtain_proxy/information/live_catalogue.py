@@ -42,6 +42,11 @@ class LiveCatalogue:
         self._source = source
         self._current: Catalogue | None = None
 
+    @property
+    def tools(self) -> tuple[CataloguedTool, ...]:
+        """Those that calls find now."""
+        return () if self._current is None else self._current.tools
+
     def refresh(self) -> Catalogue:
         """Take what the servers have said by now."""
         definitions = self._source.tools_now()

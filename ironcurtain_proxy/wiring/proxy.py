@@ -96,9 +96,12 @@ class Proxy:
             await anyio.sleep_forever()
 
     async def _tools_changed(self) -> None:
-        self.catalogue.refresh()
-        # Who has not listed them yet has nothing to correct.
-        if self._has_listed and self.on_tools_changed is not None:
+        before = self.catalogue.tools
+        after = self.catalogue.refresh().tools
+        known = {tool.server for tool in before}
+        has_changed = before != tuple([tool for tool in after if tool.server in known])
+        # That a server has started is no news for who has not asked yet.
+        if (self._has_listed or has_changed) and self.on_tools_changed is not None:
             await self.on_tools_changed()
 
     def _publish_grants(self) -> None:

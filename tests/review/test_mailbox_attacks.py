@@ -6,10 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import watchfiles
 
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.escalation import Approved, Declined, Unreachable
-from ironcurtain_proxy.review import mailbox_watch
 from ironcurtain_proxy.review.mailbox import Mailbox, MailboxSettings
 from ironcurtain_proxy.review.messages import digest_of
 from tests.review.box import APPROVED, CLOCK, Box, a_box, escalation, until
@@ -207,7 +207,7 @@ async def test_where_the_directory_cannot_be_watched_it_is_looked_at(
     def no_watches_left(*_: object, **__: object) -> None:
         raise OSError(28, "inotify watch limit reached")
 
-    monkeypatch.setattr(mailbox_watch, "awatch", no_watches_left)
+    monkeypatch.setattr(watchfiles, "awatch", no_watches_left)
     async with a_box(path) as box:
         for _ in range(2):
             assert isinstance(await box.ruling(escalation(), APPROVED), Approved)
