@@ -177,7 +177,9 @@ class Mediator:
                 return await self._refuse(case, "policy", ground)
             case Escalate() as decision:
                 # (4) Only an escalation can be approved; no one is asked about a denial.
-                refused = await self._review(case, gathered, decision, on_progress)
+                refused = await self._out_of_reach(case, gathered) or await self._review(
+                    case, gathered, decision, on_progress
+                )
                 return refused or await self._enforce(case, gathered, on_progress)
             case Allow():
                 return await self._enforce(case, gathered, on_progress)
@@ -192,6 +194,13 @@ class Mediator:
                 return authorize(request, self.policy)
             case _:
                 assert_never(gathered)
+
+    async def _out_of_reach(self, case: Case, facts: Facts) -> Refused | None:
+        """Nobody is asked about what the server's sandbox would not let it do anyway."""
+        obstacle = self.world.servers.obstacle(case.call.server, facts.request)
+        if obstacle is None:
+            return None
+        return await self._refuse(case, "policy", Ground("sandbox", obstacle))
 
     async def _review(
         self,

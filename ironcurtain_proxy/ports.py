@@ -90,6 +90,10 @@ class Servers(Protocol):
         """
         ...
 
+    def obstacle(self, server: str, request: AccessRequest) -> str | None:
+        """What the server's sandbox would not let it do, in words; None: nothing is known."""
+        ...
+
     def is_sandboxed(self, server: str) -> bool:
         """Whether the very process that serves this server now is confined."""
         ...

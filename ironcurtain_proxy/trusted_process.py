@@ -27,8 +27,9 @@ from ironcurtain_proxy.review.callback import CallbackReviewer, OnEscalation
 from ironcurtain_proxy.review.panel import Channel
 from ironcurtain_proxy.review.user_context import UserMessage
 from ironcurtain_proxy.wiring.clocks import SystemClock
+from ironcurtain_proxy.wiring.confinement import find_sandbox
 from ironcurtain_proxy.wiring.proxy import Proxy, assemble, state_of
-from ironcurtain_proxy.wiring.serving import refuse_what_is_not_there
+from ironcurtain_proxy.wiring.serving import refuse_what_is_not_there, say
 
 CallStatus: TypeAlias = Literal["success", "denied", "error"]
 """`denied`: it was not carried out. `error`: it was, or nearly, and failed."""
@@ -86,6 +87,7 @@ class TrustedProcess:
         self._loaded = load_policy(self._settings)
         refuse_what_is_not_there(self._settings)
         self._environ = dict(environ)
+        self._sandbox = find_sandbox(self._settings, self._environ, say)
         self._on_escalation = on_escalation
         self._message: UserMessage | None = None
         self._turns = count(1)
@@ -117,6 +119,7 @@ class TrustedProcess:
             self._settings,
             self._loaded,
             self._environ,
+            sandbox=self._sandbox,
             message=lambda: self._message,
             in_process=True,
         )

@@ -125,6 +125,9 @@ class FakeServers:
         self.roots.append(roots)
         return DONE if self.act is None else await self.act(call)
 
+    def obstacle(self, server: str, request: AccessRequest) -> str | None:
+        return None
+
     def is_sandboxed(self, server: str) -> bool:
         return False
 

@@ -19,6 +19,7 @@ COMMANDS: Final = MappingProxyType(
     {
         "serve": "serve MCP on stdin and stdout (the default)",
         "check": "read all configuration and show every problem at once",
+        "doctor": "see whether this machine has what is needed",
         "decide": "decide calls from JSON lines, without any server",
         "explain": "show step by step why a call is allowed, escalated or denied",
         "audit": "read, follow and verify the audit log",

@@ -28,6 +28,7 @@ from ironcurtain_proxy.administration.settings import (
 )
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.policy import Policy
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.cli import Subparsers
@@ -47,7 +48,7 @@ example:
 exit status: 0 nothing worse than warnings, 1 errors
 """
 
-LiveLister: TypeAlias = Callable[[Settings], LiveTools]
+LiveLister: TypeAlias = Callable[[Settings, Policy], LiveTools]
 """Starts the servers, lists their tools, and stops them again."""
 
 
@@ -91,7 +92,9 @@ def run(options: argparse.Namespace) -> int:
         loaded = gather_policy(settings, report)
     _lint(loaded, settings, report)
     if options.live and settings is not None:
-        lint_live(loaded.annotations, _live_lister()(settings), settings.servers, report)
+        lint_live(
+            loaded.annotations, _live_lister()(settings, loaded.policy), settings.servers, report
+        )
     lines = _json(loaded, settings, report) if options.json else _text(loaded, settings, report)
     for line in lines:
         # A path that is not UTF-8 must not stop the report.

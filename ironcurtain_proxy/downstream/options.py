@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.sandbox.launch import Confinement
 from ironcurtain_proxy.wire.pipes import MAX_LINE
 
 ServerState: TypeAlias = Literal["starting", "ready", "restarting", "failed", "stopped"]
@@ -30,6 +31,8 @@ class DownstreamOptions:
     """None: what servers print is thrown away."""
     workspace: str | None = None
     """Working directory of servers that name none. Absolute; None: the proxy's own."""
+    confinements: Mapping[str, Confinement] = field(default_factory=dict)
+    """By server; who is not named runs unconfined."""
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     """The proxy's, of which a server gets the base variables only."""
 

@@ -102,7 +102,12 @@ class ServerProcess:
 
 
 def spawn(
-    spec: ServerSpec, *, environment: Mapping[str, str], cwd: str, argv: Sequence[str]
+    spec: ServerSpec,
+    *,
+    environment: Mapping[str, str],
+    cwd: str,
+    argv: Sequence[str],
+    inherited: Sequence[int] = (),
 ) -> ServerProcess:
     """Start a server.
 
@@ -112,6 +117,7 @@ def spawn(
         cwd: Its working directory, absolute.
         argv: What to run, as the sandbox wants it; the command is looked up in the environment's
             `PATH`.
+        inherited: Descriptors that the process gets under the same numbers.
 
     Raises:
         ServerUnavailableError: no process could be made. That the command does not exist shows
@@ -129,7 +135,7 @@ def spawn(
             stderr=pipes.child[2],
             env=dict(environment),
             cwd=cwd,
-            pass_fds=(pipes.child[3],),
+            pass_fds=(pipes.child[3], *inherited),
             start_new_session=True,
         )
     except (OSError, ValueError) as error:

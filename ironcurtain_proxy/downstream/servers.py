@@ -6,6 +6,7 @@ Knows servers by name; does not know why a call was allowed.
 import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -20,8 +21,11 @@ from ironcurtain_proxy.downstream.supervisor import Supervisor
 from ironcurtain_proxy.errors import ConfigurationError, DownstreamError, ServerUnavailableError
 from ironcurtain_proxy.model.authorized import AuthorizedCall
 from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.request import AccessRequest
 from ironcurtain_proxy.model.server import ServerSpec, ToolDefinition, ToolResult
 from ironcurtain_proxy.ports import ProgressListener
+from ironcurtain_proxy.sandbox.blocked import annotated, annotated_error
+from ironcurtain_proxy.sandbox.reach import obstacle
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -144,8 +148,15 @@ class DownstreamServers:
         params: dict[str, Json] = {**call.params, "name": call.tool}
         if call.arguments or "arguments" in params:
             params["arguments"] = dict(call.arguments)
-        connection = self._supervisor(call.server).connection
-        return await connection.call(params, self._options.call_timeout, on_progress)
+        supervisor = self._supervisor(call.server)
+        connection, sandboxed = supervisor.connection, supervisor.is_sandboxed
+        result = await connection.call(params, self._options.call_timeout, on_progress)
+        return _annotated(result) if sandboxed else result
+
+    def obstacle(self, server: str, request: AccessRequest) -> str | None:
+        """What the server's sandbox would not let it do, in words; None: nothing is known."""
+        confinement = self._options.confinements.get(server)
+        return None if confinement is None else obstacle(confinement.profile, request)
 
     def is_sandboxed(self, server: str) -> bool:
         """Whether the very process that serves this server now is confined."""
@@ -178,3 +189,10 @@ class DownstreamServers:
                 await self.hooks.on_tools_changed()
             except Exception as error:  # noqa: BLE001  the agent's trouble must not end a server
                 _LOGGER.warning("a change of tools was not passed on: %s", type(error).__name__)
+
+
+def _annotated(answer: ToolResult) -> ToolResult:
+    """The answer of a confined server; an error that its sandbox caused says so."""
+    if answer.result is not None:
+        return replace(answer, result=annotated(answer.result))
+    return answer if answer.error is None else replace(answer, error=annotated_error(answer.error))

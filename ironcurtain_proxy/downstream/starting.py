@@ -54,13 +54,17 @@ def start_server(spec: ServerSpec, options: DownstreamOptions, log: SessionLog) 
             f'server "{spec.name}" passes on {", ".join(missing)}, which is not set: '
             "set it in its env or in SERVER_CREDENTIALS"
         )
-    launch = confine(spec)
-    process = spawn(
-        spec,
-        environment=environment,
-        cwd=spec.cwd or options.workspace or os.getcwd(),  # noqa: PTH109  a string is wanted
-        argv=launch.argv,
-    )
+    launch = confine(spec, options.confinements.get(spec.name))
+    try:
+        process = spawn(
+            spec,
+            environment={**environment, **launch.environment},
+            cwd=spec.cwd or options.workspace or os.getcwd(),  # noqa: PTH109  a string is wanted
+            argv=launch.argv,
+            inherited=launch.descriptors,
+        )
+    finally:
+        launch.close()
     try:
         drain = StderrDrain(spec.name, process.take_stderr(), Masker(secrets_of(spec)), log)
     except RuntimeError:

@@ -1,11 +1,21 @@
-"""How a server's command is run. Pure: no I/O, no clock, no log.
+"""How a server's command is run: in its sandbox, or bare and said so."""
 
-For now unconfined, and said so; the confinement itself is not built yet.
-"""
-
-from dataclasses import dataclass
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from ironcurtain_proxy.model.server import ServerSpec
+from ironcurtain_proxy.sandbox.profile import Profile
+from ironcurtain_proxy.sandbox.settings import Settings, sealed
+
+
+@dataclass(frozen=True, slots=True)
+class Confinement:
+    """What a server is to be run in."""
+
+    command: tuple[str, ...]
+    """Runs srt."""
+    profile: Profile
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,11 +25,39 @@ class Launch:
     argv: tuple[str, ...]
     sandboxed: bool
     """Whether the process that this starts is confined: what the audit log says of it."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables it needs besides the server's."""
+    descriptors: tuple[int, ...] = ()
+    """What the process has to inherit; closed by `close`."""
+
+    def close(self) -> None:
+        """Close our copies, once the process has been started or could not be."""
+        for descriptor in self.descriptors:
+            os.close(descriptor)
 
 
-def confine(spec: ServerSpec) -> Launch:
-    """The most confined way there is to run a server."""
-    return unsafe_no_sandbox(spec)
+def confine(spec: ServerSpec, confinement: Confinement | None) -> Launch:
+    """The way to run a server.
+
+    Args:
+        spec: the server, with a working directory of its own.
+        confinement: None: there is none for it.
+
+    Raises:
+        ConfigurationError: its sandbox cannot be as it is configured.
+        OSError: no memory, or no descriptor left.
+    """
+    if confinement is None:
+        return unsafe_no_sandbox(spec)
+    descriptor = sealed(Settings.of(confinement.profile))
+    return Launch(
+        # Without `--` srt would take the server's own options for its own.
+        (*confinement.command, "-s", f"/proc/self/fd/{descriptor}", "--", spec.command, *spec.args),
+        sandboxed=True,
+        # srt sets TMPDIR to a directory that usually does not exist, and is shared where it does.
+        environment={} if spec.cwd is None else {"CLAUDE_CODE_TMPDIR": spec.cwd},
+        descriptors=(descriptor,),
+    )
 
 
 def unsafe_no_sandbox(spec: ServerSpec) -> Launch:

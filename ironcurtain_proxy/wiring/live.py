@@ -8,12 +8,18 @@ from ironcurtain_proxy.administration.lint_annotations import LiveTools
 from ironcurtain_proxy.administration.settings import Settings
 from ironcurtain_proxy.downstream.servers import DownstreamServers
 from ironcurtain_proxy.downstream.settling import tidy
+from ironcurtain_proxy.model.policy import Policy
+from ironcurtain_proxy.wiring.confinement import confinements, find_sandbox
 from ironcurtain_proxy.wiring.proxy import downstream_options, settled, state_of
+from ironcurtain_proxy.wiring.serving import say
 
 
-def list_live_tools(settings: Settings) -> LiveTools:
+def list_live_tools(settings: Settings, policy: Policy) -> LiveTools:
     """Start the servers, list their tools, and stop them again."""
-    servers = DownstreamServers(settled(settings), downstream_options(settings, os.environ))
+    specs = settled(settings)
+    sandbox = find_sandbox(settings, os.environ, say)
+    confined = confinements(sandbox, specs, settings, policy)
+    servers = DownstreamServers(specs, downstream_options(settings, os.environ, confined))
     servers.start_processes()
     try:
         return anyio.run(_list_tools, servers)

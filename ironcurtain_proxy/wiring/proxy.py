@@ -35,7 +35,10 @@ from ironcurtain_proxy.model.reply import Reply
 from ironcurtain_proxy.model.server import ServerSpec, ToolResult
 from ironcurtain_proxy.ports import ProgressListener
 from ironcurtain_proxy.review.user_context import MessageSource
+from ironcurtain_proxy.sandbox.launch import Confinement
+from ironcurtain_proxy.sandbox.probe import Available
 from ironcurtain_proxy.wiring.clocks import RandomIds, SystemClock
+from ironcurtain_proxy.wiring.confinement import confinements
 from ironcurtain_proxy.wiring.reviewers import Reviewers, assemble_reviewers, described
 
 
@@ -121,6 +124,7 @@ def assemble(
     loaded: LoadedPolicy,
     environ: Mapping[str, str],
     *,
+    sandbox: Available | None,
     message: MessageSource | None = None,
     in_process: bool = False,
 ) -> Proxy:
@@ -130,6 +134,7 @@ def assemble(
         settings: what the operator said.
         loaded: the policy.
         environ: ours, of which servers get the base variables.
+        sandbox: what servers are confined in; see `find_sandbox`.
         message: the user's last message, where it does not come from a file.
         in_process: another program's process, which a hanging disk must not end.
     """
@@ -143,7 +148,13 @@ def assemble(
         ),
         on_hang=None if in_process else end_process,
     )
-    servers = DownstreamServers(settled(settings), downstream_options(settings, environ))
+    specs = settled(settings)
+    servers = DownstreamServers(
+        specs,
+        downstream_options(
+            settings, environ, confinements(sandbox, specs, settings, loaded.policy)
+        ),
+    )
     catalogue = LiveCatalogue(settings.servers, loaded.annotations, servers)
     clock = SystemClock()
     grants = GrantBook()
@@ -214,11 +225,14 @@ def state_of(settings: Settings) -> Path:
     return settings.state_dir / "sessions" / settings.session
 
 
-def downstream_options(settings: Settings, environ: Mapping[str, str]) -> DownstreamOptions:
+def downstream_options(
+    settings: Settings, environ: Mapping[str, str], confined: Mapping[str, Confinement]
+) -> DownstreamOptions:
     """What holds for every server."""
     return DownstreamOptions(
         call_timeout=settings.escalation_timeout_seconds,
         max_message_bytes=settings.max_message_bytes,
         session_log=settings.session_log,
         environment=dict(environ),
+        confinements=confined,
     )

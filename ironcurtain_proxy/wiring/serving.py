@@ -26,6 +26,7 @@ from ironcurtain_proxy.review.panel import Channel
 from ironcurtain_proxy.review.terminal import TerminalReviewer
 from ironcurtain_proxy.wire.pipes import claim_stdio, open_reader, open_writer
 from ironcurtain_proxy.wiring.clocks import SystemClock
+from ironcurtain_proxy.wiring.confinement import find_sandbox
 from ironcurtain_proxy.wiring.proxy import Proxy, assemble, state_of
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -46,9 +47,10 @@ def serve(environ: MutableMapping[str, str], config: Path | None = None) -> int:
     for problem in (*settings.warnings, *loaded.warnings):
         say(str(problem))
     refuse_what_is_not_there(settings)
+    sandbox = find_sandbox(settings, environ, say)
     _backfill(settings)
     read, write = claim_stdio()
-    proxy = assemble(settings, loaded, environ)
+    proxy = assemble(settings, loaded, environ, sandbox=sandbox)
     for notice in proxy.audit.notices:
         say(notice)
     _configure_logging(settings)
@@ -133,26 +135,15 @@ def _import_heavy() -> None:
 
 
 def refuse_what_is_not_there(settings: Settings) -> None:
-    """Stop where the configuration asks for what cannot be had; say what is done without it.
+    """Stop where there is nothing to serve.
 
     Raises:
-        ConfigurationError: no servers, or a sandbox that must be and is not.
+        ConfigurationError: no servers.
     """
     if not settings.servers:
         raise ConfigurationError(
             "no servers are configured: set MCP_SERVERS_CONFIG, or mcpServers in "
             "~/.ironcurtain/config.json (see `ironcurtain-proxy serve --help`)"
-        )
-    confined = [spec.name for spec in settings.servers if spec.sandbox is not False]
-    if settings.sandbox_policy == "enforce" and confined:
-        raise ConfigurationError(
-            'sandboxPolicy is "enforce", but this version cannot confine servers: '
-            f'set "sandbox": false for {", ".join(confined)} if you trust them'
-        )
-    if confined:
-        say(
-            "warning: servers run unconfined, with all rights of this user "
-            f"(sandboxPolicy is warn): {', '.join(confined)}"
         )
 
 

@@ -176,7 +176,7 @@ async def test_a_model_that_does_not_get_done_is_given_up(step: Step) -> None:
                 assert await session.ask() == Unreachable()
 
 
-@pytest.mark.requirement("A-22", "A-67", "A-23", "A-60", "A-52")
+@pytest.mark.requirement("A-22", "A-67", "A-23", "A-60", "A-52", "A-74")
 async def test_the_model_sees_the_message_the_tool_and_the_reason_and_no_argument(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

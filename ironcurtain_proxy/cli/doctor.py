@@ -1,0 +1,132 @@
+"""`ironcurtain-proxy doctor`: is everything here that the configuration needs?"""
+
+import argparse
+import os
+import shlex
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import orjson
+
+from ironcurtain_proxy.administration.policy_loading import gather_policy
+from ironcurtain_proxy.administration.problems import Report
+from ironcurtain_proxy.administration.settings import Settings, gather_settings, refuse_platform
+from ironcurtain_proxy.cli.doctor_checks import (
+    PROC_SYS,
+    Check,
+    clock,
+    directories,
+    kernel,
+    programs,
+    running_python,
+    sandbox,
+    without_sandbox,
+)
+from ironcurtain_proxy.cli.doctor_servers import servers
+from ironcurtain_proxy.sandbox.probe import Available, probe
+from ironcurtain_proxy.session.display import visible
+from ironcurtain_proxy.session.requests import utc_now
+
+if TYPE_CHECKING:
+    from ironcurtain_proxy.cli import Subparsers
+
+DESCRIPTION: Final = """\
+Look at this machine and say what is missing, each with the command that helps: the programs that
+a sandbox is made of, a sandbox that really runs, the configuration, the program of each server,
+the directories that are written to, and the clock. No server is started and nothing is changed.
+
+A missing sandbox is a failure only where sandboxPolicy is "enforce" and a server is not
+"sandbox": false; elsewhere it is a warning.
+"""
+
+EXAMPLES: Final = """\
+examples:
+  ironcurtain-proxy doctor                        for the configuration that serve would use
+  ironcurtain-proxy doctor --config config.json
+  ironcurtain-proxy doctor --json                 a list of {name, state, found, remedy}
+
+exit status: 0 nothing worse than warnings, 1 something that the configuration needs is missing
+"""
+
+_WORDS: Final = {"ok": "ok", "warn": "warn", "fail": "FAIL"}
+_COLOURS: Final = {"ok": "32", "warn": "33", "fail": "1;31"}
+_NARROWEST_NAME: Final = 12
+
+
+def add_parser(subparsers: "Subparsers") -> None:
+    """Add the command."""
+    parser = subparsers.add_parser(
+        "doctor",
+        help="say what is missing on this machine, and how to get it",
+        description=DESCRIPTION,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--config", type=Path, metavar="FILE", help="the configuration file")
+    parser.add_argument("--json", action="store_true", help="print one JSON list")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Look. 1 if something that the configuration needs is missing.
+
+    Raises:
+        ConfigurationError: this platform is not supported.
+    """
+    refuse_platform(sys.platform)
+    checks = list(_checks(options.config))
+    lines = _json(checks) if options.json else _text(checks)
+    for line in lines:
+        # A path that is not UTF-8 must not stop the report.
+        sys.stdout.write(line.encode("utf-8", "backslashreplace").decode() + "\n")
+    return int(any(check.state == "fail" for check in checks))
+
+
+def _checks(config: Path | None) -> Iterator[Check]:
+    report = Report()
+    settings = gather_settings(os.environ, config, report)
+    gather_policy(settings, report)
+    trouble = without_sandbox(settings)
+    probed = probe(os.environ)
+    yield running_python()
+    yield from programs(os.environ, trouble)
+    yield from kernel(PROC_SYS, trouble, sandbox_ran=isinstance(probed, Available))
+    yield sandbox(probed, trouble)
+    yield _configuration(settings, report, config)
+    yield from servers(settings, os.environ)
+    yield from directories(settings)
+    yield clock(settings, utc_now())
+
+
+def _configuration(settings: Settings, report: Report, config: Path | None) -> Check:
+    file = settings.config_file or config
+    source = "no file" if file is None else str(file)
+    if not report.problems:
+        return Check("configuration", "ok", source)
+    errors = sum(problem.severity == "error" for problem in report.problems)
+    found = f"{source}, {errors} errors, {len(report.problems) - errors} warnings"
+    remedy = "ironcurtain-proxy check"
+    if config is not None:
+        remedy += f" --config {shlex.quote(str(config))}"
+    return Check("configuration", "fail" if errors else "warn", found, remedy)
+
+
+def _text(checks: Sequence[Check]) -> Iterator[str]:
+    width = max(_NARROWEST_NAME, *[len(visible(check.name)) for check in checks])
+    colourful = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    for check in checks:
+        word = f"{_WORDS[check.state]:<4}"
+        if colourful:
+            word = f"\x1b[{_COLOURS[check.state]}m{word}\x1b[0m"
+        told = f"{check.found}: {check.remedy}" if check.remedy else check.found
+        yield f"{word}  {visible(check.name):<{width}}  {visible(told)}"
+
+
+def _json(checks: Sequence[Check]) -> Iterator[str]:
+    shown = [
+        {key: value.encode("utf-8", "backslashreplace").decode() for key, value in fields.items()}
+        for fields in map(asdict, checks)
+    ]
+    yield orjson.dumps(shown, option=orjson.OPT_INDENT_2).decode()

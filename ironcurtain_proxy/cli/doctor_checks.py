@@ -1,0 +1,193 @@
+"""What `doctor` looks at on this machine. Not a command itself.
+
+Each function looks at one thing and says what it found. None knows how that is shown.
+"""
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Final, Literal, TypeAlias
+
+from ironcurtain_proxy.administration.settings import Settings
+from ironcurtain_proxy.sandbox.probe import Available, Unavailable, missing_programs
+
+State: TypeAlias = Literal["ok", "warn", "fail"]
+"""Fine; works, but not as well as it could; something that the configuration needs is missing."""
+
+OLDEST_PYTHON: Final = (3, 11)
+PROC_SYS: Final = Path("/proc/sys")
+
+_PROGRAMS: Final = (
+    ("node", "node"),
+    ("srt", "srt"),
+    ("bubblewrap", "bwrap"),
+    ("socat", "socat"),
+    ("ripgrep", "rg"),
+)
+"""What a sandbox is made of: the name `sandbox.probe` has for it, and the program."""
+
+_OLDEST_YEAR: Final = 2025
+_CLOCK_TOLERANCE: Final = 5.0
+"""Seconds between the clock and the time of a file that was made just now."""
+_SET_CLOCK: Final = "sudo timedatectl set-ntp true"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One line of the answer."""
+
+    name: str
+    state: State
+    found: str
+    remedy: str = ""
+    """The command that helps; empty if nothing has to be done."""
+
+
+def without_sandbox(settings: Settings) -> State:
+    """How bad it is if no sandbox can be had: a failure only where a server would be refused."""
+    confined = any(spec.sandbox is not False for spec in settings.servers)
+    return "fail" if settings.sandbox_policy == "enforce" and confined else "warn"
+
+
+def python_version(version: tuple[int, int, int]) -> Check:
+    """Whether this Python is new enough."""
+    found = ".".join(map(str, version))
+    if version[:2] >= OLDEST_PYTHON:
+        return Check("python", "ok", found)
+    return Check("python", "fail", f"{found} is too old", "uv python install 3.11")
+
+
+def running_python() -> Check:
+    """The same, of the Python that runs this."""
+    return python_version(sys.version_info[:3])
+
+
+def programs(environ: Mapping[str, str], trouble: State) -> Iterator[Check]:
+    """The programs a sandbox is made of; `trouble` is the state of a missing one."""
+    missing = {one.name: one for one in missing_programs(environ)}
+    for name, program in _PROGRAMS:
+        if (one := missing.pop(name, None)) is not None:
+            yield Check(name, trouble, one.why, one.remedy)
+            continue
+        where = shutil.which(program, path=environ.get("PATH", os.defpath))
+        yield Check(name, "ok", where or "found")
+    for one in missing.values():
+        yield Check(one.name, trouble, one.why, one.remedy)
+
+
+def kernel(proc_sys: Path, trouble: State, *, sandbox_ran: bool) -> Iterator[Check]:
+    """What the kernel says of user namespaces. A sandbox that ran is the better witness.
+
+    Without one of its files, as on other systems, the kernel does not restrict that.
+    """
+    limit = _read(proc_sys / "user" / "max_user_namespaces")
+    unprivileged = _read(proc_sys / "kernel" / "unprivileged_userns_clone")
+    remedy = ""
+    if limit == "0":
+        remedy = "sudo sysctl -w user.max_user_namespaces=15000"
+    elif unprivileged == "0":
+        remedy = "sudo sysctl -w kernel.unprivileged_userns_clone=1"
+    yield _restriction("user namespaces", "switched off", remedy, trouble, ran=sandbox_ran)
+
+    restricted = _read(proc_sys / "kernel" / "apparmor_restrict_unprivileged_userns") == "1"
+    remedy = (
+        "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0 "
+        "(or a profile in /etc/apparmor.d that allows bwrap userns)"
+    )
+    yield _restriction(
+        "apparmor",
+        "forbids user namespaces to programs without a profile",
+        remedy if restricted else "",
+        trouble,
+        ran=sandbox_ran,
+    )
+
+
+def _restriction(name: str, what: str, remedy: str, trouble: State, *, ran: bool) -> Check:
+    if not remedy:
+        return Check(name, "ok", "not restricted")
+    if ran:
+        return Check(name, "ok", f"{what}, but a sandbox runs")
+    return Check(name, trouble, what, remedy)
+
+
+def sandbox(probed: Available | Unavailable, trouble: State) -> Check:
+    """Whether a sandbox really ran."""
+    if isinstance(probed, Available):
+        return Check("sandbox", "ok", "a process ran confined")
+    programs_missing = {name for name, _ in _PROGRAMS}
+    for one in probed.missing:
+        if one.name not in programs_missing:
+            return Check("sandbox", trouble, one.why, one.remedy)
+    names = ", ".join(one.name for one in probed.missing)
+    return Check("sandbox", trouble, "not tried", f"first install {names}")
+
+
+def directories(settings: Settings) -> Iterator[Check]:
+    """The places that are written to."""
+    yield _writable("state directory", settings.state_dir)
+    log = settings.audit.path
+    if log.exists() and not os.access(log, os.W_OK):
+        yield Check("audit log", "fail", f"{log} is not writable", f"sudo chown $USER {log}")
+    else:
+        yield _writable("audit log", log.parent)
+    # Without a directory of its own, each session has a new one below this.
+    yield _writable("mailbox", settings.escalation_dir or settings.mailbox_dir.parent)
+
+
+def _writable(name: str, directory: Path) -> Check:
+    place = _nearest_existing(directory)
+    try:
+        _time_of_new_file(place)
+    except OSError as error:
+        return Check(
+            name,
+            "fail",
+            f"{place} cannot be written to ({error.strerror})",
+            f"make {directory} a directory that you may write to, or configure another",
+        )
+    return Check(name, "ok", str(directory) if place == directory else f"{directory} (to be made)")
+
+
+def clock(settings: Settings, now: datetime) -> Check:
+    """Whether the time can be believed: it stands in the audit log, and ends grants."""
+    if now.year < _OLDEST_YEAR:
+        return Check("clock", "fail", f"says {now:%Y-%m-%d}", _SET_CLOCK)
+    try:
+        written = _time_of_new_file(_nearest_existing(settings.state_dir))
+    except OSError:
+        return Check("clock", "warn", "not compared: no file can be written", "see state directory")
+    return clock_against_file(now, written)
+
+
+def clock_against_file(now: datetime, written: float) -> Check:
+    """The clock against a file made just now, whose time is in seconds of the epoch."""
+    apart = abs(now.timestamp() - written)
+    if apart > _CLOCK_TOLERANCE:
+        found = f"{apart:.0f} s from the time the file system gives to a new file"
+        return Check("clock", "warn", found, _SET_CLOCK)
+    return Check("clock", "ok", f"{now:%Y-%m-%d %H:%M:%S} UTC")
+
+
+def _nearest_existing(directory: Path) -> Path:
+    return next((p for p in (directory, *directory.parents) if os.path.lexists(p)), Path("/"))
+
+
+def _time_of_new_file(directory: Path) -> float:
+    """Write a file that has no name, or loses it at once. Its time, in seconds of the epoch."""
+    with tempfile.TemporaryFile(dir=directory, prefix=".doctor-") as file:
+        file.write(b".")
+        file.flush()
+        return os.fstat(file.fileno()).st_mtime
+
+
+def _read(file: Path) -> str | None:
+    try:
+        return file.read_text(encoding="ascii").strip()
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,52 @@
+"""Whether the configured servers can be started as they are configured. Not a command itself."""
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from ironcurtain_proxy.administration.settings import Settings
+from ironcurtain_proxy.cli.doctor_checks import Check
+from ironcurtain_proxy.downstream.environment import child_environment
+from ironcurtain_proxy.model.server import ServerSpec
+from ironcurtain_proxy.sandbox.launchers import installation
+
+_REMEDIES: Final[Mapping[str, str]] = {
+    "npx": "sudo apt-get install -y nodejs npm",
+    "node": "sudo apt-get install -y nodejs",
+    "uvx": "curl -LsSf https://astral.sh/uv/install.sh | sh",
+    "uv": "curl -LsSf https://astral.sh/uv/install.sh | sh",
+    "pipx": "sudo apt-get install -y pipx",
+    "docker": "sudo apt-get install -y docker.io",
+    "podman": "sudo apt-get install -y podman",
+}
+_OTHER_REMEDY: Final = "install it, or give its full path as the server's command"
+
+
+def servers(settings: Settings, environ: Mapping[str, str]) -> Iterator[Check]:
+    """One check for each server."""
+    for spec in settings.servers:
+        yield _server(spec, str(settings.workspace or ""), environ)
+
+
+def _server(spec: ServerSpec, workspace: str, environ: Mapping[str, str]) -> Check:
+    name = f"server {spec.name}"
+    where = _find(spec, workspace, environ)
+    if where is None:
+        remedy = _REMEDIES.get(spec.command, _OTHER_REMEDY)
+        return Check(name, "fail", f"{spec.command} not found", remedy)
+    install = installation(spec.command, spec.args)
+    if install is not None and spec.sandbox is not False:
+        found = f"{spec.command} fetches its package, and a sandbox has no network for that"
+        remedy = f"{install} (and make the program that it installs the server's command)"
+        return Check(name, "warn", found, remedy)
+    return Check(name, "ok", where)
+
+
+def _find(spec: ServerSpec, workspace: str, environ: Mapping[str, str]) -> str | None:
+    """The program that would run: as `downstream` starts it, from the directory it has there."""
+    path = child_environment(spec, environ).get("PATH", os.defpath)
+    directory = Path(spec.cwd or workspace or Path.cwd())
+    command = str(directory / spec.command) if "/" in spec.command else spec.command
+    return shutil.which(command, path=path)

@@ -1,0 +1,146 @@
+"""Whether a server's error was the sandbox's doing, said before the error. Pure: no I/O, no clock.
+
+A confined server reports a refusal as its own failure ("EROFS", "Could not resolve host"), and an
+agent that cannot tell the two apart tries again. The mark is information and no more: the text is
+the server's, which can write anything, and nothing is decided on it. Mark only the errors of a
+server that really ran confined, for some signs mean the sandbox only there:
+
+* `ECONNREFUSED`: certain at the sandbox's own proxies, ports 3128 and 1080, and likely elsewhere. A
+  confined process has a loopback of its own, on which nothing of the host listens; the proxy
+  reports a far host that refuses as a 502, which is not a sign.
+* A name that does not resolve, a network without a route: names are resolved outside, by the proxy.
+* `EACCES` and `: Permission denied` that ends a line are also what ordinary file modes give. They
+  count; ssh's `Permission denied (publickey)` and what a remote or an API denies do not.
+* `EPERM` counts for sockets and namespaces, not for a path: there, an owner is the likelier reason.
+* `ENOENT` counts for mkdir alone, where Node reports a read-only parent so. A hidden file reads as
+  a missing one, and a missing file is a common mistake.
+* A 403 counts if the proxy gave it: to a CONNECT, or in its own words. Any site answers 403.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+
+from ironcurtain_proxy.model.json import Json
+
+MAX_BLOCKS = 20
+"""How many blocks of a result are looked at."""
+
+MAX_TEXT = 64 * 1024  # characters
+"""How much of each text is looked at."""
+
+_MARK = "[SANDBOX BLOCKED"
+
+# All of it is matched against lower case, and repeats within bounds only: the time is linear in the
+# text, whatever a server puts there.
+
+_SYSTEM = (
+    *(r"erofs(?=[:'\"]|\r?$)", "read-only file system", r"\[errno 30\]", r"oserror\(30, "),
+    *("exdev", "cross-device link", r"\[errno 18\]", r"oserror\(18, "),
+    *(r"eacces\b", r"\[errno 13\]", r"permissionerror\(13, "),
+    (
+        r": permission denied(?<!remote: permission denied)(?<!error: permission denied)"
+        r"(?<!fatal: permission denied)(?: \(os error 13\))?['\"]?\r?$"
+    ),
+    *("listen eperm", "connect eperm", "bind eperm", "socket eperm", r"permissionerror\(1, "),
+    r"\[errno 1\] operation not permitted(?!: ['\"b])",
+    r"(?:unshare|namespace|socket)[^\n]{0,120}operation not permitted",
+    "enoent: no such file or directory, mkdir ",
+)
+
+_NETWORK = (
+    # the sandbox's proxy, in its own words
+    *("host is not on the allow list", "host is on the deny list", "blocked-by-allowlist"),
+    "connection blocked by network allowlist",
+    # what clients make of its refusal
+    *("tunnel connection failed: 403", "connect tunnel failed, response 403"),
+    *("http code 403 from proxy after connect", r"proxy response \(403\)"),
+    "tunneling socket could not be established, statuscode=403",
+    *("407 proxy authentication required", "not allowed by ruleset", "socks5 proxy rejected"),
+    r"complete socks5 connection to [^\s]{1,260} \(2\)",
+    # no names, no route, nobody there
+    *("eai_again", "getaddrinfo enotfound", "temporary failure in name resolution"),
+    *("could not resolve host", "name or service not known", "nodename nor servname provided"),
+    *("enetunreach", "network is unreachable", r"\[errno 101\]"),
+    *("econnrefused", "connection refused", r"\[errno 111\]", "all connection attempts failed"),
+    r"failed to connect to [^\s]{1,260} port [0-9]{1,5}[^\n:]{0,40}: could(?:n't| not) connect",
+)
+
+_HOST = r"([a-z0-9](?:[a-z0-9._-]{0,251}[a-z0-9])?)(?![a-z0-9_-])"
+_NOT_THE_PROXY = r"(?![a-z0-9.]{1,20}:(?:3128|1080)(?![0-9]))"
+
+_NAMED = (
+    rf"(?:could not resolve host(?:name)?:? |unable to look up |socks5 connection to ){_HOST}",
+    rf"getaddrinfo (?:eai_again|enotfound) {_HOST}",
+    rf"connect {_HOST}:[0-9]{{1,5}}: host is ",
+    rf"connect (?:enetunreach|econnrefused) {_NOT_THE_PROXY}{_HOST}:[0-9]{{1,5}}(?![0-9:])",
+    rf"connectionpool\(host='{_HOST}'",
+    rf"failed to connect to {_NOT_THE_PROXY}{_HOST} port (?!3128 |1080 )",
+    rf"dial tcp: lookup {_HOST}",
+    rf"https?://(?:[^\s/@'\"]{{1,256}}@)?{_NOT_THE_PROXY}{_HOST}",
+)
+"""Where a refusal names its host, the surest place first."""
+
+_ANY_NETWORK = tuple(re.compile(sign, re.ASCII) for sign in _NETWORK)
+_ANY = (*(re.compile(sign, re.ASCII | re.MULTILINE) for sign in _SYSTEM), *_ANY_NETWORK)
+_ANY_NAMED = tuple(re.compile(place, re.ASCII) for place in _NAMED)
+
+
+def annotated(result: Mapping[str, Json]) -> Mapping[str, Json]:
+    """A tool's result, marked in its first text if it is an error that the sandbox caused.
+
+    Any other result comes back as the very same object, and so does a marked one.
+    """
+    content = result.get("content")
+    if result.get("isError") is not True or not isinstance(content, list):
+        return result
+    texts = dict(_texts(content))
+    if not any(map(is_blocked, texts.values())):
+        return result
+    first, text = next(iter(texts.items()))
+    if text.startswith(_MARK):
+        return result
+    host = next(filter(None, map(denied_host, texts.values())), None)
+    block = {**_object(content[first]), "text": f"{_mark(host)} {text}"}
+    return {**result, "content": [*content[:first], block, *content[first + 1 :]]}
+
+
+def annotated_error(error: Mapping[str, Json]) -> Mapping[str, Json]:
+    """A JSON-RPC error, marked in its `message` if the sandbox caused it; else the same object."""
+    message = error.get("message")
+    if not isinstance(message, str) or message.startswith(_MARK) or not is_blocked(message):
+        return error
+    return {**error, "message": f"{_mark(denied_host(message))} {message}"}
+
+
+def is_blocked(text: str) -> bool:
+    """Whether an error's text shows that the sandbox refused something."""
+    seen = text[:MAX_TEXT].lower()
+    return any(sign.search(seen) for sign in _ANY)
+
+
+def denied_host(text: str) -> str | None:
+    """The host that could not be reached, if a line that says so also names it."""
+    seen = text[:MAX_TEXT].lower()
+    for sign in _ANY_NETWORK:
+        if refusal := sign.search(seen):
+            line = seen[seen.rfind("\n", 0, refusal.start()) + 1 :].partition("\n")[0]
+            for place in _ANY_NAMED:
+                if found := place.search(line):
+                    return found[1]
+    return None
+
+
+def _texts(content: list[Json]) -> Iterator[tuple[int, str]]:
+    for position, block in enumerate(content[:MAX_BLOCKS]):
+        if isinstance(block, dict) and block.get("type") == "text":
+            text = block.get("text")
+            if isinstance(text, str):
+                yield position, text
+
+
+def _object(block: Json) -> dict[str, Json]:
+    return block if isinstance(block, dict) else {}
+
+
+def _mark(host: str | None) -> str:
+    return f"{_MARK}]" if host is None else f"{_MARK}: host {host}]"

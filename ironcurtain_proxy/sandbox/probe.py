@@ -1,0 +1,114 @@
+"""Whether a server can be confined on this machine: found out by confining a process.
+
+Looking for programs is not enough: with user namespaces switched off all of them are there, and
+none works (G16).
+"""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from ironcurtain_proxy.sandbox.profile import Profile
+from ironcurtain_proxy.sandbox.settings import Settings, sealed
+
+VERSION: Final = "0.0.83"
+"""The one version of srt that was tried."""
+
+_SECONDS: Final = 20.0
+_APT: Final = "sudo apt-get install -y"
+_PROGRAMS: Final = (
+    ("node", "node", "install Node.js 20 or newer"),
+    ("srt", "srt", f"npm install -g @anthropic-ai/sandbox-runtime@{VERSION}"),
+    ("bwrap", "bubblewrap", f"{_APT} bubblewrap"),
+    ("socat", "socat", f"{_APT} socat"),
+    ("rg", "ripgrep", f"{_APT} ripgrep"),
+)
+_NAMESPACES: Final = (
+    "see that /proc/sys/user/max_user_namespaces is not 0 and, on Ubuntu, "
+    "run sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """One thing that stands between this machine and a sandbox."""
+
+    name: str
+    why: str
+    remedy: str
+    """What to run, or to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Available:
+    """A sandbox has run."""
+
+    command: tuple[str, ...]
+    """Runs srt: the beginning of a command line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unavailable:
+    """None can run, and why."""
+
+    missing: tuple[Missing, ...]
+
+
+def missing_programs(environ: Mapping[str, str]) -> tuple[Missing, ...]:
+    """What is not on the `PATH`."""
+    path = environ.get("PATH", os.defpath)
+    return tuple(
+        [
+            Missing(name, "not found", remedy)
+            for program, name, remedy in _PROGRAMS
+            if shutil.which(program, path=path) is None
+        ]
+    )
+
+
+def probe(environ: Mapping[str, str]) -> Available | Unavailable:
+    """Run one process in a sandbox, and see that it is in one. Blocks for about half a second."""
+    missing = missing_programs(environ)
+    if missing:
+        return Unavailable(missing)
+    found = shutil.which("srt", path=environ.get("PATH", os.defpath))
+    command = (os.path.abspath(found or "srt"),)  # noqa: PTH100  a link must stay one
+    why = _try(command, environ)
+    if why is None:
+        return Available(command)
+    return Unavailable((Missing("sandbox", why, _NAMESPACES),))
+
+
+def _try(command: tuple[str, ...], environ: Mapping[str, str]) -> str | None:
+    """What went wrong; None: a process saw that it could not write where nothing may be written."""
+    descriptor = sealed(Settings.of(Profile()))
+    directory = tempfile.mkdtemp(prefix="ironcurtain-probe-")
+    try:
+        # The file system of a confined process is read-only, and its process table its own.
+        test = "[ ! -w / ] && [ $(ls -d /proc/[0-9]* | wc -l) -lt 30 ] && echo confined"
+        ran = subprocess.run(  # noqa: S603  an argument list, no shell of ours
+            [*command, "-s", f"/proc/self/fd/{descriptor}", "--", "sh", "-c", test],
+            check=False,
+            capture_output=True,
+            # srt searches its working directory for files to protect: an empty one.
+            cwd=directory,
+            env=dict(environ),
+            pass_fds=(descriptor,),
+            stdin=subprocess.DEVNULL,
+            timeout=_SECONDS,
+        )
+    except subprocess.TimeoutExpired:
+        return f"it did not start within {_SECONDS:g} s"
+    except OSError as error:
+        return os.strerror(error.errno or 0).lower()
+    finally:
+        os.close(descriptor)
+        shutil.rmtree(directory, ignore_errors=True)
+    if ran.returncode == 0 and ran.stdout.decode(errors="replace").strip() == "confined":
+        return None
+    words = " ".join(ran.stderr.decode(errors="replace").split())
+    return words[-200:] or f"it ended with status {ran.returncode}"

@@ -1,0 +1,55 @@
+"""That a sandbox has run on this machine, remembered until something of it changes.
+
+Only good news is kept: what is missing may be there the next time. Being wrong costs a server its
+start, not its sandbox.
+"""
+
+import os
+import shutil
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import orjson
+
+from ironcurtain_proxy.sandbox.probe import Available
+
+_BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
+_PROGRAMS: Final = ("node", "srt", "bwrap", "socat", "rg")
+
+
+def recall(file: Path, environ: Mapping[str, str]) -> Available | None:
+    """What was found, if nothing has changed since."""
+    with suppress(OSError, orjson.JSONDecodeError):
+        said = orjson.loads(file.read_bytes())
+        if isinstance(said, dict) and said.get("machine") == _machine(environ):
+            found = shutil.which("srt", path=environ.get("PATH", os.defpath))
+            return None if found is None else Available((os.path.abspath(found),))  # noqa: PTH100
+    return None
+
+
+def remember(file: Path, environ: Mapping[str, str], _found: Available) -> None:
+    """Keep it. What cannot be written is found out again."""
+    content = orjson.dumps({"machine": _machine(environ)})
+    with suppress(OSError):
+        if file.exists() and file.read_bytes() == content:
+            return
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        new = file.with_name(f".{file.name}.{os.getpid()}")
+        new.write_bytes(content)
+        new.replace(file)
+
+
+def _machine(environ: Mapping[str, str]) -> list[str]:
+    """Whatever a sandbox depends on: this boot, this user, and each program as it is."""
+    with suppress(OSError):
+        found = [_BOOT.read_text(encoding="ascii").strip(), str(os.getuid())]
+        for program in _PROGRAMS:
+            path = shutil.which(program, path=environ.get("PATH", os.defpath))
+            if path is None:
+                return [os.urandom(8).hex()]
+            status = os.stat(path)  # noqa: PTH116  the numbers of the file behind a link
+            found.append(f"{os.path.realpath(path)} {status.st_mtime_ns} {status.st_size}")
+        return found
+    return [os.urandom(8).hex()]

@@ -1,0 +1,134 @@
+"""What one server may touch. Pure: no I/O, no clock, no log.
+
+Made from what the operator wrote about the server, and from what the policy may allow it: what a
+rule can let through, the sandbox does not break. Does not know how a sandbox is made.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.server import ServerSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """Paths are absolute and real; what is not named may be read, and not be written."""
+
+    allow_write: tuple[str, ...] = ()
+    allow_read: tuple[str, ...] = ()
+    """Stays readable although it lies in what is not."""
+    deny_read: tuple[str, ...] = ()
+    deny_write: tuple[str, ...] = ()
+    allowed_domains: tuple[str, ...] = ()
+    denied_domains: tuple[str, ...] = ()
+
+    def may_write(self, path: RealPath) -> bool:
+        """Whether the server itself would be let."""
+        return _is_in(path, self.allow_write) and not (
+            _is_in(path, self.deny_write) or self._is_closed(path)
+        )
+
+    def may_read(self, path: RealPath) -> bool:
+        """Whether the server itself would be let."""
+        return not self._is_closed(path)
+
+    def _is_closed(self, path: RealPath) -> bool:
+        # As srt does it (tried): of nested directories the innermost counts.
+        closed = _depth(path, self.deny_read)
+        return closed > 0 and closed >= _depth(path, (*self.allow_read, *self.allow_write))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What holds for a server besides its own entry."""
+
+    home: str
+    own: tuple[str, ...]
+    """Ours, which no server may see: configuration, policy, state, audit, escalations."""
+    code: tuple[str, ...]
+    """Ours: may be read, and run, but not changed."""
+    keys: tuple[str, ...]
+    """The user's keys, closed unless the entry says otherwise."""
+    real: Callable[[str], str]
+    """Where a path really leads: srt opens no link."""
+    workspace: str | None
+    writable: tuple[str, ...]
+    """Directories that rules may let this server change."""
+
+
+def profile_of(spec: ServerSpec, around: Surroundings) -> Profile:
+    """The profile of a server that is to be confined and has a working directory.
+
+    The entry's `denyRead` takes the place of the user's keys, and nothing in it opens what is ours.
+    """
+    entry = spec.sandbox if isinstance(spec.sandbox, Mapping) else {}
+    files = _section(entry, "filesystem")
+    network = _section(entry, "network")
+    said = {key: _paths(files, key, around) for key in files}
+    cwd = spec.cwd or "/"
+    mine = (cwd, *([around.workspace] if around.workspace else ()), *around.writable)
+    own = tuple([path for path in around.own if path != "/"])
+    opened = {
+        key: [path for path in said.get(key, ()) if not any(_is_under(path, one) for one in own)]
+        for key in ("allowWrite", "allowRead")
+    }
+    closed = _each((*own, *said.get("denyRead", around.keys)))
+    writable = _each((*mine, *opened["allowWrite"]))
+    return Profile(
+        allow_write=writable,
+        # The working directory lies in our state directory, and a workspace may lie anywhere.
+        allow_read=_each((*mine[: 2 if around.workspace else 1], *opened["allowRead"])),
+        deny_read=closed,
+        # Also not to be written: what does not exist yet, srt does not close for reading. Where a
+        # closed directory holds one that is open, writes go nowhere instead.
+        deny_write=_each(
+            (
+                *[path for path in closed if not any(_is_under(open_, path) for open_ in writable)],
+                *around.code,
+                *said.get("denyWrite", ()),
+            )
+        ),
+        allowed_domains=_strings(network, "allowedDomains"),
+        denied_domains=_strings(network, "deniedDomains"),
+    )
+
+
+def _section(entry: Mapping[str, Json], key: str) -> Mapping[str, Json]:
+    found = entry.get(key)
+    return found if isinstance(found, dict) else {}
+
+
+def _strings(section: Mapping[str, Json], key: str) -> tuple[str, ...]:
+    found = section.get(key)
+    return tuple([one for one in found if isinstance(one, str)]) if isinstance(found, list) else ()
+
+
+def _paths(section: Mapping[str, Json], key: str, around: Surroundings) -> tuple[str, ...]:
+    return tuple([around.real(_absolute(text, around.home)) for text in _strings(section, key)])
+
+
+def _absolute(text: str, home: str) -> str:
+    # srt takes `~` in some lists for a directory of that name.
+    if text == "~" or text.startswith("~/"):
+        return home + text[1:]
+    return text
+
+
+def _each(paths: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(paths))
+
+
+def _is_in(path: RealPath, directories: Iterable[str]) -> bool:
+    return any(path.is_within(RealPath.from_text(directory)) for directory in directories)
+
+
+def _depth(path: RealPath, directories: Iterable[str]) -> int:
+    """How deep the innermost of the directories that hold a path lies; 0: none does."""
+    holding = [RealPath.from_text(directory) for directory in directories]
+    return max([1 + len(one.parts) for one in holding if path.is_within(one)], default=0)
+
+
+def _is_under(path: str, directory: str) -> bool:
+    return RealPath.from_text(path).is_within(RealPath.from_text(directory))

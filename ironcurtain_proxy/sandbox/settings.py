@@ -1,0 +1,87 @@
+"""A profile in the words of srt, handed over without a file.
+
+srt ignores what it does not know, so a misspelt key would be a hole: only what is built here goes
+to it. A sealed file in memory leaves nothing behind, however anybody dies, and cannot be changed.
+"""
+
+import fcntl
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import orjson
+
+from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.sandbox.profile import Profile
+
+_SHARED_TEMPORARY: Final = "/tmp/claude"  # noqa: S108  srt's own, which all its sandboxes share
+_DOMAIN: Final = re.compile(
+    r"(\*\.)?[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?)*",
+    re.ASCII | re.IGNORECASE,
+)
+_SEALS: Final = ("F_SEAL_SEAL", "F_SEAL_SHRINK", "F_SEAL_GROW", "F_SEAL_WRITE")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What srt is told."""
+
+    fields: Mapping[str, Json]
+
+    @classmethod
+    def of(cls, profile: Profile) -> "Settings":
+        """A profile in srt's words.
+
+        Raises:
+            ConfigurationError: a domain that srt would not take as it was meant.
+        """
+        for domain in (*profile.allowed_domains, *profile.denied_domains):
+            _check_domain(domain)
+        return cls(
+            {
+                "network": {
+                    "allowedDomains": [*profile.allowed_domains],
+                    "deniedDomains": [*profile.denied_domains],
+                },
+                "filesystem": {
+                    "denyRead": [*profile.deny_read],
+                    "allowRead": [*profile.allow_read],
+                    "allowWrite": [*profile.allow_write],
+                    "denyWrite": [*profile.deny_write, _SHARED_TEMPORARY],
+                },
+            }
+        )
+
+
+def sealed(settings: Settings) -> int:
+    """A descriptor to read the settings from; nobody can change them. The caller closes it.
+
+    Raises:
+        OSError: there is no memory, or no descriptor left.
+    """
+    descriptor = os.memfd_create("srt-settings", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        content = orjson.dumps(settings.fields)
+        while content:
+            content = content[os.write(descriptor, content) :]
+        seals = 0
+        for name in _SEALS:
+            seals |= getattr(fcntl, name)
+        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, seals)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _check_domain(domain: str) -> None:
+    bare = domain.removeprefix("*.")
+    wide = domain.startswith("*.") and "." not in bare
+    if _DOMAIN.fullmatch(domain) is None or wide:
+        raise ConfigurationError(
+            f'sandbox.network: "{domain}" is no host: write example.com or *.example.com, '
+            "without scheme, port or path"
+        )

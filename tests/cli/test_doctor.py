@@ -1,0 +1,291 @@
+"""`doctor` on machines that lack one thing at a time."""
+
+import os
+import pty
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import orjson
+import pytest
+
+from ironcurtain_proxy.cli.doctor_checks import (
+    Check,
+    clock_against_file,
+    kernel,
+    python_version,
+    sandbox,
+)
+from ironcurtain_proxy.sandbox.launchers import installation
+from ironcurtain_proxy.sandbox.probe import Available, Missing, Unavailable, probe
+
+ROOT = Path(__file__).parents[2]
+PROGRAMS = {"node": "node", "srt": "srt", "bubblewrap": "bwrap", "socat": "socat", "ripgrep": "rg"}
+DOCTOR = [sys.executable, "-m", "ironcurtain_proxy", "doctor"]
+
+
+class Machine:
+    """A home and a `PATH` of their own. Its srt runs nothing, and says that it was confined."""
+
+    def __init__(self, root: Path) -> None:
+        self.home = root / "home"
+        self.bin = root / "bin"
+        self.home.mkdir()
+        self.bin.mkdir()
+        for program in PROGRAMS.values():
+            self.install(program)
+        self.install("srt", "echo confined")
+
+    def install(self, program: str, script: str = "exit 0") -> None:
+        file = self.bin / program
+        file.write_text(f"#!/bin/sh\n{script}\n")
+        file.chmod(0o755)
+
+    def configure(self, servers: Mapping[str, object], policy: str = "warn") -> Path:
+        file = self.home / "config.json"
+        file.write_bytes(orjson.dumps({"mcpServers": servers, "sandboxPolicy": policy}))
+        return file
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {"HOME": str(self.home), "PATH": str(self.bin)}
+
+    def doctor(self, *args: str, **more: str) -> subprocess.CompletedProcess[bytes]:
+        environment = {**self.environment, **more}
+        return subprocess.run(
+            [*DOCTOR, *args], check=False, capture_output=True, env=environment, timeout=50
+        )
+
+    def checks(self, *args: str, **more: str) -> dict[str, Check]:
+        listed = orjson.loads(self.doctor("--json", *args, **more).stdout)
+        return {fields["name"]: Check(**fields) for fields in listed}
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+def test_a_machine_that_has_everything_is_healthy(machine: Machine) -> None:
+    machine.install("server")
+    result = machine.doctor("--config", str(machine.configure({"s": {"command": "server"}})))
+    assert result.returncode == 0
+    assert result.stderr == b""
+    lines = result.stdout.decode().splitlines()
+    assert [line for line in lines if not line.startswith("ok    ")] == []
+    assert f"ok    bubblewrap       {machine.bin / 'bwrap'}" in lines
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_missing_program_fails_where_the_sandbox_is_enforced(machine: Machine, name: str) -> None:
+    machine.install("server")
+    config = machine.configure({"s": {"command": "server"}}, "enforce")
+    assert machine.doctor("--config", str(config)).returncode == 0
+    (machine.bin / PROGRAMS[name]).unlink()
+    result = machine.doctor("--config", str(config))
+    assert result.returncode == 1
+    failed = [line for line in result.stdout.decode().splitlines() if line.startswith("FAIL  ")]
+    assert [line.split("  ")[1] for line in failed] == [name, "sandbox"]
+    assert "not found: " in failed[0]
+    assert failed[1].endswith(f"not tried: first install {name}")
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize(
+    ("policy", "confined"), [("warn", True), ("enforce", False)], ids=["warned", "opted out"]
+)
+def test_a_missing_program_is_a_warning_where_nothing_needs_it(
+    machine: Machine, name: str, policy: str, confined: bool
+) -> None:
+    machine.install("server")
+    config = machine.configure({"s": {"command": "server", "sandbox": confined or False}}, policy)
+    (machine.bin / PROGRAMS[name]).unlink()
+    checks = machine.checks("--config", str(config))
+    assert {n for n, check in checks.items() if check.state == "warn"} == {name, "sandbox"}
+    assert machine.doctor("--config", str(config)).returncode == 0
+
+
+def test_a_sandbox_that_does_not_run_fails_though_all_programs_are_there(machine: Machine) -> None:
+    machine.install("srt", "echo 'bwrap: No permissions to create new namespace' >&2; exit 1")
+    machine.install("server")
+    config = machine.configure({"s": {"command": "server"}}, "enforce")
+    check = machine.checks("--config", str(config))["sandbox"]
+    assert check.state == "fail"
+    assert "No permissions to create new namespace" in check.found
+    assert check.remedy
+
+
+def test_a_real_sandbox_runs(tmp_path: Path) -> None:
+    path = f"{ROOT / 'node_modules/.bin'}:{os.environ['PATH']}"
+    probed = probe({**os.environ, "PATH": path})
+    if isinstance(probed, Unavailable):
+        reason = ", ".join(f"{one.name} {one.why}" for one in probed.missing)
+        if os.environ.get("REQUIRE_SANDBOX") == "1":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    machine = Machine(tmp_path)
+    for program in (*PROGRAMS.values(), "sh", "bash", "ls", "wc", "which"):
+        (machine.bin / program).unlink(missing_ok=True)
+        (machine.bin / program).symlink_to(shutil.which(program, path=path) or "/nonexistent")
+    check = machine.checks()["sandbox"]
+    assert check.state == "ok", check.found
+
+
+def test_a_server_whose_command_is_missing_is_named(machine: Machine) -> None:
+    config = machine.configure({"there": {"command": "socat"}, "gone": {"command": "gone-server"}})
+    checks = machine.checks("--config", str(config))
+    assert checks["server there"].state == "ok"
+    assert checks["server gone"].state == "fail"
+    assert checks["server gone"].found == "gone-server not found"
+
+
+def test_a_servers_command_is_looked_for_on_its_own_path(machine: Machine, tmp_path: Path) -> None:
+    machine.install("server")
+    server = {"command": "server", "env": {"PATH": str(tmp_path)}}
+    config = str(machine.configure({"s": server}))
+    assert machine.checks("--config", config)["server s"].state == "fail"
+    (tmp_path / "server").symlink_to(machine.bin / "server")
+    assert machine.checks("--config", config)["server s"].state == "ok"
+
+
+def test_a_relative_command_is_looked_for_from_the_servers_directory(machine: Machine) -> None:
+    server = {"command": "./server", "cwd": str(machine.bin)}
+    config = str(machine.configure({"s": server}))
+    assert machine.checks("--config", config)["server s"].state == "fail"
+    machine.install("server")
+    assert machine.checks("--config", config)["server s"].state == "ok"
+
+
+def test_a_launcher_in_a_sandbox_is_a_warning_with_its_installation(machine: Machine) -> None:
+    machine.install("npx")
+    server = {"command": "npx", "args": ["-y", "some-server@1.0", "/tmp"]}
+    config = machine.configure({"in": server, "out": {**server, "sandbox": False}})
+    checks = machine.checks("--config", str(config))
+    assert checks["server in"].state == "warn"
+    assert checks["server in"].remedy.startswith("npm install -g some-server@1.0 ")
+    assert checks["server out"].state == "ok"
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("npx -y cowsay@1.6.0 moo", "npm install -g cowsay@1.6.0"),
+        ("/usr/bin/npx --package=@a/b b", "npm install -g @a/b"),
+        ("npx -y -- cowsay", "npm install -g cowsay"),
+        ("uvx mcp-server-git -r .", "uv tool install mcp-server-git"),
+        ("uvx --python 3.12 --from git+https://h/x x", "uv tool install git+https://h/x"),
+        ("uv tool run x", "uv tool install x"),
+        ("pipx run --spec x[all] x", "pipx install 'x[all]'"),
+        ("npx", None),
+        ("uv run x", None),
+        ("pipx list", None),
+        ("node index.js", None),
+    ],
+)
+def test_a_launchers_package_is_told_from_its_options(words: str, expected: str | None) -> None:
+    command, *args = words.split()
+    assert installation(command, args) == expected
+
+
+def test_a_broken_configuration_is_counted_and_sent_to_check(machine: Machine) -> None:
+    config = machine.home / "my config.json"
+    config.write_text('{"sandboxPolicy": "perhaps", "mcpServers": {}, "unknown": 1}')
+    check = machine.checks("--config", str(config))["configuration"]
+    assert check.state == "fail"
+    assert check.found == f"{config}, 2 errors, 0 warnings"
+    assert check.remedy == f"ironcurtain-proxy check --config '{config}'"
+    assert machine.doctor("--config", str(config)).returncode == 1
+
+
+def test_without_any_configuration_nothing_fails(machine: Machine) -> None:
+    assert machine.doctor().returncode == 0
+    assert machine.checks()["configuration"].state == "warn"
+
+
+@pytest.mark.parametrize(
+    ("name", "variable"), [("audit log", "AUDIT_LOG_PATH"), ("mailbox", "ESCALATION_DIR")]
+)
+def test_a_place_that_cannot_be_written_to_fails(
+    machine: Machine, name: str, variable: str
+) -> None:
+    checks = machine.checks(**{variable: "/proc/nowhere/file"})
+    assert {n for n, check in checks.items() if check.state == "fail"} == {name}
+
+
+def test_a_state_directory_that_is_a_file_fails(machine: Machine) -> None:
+    (machine.home / ".ironcurtain").write_text("")
+    assert machine.checks()["state directory"].state == "fail"
+    assert machine.doctor().returncode == 1
+
+
+def test_nothing_is_left_behind(machine: Machine) -> None:
+    before = sorted(machine.home.rglob("*"))
+    machine.doctor()
+    assert sorted(machine.home.rglob("*")) == before
+
+
+@pytest.mark.parametrize(("more", "colour"), [({}, True), ({"NO_COLOR": "1"}, False)])
+def test_colour_is_for_a_terminal_that_wants_it(
+    machine: Machine, more: dict[str, str], colour: bool
+) -> None:
+    assert (b"\x1b[" in _on_terminal(DOCTOR, {**machine.environment, **more})) is colour
+    assert b"\x1b[" not in machine.doctor().stdout
+
+
+def _on_terminal(command: Sequence[str], environment: Mapping[str, str]) -> bytes:
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(command, stdout=theirs, env=environment) as process:
+        os.close(theirs)
+        seen = b""
+        try:
+            while chunk := os.read(ours, 4096):
+                seen += chunk
+        except OSError:  # the other end is closed
+            pass
+        finally:
+            os.close(ours)
+        assert process.wait(timeout=50) == 0
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("file", "value", "name", "setting"),
+    [
+        ("user/max_user_namespaces", "0", "user namespaces", "user.max_user_namespaces="),
+        ("kernel/unprivileged_userns_clone", "0", "user namespaces", "userns_clone=1"),
+        ("kernel/apparmor_restrict_unprivileged_userns", "1", "apparmor", "unprivileged_userns=0"),
+    ],
+)
+def test_a_kernel_that_forbids_namespaces_is_found_unless_a_sandbox_ran(
+    tmp_path: Path, file: str, value: str, name: str, setting: str
+) -> None:
+    (tmp_path / file).parent.mkdir()
+    (tmp_path / file).write_text(f"{value}\n")
+    bad = [check for check in kernel(tmp_path, "fail", sandbox_ran=False) if check.state != "ok"]
+    assert [(check.name, check.state) for check in bad] == [(name, "fail")]
+    assert setting in bad[0].remedy
+    assert {check.state for check in kernel(tmp_path, "fail", sandbox_ran=True)} == {"ok"}
+
+
+def test_a_kernel_that_says_nothing_forbids_nothing(tmp_path: Path) -> None:
+    assert {check.state for check in kernel(tmp_path, "fail", sandbox_ran=False)} == {"ok"}
+
+
+def test_why_a_sandbox_did_not_run_comes_before_what_was_not_installed() -> None:
+    missing = (Missing("node", "not found", "a"), Missing("user namespaces", "off", "b"))
+    assert sandbox(Unavailable(missing), "warn") == Check("sandbox", "warn", "off", "b")
+    assert sandbox(Available(("srt",)), "warn").state == "ok"
+
+
+def test_an_old_python_fails() -> None:
+    assert python_version((3, 10, 14)).state == "fail"
+    assert python_version((3, 11, 0)) == Check("python", "ok", "3.11.0")
+
+
+def test_a_clock_that_differs_from_the_file_systems_is_a_warning() -> None:
+    now = datetime(2026, 5, 1, tzinfo=UTC)
+    assert clock_against_file(now, now.timestamp() - 4).state == "ok"
+    assert clock_against_file(now, (now + timedelta(seconds=60)).timestamp()).state == "warn"

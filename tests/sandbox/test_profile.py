@@ -1,0 +1,109 @@
+"""What the operator wrote becomes what a server may touch, in srt's words."""
+
+import fcntl
+import os
+from collections.abc import Mapping
+
+import orjson
+import pytest
+
+from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.server import ServerSpec
+from ironcurtain_proxy.sandbox.launch import Confinement, confine
+from ironcurtain_proxy.sandbox.profile import Profile, Surroundings, profile_of
+from ironcurtain_proxy.sandbox.settings import Settings, sealed
+
+AROUND = Surroundings(
+    home="/home/me",
+    own=("/home/me/.ironcurtain", "/policy"),
+    code=("/opt/proxy",),
+    keys=("/home/me/.ssh",),
+    real=lambda path: path,
+    workspace="/work",
+    writable=("/docs",),
+)
+CWD = "/home/me/.ironcurtain/sessions/1/s.cwd"
+
+
+def spec(sandbox: Mapping[str, Json] | None = None) -> ServerSpec:
+    return ServerSpec(
+        name="s", annotations="s", command="run", args=("-x", "a b"), cwd=CWD, sandbox=sandbox
+    )
+
+
+@pytest.mark.requirement("C-12")
+def test_by_default_no_network_and_writes_only_where_policy_may_let_them() -> None:
+    assert profile_of(spec(), AROUND) == Profile(
+        allow_write=(CWD, "/work", "/docs"),
+        allow_read=(CWD, "/work"),
+        deny_read=("/home/me/.ironcurtain", "/policy", "/home/me/.ssh"),
+        deny_write=("/policy", "/home/me/.ssh", "/opt/proxy"),
+    )
+
+
+@pytest.mark.requirement("C-13")
+def test_an_entry_opens_more_and_closes_more() -> None:
+    profile = profile_of(
+        spec(
+            {
+                "filesystem": {
+                    "allowWrite": ["~/notes", "/srv"],
+                    "denyWrite": ["/work/lock"],
+                    "allowRead": ["~/.ssh/known_hosts"],
+                },
+                "network": {"allowedDomains": ["a.org"], "deniedDomains": ["b.a.org"]},
+            }
+        ),
+        AROUND,
+    )
+    assert profile.allow_write == (CWD, "/work", "/docs", "/home/me/notes", "/srv")
+    assert "/work/lock" in profile.deny_write
+    assert profile.allow_read[-1] == "/home/me/.ssh/known_hosts"
+    assert (profile.allowed_domains, profile.denied_domains) == (("a.org",), ("b.a.org",))
+
+
+def test_an_entry_can_open_the_users_keys_and_never_what_is_ours() -> None:
+    profile = profile_of(spec({"filesystem": {"denyRead": []}}), AROUND)
+    assert profile.deny_read == ("/home/me/.ironcurtain", "/policy")
+    ours: list[Json] = ["/policy", "/policy/x", "~/.ironcurtain", "/elsewhere"]
+    profile = profile_of(spec({"filesystem": {"allowRead": ours, "allowWrite": ours}}), AROUND)
+    assert profile.allow_read == (CWD, "/work", "/elsewhere")
+    assert profile.allow_write == (CWD, "/work", "/docs", "/elsewhere")
+
+
+@pytest.mark.parametrize(
+    "domain", ["*", "*.com", "https://a.org", "a.org/x", "a.org:80", "", "a b"]
+)
+def test_a_domain_that_would_not_be_taken_as_it_was_meant_is_refused(domain: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"sandbox\.network"):
+        Settings.of(Profile(allowed_domains=(domain,)))
+
+
+def test_settings_cannot_be_changed_by_who_inherits_them() -> None:
+    descriptor = sealed(Settings.of(Profile(allow_write=("/work",))))
+    try:
+        with pytest.raises(PermissionError):
+            os.pwrite(descriptor, b"x", 0)
+        with pytest.raises(PermissionError):
+            os.ftruncate(descriptor, 0)
+        assert fcntl.fcntl(descriptor, fcntl.F_GET_SEALS) != 0
+        said = orjson.loads(os.pread(descriptor, 10_000, 0))
+    finally:
+        os.close(descriptor)
+    assert said["filesystem"]["allowWrite"] == ["/work"]
+    assert said["network"] == {"allowedDomains": [], "deniedDomains": []}
+
+
+@pytest.mark.requirement("C-9", "C-11")
+def test_the_servers_own_command_line_is_passed_on_word_by_word() -> None:
+    launch = confine(spec(), Confinement(("srt",), Profile()))
+    try:
+        assert launch.sandboxed
+        assert launch.argv[0] == "srt"
+        assert launch.argv[3:] == ("--", "run", "-x", "a b")
+        assert launch.environment == {"CLAUDE_CODE_TMPDIR": CWD}
+    finally:
+        launch.close()
+    bare = confine(spec(), None)
+    assert (bare.argv, bare.sandboxed, bare.descriptors) == (("run", "-x", "a b"), False, ())
