@@ -114,7 +114,15 @@ def test_a_model_is_scored_alone_and_with_the_check(
     with scripted_model(says("approve")) as server:
         base = f"{server.url}/v1"
         document = report(
-            "--model", "openai:yes-man", "--api-base", base, "--scenarios", few(tmp_path)
+            "--model",
+            "openai:yes-man",
+            "--api-base",
+            base,
+            "--scenarios",
+            few(tmp_path),
+            # The first import of litellm after an installation is slow, and part of the first question.
+            "--deadline",
+            "50",
         )
     judges = cast("dict[str, dict[str, list[str]]]", document["judges"])
     assert len(judges["model"]["falseApprovals"]) == 2
