@@ -120,7 +120,7 @@ def test_a_model_is_scored_alone_and_with_the_check(
             base,
             "--scenarios",
             few(tmp_path),
-            # The first import of litellm after an installation is slow, and part of the first question.
+            # The first import of litellm after an installation is slow.
             "--deadline",
             "50",
         )
