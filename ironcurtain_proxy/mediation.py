@@ -12,9 +12,13 @@ from typing import Final, assert_never
 
 import anyio
 
-from ironcurtain_proxy.approval.grant_patterns import EscalatedCall, Places, candidates
+from ironcurtain_proxy.approval.budget import BudgetBook
+from ironcurtain_proxy.approval.discharge import Remembering, discharge, remembered, tool_candidate
+from ironcurtain_proxy.approval.framing import Frame, Posed, question_about
+from ironcurtain_proxy.approval.grant_patterns import EscalatedCall
 from ironcurtain_proxy.approval.grants import GrantBook
-from ironcurtain_proxy.approval.settlements import by_grant, by_refusal, by_reviewer, held
+from ironcurtain_proxy.approval.judging import Overlay
+from ironcurtain_proxy.approval.settlements import by_grants, by_refusal, by_reviewer, held
 from ironcurtain_proxy.decision.authorizer import authorize
 from ironcurtain_proxy.decision.breaker import Breaker
 from ironcurtain_proxy.errors import AuditError, BusyError, DownstreamError, KernelError
@@ -22,18 +26,20 @@ from ironcurtain_proxy.model.audit import AuditRecord, ResultSummary
 from ironcurtain_proxy.model.authorized import AuthorizedCall
 from ironcurtain_proxy.model.call import ToolCall
 from ironcurtain_proxy.model.case import Case
-from ironcurtain_proxy.model.decision import Allow, Decision, Deny, Escalate, Ground
+from ironcurtain_proxy.model.decision import Allow, Deny, Escalate, Ground
 from ironcurtain_proxy.model.escalation import (
     Approved,
     Declined,
     Escalation,
     Held,
+    OriginReason,
     Unreachable,
 )
-from ironcurtain_proxy.model.grant import Grant, GrantId
 from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.judgement import Judged
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Policy
+from ironcurtain_proxy.model.progress import sign_of_life
 from ironcurtain_proxy.model.reply import Answered, Failed, Refused, RefusedBy, Reply
 from ironcurtain_proxy.model.request import Facts, Gathered, Unresolvable
 from ironcurtain_proxy.model.server import ToolResult
@@ -86,10 +92,20 @@ class Mediator:
     session: str
     breaker: Breaker = field(default_factory=Breaker)
     grants: GrantBook = field(default_factory=GrantBook)
+    overlay: Overlay = field(default_factory=Overlay)
+    budgets: BudgetBook = field(default_factory=BudgetBook)
     patience: timedelta = timedelta(seconds=300)
     """How long a reviewer has."""
     home: RealPath | None = None
     """The user's home directory: never remembered as a whole."""
+    grant_ttl: timedelta | None = None
+    """How long what is remembered holds; None: as long as the session."""
+    frame: Frame = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.frame = Frame(
+            session=self.session, policy=self.policy, home=self.home, patience=self.patience
+        )
 
     async def handle(
         self,
@@ -161,24 +177,28 @@ class Mediator:
     async def _decide(self, case: Case, on_progress: ProgressListener | None) -> Reply:
         # (1) The call is turned into facts: all disk, git and parsing that a decision needs.
         gathered = await self.world.facts.gather(case.call)
-        # (2) The policy is asked. Its answer is never edited, only acted on.
-        case.decision = self._judge(gathered)
+        # (2) The policy is asked, and what the operator wants to be asked about besides. The answer
+        # is never edited, only acted on.
+        judged = self._judge(case.call, gathered)
+        case.decision, case.reasons = judged.decision, judged.reasons
         if isinstance(gathered, Facts):
             case.arguments = gathered.arguments
         # (3) The same call again and again ends here, whatever the policy says of it: before a
         # reviewer could be asked, so that nobody is worn down by repetition (G29).
         key = self.world.facts.fingerprint(case.call, case.arguments)
         if self.breaker.trips(key, self.world.clock.monotonic()):
-            return await self._refuse(case, "breaker", self._tripped(case.call))
+            return await self._refuse(
+                case, "breaker", self.breaker.ground(case.call.server, case.call.tool)
+            )
         if isinstance(gathered, Unresolvable):
             return await self._refuse(case, "arguments", gathered.ground)
         match case.decision:
             case Deny(ground=ground):
                 return await self._refuse(case, "policy", ground)
-            case Escalate() as decision:
+            case Escalate():
                 # (4) Only an escalation can be approved; no one is asked about a denial.
                 refused = await self._out_of_reach(case, gathered) or await self._review(
-                    case, gathered, decision, on_progress
+                    case, gathered, judged, on_progress
                 )
                 return refused or await self._enforce(case, gathered, on_progress)
             case Allow():
@@ -186,12 +206,14 @@ class Mediator:
             case _:
                 assert_never(case.decision)
 
-    def _judge(self, gathered: Gathered) -> Decision:
+    def _judge(self, call: ToolCall, gathered: Gathered) -> Judged:
         match gathered:
             case Unresolvable(ground=ground):
-                return Deny(ground)
+                return Judged(decision=Deny(ground))
             case Facts(request=request):
-                return authorize(request, self.policy)
+                kernel = authorize(request, self.policy)
+                names = self.world.tools.names(call.server, call.tool)
+                return self.overlay.judge(kernel, gathered, names)
             case _:
                 assert_never(gathered)
 
@@ -206,100 +228,93 @@ class Mediator:
         self,
         case: Case,
         facts: Facts,
-        decision: Escalate,
+        judged: Judged,
         on_progress: ProgressListener | None,
     ) -> Refused | None:
         """Settle an escalation. None: it was approved, and may go."""
-        asked = self._asked(case, facts, decision)
+        asked = self._asked(case, facts, judged)
         directories = await self.world.facts.directories(facts.request)
         roots = self.world.facts.roots(facts.request, directories)
-        grant = self.grants.find(asked, self.world.clock.now())
-        if grant is not None:
-            self.grants.note_use(grant.id, self.world.clock.now())
-            case.settlement, case.roots = by_grant(grant), roots
+        left = self._discharge(case, asked, judged)
+        if not left:
+            case.roots = roots
             return None
-        question = self._question(case, facts, asked, directories)
+        ground = left[0].ground
+        question = question_about(
+            Posed(
+                id=self.world.ids.new_escalation(),
+                now=self.world.clock.now(),
+                call=case.call,
+                facts=facts,
+                asked=asked,
+                reasons=left,
+                fingerprint=self.world.facts.fingerprint(case.call, facts.arguments),
+                directories=directories,
+            ),
+            self.frame,
+        )
         ruling = await self.world.desk.settle(question, _sign_of_life(case.call, on_progress))
         match ruling:
             case Unreachable():
-                return await self._refuse(case, "no-reviewer", decision.ground)
+                return await self._refuse(case, "no-reviewer", ground)
             case Held(id=identifier):
-                case.settlement = held(decision)
-                return await self._refuse(case, "held", decision.ground, identifier)
+                case.settlement = held(ground)
+                return await self._refuse(case, "held", ground, identifier)
             case Declined():
                 case.settlement = by_refusal(ruling)
                 by: RefusedBy = "expired" if ruling.kind == "expired" else "declined"
-                return await self._refuse(case, by, decision.ground, ruling.note)
+                return await self._refuse(case, by, ground, ruling.note)
             case Approved():
-                # (5) A wait lies behind us: what was approved must be what is there now, the
+                # (6) A wait lies behind us: what was approved must be what is there now, the
                 # tool's definition included (R-30).
                 again = await self.world.facts.gather(case.call)
-                same = again == facts and self._judge(again) == decision
-                if not same or self._asked(case, facts, decision) != asked:
+                same = again == facts and self._judge(case.call, again) == judged
+                if not same or self._asked(case, facts, judged) != asked:
                     return await self._refuse(case, "policy", CHANGED)
                 case.settlement, case.roots = by_reviewer(ruling), roots
-                self._remember(question, ruling)
+                self._remember(question, ruling, asked)
                 return None
             case _:
                 assert_never(ruling)
 
-    def _asked(self, case: Case, facts: Facts, decision: Escalate) -> EscalatedCall:
+    def _asked(self, case: Case, facts: Facts, judged: Judged) -> EscalatedCall:
+        decision = judged.decision
         return EscalatedCall(
             server=case.call.server,
             tool=case.call.tool,
             definition=self.world.tools.definition(case.call.server, case.call.tool),
             request=facts.request,
             arguments=facts.arguments,
-            roles=decision.roles,
+            roles=decision.roles if isinstance(decision, Escalate) else (),
         )
 
-    def _remember(self, question: Escalation, approved: Approved) -> None:
-        place = approved.remember
-        if place is not None and 0 <= place < len(question.candidates):
-            self.grants.add(
-                Grant(
-                    id=GrantId(self.world.ids.new()),
-                    pattern=question.candidates[place],
-                    created=self.world.clock.now(),
-                    source=question.id,
-                    reason=question.ground.reason,
-                )
-            )
-
-    def _question(
-        self,
-        case: Case,
-        facts: Facts,
-        asked: EscalatedCall,
-        directories: frozenset[RealPath] | None,
-    ) -> Escalation:
+    def _discharge(
+        self, case: Case, asked: EscalatedCall, judged: Judged
+    ) -> tuple[OriginReason, ...]:
+        """What is left to ask once an approved plan and the grants have had their say."""
         now = self.world.clock.now()
-        protected = tuple(entry.path for entry in self.policy.protected_paths)
-        places = Places(directories=directories or frozenset(), home=self.home, protected=protected)
-        return Escalation(
-            id=self.world.ids.new_escalation(),
-            session=self.session,
-            server=case.call.server,
-            tool=case.call.tool,
-            exposed_name=case.call.exposed_name,
-            arguments=facts.arguments,
-            request=facts.request,
-            ground=case.decision.ground,
-            roles=asked.roles,
-            context=facts.context,
-            candidates=() if directories is None else candidates(asked, places),
-            fingerprint=self.world.facts.fingerprint(case.call, facts.arguments),
-            policy_version=self.policy.version,
-            created=now,
-            deadline=now + self.patience,
-        )
+        tool = (case.call.server, case.call.tool)
+        asking = judged.asking
+        run = self.budgets.spend(tool, asking, now) if asking else None
+        budgeted = frozenset[str]() if run is None else run.capabilities
+        left = discharge(judged.reasons, asked, self.grants, now, budgeted)
+        for grant in left.grants:
+            self.grants.note_use(grant.id, now)
+        if not left.open:
+            case.settlement = by_grants(left.grants, None if run is None else run.id)
+        return left.open
+
+    def _remember(self, question: Escalation, approved: Approved, asked: EscalatedCall) -> None:
+        how = Remembering(new_id=self.world.ids.new, now=self.world.clock.now(), ttl=self.grant_ttl)
+        for grant in remembered(question, approved, tool_candidate(asked), how):
+            self.grants.add(grant)
 
     async def _enforce(
         self, case: Case, facts: Facts, on_progress: ProgressListener | None
     ) -> Reply:
         try:
             async with self.world.facts.undisturbed(facts) as waited:
-                # (6) A push goes where the repository's configuration says at this moment, and
+                # (7) A push goes where the repository's configuration says at this moment, and
                 # another call may just have rewritten it (G8); and while this call waited for its
                 # turn, another may have changed what it names: the facts must still be the same.
                 stale = facts.pushes or waited
@@ -315,7 +330,7 @@ class Mediator:
             and (case.settlement is None or case.settlement.effect != "allow")
         ):
             raise KernelError("a call that was not allowed came to be forwarded")
-        # (7) INVARIANT: no intent record, no forwarding (R-32).
+        # (8) INVARIANT: no intent record, no forwarding (R-32).
         try:
             await self.world.recorder.record(self._record(case, None))
         except AuditError:
@@ -327,7 +342,7 @@ class Mediator:
             arguments=case.arguments,
             params=case.call.params,
         )
-        # (8) The server is asked. Whatever happens now has an outcome line.
+        # (9) The server is asked. Whatever happens now has an outcome line.
         try:
             result = await self.world.servers.forward(call, on_progress, roots=case.roots)
         except DownstreamError as error:
@@ -365,14 +380,6 @@ class Mediator:
             sandboxed=self.world.servers.is_sandboxed(case.call.server),
         )
 
-    def _tripped(self, call: ToolCall) -> Ground:
-        return Ground(
-            "circuit-breaker",
-            f"Tool '{call.server}__{call.tool}' called {self.breaker.threshold} times with "
-            f"identical arguments within {self.breaker.window:g}s window. "
-            "Try a different approach.",
-        )
-
 
 def _sign_of_life(
     call: ToolCall, on_progress: ProgressListener | None
@@ -384,13 +391,6 @@ def _sign_of_life(
         return None
 
     async def tell(seconds: float) -> None:
-        # Progress must grow, and the server's own begins at 0 or 1: ours stays close to nothing.
-        await on_progress(
-            {
-                "progressToken": token,
-                "progress": seconds / 1e9,
-                "message": f"waiting for approval ({seconds:.0f} s)",
-            }
-        )
+        await on_progress(sign_of_life(token, seconds))
 
     return tell

@@ -110,6 +110,10 @@ class ToolFinder(Protocol):
         """SHA-256 of the tool's definition as it is now: a grant is void when it changes."""
         ...
 
+    def names(self, server: str, tool: str) -> frozenset[str]:
+        """What the operator may call it: `server/tool`, and `tool` if one server has it (R-35)."""
+        ...
+
 
 class Recorder(Protocol):
     """The audit log."""

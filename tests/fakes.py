@@ -39,6 +39,9 @@ class FakeTools:
     def definition(self, server: str, tool: str) -> str:
         return self.digest
 
+    def names(self, server: str, tool: str) -> frozenset[str]:
+        return frozenset([f"{server}/{tool}", tool])
+
 
 def no_roles(call: ToolCall) -> Facts:
     """A tool without resource roles."""

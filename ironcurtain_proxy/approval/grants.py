@@ -1,28 +1,34 @@
 """What was remembered, and whether it speaks of a call. Pure: no I/O, no clock, no log.
 
-A grant can only turn an escalation of its own tool into a forwarded call. It lives as long as its
+A grant can only turn an escalation of its own kind into a forwarded call. It lives as long as its
 session, in memory, and is void when the tool is no longer defined as it was.
 """
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TypeAlias, assert_never
 
 from ironcurtain_proxy.approval.grant_patterns import HISTORY, EscalatedCall
 from ironcurtain_proxy.model.annotation import ArgumentRole, same_scalar
+from ironcurtain_proxy.model.capability import Capability
 from ironcurtain_proxy.model.grant import (
+    CapabilityPattern,
     Constraint,
     ExactValue,
     Grant,
     GrantId,
+    GrantPattern,
     OnHost,
+    Pattern,
     SameFlag,
+    ToolPattern,
     WithinDirectory,
 )
 from ironcurtain_proxy.model.request import PathValue, TextValue, UrlValue, Value
 
 
 def covers(grant: Grant, call: EscalatedCall, now: datetime) -> bool:
-    """Whether a grant approves a call.
+    """Whether a grant approves what the policy escalated.
 
     Args:
         grant: what was remembered.
@@ -30,15 +36,24 @@ def covers(grant: Grant, call: EscalatedCall, now: datetime) -> bool:
         now: aware, UTC.
     """
     pattern = grant.pattern
-    if (pattern.server, pattern.tool) != (call.server, call.tool):
+    # INVARIANT: only a pattern approves what the policy escalated (R-16).
+    if not isinstance(pattern, GrantPattern) or not _is_of(pattern, call):
         return False
-    # INVARIANT: a tool that is not what it was when it was approved is asked about again.
-    if not call.definition or pattern.definition != call.definition:
-        return False
-    if grant.expires is not None and now >= grant.expires:
+    if _has_expired(grant, now):
         return False
     flags = {found.argument: found for found in pattern.constraints if isinstance(found, SameFlag)}
     return _flags_hold(flags, call) and _roles_hold(pattern.constraints, flags, call)
+
+
+def _is_of(pattern: GrantPattern | ToolPattern, call: EscalatedCall) -> bool:
+    # INVARIANT: a tool that is not what it was when it was approved is asked about again.
+    return (pattern.server, pattern.tool) == (call.server, call.tool) and (
+        bool(call.definition) and pattern.definition == call.definition
+    )
+
+
+def _has_expired(grant: Grant, now: datetime) -> bool:
+    return grant.expires is not None and now >= grant.expires
 
 
 def _flags_hold(flags: dict[str, SameFlag], call: EscalatedCall) -> bool:
@@ -104,6 +119,10 @@ class Remembered:
     """Aware, UTC."""
 
 
+_Key: TypeAlias = tuple[str, ...]
+"""Of a tool (server, tool) or a capability (its name): no two of them are equal."""
+
+
 class GrantBook:
     """The grants of one session, oldest first.
 
@@ -113,7 +132,7 @@ class GrantBook:
 
     def __init__(self) -> None:
         self._all: dict[GrantId, Remembered] = {}
-        self._by_tool: dict[tuple[str, str], dict[GrantId, Grant]] = {}
+        self._by_key: dict[_Key, dict[GrantId, Grant]] = {}
 
     def __len__(self) -> int:
         return len(self._all)
@@ -122,19 +141,33 @@ class GrantBook:
         """Remember a grant. One with the same id is replaced."""
         self.revoke(grant.id)
         self._all[grant.id] = Remembered(grant=grant)
-        self._by_tool.setdefault(_tool_of(grant), {})[grant.id] = grant
+        self._by_key.setdefault(_key_of(grant.pattern), {})[grant.id] = grant
 
     def find(self, call: EscalatedCall, now: datetime) -> Grant | None:
-        """The oldest grant that approves a call. Forgets those of its tool that have expired."""
-        of_tool = self._by_tool.get((call.server, call.tool))
-        if not of_tool:
-            return None
-        for grant in list(of_tool.values()):
-            if grant.expires is not None and now >= grant.expires:
-                self.revoke(grant.id)
-            elif covers(grant, call, now):
+        """The oldest grant that approves what the policy escalated."""
+        for grant in self._alive((call.server, call.tool), now):
+            if covers(grant, call, now):
                 return grant
         return None
+
+    def find_tool(self, call: EscalatedCall, now: datetime) -> Grant | None:
+        """The grant by which the approval mode need not ask about a call's tool."""
+        for grant in self._alive((call.server, call.tool), now):
+            if isinstance(grant.pattern, ToolPattern) and _is_of(grant.pattern, call):
+                return grant
+        return None
+
+    def find_capability(self, capability: Capability, now: datetime) -> Grant | None:
+        """The grant by which the profile need not ask about a capability."""
+        return next(iter(self._alive((capability,), now)), None)
+
+    def _alive(self, key: _Key, now: datetime) -> list[Grant]:
+        """The grants of a key. Forgets those that have expired."""
+        grants = list(self._by_key.get(key, {}).values())
+        for grant in grants:
+            if _has_expired(grant, now):
+                self.revoke(grant.id)
+        return [grant for grant in grants if not _has_expired(grant, now)]
 
     def note_use(self, identifier: GrantId, now: datetime) -> int:
         """Count a use of a grant. How often it was used by now; 0: it is not remembered."""
@@ -154,19 +187,25 @@ class GrantBook:
         known = self._all.pop(identifier, None)
         if known is None:
             return False
-        of_tool = self._by_tool[_tool_of(known.grant)]
-        del of_tool[identifier]
-        if not of_tool:
-            del self._by_tool[_tool_of(known.grant)]
+        key = _key_of(known.grant.pattern)
+        del self._by_key[key][identifier]
+        if not self._by_key[key]:
+            del self._by_key[key]
         return True
 
     def clear(self) -> int:
         """Forget all grants. How many there were."""
         count = len(self._all)
         self._all.clear()
-        self._by_tool.clear()
+        self._by_key.clear()
         return count
 
 
-def _tool_of(grant: Grant) -> tuple[str, str]:
-    return grant.pattern.server, grant.pattern.tool
+def _key_of(pattern: Pattern) -> _Key:
+    match pattern:
+        case GrantPattern() | ToolPattern():
+            return pattern.server, pattern.tool
+        case CapabilityPattern():
+            return (pattern.capability,)
+        case _:
+            assert_never(pattern)

@@ -3,14 +3,15 @@
 The words are the original's where it has them, so that programs which read its log read ours.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
 from ironcurtain_proxy.model.case import Settlement
-from ironcurtain_proxy.model.decision import Escalate
+from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.escalation import Approved, Declined
-from ironcurtain_proxy.model.grant import Grant
+from ironcurtain_proxy.model.grant import Grant, GrantId, GrantPattern
+from ironcurtain_proxy.model.json import Json
 
 _Kind: TypeAlias = Literal["denied", "expired", "invalid", "withdrawn"]
 
@@ -24,14 +25,24 @@ DECLINED: Final[Mapping[_Kind, str]] = MappingProxyType(
 )
 
 
-def by_grant(grant: Grant) -> Settlement:
-    """A remembered approval covers the call."""
+def by_grants(grants: Sequence[Grant], run: GrantId | None = None) -> Settlement:
+    """Remembered approvals, or the approved plan the call belongs to, cover it."""
+    said = [grant.pattern.description for grant in grants]
+    ids = [grant.id for grant in grants]
+    patterns = [grant.id for grant in grants if isinstance(grant.pattern, GrantPattern)]
+    extra: list[tuple[str, Json]] = []
+    if patterns:
+        extra += [("whitelistApproved", True), ("whitelistPatternId", patterns[0])]
+    if run is not None:
+        said.append("it is part of an approved plan")
+        ids.append(run)
+        extra.append(("run", run))
     return Settlement(
         effect="allow",
-        reason=f"Whitelist-approved: {grant.pattern.description}",
-        decided_by=f"grant:{grant.id}",
+        reason=f"Whitelist-approved: {'; '.join(said)}",
+        decided_by=f"grant:{'+'.join(ids)}",
         result="approved",
-        extra=(("whitelistApproved", True), ("whitelistPatternId", grant.id)),
+        extra=tuple(extra),
     )
 
 
@@ -60,8 +71,6 @@ def by_refusal(declined: Declined) -> Settlement:
     return Settlement(effect="deny", reason=reason, decided_by=declined.by, result="denied")
 
 
-def held(decision: Escalate) -> Settlement:
+def held(ground: Ground) -> Settlement:
     """Nothing is settled yet; the agent may come back."""
-    return Settlement(
-        effect="escalate", reason=decision.ground.reason, decided_by="kernel", result=None
-    )
+    return Settlement(effect="escalate", reason=ground.reason, decided_by="kernel", result=None)

@@ -9,6 +9,8 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import Final
 
+from ironcurtain_proxy.model.decision import Ground
+
 MAX_REMEMBERED: Final = 100_000
 """Calls kept at the most, about 10 MiB. An agent would need as many different calls within one
 window to make the breaker forget one of them."""
@@ -49,3 +51,11 @@ class Breaker:
             self._counts[key] = left
         else:
             del self._counts[key]
+
+    def ground(self, server: str, tool: str) -> Ground:
+        """Why a call is not carried out."""
+        return Ground(
+            "circuit-breaker",
+            f"Tool '{server}__{tool}' called {self.threshold} times with identical arguments "
+            f"within {self.window:g}s window. Try a different approach.",
+        )

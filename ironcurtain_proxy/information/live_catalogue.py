@@ -85,6 +85,12 @@ class LiveCatalogue:
         found = self.lookup(server, tool)
         return "" if found is None else fingerprint(server, tool, found.definition.raw)
 
+    def names(self, server: str, tool: str) -> frozenset[str]:
+        """What the operator may call a tool: `server/tool`, and `tool` if one server has it."""
+        full = f"{server}/{tool}"
+        owners = {known.server for known in self.tools if known.definition.name == tool}
+        return frozenset([full] if owners - {server} else [full, tool])
+
     def lookup(self, server: str, tool: str) -> CataloguedTool | None:
         """A server's tool by the server's own name for it."""
         return None if self._current is None else self._current.tool(server, tool)

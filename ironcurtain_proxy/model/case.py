@@ -10,6 +10,7 @@ from datetime import datetime
 from ironcurtain_proxy.model.audit import AuditRecord, EscalationResult, ResultSummary
 from ironcurtain_proxy.model.call import ToolCall
 from ironcurtain_proxy.model.decision import Decision, Effect, Escalate, effect_of
+from ironcurtain_proxy.model.escalation import OriginReason
 from ironcurtain_proxy.model.json import Arguments, Json
 
 
@@ -40,6 +41,8 @@ class Case:
     arguments: Arguments
     """As they came; once facts were made of them, as they would be sent."""
     decision: Decision
+    reasons: tuple[OriginReason, ...] = ()
+    """What asked for a review."""
     settlement: Settlement | None = None
     roots: tuple[str, ...] = ()
     """Directories that the server must be told of for this call."""
@@ -72,7 +75,7 @@ class Case:
             rule=ground.rule,
             reason=ground.reason if settlement is None else settlement.reason,
             decided_by="kernel" if settlement is None else settlement.decided_by,
-            origins=("policy",) if escalated else (),
+            origins=tuple([reason.origin for reason in self.reasons]) if escalated else (),
             policy_version=self.policy_version,
             escalation_result=outcome if settlement is None else settlement.result,
             result=result,

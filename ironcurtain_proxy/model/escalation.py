@@ -5,8 +5,9 @@ from datetime import datetime
 from typing import Literal, NewType, TypeAlias
 
 from ironcurtain_proxy.model.annotation import ArgumentRole
+from ironcurtain_proxy.model.capability import Capability
 from ironcurtain_proxy.model.decision import Ground
-from ironcurtain_proxy.model.grant import GrantPattern
+from ironcurtain_proxy.model.grant import Pattern
 from ironcurtain_proxy.model.json import Arguments
 from ironcurtain_proxy.model.request import AccessRequest
 
@@ -15,6 +16,16 @@ EscalationId = NewType("EscalationId", str)
 
 Origin: TypeAlias = Literal["policy", "capability", "tool-policy"]
 """What asked for a review."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OriginReason:
+    """One of the things that asked for a review, and why."""
+
+    origin: Origin
+    ground: Ground
+    capabilities: tuple[Capability, ...] = ()
+    """Those that asked, where the origin is `capability`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,10 +46,11 @@ class Escalation:
     ground: Ground
     roles: tuple[ArgumentRole, ...] = ()
     """The argument roles that escalated."""
-    origins: tuple[Origin, ...] = ("policy",)
+    reasons: tuple[OriginReason, ...] = ()
+    """Everything that asks, the policy first; one answer settles all (R-28). Empty: the policy."""
     context: tuple[tuple[str, str], ...] = ()
     """Such as `("Working directory", "/srv/repo")`."""
-    candidates: tuple[GrantPattern, ...] = ()
+    candidates: tuple[Pattern, ...] = ()
     """What may be remembered; an answer names one by its place."""
     fingerprint: str
     """SHA-256 over server, tool and arguments."""
@@ -47,6 +59,11 @@ class Escalation:
     """Aware, UTC."""
     deadline: datetime
     """Aware, UTC; after it the call is refused."""
+
+    @property
+    def origins(self) -> tuple[Origin, ...]:
+        """What asked, each once."""
+        return tuple([reason.origin for reason in self.reasons]) or ("policy",)
 
 
 Decider: TypeAlias = str

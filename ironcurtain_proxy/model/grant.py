@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import NewType, TypeAlias
 
 from ironcurtain_proxy.model.annotation import ArgumentRole
+from ironcurtain_proxy.model.capability import Capability
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.path import RealPath
 
@@ -69,11 +70,36 @@ class GrantPattern:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ToolPattern:
+    """A tool that the approval mode need not ask about again ("always allow")."""
+
+    server: str
+    """The operator's name."""
+    tool: str
+    definition: str
+    """SHA-256 of the tool's definition, as above."""
+    description: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapabilityPattern:
+    """A capability that its profile need not ask about again."""
+
+    capability: Capability
+    description: str
+
+
+Pattern: TypeAlias = GrantPattern | ToolPattern | CapabilityPattern
+"""Each discharges its own kind of origin, and no other: what the policy escalated is approved by a
+`GrantPattern` alone (R-16)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """A pattern that a reviewer chose to remember."""
+    """A pattern that a reviewer chose to remember, or that follows from an approval."""
 
     id: GrantId
-    pattern: GrantPattern
+    pattern: Pattern
     created: datetime
     """Aware, UTC."""
     source: str

@@ -40,6 +40,9 @@ _NOT_TOGETHER: Final = frozenset(
 )
 """Deletes, history and egress are approved one by one (R-28)."""
 
+_ALONE: Final = frozenset({"fs.delete", "net.egress", "secrets.access"})
+"""The same by capability."""
+
 
 @dataclass(frozen=True, slots=True)
 class Owner:
@@ -69,6 +72,10 @@ class Request:
     exposed_name: str = ""
     rule: str = ""
     origins: tuple[str, ...] = ()
+    why: tuple[tuple[str, str], ...] = ()
+    """Everything that asks: its kind (`policy`, `capability`, `tool-policy`) and the reason."""
+    asking: tuple[str, ...] = ()
+    """The capabilities that ask: an approval holds for the session."""
     roles: tuple[str, ...] | None = None
     """Every argument role of the call; None: not said, as by the original."""
     created: datetime | None = None
@@ -80,7 +87,11 @@ class Request:
     @property
     def may_be_answered_together(self) -> bool:
         """Whether "approve all" includes it (R-28). What is not known is approved by itself."""
-        return self.roles is not None and _NOT_TOGETHER.isdisjoint(self.roles)
+        return (
+            self.roles is not None
+            and _NOT_TOGETHER.isdisjoint(self.roles)
+            and _ALONE.isdisjoint(self.asking)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,6 +175,15 @@ def request_bytes(escalation: Escalation, owner: Owner) -> bytes:
         "session": escalation.session,
         "rule": escalation.ground.rule,
         "origins": list(escalation.origins),
+        "reasons": [
+            {
+                "origin": reason.origin,
+                "rule": reason.ground.rule,
+                "reason": reason.ground.reason,
+                "capabilities": list(reason.capabilities),
+            }
+            for reason in escalation.reasons
+        ],
         "roles": list(dict.fromkeys([*escalation.roles, *roles])),
         # Finer than elsewhere: requests are listed in the order in which they came.
         "createdAt": timestamp(escalation.created, "microseconds"),
@@ -263,6 +283,10 @@ def read_request(name: str, raw: bytes) -> Request | None:
         exposed_name=_text(fields, "exposedName"),
         rule=_text(fields, "rule"),
         origins=_texts(fields.get("origins")) or (),
+        why=tuple([(_text(one, "origin"), _text(one, "reason")) for one in _reasons(fields)]),
+        asking=tuple(
+            [name for one in _reasons(fields) for name in _texts(one.get("capabilities")) or ()]
+        ),
         roles=_texts(fields.get("roles")),
         created=_moment(fields.get("createdAt")),
         expires=_moment(fields.get("expiresAt")),
@@ -319,6 +343,11 @@ def _candidates(value: object) -> tuple[str, ...]:
     if not isinstance(value, list):
         return ()
     return tuple([_text(item, "description") if isinstance(item, dict) else "" for item in value])
+
+
+def _reasons(fields: Mapping[str, object]) -> list[Mapping[str, object]]:
+    value = fields.get("reasons")
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
 def _moment(value: object) -> datetime | None:

@@ -7,18 +7,24 @@ direction of writing is shown as an escape, and nothing is cut.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from types import MappingProxyType
 from typing import Final
 from unicodedata import east_asian_width
 
 import orjson
 
+from ironcurtain_proxy.model.capability import CAPABILITIES
 from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.review.messages import Request
 from ironcurtain_proxy.session.requests import PendingRequest
 
 _BLANKS: Final = frozenset("\u00ad\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 """Characters that count as printable and show nothing."""
 _VARIATIONS: Final = range(0xFE00, 0xFE10)
 _MORE_VARIATIONS: Final = range(0xE0100, 0xE01F0)
+_ASKING: Final = MappingProxyType(
+    {"policy": "policy", "capability": "profile", "tool-policy": "approval mode"}
+)
 _MINUTE: Final = 60
 MARGIN: Final = 25
 """Columns before the words of a field."""
@@ -60,8 +66,11 @@ def fields_of(one: PendingRequest) -> list[Field]:
     request = one.request
     fields = [
         Field("tool", (visible(f"{request.server}/{request.tool}"),)),
-        Field("why", (visible(request.reason),)),
+        Field("why", tuple([visible(text) for text in _why(request)])),
     ]
+    if request.asking:
+        named = [_named(name) for name in dict.fromkeys(request.asking)]
+        fields.append(Field("allows", (visible(f"{', '.join(named)}: for this session"),)))
     for name, text in (
         ("rule", request.rule),
         ("origin", ", ".join(request.origins)),
@@ -73,6 +82,18 @@ def fields_of(one: PendingRequest) -> list[Field]:
         if text:
             fields.append(Field(visible(name), (visible(text),)))
     return fields
+
+
+def _why(request: Request) -> list[str]:
+    """The reasons, each with what asks where there are several; the original knows but one."""
+    if len(request.why) < 2:  # noqa: PLR2004  nothing to tell apart
+        return [request.reason]
+    return [f"{_ASKING.get(origin, origin)}: {reason}" for origin, reason in request.why]
+
+
+def _named(capability: str) -> str:
+    known = CAPABILITIES.get(capability)
+    return capability if known is None else f"{known} ({capability})"
 
 
 def arguments_of(one: PendingRequest, prefix: str = "") -> list[Field]:

@@ -20,6 +20,7 @@ ALLOWED_IMPORTS: Final = frozenset(
         "collections",
         "dataclasses",
         "datetime",
+        "enum",
         "functools",
         "itertools",
         "math",

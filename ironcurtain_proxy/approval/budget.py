@@ -1,0 +1,105 @@
+"""What an approved plan lets its calls do. Pure: no I/O, no clock, no log.
+
+A plan is a list of calls that were announced before any was made. Its approval is a budget: these
+capabilities, this many calls of each tool, until the run ends. A budget settles what the profile
+asks and nothing else; every call still passes the policy.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final, TypeAlias
+
+from ironcurtain_proxy.model.capability import Capability
+from ironcurtain_proxy.model.grant import GrantId
+
+Tool: TypeAlias = tuple[str, str]
+"""The operator's name of the server, and the tool."""
+
+MAX_RUNS: Final = 100
+"""Open runs of a session: an agent could open them without end."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Budget:
+    """What one run may still do."""
+
+    id: GrantId
+    capabilities: frozenset[Capability]
+    calls: Counter[Tool]
+    """How many calls of each tool are left."""
+    expires: datetime
+    """Aware, UTC."""
+    parent: "Budget | None" = None
+    children: "list[Budget]" = field(default_factory=list)
+
+    def covers(self, tool: Tool, capabilities: Iterable[Capability]) -> bool:
+        """Whether a call is within it."""
+        return self.calls[tool] > 0 and self.capabilities.issuperset(capabilities)
+
+    def holds(self, calls: Mapping[Tool, int], capabilities: frozenset[Capability]) -> bool:
+        """Whether a plan of such calls is within it."""
+        enough = all(self.calls[tool] >= count for tool, count in calls.items())
+        return enough and self.capabilities >= capabilities
+
+
+class BudgetBook:
+    """The runs of one session that are under way, oldest first.
+
+    Every method is done without waiting, so tasks of one event loop never see it half-changed. Not
+    thread-safe.
+    """
+
+    def __init__(self) -> None:
+        self._open: dict[GrantId, Budget] = {}
+
+    def open(self, budget: Budget) -> bool:
+        """Begin a run. False: there are too many.
+
+        What a child may do is taken from its parent (the caller has asked whether it holds it).
+        """
+        if len(self._open) >= MAX_RUNS:
+            return False
+        if budget.parent is not None:
+            budget.parent.calls.subtract(budget.calls)
+            budget.parent.children.append(budget)
+        self._open[budget.id] = budget
+        return True
+
+    def get(self, identifier: str, now: datetime) -> Budget | None:
+        """A run that is under way."""
+        self._tidy(now)
+        return self._open.get(GrantId(identifier))
+
+    def spend(
+        self, tool: Tool, capabilities: frozenset[Capability], now: datetime
+    ) -> Budget | None:
+        """Take one call out of the first run that covers it; None: no run does."""
+        self._tidy(now)
+        for budget in list(self._open.values()):
+            if budget.covers(tool, capabilities):
+                budget.calls[tool] -= 1
+                if not +budget.calls and not budget.children:
+                    self.close(budget.id)
+                return budget
+        return None
+
+    def close(self, identifier: GrantId) -> bool:
+        """End a run and those within it. What a child had left is not given back.
+
+        False: it is not under way.
+        """
+        budget = self._open.pop(identifier, None)
+        if budget is None:
+            return False
+        for child in list(budget.children):
+            self.close(child.id)
+        if budget.parent is not None and budget in budget.parent.children:
+            budget.parent.children.remove(budget)
+        return True
+
+    def _tidy(self, now: datetime) -> None:
+        for budget in list(self._open.values()):
+            if now >= budget.expires:
+                self.close(budget.id)

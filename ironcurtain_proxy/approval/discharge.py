@@ -1,0 +1,179 @@
+"""Which of the things that ask are settled already, and what an approval settles for later. Pure.
+
+No I/O, no clock, no log. Each origin is discharged by its own kind of grant (R-16): what the policy
+escalated by a pattern, what the approval mode asks by "always allow" of the tool, what the profile
+asks by the capability, or by the budget of the plan that the call belongs to.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import assert_never
+
+from ironcurtain_proxy.approval.grant_patterns import EscalatedCall
+from ironcurtain_proxy.approval.grants import GrantBook
+from ironcurtain_proxy.model.capability import CAPABILITIES, Capability
+from ironcurtain_proxy.model.escalation import Approved, Decider, Escalation, OriginReason
+from ironcurtain_proxy.model.grant import (
+    CapabilityPattern,
+    Grant,
+    GrantId,
+    GrantPattern,
+    Pattern,
+    ToolPattern,
+)
+from ironcurtain_proxy.model.question import visible
+
+
+@dataclass(frozen=True, slots=True)
+class Discharged:
+    """What is left to ask, and the grants that settled the rest."""
+
+    open: tuple[OriginReason, ...]
+    grants: tuple[Grant, ...]
+
+
+def discharge(
+    reasons: Iterable[OriginReason],
+    call: EscalatedCall,
+    book: GrantBook,
+    now: datetime,
+    budgeted: frozenset[Capability] = frozenset(),
+) -> Discharged:
+    """Take away what is settled already.
+
+    Args:
+        reasons: what asks.
+        call: what is asked about.
+        book: the grants of the session.
+        now: aware, UTC.
+        budgeted: the capabilities that an approved plan covers for this call.
+    """
+    still_open: list[OriginReason] = []
+    used: dict[GrantId, Grant] = {}
+    for reason in reasons:
+        found = _grants_for(reason, call, book, now, budgeted)
+        if found is None:
+            still_open.append(reason)
+        else:
+            used.update({grant.id: grant for grant in found})
+    return Discharged(tuple(still_open), tuple(used.values()))
+
+
+def _grants_for(
+    reason: OriginReason,
+    call: EscalatedCall,
+    book: GrantBook,
+    now: datetime,
+    budgeted: frozenset[Capability],
+) -> tuple[Grant, ...] | None:
+    """The grants that settle a reason; None: they do not."""
+    match reason.origin:
+        case "policy":
+            found = [book.find(call, now)]
+        case "tool-policy":
+            found = [book.find_tool(call, now)]
+        case "capability":
+            asked = [name for name in reason.capabilities if name not in budgeted]
+            found = [book.find_capability(name, now) for name in asked]
+            if not reason.capabilities:
+                return None
+        case _:
+            assert_never(reason.origin)
+    grants = [grant for grant in found if grant is not None]
+    return tuple(grants) if len(grants) == len(found) else None
+
+
+def tool_candidate(call: EscalatedCall) -> ToolPattern | None:
+    """What "always allow" remembers of a tool; None: its definition is not known."""
+    if not call.definition:
+        return None
+    return ToolPattern(
+        server=call.server,
+        tool=call.tool,
+        definition=call.definition,
+        description=visible(
+            f"Do not ask about {call.server}/{call.tool} because of the approval mode"
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remembering:
+    """What grants are made of besides their pattern."""
+
+    new_id: Callable[[], str]
+    now: datetime
+    """Aware, UTC."""
+    ttl: timedelta | None = None
+    """How long they hold; None: as long as the session."""
+
+
+def remembered(
+    question: Escalation, approved: Approved, tool: ToolPattern | None, how: Remembering
+) -> tuple[Grant, ...]:
+    """The grants that follow from an approval, each origin by its own rule (R-16).
+
+    A capability is remembered when a person approved it; the rest only if that was asked for. What
+    a model approved is approved once.
+
+    Args:
+        question: what was asked.
+        approved: the answer.
+        tool: what "always allow" would remember of the tool.
+        how: ids, time and lifetime.
+    """
+    patterns: dict[Pattern, str] = {}
+    chosen = _chosen(question, approved)
+    for reason in question.reasons:
+        if reason.origin == "capability" and _is_reviewer(approved.by):
+            for name in reason.capabilities:
+                patterns[capability_pattern(name)] = reason.ground.reason
+        if reason.origin == "tool-policy" and chosen is not None and tool is not None:
+            patterns[tool] = reason.ground.reason
+    if chosen is not None:
+        patterns.setdefault(chosen, question.ground.reason)
+    return tuple(
+        [
+            Grant(
+                id=GrantId(how.new_id()),
+                pattern=pattern,
+                created=how.now,
+                source=question.id,
+                reason=why,
+                expires=None if how.ttl is None else how.now + how.ttl,
+            )
+            for pattern, why in patterns.items()
+        ]
+    )
+
+
+def _is_reviewer(decider: Decider) -> bool:
+    return decider == "human" or decider.startswith("reviewer:")
+
+
+def _chosen(question: Escalation, approved: Approved) -> Pattern | None:
+    place = approved.remember
+    if place is None or not 0 <= place < len(question.candidates):
+        return None
+    return question.candidates[place]
+
+
+def capability_pattern(name: Capability) -> CapabilityPattern:
+    """What is remembered of a capability."""
+    known = CAPABILITIES.get(name)
+    words = visible(name) if known is None else f"{known} ({name})"
+    return CapabilityPattern(capability=name, description=f"Let tools {words} in this session")
+
+
+def offered(
+    reasons: Sequence[OriginReason],
+    patterns: Sequence[GrantPattern],
+    tool: ToolPattern | None,
+) -> tuple[Pattern, ...]:
+    """What a reviewer may choose to remember: what the policy asks first."""
+    asked = {reason.origin for reason in reasons}
+    found: list[Pattern] = list(patterns) if "policy" in asked else []
+    if not found and tool is not None and "tool-policy" in asked:
+        found.append(tool)
+    return tuple(found)

@@ -1,0 +1,69 @@
+"""A call that needs an answer becomes the question that is put. Pure: no I/O, no clock, no log."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from ironcurtain_proxy.approval.discharge import offered, tool_candidate
+from ironcurtain_proxy.approval.grant_patterns import EscalatedCall, Places, candidates
+from ironcurtain_proxy.model.call import ToolCall
+from ironcurtain_proxy.model.escalation import Escalation, EscalationId, OriginReason
+from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.policy import Policy
+from ironcurtain_proxy.model.request import Facts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """What every question of a session has in common."""
+
+    session: str
+    policy: Policy
+    home: RealPath | None = None
+    """The user's home directory: never remembered as a whole."""
+    patience: timedelta
+    """How long a reviewer has."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Posed:
+    """What is asked about this one call."""
+
+    id: EscalationId
+    now: datetime
+    """Aware, UTC."""
+    call: ToolCall
+    facts: Facts
+    asked: EscalatedCall
+    reasons: Sequence[OriginReason]
+    """What is not settled yet; never empty."""
+    fingerprint: str
+    directories: frozenset[RealPath] | None
+    """Those paths of the call that are directories; None: nothing can be remembered."""
+
+
+def question_about(posed: Posed, frame: Frame) -> Escalation:
+    """The question, with all that a reviewer should see."""
+    protected = tuple(entry.path for entry in frame.policy.protected_paths)
+    places = Places(
+        directories=posed.directories or frozenset(), home=frame.home, protected=protected
+    )
+    patterns = () if posed.directories is None else candidates(posed.asked, places)
+    return Escalation(
+        id=posed.id,
+        session=frame.session,
+        server=posed.call.server,
+        tool=posed.call.tool,
+        exposed_name=posed.call.exposed_name,
+        arguments=posed.facts.arguments,
+        request=posed.facts.request,
+        ground=posed.reasons[0].ground,
+        roles=posed.asked.roles,
+        reasons=tuple(posed.reasons),
+        context=posed.facts.context,
+        candidates=offered(posed.reasons, patterns, tool_candidate(posed.asked)),
+        fingerprint=posed.fingerprint,
+        policy_version=frame.policy.version,
+        created=posed.now,
+        deadline=posed.now + frame.patience,
+    )

@@ -1,0 +1,51 @@
+"""What a tool can do, and how dangerous that is. Pure: no I/O, no clock, no log.
+
+A declaration describes and never decides: it has no word about approval.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from types import MappingProxyType
+from typing import Final, Literal, TypeAlias
+
+Capability: TypeAlias = str
+"""A name such as `fs.write`. Dotted suffixes (`fs.write.outside_base`) refine it; any other name is
+kept as it is and belongs to no known capability."""
+
+CAPABILITIES: Final[Mapping[Capability, str]] = MappingProxyType(
+    {
+        "fs.read": "read files",
+        "fs.write": "create or change files",
+        "fs.delete": "delete files",
+        "net.egress": "send data over the network",
+        "proc.exec": "run programs",
+        "data.user": "use personal data",
+        "secrets.access": "use secrets",
+    }
+)
+"""The names that mean something, with what people are shown."""
+
+Isolation: TypeAlias = Literal["isolated", "unisolated", "unknown"]
+"""Whether what the agent's servers do stays in a place that can be thrown away."""
+
+
+class SafetyLevel(IntEnum):
+    """How much harm a mistake with a tool does. What is not here counts as dangerous."""
+
+    SAFE = 1
+    MODERATE = 2
+    DANGEROUS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolDeclaration:
+    """What the operator says a tool can do."""
+
+    tool_id: str
+    """`server/tool`; a bare name if one server has it."""
+    capabilities: tuple[Capability, ...] = ()
+    safety_level: SafetyLevel | None = None
+    """None: not said; computed from the argument roles (R-26)."""
+    command_argument: str | None = None
+    """The argument that holds a shell command, if there is one."""
