@@ -18,6 +18,7 @@ SERVERS_VARIABLE: Final = "MCP_SERVERS_CONFIG"
 API_KEY_VARIABLE: Final = "AUTO_APPROVE_API_KEY"
 CONFIG_VARIABLE: Final = "IRONCURTAIN_CONFIG"
 SESSION_VARIABLE: Final = "IRONCURTAIN_SESSION_ID"
+ISOLATION_VARIABLE: Final = "IRONCURTAIN_ISOLATION"
 
 SECRET_VARIABLES: Final = (SERVERS_VARIABLE, "SERVER_CREDENTIALS", API_KEY_VARIABLE)
 """Taken out of the environment once read: what runs in our process, or inherits its environment
@@ -85,6 +86,8 @@ _VARIABLES: Final[Mapping[str, tuple[str, _Parser]]] = MappingProxyType(
         "ESCALATION_MODE": ("escalation.mode", _text),
         "ESCALATION_CHANNELS": ("escalation.channels", _names),
         "ESCALATION_HOLD_AFTER_SECONDS": ("escalation.holdAfterSeconds", _number),
+        # Not the file's `capabilities.isolation`: which of the two said it is part of the answer.
+        ISOLATION_VARIABLE: ("capabilities.isolationFlag", _text),
     }
 )
 """The key of the configuration file that each variable stands for."""

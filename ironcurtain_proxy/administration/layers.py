@@ -1,7 +1,7 @@
 """Environment over configuration file: which of the two said what.
 
 This file does not know the defaults, nor what a setting is for. A later section of the
-configuration file is one line in `_SECTIONS`.
+configuration file, or one inside another, is one line in `_SECTIONS`.
 """
 
 import os
@@ -11,9 +11,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, TypeVar
 
-from ironcurtain_proxy.administration.document import Members, Spot
+from ironcurtain_proxy.administration.document import Spot
 from ironcurtain_proxy.administration.environment import CONFIG_VARIABLE, Environment
-from ironcurtain_proxy.administration.operator_paths import absolute, expand_home, working_directory
+from ironcurtain_proxy.administration.operator_paths import (
+    STATE_DIRECTORY,
+    absolute,
+    expand_home,
+    working_directory,
+)
 from ironcurtain_proxy.administration.problems import Report
 from ironcurtain_proxy.administration.reading import is_there, read_document
 
@@ -27,6 +32,7 @@ _KEYS: Final = (
     "allowedDirectory",
     "protectedPaths",
     "containerWorkspaceDir",
+    "composites",
     "escalationDir",
     "escalationTimeoutSeconds",
     "auditLogPath",
@@ -49,10 +55,19 @@ _SECTIONS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
             *("enabled", "modelId", "apiBase", "targetCheck", "deadlineSeconds"),
             *("maxPerMinute", "maxOutages", "llmLogPath"),
         ),
+        "capabilities": ("profile", "isolation", "profiles", "tools"),
         "circuitBreaker": ("threshold", "windowSeconds"),
         "escalation": ("mode", "holdAfterSeconds", "channels", "requireDigest"),
+        "grants": ("ttlSeconds",),
+        "grants.persist": ("enabled", "scope", "expiresDays"),
+        "security": (),
+        "security.interceptor": (
+            *("enabled", "approvalPolicy", "exemptTools", "sensitiveTools"),
+            *("approvalContained", "approvalAllowed", "approvalRequired"),
+        ),
     }
 )
+"""The keys of each section, besides the sections inside it."""
 
 T = TypeVar("T")
 D = TypeVar("D")
@@ -63,7 +78,7 @@ class Layer:
     """One place settings come from."""
 
     spots: Mapping[str, Spot]
-    """By key; one inside a section is `section.key`."""
+    """By key; one inside a section is `section.key`. A section is there as a whole, too."""
     base: Path
     """What relative paths are relative to."""
 
@@ -137,22 +152,27 @@ def _find(environ: Mapping[str, str], config: Path | None, home: Path) -> Path |
     said = str(config) if config is not None else environ.get(CONFIG_VARIABLE, "").strip()
     if said:
         return Path(os.path.normpath(working_directory() / expand_home(said, home)))
-    usual = home / ".ironcurtain" / CONFIG_NAME
+    usual = home / STATE_DIRECTORY / CONFIG_NAME
     return usual if is_there(usual) else None
 
 
 def _read(path: Path | None, report: Report) -> Mapping[str, Spot]:
     read = None if path is None else read_document(path, report)
-    if read is None:
-        return {}
-    members = read[1].object((*_KEYS, *_SECTIONS))
-    spots = _spots(members, _KEYS, "")
-    for section, keys in _SECTIONS.items():
-        if section in members:
-            inner = members.required(section).object(keys)
-            spots.update(_spots(inner, keys, f"{section}."))
+    spots: dict[str, Spot] = {}
+    if read is not None:
+        _gather(read[1], "", spots)
     return spots
 
 
-def _spots(members: Members, keys: tuple[str, ...], prefix: str) -> dict[str, Spot]:
-    return {prefix + key: members.required(key) for key in keys if key in members}
+def _gather(spot: Spot, section: str, spots: dict[str, Spot]) -> None:
+    """What a section says, and those inside it; the file as a whole is the section ``."""
+    prefix = f"{section}." if section else ""
+    inner = {name.removeprefix(prefix) for name in _SECTIONS if name.startswith(prefix)}
+    sections = {name for name in inner if "." not in name}
+    keys = _SECTIONS[section] if section else _KEYS
+    members = spot.object((*keys, *sorted(sections)))
+    for key in members:
+        name = prefix + key
+        spots[name] = members.required(key)
+        if key in sections:
+            _gather(spots[name], name, spots)

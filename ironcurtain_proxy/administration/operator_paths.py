@@ -5,8 +5,12 @@ The agent's paths are not read here: `information` does that, and trusts nothing
 
 import os
 from pathlib import Path
+from typing import Final
 
 from ironcurtain_proxy.model.path import RealPath
+
+STATE_DIRECTORY: Final = ".ironcurtain"
+"""In the home directory."""
 
 
 def expand_home(text: str, home: Path) -> str:

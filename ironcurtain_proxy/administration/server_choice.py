@@ -29,6 +29,8 @@ class ServerChoice:
     servers: tuple[ServerSpec, ...]
     file: Path | None = None
     """Where they were read from, if that was a file of their own."""
+    names: tuple[str, ...] = ()
+    """Of all that are configured, also those that do not run."""
 
 
 def choose_servers(layers: Layers, state_dir: Path, report: Report) -> ServerChoice:
@@ -47,7 +49,7 @@ def choose_servers(layers: Layers, state_dir: Path, report: Report) -> ServerCho
         for spec in found.servers
         if wanted is None or spec.name in wanted
     ]
-    return ServerChoice(tuple(servers), found.file)
+    return ServerChoice(tuple(servers), found.file, tuple(names))
 
 
 def _find(layers: Layers, state_dir: Path, report: Report) -> ServerChoice:

@@ -15,6 +15,8 @@ from typing import Final, Literal, TypeAlias
 from ironcurtain_proxy.administration.document import Spot
 from ironcurtain_proxy.administration.environment import SESSION_VARIABLE, read_environment
 from ironcurtain_proxy.administration.layers import Layers, read_layers
+from ironcurtain_proxy.administration.operator_paths import STATE_DIRECTORY
+from ironcurtain_proxy.administration.overlay_settings import OverlaySettings, read_overlay
 from ironcurtain_proxy.administration.problems import Problem, Report
 from ironcurtain_proxy.administration.review_settings import (
     AutoApproveSettings,
@@ -37,7 +39,6 @@ FsyncMode: TypeAlias = Literal["group", "always"]
 MEBIBYTE: Final = 1024 * 1024
 _SANDBOX_POLICIES: Final[tuple[SandboxPolicy, ...]] = ("warn", "enforce")
 _FSYNC_MODES: Final[tuple[FsyncMode, ...]] = ("group", "always")
-STATE_DIRECTORY: Final = ".ironcurtain"
 _SESSION: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", re.ASCII)
 
 
@@ -96,6 +97,7 @@ class Settings:
     breaker: BreakerSettings = field(default_factory=BreakerSettings)
     escalation: EscalationSettings = field(default_factory=EscalationSettings)
     auto_approve: AutoApproveSettings = field(default_factory=AutoApproveSettings)
+    overlay: OverlaySettings = field(default_factory=OverlaySettings)
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Secret variables of later stages, by name: they are gone from the environment."""
     warnings: tuple[Problem, ...] = ()
@@ -159,6 +161,7 @@ def gather_settings(
         breaker=_breaker(layers),
         escalation=read_escalation(layers),
         auto_approve=read_auto_approve(layers, environment.secrets, session_dir),
+        overlay=read_overlay(layers, choice.names),
         secrets=environment.secrets,
     )
     warnings = [problem for problem in report.problems if problem.severity == "warning"]

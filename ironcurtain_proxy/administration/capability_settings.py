@@ -1,0 +1,171 @@
+"""What calls may do without asking: section `capabilities`."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from ironcurtain_proxy.administration.document import Spot
+from ironcurtain_proxy.administration.layers import Layers
+from ironcurtain_proxy.administration.problems import nearest, shown
+from ironcurtain_proxy.administration.tool_names import ToolNames
+from ironcurtain_proxy.approval.capabilities import (
+    AUTONOMOUS,
+    SUPERVISED,
+    DefaultLevel,
+    Level,
+    Profile,
+    refined,
+)
+from ironcurtain_proxy.model.argument_capability import ArgumentCapabilities
+from ironcurtain_proxy.model.capability import (
+    CAPABILITIES,
+    Capability,
+    Isolation,
+    SafetyLevel,
+    ToolDeclaration,
+)
+
+NO_PROFILE: Final = "none"
+_BUILT_IN: Final = {profile.name: profile for profile in (AUTONOMOUS, SUPERVISED)}
+_LEVELS: Final[tuple[Level, ...]] = ("approve", "allow", "deny")
+_DEFAULTS: Final[tuple[DefaultLevel, ...]] = ("approve", "deny")
+_ISOLATIONS: Final[tuple[Isolation, ...]] = ("unisolated", "isolated")
+_SAFETY: Final = ("dangerous", "moderate", "safe")
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
+
+_Named = tuple[Spot, Capability]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapabilitySettings:
+    """What the operator says of tools, and of what they may do."""
+
+    profile: Profile | None = None
+    """The chosen one; None: capabilities are not looked at."""
+    isolation_flag: Isolation | None = None
+    """As the command line, or `IRONCURTAIN_ISOLATION`, says."""
+    isolation_manifest: Isolation | None = None
+    """As the configuration file says."""
+    declarations: Mapping[str, ToolDeclaration] = field(default_factory=dict)
+    """By the tool as the operator wrote it."""
+    by_argument: Mapping[str, tuple[ArgumentCapabilities, ...]] = field(default_factory=dict)
+    """The same, of its arguments; a tool that has none is left out."""
+
+
+def read_capabilities(layers: Layers, names: ToolNames) -> CapabilitySettings:
+    """The section `capabilities`."""
+    reader = _Reader(names)
+    own = layers.read("capabilities.profiles", reader.profiles, {})
+    tools = layers.read("capabilities.tools", names.keys, {})
+    read = {name: reader.tool(name, spot) for name, spot in tools.items()}
+    _warn_of_names_on_one_side(reader.ruled, reader.declared)
+    _warn_of_names_on_one_side(reader.declared, reader.ruled)
+    return CapabilitySettings(
+        profile=layers.read("capabilities.profile", lambda spot: _chosen(spot, own), None),
+        isolation_flag=layers.read("capabilities.isolationFlag", _isolation, None),
+        isolation_manifest=layers.read("capabilities.isolation", _isolation, None),
+        declarations={name: declaration for name, (declaration, _) in read.items()},
+        by_argument={name: rules for name, (_, rules) in read.items() if rules},
+    )
+
+
+def _isolation(spot: Spot) -> Isolation:
+    return spot.word(_ISOLATIONS)
+
+
+def _chosen(spot: Spot, own: Mapping[str, Profile]) -> Profile | None:
+    name = spot.word((NO_PROFILE, *_BUILT_IN, *own))
+    return own.get(name) or _BUILT_IN.get(name)
+
+
+class _Reader:
+    """Reads profiles and declarations, and remembers which capabilities they name."""
+
+    __slots__ = ("_names", "declared", "ruled")
+
+    def __init__(self, names: ToolNames) -> None:
+        self._names = names
+        self.ruled: list[_Named] = []
+        self.declared: list[_Named] = []
+
+    def profiles(self, spot: Spot) -> Mapping[str, Profile]:
+        """The operator's own profiles."""
+        entries = {k: inner for k, inner in spot.members().items() if not k.startswith("_")}
+        for name, entry in entries.items():
+            if name in {NO_PROFILE, *_BUILT_IN}:
+                entry.error(f"{shown(name)} is built in: take another name")
+            elif _NAME.fullmatch(name) is None:
+                entry.error("a name has 1 to 64 letters, digits, `_` or `-`")
+        return {name: self._profile(name, entry) for name, entry in entries.items()}
+
+    def _profile(self, name: str, spot: Spot) -> Profile:
+        members = spot.object(
+            ("rules", "default", "blockedTools", "preApprovedTools", "needsIsolation")
+        )
+        listed = self._names.listed
+        return Profile(
+            name=name,
+            rules=members.read("rules", self._rules, {}),
+            default=members.read("default", lambda spot: spot.word(_DEFAULTS), "approve"),
+            blocked_tools=frozenset(members.read("blockedTools", listed, ())),
+            pre_approved_tools=frozenset(members.read("preApprovedTools", listed, ())),
+            needs_isolation=members.read("needsIsolation", Spot.switch, default=False),
+        )
+
+    def _rules(self, spot: Spot) -> Mapping[Capability, Level]:
+        found = {name: inner for name, inner in spot.members().items() if not name.startswith("_")}
+        for name, inner in found.items():
+            _check_plain(inner, name)
+            self.ruled.append((inner, name))
+        return {name: inner.word(_LEVELS) for name, inner in found.items()}
+
+    def tool(
+        self, name: str, spot: Spot
+    ) -> tuple[ToolDeclaration, tuple[ArgumentCapabilities, ...]]:
+        """What the operator says of one tool, and of its arguments."""
+        members = spot.object(("capabilities", "safetyLevel", "commandArgument", "byArgument"))
+        declaration = ToolDeclaration(
+            tool_id=name,
+            capabilities=members.read("capabilities", self._capabilities, ()),
+            safety_level=members.read("safetyLevel", _safety_level, None),
+            command_argument=members.read("commandArgument", Spot.name, None),
+        )
+        return declaration, members.read("byArgument", self._by_argument, ())
+
+    def _by_argument(self, spot: Spot) -> tuple[ArgumentCapabilities, ...]:
+        # No comments here: these are the tool's words, and an argument may begin with `_`.
+        return tuple(
+            [
+                ArgumentCapabilities(
+                    argument,
+                    {word: self._capabilities(inner) for word, inner in values.members().items()},
+                )
+                for argument, values in spot.members().items()
+            ]
+        )
+
+    def _capabilities(self, spot: Spot) -> tuple[Capability, ...]:
+        for item in spot.items():
+            name = item.name()
+            _check_plain(item, name)
+            self.declared.append((item, name))
+        return tuple(dict.fromkeys(spot.texts()))
+
+
+def _safety_level(spot: Spot) -> SafetyLevel:
+    return SafetyLevel[spot.word(_SAFETY).upper()]
+
+
+def _check_plain(spot: Spot, name: Capability) -> None:
+    """Refuse a scope or a parameter: taken for the capability as a whole it would mean more."""
+    if ":" in name:
+        spot.error("scopes and parameters of capabilities are not understood")
+
+
+def _warn_of_names_on_one_side(names: Iterable[_Named], others: Iterable[_Named]) -> None:
+    """Say which names mean nothing: no known capability, and no word of the other side."""
+    there = {name for _, name in others}
+    for spot, name in names:
+        if refined(name) is None and name not in there and ":" not in name:
+            spot.warning(f"{shown(name)} is no known capability", nearest(name, CAPABILITIES))

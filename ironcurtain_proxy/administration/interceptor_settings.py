@@ -1,0 +1,91 @@
+"""Which tools are asked about: section `security.interceptor`."""
+
+from typing import Final
+
+from ironcurtain_proxy.administration.document import Spot
+from ironcurtain_proxy.administration.layers import CONFIG_NAME, Layers
+from ironcurtain_proxy.administration.migration import migrated_mode
+from ironcurtain_proxy.administration.operator_paths import STATE_DIRECTORY
+from ironcurtain_proxy.administration.problems import nearest, shown
+from ironcurtain_proxy.administration.tool_names import ToolNames
+from ironcurtain_proxy.approval.modes import (
+    APPROVAL_POLICY_ALL,
+    APPROVAL_POLICY_CONFIGURED,
+    APPROVAL_POLICY_DANGEROUS,
+    APPROVAL_POLICY_NONE,
+    InterceptorConfig,
+)
+
+_SECTION: Final = "security.interceptor"
+_POLICIES: Final = (
+    APPROVAL_POLICY_DANGEROUS,
+    APPROVAL_POLICY_ALL,
+    APPROVAL_POLICY_CONFIGURED,
+    APPROVAL_POLICY_NONE,
+)
+
+
+def read_interceptor(layers: Layers, names: ToolNames) -> InterceptorConfig:
+    """The section; what it leaves out has a default, what an older version wrote is understood."""
+    standard = InterceptorConfig()
+    return InterceptorConfig(
+        enabled=layers.read(f"{_SECTION}.enabled", _enabled, standard.enabled),
+        approval_policy=_policy(layers, standard.approval_policy),
+        exempt_tools=layers.read(f"{_SECTION}.exemptTools", names.listed, ()),
+        sensitive_tools=layers.read(f"{_SECTION}.sensitiveTools", names.listed, ()),
+        approval_contained=layers.read(
+            f"{_SECTION}.approvalContained", Spot.switch, standard.approval_contained
+        ),
+        approval_allowed=layers.read(
+            f"{_SECTION}.approvalAllowed", Spot.switch, standard.approval_allowed
+        ),
+    )
+
+
+def _policy(layers: Layers, standard: str) -> str:
+    # Before any default: with one in its place the legacy switch would never be looked at.
+    said = layers.read(f"{_SECTION}.approvalPolicy", _said_policy, None)
+    legacy = layers.spot(f"{_SECTION}.approvalRequired")
+    if legacy is None:
+        return standard if said is None else said
+    required = legacy.switch()
+    if said is not None:
+        return said
+    if not required:
+        legacy.warning(
+            f'deprecated and without effect: approvalPolicy is "{standard}", '
+            'and "none" is the word if no tool shall be asked about'
+        )
+        return standard
+    section = layers.spot(_SECTION)
+    values = section.value if section is not None else None
+    mode = (migrated_mode(values) if isinstance(values, dict) else None) or standard
+    rewritten = layers.config_file == layers.home / STATE_DIRECTORY / CONFIG_NAME
+    advice = "" if rewritten else "; write that in its place"
+    legacy.warning(f'deprecated: read as "approvalPolicy": "{mode}"{advice}')
+    return mode
+
+
+def _said_policy(spot: Spot) -> str:
+    """Kept as it is: a word that nobody knows asks about every tool (E-16)."""
+    text = spot.text()
+    if text == APPROVAL_POLICY_NONE:
+        spot.warning(
+            '"none": no tool is asked about, those in sensitiveTools neither; '
+            "only the policy and the profile still ask"
+        )
+    elif not text:
+        spot.warning(f'is empty: "{APPROVAL_POLICY_DANGEROUS}" holds')
+    elif text not in _POLICIES:
+        spot.warning(
+            f"{shown(text)} is not one of {', '.join(_POLICIES)}: every tool is asked about",
+            nearest(text, _POLICIES),
+        )
+    return text
+
+
+def _enabled(spot: Spot) -> bool:
+    enabled = spot.switch()
+    if spot.value is False:
+        spot.warning("no tool is asked about; only the policy and the profile still ask")
+    return enabled

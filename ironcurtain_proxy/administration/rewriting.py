@@ -1,0 +1,94 @@
+"""Replaces a file of the operator's in one step, with a copy of it as it was.
+
+At every moment the file is whole, the old one or the new one, whatever fails.
+"""
+
+import errno
+import os
+import tempfile
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+_MAX_BACKUPS: Final = 100
+"""In one second."""
+
+
+def rewrite(file: Path, before: bytes, after: bytes, now: datetime) -> Path:
+    """Put `after` in the place of `before`. Mode and owner are kept, and a link stays one.
+
+    Returns:
+        The copy: beside the file's own name, not beside what a link leads to, since that place is
+        protected from the agent.
+
+    Raises:
+        OSError: it could not be written, or was changed meanwhile; the file is as it was, and
+            there is no copy.
+    """
+    real = Path(os.path.realpath(file))
+    status = real.stat()
+    new = _written(real, after, status)
+    try:
+        backup = _backup(file, before, status, now)
+        try:
+            _refuse_if_changed(real, before)
+            new.replace(real)
+        except OSError:
+            backup.unlink(missing_ok=True)
+            raise
+    except OSError:
+        new.unlink(missing_ok=True)
+        raise
+    _sync_directory(real.parent)
+    return backup
+
+
+def _refuse_if_changed(real: Path, before: bytes) -> None:
+    if real.read_bytes() != before:
+        raise OSError(errno.EBUSY, "it was changed meanwhile")
+
+
+def _written(real: Path, content: bytes, status: os.stat_result) -> Path:
+    descriptor, name = tempfile.mkstemp(dir=real.parent, prefix=f".{real.name}.")
+    return _filled(descriptor, Path(name), content, status)
+
+
+def _backup(file: Path, content: bytes, status: os.stat_result, now: datetime) -> Path:
+    stem = f"{file.name}.bak-{now:%Y%m%d%H%M%S}"
+    for number in range(_MAX_BACKUPS):
+        path = file.with_name(f"{stem}-{number}" if number else stem)
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        except FileExistsError:
+            continue
+        return _filled(descriptor, path, content, status)
+    raise FileExistsError(errno.EEXIST, "no name is left for a copy")
+
+
+def _filled(descriptor: int, path: Path, content: bytes, status: os.stat_result) -> Path:
+    """Write a file of our own, with mode and owner of another; or take it away again."""
+    try:
+        with os.fdopen(descriptor, "wb") as out:
+            out.write(content)
+            out.flush()
+            own = os.fstat(descriptor)
+            if (own.st_uid, own.st_gid) != (status.st_uid, status.st_gid):
+                os.fchown(descriptor, status.st_uid, status.st_gid)
+            # After the content: it is nobody else's until it is whole.
+            os.fchmod(descriptor, status.st_mode & 0o7777)
+            os.fsync(descriptor)
+    except OSError:
+        path.unlink(missing_ok=True)
+        raise
+    return path
+
+
+def _sync_directory(directory: Path) -> None:
+    # The file is in its place already: a file system that cannot do this is no failure.
+    with suppress(OSError):
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

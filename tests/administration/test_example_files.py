@@ -1,0 +1,98 @@
+"""The example files and tables of the documents: what they show is what the program reads."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import orjson
+import pytest
+
+from ironcurtain_proxy.administration.layers import _SECTIONS
+from ironcurtain_proxy.administration.overlay_settings import OverlaySettings
+from ironcurtain_proxy.administration.settings import load_settings
+from ironcurtain_proxy.approval.capabilities import AUTONOMOUS, SUPERVISED, level_of
+from ironcurtain_proxy.model.capability import CAPABILITIES
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = sorted((ROOT / "docs/examples").glob("*.json"))
+EXAMPLE = ROOT / "docs/examples/config.json"
+CONFIGURATION = ROOT / "docs/configuration.md"
+
+
+def rows(document: Path, heading: str) -> list[list[str]]:
+    """The cells of all tables of a section, without the backquotes."""
+    section = document.read_text(encoding="utf-8").split(f"\n{heading}\n")[1]
+    section = re.split(r"\n#+ ", section)[0]
+    lines = [line for line in section.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+@pytest.mark.requirement("E-31")
+@pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.name)
+def test_an_example_has_no_problems(file: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "ironcurtain_proxy", "check", "--json", "--config", str(file)],
+        env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    problems = orjson.loads(done.stdout)["problems"]
+    assert [problem for problem in problems if problem["source"] == str(file)] == []
+
+
+@pytest.mark.requirement("E-31")
+def test_the_example_shows_the_interceptor_with_its_defaults(tmp_path: Path) -> None:
+    section = orjson.loads(EXAMPLE.read_bytes())["security"]["interceptor"]
+    assert section["approvalPolicy"] == "dangerous"
+    assert section["exemptTools"] == []
+    assert load_settings({"HOME": str(tmp_path)}, EXAMPLE).overlay == OverlaySettings()
+
+
+@pytest.mark.requirement("D-35")
+def test_the_narrow_tools_of_the_examples_need_less_than_a_shell(tmp_path: Path) -> None:
+    file = ROOT / "docs/examples/capabilities.json"
+    said = load_settings({"HOME": str(tmp_path)}, file).overlay.capabilities
+    assert said.declarations["git/git_status"].capabilities == ("fs.read",)
+    assert said.declarations["project/run_tests"].command_argument is None
+    assert said.declarations["project/run_shell"].command_argument == "command"
+
+
+@pytest.mark.requirement("E-32", "E-33")
+def test_the_readme_s_security_table_lists_the_policy_and_the_exempt_tools() -> None:
+    by_key = {row[0]: row[1:] for row in rows(ROOT / "README.md", "### Security")}
+    prefix = "`security.interceptor."
+    policy = by_key[f"{prefix}approvalPolicy`"]
+    assert policy[:2] == ["`string`", "`dangerous`"]
+    assert [
+        w for w in ("dangerous", "all", "configured", "none") if f"`{w}`" not in policy[2]
+    ] == []
+    assert by_key[f"{prefix}exemptTools`"][:2] == ["`[]string`", "`[]`"]
+    assert by_key[f"{prefix}sensitiveTools`"][:2] == ["`[]string`", "`[]`"]
+    assert "(deprecated)" in by_key[f"{prefix}approvalRequired`"][2]
+
+
+def test_every_key_of_the_interceptor_is_documented() -> None:
+    documented = {row[0].strip("`") for row in rows(CONFIGURATION, "## Tools that are asked about")}
+    assert set(_SECTIONS["security.interceptor"]) <= documented
+
+
+def test_every_key_of_the_new_sections_is_documented() -> None:
+    text = CONFIGURATION.read_text(encoding="utf-8")
+    keys = [
+        f"{section}.{key}"
+        for section in ("capabilities", "grants", "grants.persist")
+        for key in _SECTIONS[section]
+    ]
+    assert [key for key in keys if f"`{key}`" not in text] == []
+
+
+@pytest.mark.requirement("D-36", "D-37", "D-38", "D-39", "D-41", "D-42")
+def test_the_table_of_capabilities_says_what_the_profiles_say() -> None:
+    table = {row[0].strip("`"): row[1:] for row in rows(CONFIGURATION, "## Capabilities")}
+    for name, words in CAPABILITIES.items():
+        levels = [level_of(name, AUTONOMOUS), level_of(name, SUPERVISED)]
+        assert table[name] == [words, *levels]
