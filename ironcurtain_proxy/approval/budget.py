@@ -31,6 +31,8 @@ class Budget:
     """How many calls of each tool are left."""
     expires: datetime
     """Aware, UTC."""
+    private: bool = False
+    """Only calls that name it may spend it: those of a composite tool."""
     parent: "Budget | None" = None
     children: "list[Budget]" = field(default_factory=list)
 
@@ -73,11 +75,24 @@ class BudgetBook:
         return self._open.get(GrantId(identifier))
 
     def spend(
-        self, tool: Tool, capabilities: frozenset[Capability], now: datetime
+        self,
+        tool: Tool,
+        capabilities: frozenset[Capability],
+        now: datetime,
+        run: GrantId | None = None,
     ) -> Budget | None:
-        """Take one call out of the first run that covers it; None: no run does."""
+        """Take one call out of the first run that covers it; None: no run does.
+
+        Args:
+            tool: what is called.
+            capabilities: what the profile asks about.
+            now: aware, UTC.
+            run: the one run that the call belongs to; None: any that is not private.
+        """
         self._tidy(now)
         for budget in list(self._open.values()):
+            if budget.private if run is None else budget.id != run:
+                continue
             if budget.covers(tool, capabilities):
                 budget.calls[tool] -= 1
                 if not +budget.calls and not budget.children:

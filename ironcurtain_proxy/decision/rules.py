@@ -5,6 +5,8 @@ Documents is allowed by one rule for what is read and another for what is writte
 took responsibility for is denied.
 """
 
+from collections.abc import Iterator
+
 from ironcurtain_proxy.decision.combining import DEFAULT_DENY, decision_of, is_severer
 from ironcurtain_proxy.decision.matching import (
     applies_to_call,
@@ -21,30 +23,55 @@ from ironcurtain_proxy.model.request import AccessRequest, PathValue, Value
 
 def decide_role(request: AccessRequest, policy: Policy, role: ArgumentRole) -> Decision:
     """The answer for one resource role of the call."""
-    values = [value for fact in request.arguments if role in fact.roles for value in fact.values]
+    values = _values(request, role)
     rules = policy.book.about(request.server, request.tool, role)
     if not values:
-        return _first_that_holds(rules, request, role)
+        return _answer_of(_first_that_holds(rules, request, role))
     return _discharge(rules, request, role, values, _own_ground(request, policy, role))
 
 
 def decide_without_roles(request: AccessRequest, policy: Policy) -> Decision:
     """The answer for a tool that names no resource: the first rule that holds."""
     rules = policy.book.about(request.server, request.tool, None)
-    return _first_that_holds(rules, request, None)
+    return _answer_of(_first_that_holds(rules, request, None))
+
+
+def answering_rules(
+    request: AccessRequest, policy: Policy, role: ArgumentRole | None
+) -> tuple[Rule, ...]:
+    """The rules that the answer for a role was taken from, in file order.
+
+    None asks for the rule of a tool that names no resource.
+    """
+    rules = policy.book.about(request.server, request.tool, role)
+    values = [] if role is None else _values(request, role)
+    if role is None or not values:
+        first = _first_that_holds(rules, request, role)
+        return () if first is None else (first,)
+    workspace = _own_ground(request, policy, role)
+    remaining = {value for value in values if not _is_own(value, workspace)}
+    return tuple(_responsible(rules, request, role, remaining))
+
+
+def _values(request: AccessRequest, role: ArgumentRole) -> list[Value]:
+    return [value for fact in request.arguments if role in fact.roles for value in fact.values]
 
 
 def _first_that_holds(
     rules: tuple[Rule, ...], request: AccessRequest, role: ArgumentRole | None
-) -> Decision:
+) -> Rule | None:
     for rule in rules:
         if applies_to_call(rule, request, role) and (
             rule.paths is None
             or paths_hold(rule.paths, request, role)
             or (role is not None and restricts_everything(rule))
         ):
-            return decision_of(rule)
-    return DEFAULT_DENY
+            return rule
+    return None
+
+
+def _answer_of(rule: Rule | None) -> Decision:
+    return DEFAULT_DENY if rule is None else decision_of(rule)
 
 
 def _own_ground(request: AccessRequest, policy: Policy, role: ArgumentRole) -> RealPath | None:
@@ -68,18 +95,25 @@ def _discharge(
     remaining = {value for value in values if not _is_own(value, workspace)}
     placeholder = workspace is not None and len(remaining) < len(set(values))
     answer: Decision | None = _inside_workspace(workspace) if placeholder else None
-    for rule in rules:
-        if not remaining:
-            break
-        left = _left_by(rule, request, role, remaining)
-        if len(left) == len(remaining):
-            continue
-        # INVARIANT: a value leaves `remaining` only with an answer that is at least as severe.
-        remaining = left
+    for rule in _responsible(rules, request, role, remaining):
         decision = decision_of(rule)
         if answer is None or placeholder or is_severer(decision, answer):
             answer, placeholder = decision, False
     return DEFAULT_DENY if remaining or answer is None else answer
+
+
+def _responsible(
+    rules: tuple[Rule, ...], request: AccessRequest, role: ArgumentRole, remaining: set[Value]
+) -> Iterator[Rule]:
+    """The rules that answer for a value that none before answered for. Takes these values out."""
+    for rule in rules:
+        if not remaining:
+            return
+        left = _left_by(rule, request, role, remaining)
+        if len(left) < len(remaining):
+            # INVARIANT: a value leaves `remaining` only with an answer that is at least as severe.
+            remaining.intersection_update(left)
+            yield rule
 
 
 def _left_by(

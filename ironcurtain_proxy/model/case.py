@@ -6,12 +6,17 @@ an escalation stands beside it.
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
 from ironcurtain_proxy.model.audit import AuditRecord, EscalationResult, ResultSummary
 from ironcurtain_proxy.model.call import ToolCall
 from ironcurtain_proxy.model.decision import Decision, Effect, Escalate, effect_of
 from ironcurtain_proxy.model.escalation import OriginReason
+from ironcurtain_proxy.model.grant import GrantId
 from ironcurtain_proxy.model.json import Arguments, Json
+
+_NO_SERVERS: Final = frozenset({"ironcurtain", "unknown"})
+"""Whose name a record has that involves no server: the proxy's own tools, and unknown ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +49,8 @@ class Case:
     reasons: tuple[OriginReason, ...] = ()
     """What asked for a review."""
     settlement: Settlement | None = None
+    run: GrantId | None = None
+    """The composite's run that the call is a step of."""
     roots: tuple[str, ...] = ()
     """Directories that the server must be told of for this call."""
     recorded: bool = False
@@ -57,7 +64,7 @@ class Case:
         Args:
             result: how the call ended.
             elapsed: seconds since it arrived.
-            sandboxed: whether its server's process is confined.
+            sandboxed: whether its server's process is confined; left out where there is none.
         """
         settlement = self.settlement
         escalated = isinstance(self.decision, Escalate)
@@ -80,6 +87,6 @@ class Case:
             escalation_result=outcome if settlement is None else settlement.result,
             result=result,
             duration_ms=0 if result is None or denied else round(elapsed * 1000),
-            sandboxed=sandboxed,
+            sandboxed=None if not sandboxed and self.call.server in _NO_SERVERS else sandboxed,
             context=() if settlement is None else settlement.extra,
         )

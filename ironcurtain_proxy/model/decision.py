@@ -63,3 +63,15 @@ def effect_of(decision: Decision) -> Effect:
             return "deny"
         case _:
             assert_never(decision)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """What a person had settled beforehand of a call, besides the decision itself (R-26)."""
+
+    contained: frozenset[ArgumentRole] = frozenset()
+    """The path roles that the workspace settles."""
+    names_tool: bool = False
+    """The call is allowed by rules, and every one of them names the tool."""
+    names_roles: frozenset[ArgumentRole] = frozenset()
+    """The roles that are allowed by rules each of which names that role, or the tool."""

@@ -3,12 +3,14 @@
 Everything that needs the disk, git or a parser has happened before one of these exists.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from ironcurtain_proxy.model.annotation import ArgumentRole
+from ironcurtain_proxy.model.command import ParsedCommand
 from ironcurtain_proxy.model.decision import Ground
-from ironcurtain_proxy.model.json import Arguments
+from ironcurtain_proxy.model.json import Arguments, Json
 from ironcurtain_proxy.model.path import RealPath
 
 
@@ -89,6 +91,10 @@ class Facts:
     """Whether the call sends to a git remote: nothing may change the repository meanwhile."""
     context: tuple[tuple[str, str], ...] = ()
     """What a reviewer should know besides, such as `("Working directory", "/srv/repo")`."""
+    hints: Mapping[str, Json] | None = None
+    """The server's own `annotations` of the tool: untrusted."""
+    command: ParsedCommand | None = None
+    """The shell command in the arguments, where the operator says that there is one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

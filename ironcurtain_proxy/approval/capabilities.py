@@ -1,0 +1,237 @@
+"""What a call needs, and whether a profile lets it have that. Pure: no I/O, no clock, no log.
+
+Tools describe, the runtime decides: a declaration has no word about approval, and a profile has no
+word about what a tool does. A name that means nothing here is asked about; it never allows.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Final, Literal, TypeAlias
+
+from ironcurtain_proxy.model.annotation import ArgumentRole
+from ironcurtain_proxy.model.capability import (
+    CAPABILITIES,
+    Capability,
+    Isolation,
+    ToolDeclaration,
+)
+from ironcurtain_proxy.model.json import Json
+
+Level: TypeAlias = Literal["allow", "approve", "deny"]
+"""`approve`: somebody is asked."""
+
+DefaultLevel: TypeAlias = Literal["approve", "deny"]
+"""What holds for a capability that a profile does not name. It is never allowed."""
+
+_NOTHING: Final[frozenset[Capability]] = frozenset()
+_READ: Final = frozenset({"fs.read"})
+_WRITE: Final = frozenset({"fs.write"})
+_DELETE: Final = frozenset({"fs.delete"})
+_EGRESS: Final = frozenset({"net.egress"})
+_PERSONAL: Final = frozenset({"data.user", "net.egress"})
+
+ROLE_CAPABILITIES: Final[Mapping[ArgumentRole, frozenset[Capability]]] = MappingProxyType(
+    {
+        "read-path": _READ,
+        "write-path": _WRITE,
+        "delete-path": _DELETE,
+        "write-history": _WRITE,
+        "delete-history": _DELETE,
+        "fetch-url": _EGRESS,
+        "git-remote-url": _EGRESS,
+        "github-owner": _EGRESS,
+        "github-repo": _EGRESS,
+        "proxy-domain": _EGRESS,
+        "branch-name": _NOTHING,
+        "commit-message": _NOTHING,
+        "email-address": _PERSONAL,
+        "email-body": _PERSONAL,
+        "share-permission": _PERSONAL,
+        "none": _NOTHING,
+    }
+)
+"""What an argument of a role needs."""
+
+HINT_CAPABILITIES: Final[Mapping[str, Capability]] = MappingProxyType(
+    {"destructiveHint": "fs.write", "openWorldHint": "net.egress"}
+)
+"""What a server's own hint adds if it is explicitly true. There is none that takes away."""
+
+
+def capabilities_of(
+    declared: ToolDeclaration | None,
+    by_arguments: frozenset[Capability],
+    roles: Iterable[ArgumentRole],
+    hints: Mapping[str, Json] | None,
+    command: frozenset[Capability],
+) -> frozenset[Capability]:
+    """Everything a call needs: the union of what each source says.
+
+    Args:
+        declared: what the operator says of the tool.
+        by_arguments: what the operator's function for the tool says of the arguments.
+        roles: the roles of the call's arguments.
+        hints: the server's own `annotations` of the tool.
+        command: what the shell command in the arguments needs.
+    """
+    found = {*by_arguments, *command}
+    if declared is not None:
+        found.update(declared.capabilities)
+    for role in roles:
+        found |= ROLE_CAPABILITIES[role]
+    if hints is not None:
+        found.update(name for hint, name in HINT_CAPABILITIES.items() if hints.get(hint) is True)
+    return frozenset(found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """What the operator lets calls have without asking."""
+
+    name: str
+    rules: Mapping[Capability, Level] = field(default_factory=dict)
+    default: DefaultLevel = "approve"
+    blocked_tools: frozenset[str] = frozenset()
+    """Never forwarded; `server/tool`, or a bare name if one server has it."""
+    pre_approved_tools: frozenset[str] = frozenset()
+    """Not asked about, whatever they need, unless something they need is denied."""
+    needs_isolation: bool = False
+    """Where nothing isolates the servers, `supervised` holds instead."""
+
+
+AUTONOMOUS: Final = Profile(
+    name="autonomous",
+    rules=MappingProxyType(
+        {"fs.read": "allow", "fs.write": "allow", "proc.exec": "allow", "net.egress": "deny"}
+    ),
+    needs_isolation=True,
+)
+"""For work in a place that can be thrown away; nothing gets out of it."""
+
+SUPERVISED: Final = Profile(
+    name="supervised",
+    rules=MappingProxyType(
+        {
+            "fs.read": "allow",
+            "fs.write": "approve",
+            "fs.delete": "approve",
+            "net.egress": "approve",
+        }
+    ),
+)
+"""For work beside a person, who is asked before anything changes or leaves."""
+
+_NAME: Final = re.compile(r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*")
+"""A plain name. Scopes and parameters (`fs.write:/srv/**`) are not understood, so not plain."""
+
+
+def level_of(capability: Capability, profile: Profile) -> Level:
+    """What a profile says of one capability.
+
+    A refinement has its own rule, else that of the capability it refines. Any other name needs a
+    rule of exactly its own. What is not a plain name is never allowed, whatever a rule says.
+    """
+    plain = _NAME.fullmatch(capability) is not None
+    for name in _lineage(capability) if plain else (capability,):
+        level = profile.rules.get(name)
+        if level is not None:
+            return level if plain or level == "deny" else "approve"
+    return "deny" if profile.default == "deny" else "approve"
+
+
+def refined(capability: Capability) -> Capability | None:
+    """The known capability that a plain name is, or refines; None: there is none."""
+    if _NAME.fullmatch(capability) is None:
+        return None
+    family = ".".join(capability.split(".")[:2])
+    return family if family in CAPABILITIES else None
+
+
+def _lineage(capability: Capability) -> Iterable[Capability]:
+    """The name and those that it refines, up to a known capability and never beyond."""
+    yield capability
+    family = refined(capability)
+    while family is not None and capability != family:
+        capability = capability.rpartition(".")[0]
+        yield capability
+
+
+def described(capability: Capability) -> str:
+    """A capability for people: `create or change files (fs.write)`."""
+    family = refined(capability)
+    words = "something unknown" if family is None else CAPABILITIES[family]
+    return f"{words} ({capability})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What a profile says of a call."""
+
+    level: Level
+    capabilities: tuple[Capability, ...] = ()
+    """Those that are denied, or asked about, in order of name. Empty: it is not about one."""
+
+
+def verdict(names: frozenset[str], needed: frozenset[Capability], profile: Profile) -> Verdict:
+    """What a profile says of a tool that needs certain capabilities; the strictest wins.
+
+    A blocked tool is denied, and so is a denied capability, whatever the tool was pre-approved for.
+
+    Args:
+        names: what stands for the tool.
+        needed: what the call needs.
+        profile: the one that holds, isolation considered.
+    """
+    levels = {capability: level_of(capability, profile) for capability in sorted(needed)}
+    denied = tuple([name for name, level in levels.items() if level == "deny"])
+    asked = tuple([name for name, level in levels.items() if level == "approve"])
+    if denied or names & profile.blocked_tools:
+        return Verdict(level="deny", capabilities=() if names & profile.blocked_tools else denied)
+    if asked and not names & profile.pre_approved_tools:
+        return Verdict(level="approve", capabilities=asked)
+    return Verdict(level="allow")
+
+
+def effective_profile(profile: Profile, isolation: Isolation) -> tuple[Profile, str | None]:
+    """The profile that holds, and the sentence that says so if it is another one.
+
+    What an operator denies stays denied.
+    """
+    if not profile.needs_isolation or isolation == "isolated":
+        return profile, None
+    built_in = AUTONOMOUS.rules
+    denied: dict[Capability, Level] = {
+        name: level
+        for name, level in profile.rules.items()
+        if level == "deny" and built_in.get(name) != "deny"
+    }
+    instead = replace(
+        SUPERVISED,
+        rules={**SUPERVISED.rules, **denied},
+        default=profile.default,
+        blocked_tools=profile.blocked_tools,
+    )
+    known = "is not" if isolation == "unisolated" else "is not known to be"
+    return instead, (
+        f"The profile {profile.name} needs isolation, and this session {known} isolated: "
+        f"{instead.name} holds instead"
+    )
+
+
+def detect_isolation(
+    flag: Isolation | None, manifest: Isolation | None, *, every_server_confined: bool | None
+) -> Isolation:
+    """Whether the servers are isolated: by the command line, else the manifest, else at run time.
+
+    Args:
+        flag: what the command line says.
+        manifest: what the configuration file says.
+        every_server_confined: whether each server really runs in a sandbox; None: nobody looked.
+    """
+    if flag is not None:
+        return flag
+    if manifest is not None:
+        return manifest
+    return "isolated" if every_server_confined is True else "unknown"

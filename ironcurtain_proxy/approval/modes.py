@@ -1,0 +1,98 @@
+"""Whether the approval mode asks about a tool. Pure: no I/O, no clock, no log.
+
+A mode asks on behalf of a person who wants to see what is done; it guards against mistakes. What it
+does not ask about is still decided by the policy.
+"""
+
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+from ironcurtain_proxy.model.capability import SafetyLevel
+
+ApprovalPolicy: TypeAlias = str
+"""One of the words below. An empty one is `dangerous`; any other asks about every tool."""
+
+APPROVAL_POLICY_DANGEROUS: Final[ApprovalPolicy] = "dangerous"
+APPROVAL_POLICY_ALL: Final[ApprovalPolicy] = "all"
+APPROVAL_POLICY_CONFIGURED: Final[ApprovalPolicy] = "configured"
+APPROVAL_POLICY_NONE: Final[ApprovalPolicy] = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InterceptorConfig:
+    """`security.interceptor`, as the operator wrote it."""
+
+    enabled: bool = True
+    approval_policy: ApprovalPolicy = APPROVAL_POLICY_DANGEROUS
+    exempt_tools: tuple[str, ...] = ()
+    """Never asked about; `server/tool`, or a bare name if one server has it."""
+    sensitive_tools: tuple[str, ...] = ()
+    """Always asked about, unless exempt."""
+    approval_contained: bool = False
+    """Ask also about what harms nothing but the workspace (R-26)."""
+    approval_allowed: bool = False
+    """Ask also about what a rule allows by name (R-26)."""
+
+    @property
+    def mode(self) -> ApprovalPolicy:
+        """The mode that holds."""
+        return self.approval_policy or APPROVAL_POLICY_DANGEROUS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RatedTool:
+    """A tool by the names that stand for it, with how dangerous it is."""
+
+    names: frozenset[str]
+    safety_level: SafetyLevel | int | None
+    """None and every number that is no level count as dangerous."""
+
+
+AskedBecause: TypeAlias = Literal["sensitive", "all", "dangerous", "unknown-policy"]
+"""Why a mode asks."""
+
+
+def why_asked(tool: RatedTool, config: InterceptorConfig) -> AskedBecause | None:
+    """Why a tool needs approval; None: it does not."""
+    if not tool.names.isdisjoint(config.exempt_tools):
+        return None
+    if not tool.names.isdisjoint(config.sensitive_tools):
+        return "sensitive"
+    match config.mode:
+        case "dangerous":
+            return "dangerous" if counts_as(tool.safety_level) == SafetyLevel.DANGEROUS else None
+        case "all":
+            return "all"
+        case "configured" | "none":
+            return None
+        case _:
+            return "unknown-policy"
+
+
+def needs_approval(tool: RatedTool, config: InterceptorConfig) -> bool:
+    """Whether a tool needs approval, as far as the mode is concerned.
+
+    A sensitive tool does under every mode, also under `none`; there the gate is off, and nobody
+    asks this question.
+    """
+    return why_asked(tool, config) is not None
+
+
+def is_gate_on(config: InterceptorConfig) -> bool:
+    """Whether tools are held up for approval at all."""
+    return config.enabled and config.mode != APPROVAL_POLICY_NONE
+
+
+def counts_as(level: SafetyLevel | int | None) -> SafetyLevel:
+    """The level that a number stands for; whatever is no level is dangerous."""
+    if level is None or isinstance(level, bool) or level not in _LEVELS:
+        return SafetyLevel.DANGEROUS
+    return SafetyLevel(level)
+
+
+def printed(level: SafetyLevel | int | None) -> str:
+    """A level as people read it: `safe`, `moderate` or `dangerous`."""
+    return counts_as(level).name.lower()
+
+
+_LEVELS: Final = frozenset(SafetyLevel)

@@ -1,0 +1,178 @@
+"""The one place that decides whether somebody is asked besides the policy. Pure.
+
+The overlay can only raise: what is allowed may be asked about, what is allowed or asked about may
+be denied, and what the policy denied is not looked at. No I/O, no clock, no log.
+"""
+
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from ironcurtain_proxy.approval.capabilities import (
+    Profile,
+    Verdict,
+    capabilities_of,
+    described,
+    effective_profile,
+    verdict,
+)
+from ironcurtain_proxy.approval.modes import (
+    AskedBecause,
+    InterceptorConfig,
+    RatedTool,
+    is_gate_on,
+    why_asked,
+)
+from ironcurtain_proxy.approval.safety import safety_level_of
+from ironcurtain_proxy.approval.subject import Subject
+from ironcurtain_proxy.model.capability import Capability, Isolation, SafetyLevel
+from ironcurtain_proxy.model.decision import Allow, Decision, Deny, Effect, Escalate, Ground
+from ironcurtain_proxy.model.escalation import OriginReason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OverlayRules:
+    """What the operator wants to be asked about, beyond the policy."""
+
+    interceptor: InterceptorConfig = field(default_factory=InterceptorConfig)
+    profile: Profile | None = None
+    """None: capabilities are not looked at."""
+    isolation: Isolation = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overlaid:
+    """What holds of a call once everything that may ask was heard."""
+
+    origins: tuple[OriginReason, ...] = ()
+    """What asks, each origin once: the policy, a capability, the approval mode."""
+    denied: Ground | None = None
+    """Why the call is not forwarded, whatever anyone says."""
+    capabilities: frozenset[Capability] = frozenset()
+    """Everything the call needs; empty if the policy denied it."""
+    level: SafetyLevel = SafetyLevel.DANGEROUS
+    """How dangerous it is; of a call that the policy denied it is not asked."""
+
+    @property
+    def effect(self) -> Effect:
+        """The word for it."""
+        if self.denied is not None:
+            return "deny"
+        return "escalate" if self.origins else "allow"
+
+
+def judge(kernel: Decision, subject: Subject, rules: OverlayRules) -> Overlaid:
+    """Lay profile and approval mode over the policy's decision.
+
+    Args:
+        kernel: what the policy said.
+        subject: the call that it said it of.
+        rules: what the operator wants to be asked about.
+    """
+    # INVARIANT: deny is final; nothing else is even computed (I-1).
+    if isinstance(kernel, Deny):
+        return Overlaid(denied=kernel.ground)
+    needed = capabilities_of(
+        subject.declared, subject.by_arguments, subject.roles, subject.hints, subject.command
+    )
+    level = safety_level_of(subject, rules.interceptor)
+    profile = rules.profile
+    by_profile = None if profile is None else _by_profile(profile, rules.isolation, subject, needed)
+    if isinstance(by_profile, Ground):
+        return Overlaid(denied=by_profile, capabilities=needed, level=level)
+    found = (_by_policy(kernel), by_profile, _by_mode(subject, level, rules.interceptor))
+    origins = tuple([reason for reason in found if reason is not None])
+    return Overlaid(origins=origins, capabilities=needed, level=level)
+
+
+def _by_policy(kernel: Allow | Escalate) -> OriginReason | None:
+    match kernel:
+        case Allow():
+            return None
+        case Escalate(ground=ground):
+            return OriginReason(origin="policy", ground=ground)
+        case _:
+            assert_never(kernel)
+
+
+def _by_profile(
+    profile: Profile, isolation: Isolation, subject: Subject, needed: frozenset[Capability]
+) -> OriginReason | Ground | None:
+    """What a profile says: it asks, or denies on a ground, or neither."""
+    holds, _ = effective_profile(profile, isolation)
+    said = verdict(subject.names, needed, holds)
+    undescribed = not subject.request.annotated and subject.declared is None
+    match said.level:
+        case "deny":
+            return _denial(said, subject, holds)
+        case "approve" if not undescribed:
+            return OriginReason(
+                origin="capability",
+                ground=Ground(
+                    _rule_of(said.capabilities),
+                    f"The profile {holds.name} asks before: {_listed(said.capabilities)}",
+                ),
+                capabilities=said.capabilities,
+            )
+        case "allow" if not undescribed or subject.names & holds.pre_approved_tools:
+            return None
+        case "allow" | "approve":
+            # What it needs is anyone's guess. No capability stands there, so that an approval is
+            # not remembered for other tools that nobody described.
+            return OriginReason(
+                origin="capability",
+                ground=Ground(
+                    "capability:undescribed",
+                    f"The profile {holds.name} asks before tools that nobody described: "
+                    f"{subject.server}/{subject.tool}",
+                ),
+            )
+        case _:
+            assert_never(said.level)
+
+
+def _denial(said: Verdict, subject: Subject, profile: Profile) -> Ground:
+    if said.capabilities:
+        return Ground(
+            _rule_of(said.capabilities),
+            f"The profile {profile.name} forbids: {_listed(said.capabilities)}",
+        )
+    return Ground(
+        "capability:blocked-tool",
+        f"The profile {profile.name} forbids the tool {subject.server}/{subject.tool}",
+    )
+
+
+def _rule_of(capabilities: tuple[Capability, ...]) -> str:
+    return f"capability:{','.join(capabilities)}"
+
+
+def _listed(capabilities: tuple[Capability, ...]) -> str:
+    return ", ".join([described(capability) for capability in capabilities])
+
+
+def _by_mode(
+    subject: Subject, level: SafetyLevel, config: InterceptorConfig
+) -> OriginReason | None:
+    if not is_gate_on(config):
+        return None
+    because = why_asked(RatedTool(names=subject.names, safety_level=level), config)
+    if because is None:
+        return None
+    reason = _sentence(because, f"{subject.server}/{subject.tool}", config)
+    return OriginReason(
+        origin="tool-policy", ground=Ground(f"approval-policy:{config.mode}", reason)
+    )
+
+
+def _sentence(because: AskedBecause, tool: str, config: InterceptorConfig) -> str:
+    match because:
+        case "sensitive":
+            return f"The tool {tool} is listed as sensitive"
+        case "all":
+            return "The approval policy all asks before every tool"
+        case "dangerous":
+            return f"The approval policy dangerous asks before dangerous calls: this one of {tool}"
+        case "unknown-policy":
+            return f'The approval policy "{config.mode}" is not known, so it asks before every tool'
+        case _:
+            assert_never(because)

@@ -1,0 +1,73 @@
+"""How much harm a mistake with a call does (R-26). Pure: no I/O, no clock, no log.
+
+The operator's word holds as written. Else it is computed from what the arguments name, and is at
+most moderate where a person has already settled the very thing that makes it dangerous. The
+server's own hints can make a reader safe, and nothing else.
+"""
+
+from typing import Final
+
+from ironcurtain_proxy.approval.capabilities import capabilities_of, refined
+from ironcurtain_proxy.approval.modes import InterceptorConfig
+from ironcurtain_proxy.approval.subject import Subject
+from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
+from ironcurtain_proxy.model.capability import SafetyLevel
+
+DANGEROUS_ROLES: Final[frozenset[ArgumentRole]] = frozenset(
+    {"delete-path", "write-history", "delete-history"}
+)
+"""What is lost through them may not come back. A push is dangerous too: see `Subject.pushes`."""
+
+_PUSHED_TO: Final[ArgumentRole] = "git-remote-url"
+_NEEDED_BY_READERS: Final = frozenset({"fs.read"})
+
+
+def safety_level_of(subject: Subject, config: InterceptorConfig) -> SafetyLevel:
+    """How dangerous a call is.
+
+    Args:
+        subject: the call.
+        config: its `approval_contained` and `approval_allowed` turn the two caps off.
+    """
+    declared = subject.declared
+    if declared is not None and declared.safety_level is not None:
+        return declared.safety_level
+    if not subject.request.annotated:
+        return SafetyLevel.DANGEROUS
+    runs_commands = _runs_commands(subject)
+    roles = subject.roles & DANGEROUS_ROLES
+    if subject.pushes:
+        roles |= {_PUSHED_TO}
+    if runs_commands or roles:
+        settled = not runs_commands and all(_is_settled(r, subject, config) for r in roles)
+        by_name = subject.standing.names_tool and not config.approval_allowed
+        return SafetyLevel.MODERATE if settled or by_name else SafetyLevel.DANGEROUS
+    return SafetyLevel.SAFE if _only_reads(subject) else SafetyLevel.MODERATE
+
+
+def _runs_commands(subject: Subject) -> bool:
+    declared = subject.declared
+    if subject.command or (declared is not None and declared.command_argument is not None):
+        return True
+    said = capabilities_of(declared, subject.by_arguments, (), None, subject.command)
+    return any(refined(capability) == "proc.exec" for capability in said)
+
+
+def _is_settled(role: ArgumentRole, subject: Subject, config: InterceptorConfig) -> bool:
+    """Whether a person has settled beforehand what makes the role dangerous."""
+    if role in subject.standing.names_roles and not config.approval_allowed:
+        return True
+    # Containment speaks of paths. Where a push goes is not in the workspace.
+    paths = {found for found in subject.roles if ROLE_TRAITS[found].category == "path"}
+    return not config.approval_contained and role in paths and paths <= subject.standing.contained
+
+
+def _only_reads(subject: Subject) -> bool:
+    """Whether the server says so, and nothing else says otherwise."""
+    hints = subject.hints
+    if hints is None or hints.get("readOnlyHint") is not True:
+        return False
+    needed = capabilities_of(
+        subject.declared, subject.by_arguments, subject.roles, hints, subject.command
+    )
+    return {refined(capability) for capability in needed} <= _NEEDED_BY_READERS

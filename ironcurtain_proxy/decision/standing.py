@@ -1,0 +1,54 @@
+"""What a person had settled of a call beforehand: by the workspace, or by a rule. Pure.
+
+It changes no decision. The approval modes ask less where someone has already said yes to the very
+thing (R-26). No I/O, no clock, no log.
+"""
+
+from ironcurtain_proxy.decision.invariants import INVARIANTS, contained_roles
+from ironcurtain_proxy.decision.matching import resource_roles
+from ironcurtain_proxy.decision.rules import answering_rules
+from ironcurtain_proxy.model.annotation import ArgumentRole
+from ironcurtain_proxy.model.decision import Allow, Decision, Standing
+from ironcurtain_proxy.model.policy import Policy, Rule
+from ironcurtain_proxy.model.request import AccessRequest
+
+
+def standing_of(request: AccessRequest, policy: Policy, decision: Decision) -> Standing:
+    """What stands behind a decision.
+
+    Args:
+        request: what was asked.
+        policy: what it was decided by.
+        decision: what `authorize` said of the two.
+    """
+    contained = contained_roles(request, policy)
+    if not isinstance(decision, Allow) or _is_settled_early(request, policy):
+        return Standing(contained=contained)
+    answers: dict[ArgumentRole | None, tuple[Rule, ...]] = {
+        role: answering_rules(request, policy, role)
+        for role in (resource_roles(request) or (None,))
+        if role not in contained
+    }
+    rules = [rule for found in answers.values() for rule in found]
+    return Standing(
+        contained=contained,
+        # INVARIANT: no rule at all is not a rule that names the tool.
+        names_tool=bool(rules) and all(rule.tools is not None for rule in rules),
+        names_roles=frozenset(
+            role
+            for role, found in answers.items()
+            if role is not None and found and all(_is_meant(rule, role) for rule in found)
+        ),
+    )
+
+
+def _is_settled_early(request: AccessRequest, policy: Policy) -> bool:
+    """Whether an invariant answered, so that no rule was asked."""
+    return any(invariant(request, policy) is not None for invariant in INVARIANTS)
+
+
+def _is_meant(rule: Rule, role: ArgumentRole) -> bool:
+    """Whether whoever wrote the rule had this tool or this role before their eyes."""
+    named = [rule.roles, rule.paths and rule.paths.roles, rule.domains and rule.domains.roles]
+    named += [entry.roles for entry in rule.lists]
+    return rule.tools is not None or any(roles and role in roles for roles in named)

@@ -1,0 +1,31 @@
+"""A composite tool: a list of calls that the operator put together under one name.
+
+Pure: no I/O, no clock, no log.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from ironcurtain_proxy.model.json import Arguments
+
+MAX_STEPS: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class CompositeStep:
+    """One call of a composite. It passes the policy like any other."""
+
+    tool: str
+    """As the agent would call it: `server__tool`."""
+    arguments: Arguments
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompositeSpec:
+    """A composite tool, as the operator configured it."""
+
+    name: str
+    """Lower-case letters, digits, `_` and `-`; at most 64."""
+    description: str = ""
+    steps: tuple[CompositeStep, ...]
+    """In the order in which they are carried out; 1 to `MAX_STEPS`."""

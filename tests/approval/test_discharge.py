@@ -1,0 +1,160 @@
+"""Each origin is settled by its own kind of grant, and by no other."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from itertools import chain, combinations
+
+import pytest
+
+from ironcurtain_proxy.approval.discharge import (
+    Remembering,
+    capability_pattern,
+    discharge,
+    offered,
+    remembered,
+    tool_candidate,
+)
+from ironcurtain_proxy.approval.grant_patterns import EscalatedCall, Places, candidates
+from ironcurtain_proxy.approval.grants import GrantBook
+from ironcurtain_proxy.model.decision import Ground
+from ironcurtain_proxy.model.escalation import Approved, Escalation, OriginReason
+from ironcurtain_proxy.model.grant import CapabilityPattern, Grant, GrantId, Pattern, ToolPattern
+from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, PathValue
+from tests.questions import ETC, a_question
+
+pytestmark = pytest.mark.requirement("D-29")
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+FILE = PathValue("/srv/a/x", RealPath.from_text("/srv/a/x"))
+CALL = EscalatedCall(
+    server="files",
+    tool="edit",
+    definition="d1",
+    request=AccessRequest(
+        server="files",
+        tool="edit",
+        annotated=True,
+        has_arguments=True,
+        arguments=(ArgumentFact("path", ("write-path",), (FILE,)),),
+    ),
+    arguments={"path": "/srv/a/x"},
+    roles=("write-path",),
+)
+(DIRECTORY,) = candidates(CALL, Places(directories=frozenset()))
+TOOL = tool_candidate(CALL)
+WRITE = capability_pattern("fs.write")
+
+POLICY = OriginReason(origin="policy", ground=Ground("ask", "a person must agree"))
+PROFILE = OriginReason(
+    origin="capability", ground=Ground("capability:fs.write", "writes"), capabilities=("fs.write",)
+)
+MODE = OriginReason(origin="tool-policy", ground=Ground("approval-policy:all", "asks"))
+REASONS = (POLICY, PROFILE, MODE)
+
+
+def grants_of(*patterns: Pattern | None) -> GrantBook:
+    book = GrantBook()
+    for number, pattern in enumerate(patterns):
+        assert pattern is not None
+        book.add(
+            Grant(id=GrantId(f"g{number}"), pattern=pattern, created=NOW, source="", reason="")
+        )
+    return book
+
+
+def subsets() -> Iterable[tuple[Pattern | None, ...]]:
+    everything = (DIRECTORY, WRITE, TOOL)
+    return chain.from_iterable(combinations(everything, size) for size in range(4))
+
+
+@pytest.mark.requirement("E-21", "X-12")
+@pytest.mark.parametrize("patterns", list(subsets()), ids=len)
+def test_each_kind_of_grant_settles_its_own_origin_and_no_other(
+    patterns: tuple[Pattern | None, ...],
+) -> None:
+    left = discharge(REASONS, CALL, grants_of(*patterns), NOW)
+    settled_by = {"policy": DIRECTORY, "capability": WRITE, "tool-policy": TOOL}
+    assert [reason.origin for reason in left.open] == [
+        origin for origin, pattern in settled_by.items() if pattern not in patterns
+    ]
+    assert len(left.grants) == len(patterns)
+
+
+def test_a_budget_settles_capabilities_and_nothing_else() -> None:
+    left = discharge(REASONS, CALL, GrantBook(), NOW, frozenset({"fs.write", "net.egress"}))
+    assert left.open == (POLICY, MODE)
+
+
+def test_one_capability_of_two_settles_nothing() -> None:
+    both = replace(PROFILE, capabilities=("fs.delete", "fs.write"))
+    assert discharge((both,), CALL, grants_of(WRITE), NOW).open == (both,)
+    with_budget = discharge((both,), CALL, grants_of(WRITE), NOW, frozenset({"fs.delete"}))
+    assert with_budget.open == ()
+
+
+def test_a_reason_without_a_capability_is_never_settled_by_one() -> None:
+    nameless = replace(PROFILE, capabilities=())
+    left = discharge((nameless,), CALL, grants_of(WRITE), NOW, frozenset({"fs.write"}))
+    assert left.open == (nameless,)
+
+
+def test_an_always_allowed_tool_is_asked_about_again_when_it_has_changed() -> None:
+    changed = replace(CALL, definition="d2")
+    assert discharge((MODE,), changed, grants_of(TOOL), NOW).open == (MODE,)
+    assert tool_candidate(replace(CALL, definition="")) is None
+
+
+@pytest.mark.requirement("E-36")
+@pytest.mark.parametrize(("minutes", "holds"), [(5, True), (11, False)])
+def test_a_grant_with_a_lifetime_of_ten_minutes_holds_after_five_and_not_after_eleven(
+    minutes: int, holds: bool
+) -> None:
+    how = Remembering(new_id=lambda: "g", now=NOW, ttl=timedelta(minutes=10))
+    asked = ask(MODE)
+    book = GrantBook()
+    for grant in remembered(asked, Approved(by="human", remember=0), TOOL, how):
+        book.add(grant)
+    left = discharge((MODE,), CALL, book, NOW + timedelta(minutes=minutes))
+    assert (left.open == ()) is holds
+    assert (len(book) == 1) is holds
+
+
+def ask(*reasons: OriginReason, patterns: bool = True) -> Escalation:
+    found = offered(reasons, (DIRECTORY,) if patterns else (), TOOL)
+    return replace(a_question(), reasons=reasons, candidates=found)
+
+
+def kinds(asked: Escalation, approved: Approved) -> list[type]:
+    how = Remembering(new_id=lambda: "g", now=NOW)
+    return [type(grant.pattern) for grant in remembered(asked, approved, TOOL, how)]
+
+
+@pytest.mark.requirement("E-22", "E-34")
+def test_an_approval_remembers_each_origin_by_its_own_rule() -> None:
+    once, always = Approved(by="human"), Approved(by="human", remember=0)
+    assert kinds(ask(POLICY), once) == []
+    assert kinds(ask(POLICY), always) == [type(DIRECTORY)]
+    assert kinds(ask(MODE), once) == []
+    assert kinds(ask(MODE), always) == [ToolPattern]
+    assert kinds(ask(PROFILE), once) == [CapabilityPattern]
+    assert kinds(ask(*REASONS), once) == [CapabilityPattern]
+    assert kinds(ask(*REASONS), always) == [CapabilityPattern, ToolPattern, type(DIRECTORY)]
+    assert kinds(ask(*REASONS, patterns=False), always) == [CapabilityPattern, ToolPattern]
+
+
+@pytest.mark.parametrize("by", ["auto-approver", "engine:pattern", "timeout", "kernel"])
+def test_what_no_person_approved_is_not_remembered_for_the_session(by: str) -> None:
+    assert kinds(ask(PROFILE), Approved(by=by)) == []
+
+
+@pytest.mark.parametrize("place", [-1, 1, 99])
+def test_a_place_that_was_not_offered_remembers_nothing(place: int) -> None:
+    assert kinds(ask(POLICY), Approved(by="human", remember=place)) == []
+
+
+def test_what_the_policy_asks_is_never_offered_for_the_approval_mode() -> None:
+    assert offered((MODE,), (ETC,), TOOL) == (TOOL,)
+    assert offered((POLICY, MODE), (ETC,), TOOL) == (ETC,)
+    assert offered((PROFILE,), (ETC,), TOOL) == ()

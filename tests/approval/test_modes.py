@@ -1,0 +1,227 @@
+"""The approval modes, scenario by scenario, and as one table."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ironcurtain_proxy.approval.modes import (
+    APPROVAL_POLICY_ALL,
+    APPROVAL_POLICY_CONFIGURED,
+    APPROVAL_POLICY_DANGEROUS,
+    APPROVAL_POLICY_NONE,
+    InterceptorConfig,
+    RatedTool,
+    counts_as,
+    is_gate_on,
+    needs_approval,
+    printed,
+    why_asked,
+)
+from ironcurtain_proxy.approval.subject import tool_names
+from ironcurtain_proxy.model.capability import SafetyLevel
+from tests.approval.subjects import interceptors, unhurried
+
+SAFE, MODERATE, DANGEROUS = SafetyLevel
+POLICIES = ("dangerous", "all", "configured", "none", "", "strict")
+LEVELS = (None, 0, SAFE, MODERATE, DANGEROUS, 4, -1)
+
+
+def tool(level: SafetyLevel | int | None = DANGEROUS) -> RatedTool:
+    return RatedTool(names=frozenset({"s/tool", "tool"}), safety_level=level)
+
+
+def mode(policy: str, *, exempt: bool = False, sensitive: bool = False) -> InterceptorConfig:
+    return InterceptorConfig(
+        approval_policy=policy,
+        exempt_tools=("s/other", "s/tool") if exempt else (),
+        sensitive_tools=("tool",) if sensitive else (),
+    )
+
+
+TABLE: tuple[tuple[str, str, str, str], ...] = (
+    # policy      exempt    sensitive    for each of LEVELS: y = needs approval
+    ("dangerous", "-", "-", "yynnyyy"),
+    ("dangerous", "-", "sensitive", "yyyyyyy"),
+    ("dangerous", "exempt", "-", "nnnnnnn"),
+    ("dangerous", "exempt", "sensitive", "nnnnnnn"),
+    ("all", "-", "-", "yyyyyyy"),
+    ("all", "-", "sensitive", "yyyyyyy"),
+    ("all", "exempt", "-", "nnnnnnn"),
+    ("all", "exempt", "sensitive", "nnnnnnn"),
+    ("configured", "-", "-", "nnnnnnn"),
+    ("configured", "-", "sensitive", "yyyyyyy"),
+    ("configured", "exempt", "-", "nnnnnnn"),
+    ("configured", "exempt", "sensitive", "nnnnnnn"),
+    ("none", "-", "-", "nnnnnnn"),
+    ("none", "-", "sensitive", "yyyyyyy"),
+    ("none", "exempt", "-", "nnnnnnn"),
+    ("none", "exempt", "sensitive", "nnnnnnn"),
+    ("", "-", "-", "yynnyyy"),
+    ("", "-", "sensitive", "yyyyyyy"),
+    ("", "exempt", "-", "nnnnnnn"),
+    ("", "exempt", "sensitive", "nnnnnnn"),
+    ("strict", "-", "-", "yyyyyyy"),
+    ("strict", "-", "sensitive", "yyyyyyy"),
+    ("strict", "exempt", "-", "nnnnnnn"),
+    ("strict", "exempt", "sensitive", "nnnnnnn"),
+)
+
+
+@pytest.mark.requirement("E-7", "E-8", "E-9", "E-13", "E-14", "E-15", "E-16", "E-17")
+@pytest.mark.parametrize(("policy", "exempt", "sensitive", "expected"), TABLE)
+def test_mode_level_and_lists_decide_together(
+    policy: str, exempt: str, sensitive: str, expected: str
+) -> None:
+    config = mode(policy, exempt=exempt == "exempt", sensitive=sensitive == "sensitive")
+    found = ["y" if needs_approval(tool(level), config) else "n" for level in LEVELS]
+    assert "".join(found) == expected
+
+
+def test_the_table_has_a_row_for_every_mode_and_list() -> None:
+    rows = {row[:3] for row in TABLE}
+    assert len(rows) == len(TABLE) == len(POLICIES) * 2 * 2
+    assert {row[0] for row in TABLE} == set(POLICIES)
+
+
+@pytest.mark.requirement("E-1")
+def test_policy_constants() -> None:
+    assert APPROVAL_POLICY_DANGEROUS == "dangerous"
+    assert APPROVAL_POLICY_ALL == "all"
+    assert APPROVAL_POLICY_CONFIGURED == "configured"
+    assert APPROVAL_POLICY_NONE == "none"
+
+
+@pytest.mark.requirement("E-5")
+def test_fresh_installation_defaults() -> None:
+    config = InterceptorConfig()
+    assert config.enabled
+    assert config.approval_policy == "dangerous"
+    assert config.exempt_tools == ()
+    assert config.sensitive_tools == ()
+
+
+@pytest.mark.requirement("E-4", "E-8")
+@pytest.mark.parametrize("policy", POLICIES)
+def test_exempt_tools_bypass(policy: str) -> None:
+    assert not needs_approval(tool(), mode(policy, exempt=True, sensitive=True))
+
+
+@pytest.mark.requirement("E-9")
+@pytest.mark.parametrize("policy", POLICIES)
+def test_sensitive_tools_override(policy: str) -> None:
+    assert needs_approval(tool(SAFE), mode(policy, sensitive=True))
+
+
+@pytest.mark.requirement("E-10", "E-11")
+@pytest.mark.parametrize("level", [DANGEROUS, 3, 0, None])
+def test_dangerous_policy_with_dangerous_tool(level: int | None) -> None:
+    assert needs_approval(tool(level), mode("dangerous"))
+
+
+@pytest.mark.requirement("E-12")
+def test_dangerous_policy_with_safe_tool() -> None:
+    assert not needs_approval(tool(SAFE), mode("dangerous"))
+
+
+@pytest.mark.requirement("E-17")
+def test_dangerous_policy_with_moderate_tool() -> None:
+    assert not needs_approval(tool(MODERATE), mode("dangerous"))
+
+
+@pytest.mark.requirement("E-13")
+@pytest.mark.parametrize("level", LEVELS)
+def test_all_policy(level: int | None) -> None:
+    assert needs_approval(tool(level), mode("all"))
+    assert not needs_approval(tool(level), mode("all", exempt=True))
+
+
+@pytest.mark.requirement("E-14")
+@pytest.mark.parametrize("level", LEVELS)
+def test_configured_policy(level: int | None) -> None:
+    assert not needs_approval(tool(level), mode("configured"))
+
+
+@pytest.mark.requirement("E-15")
+@pytest.mark.parametrize("level", LEVELS)
+def test_none_policy(level: int | None) -> None:
+    assert not needs_approval(tool(level), mode("none"))
+
+
+@pytest.mark.requirement("E-16")
+@pytest.mark.parametrize("policy", ["strict", "Dangerous", "NONE", " none", "none ", "true"])
+def test_unknown_policy_fail_safe(policy: str) -> None:
+    assert needs_approval(tool(SAFE), mode(policy))
+    assert is_gate_on(mode(policy))
+
+
+def test_an_empty_policy_is_the_default_one() -> None:
+    for level in LEVELS:
+        assert needs_approval(tool(level), mode("")) == needs_approval(
+            tool(level), mode("dangerous")
+        )
+    assert is_gate_on(mode(""))
+
+
+@pytest.mark.requirement("E-15", "E-18")
+def test_none_policy_skips_wrapping_also_where_the_function_says_yes() -> None:
+    config = mode("none", sensitive=True)
+    assert needs_approval(tool(), config)
+    assert not is_gate_on(config)
+
+
+@pytest.mark.requirement("E-19")
+@pytest.mark.parametrize("policy", ["dangerous", "all", "configured"])
+def test_every_other_policy_holds_tools_up(policy: str) -> None:
+    assert is_gate_on(mode(policy))
+    assert not is_gate_on(InterceptorConfig(enabled=False, approval_policy=policy))
+
+
+@pytest.mark.requirement("E-17")
+@pytest.mark.parametrize(
+    ("level", "word"),
+    [(1, "safe"), (2, "moderate"), (3, "dangerous"), *[(n, "dangerous") for n in (None, 0, 4, -1)]],
+)
+def test_a_level_that_is_none_prints_and_counts_as_dangerous(level: int | None, word: str) -> None:
+    assert printed(level) == word
+    assert counts_as(level).name.lower() == word
+
+
+def test_true_is_not_a_level() -> None:
+    assert counts_as(True) == DANGEROUS
+
+
+@pytest.mark.parametrize(
+    ("listed", "unique", "meant"),
+    [
+        ("s/tool", True, True),
+        ("s/tool", False, True),
+        ("tool", True, True),
+        ("tool", False, False),
+        ("t/tool", True, False),
+        ("s__tool", True, False),
+        ("s/too", True, False),
+        ("s/*", True, False),
+        ("S/TOOL", True, False),
+    ],
+)
+def test_a_bare_name_means_a_tool_that_one_server_has(
+    listed: str, unique: bool, meant: bool
+) -> None:
+    named = RatedTool(names=tool_names("s", "tool", is_unique=unique), safety_level=SAFE)
+    config = InterceptorConfig(sensitive_tools=(listed,))
+    assert needs_approval(named, config) is meant
+
+
+@unhurried
+@given(interceptors, st.sampled_from(LEVELS))
+def test_a_mode_that_asks_can_say_why(config: InterceptorConfig, level: int | None) -> None:
+    assert needs_approval(tool(level), config) is (why_asked(tool(level), config) is not None)
+
+
+@unhurried
+@given(interceptors, st.integers() | st.none())
+def test_a_more_dangerous_tool_is_never_asked_about_less(
+    config: InterceptorConfig, level: int | None
+) -> None:
+    if needs_approval(tool(level), config):
+        assert needs_approval(tool(DANGEROUS), config)

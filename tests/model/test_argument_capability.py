@@ -1,0 +1,56 @@
+"""What the arguments of a call add to what its tool needs."""
+
+import pytest
+
+from ironcurtain_proxy.model.argument_capability import (
+    ArgumentCapabilities,
+    capabilities_by_argument,
+)
+from ironcurtain_proxy.model.json import Json
+
+RULES = (
+    ArgumentCapabilities(
+        "mode",
+        {
+            "write": ("fs.write",),
+            "true": ("proc.exec",),
+            "null": ("data.user",),
+            "2": ("net.egress",),
+        },
+    ),
+    ArgumentCapabilities("upload", {"*": ("net.egress", "secrets.access")}),
+)
+
+
+@pytest.mark.requirement("D-10")
+@pytest.mark.parametrize(
+    ("value", "added"),
+    [
+        ("write", {"fs.write"}),
+        ("Write", set()),
+        ("read", set()),
+        (True, {"proc.exec"}),
+        ("true", {"proc.exec"}),
+        (False, set()),
+        (None, {"data.user"}),
+        (2, {"net.egress"}),
+        (2.0, {"net.egress"}),
+        (2.5, set()),
+        (float("inf"), set()),
+        (["read", "write", 2], {"fs.write", "net.egress"}),
+        ([["write"]], set()),
+        ({"write": 1}, set()),
+    ],
+)
+def test_a_value_adds_what_stands_for_it(value: Json, added: set[str]) -> None:
+    assert capabilities_by_argument(RULES, {"mode": value, "other": "write"}) == added
+
+
+@pytest.mark.requirement("D-10")
+@pytest.mark.parametrize("value", ["x", "", None, False, [], {}, 0])
+def test_a_star_holds_for_every_value_of_an_argument_that_is_there(value: Json) -> None:
+    assert capabilities_by_argument(RULES, {"upload": value}) == {"net.egress", "secrets.access"}
+
+
+def test_an_argument_that_is_not_there_adds_nothing() -> None:
+    assert capabilities_by_argument(RULES, {}) == frozenset()
