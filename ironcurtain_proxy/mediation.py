@@ -17,12 +17,13 @@ from ironcurtain_proxy.approval.discharge import Remembering, discharge, remembe
 from ironcurtain_proxy.approval.framing import Frame, Posed, question_about
 from ironcurtain_proxy.approval.grant_patterns import EscalatedCall
 from ironcurtain_proxy.approval.grants import GrantBook
-from ironcurtain_proxy.approval.judging import Overlay
+from ironcurtain_proxy.approval.judging import NamedTool, Overlay, by_policy_alone
 from ironcurtain_proxy.approval.settlements import by_grants, by_refusal, by_reviewer, held
 from ironcurtain_proxy.decision.authorizer import authorize
 from ironcurtain_proxy.decision.breaker import Breaker
+from ironcurtain_proxy.decision.standing import standing_of
 from ironcurtain_proxy.errors import AuditError, BusyError, DownstreamError, KernelError
-from ironcurtain_proxy.model.audit import AuditRecord, ResultSummary
+from ironcurtain_proxy.journal import Journal
 from ironcurtain_proxy.model.authorized import AuthorizedCall
 from ironcurtain_proxy.model.call import ToolCall
 from ironcurtain_proxy.model.case import Case
@@ -35,6 +36,7 @@ from ironcurtain_proxy.model.escalation import (
     OriginReason,
     Unreachable,
 )
+from ironcurtain_proxy.model.grant import GrantId
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.judgement import Judged
 from ironcurtain_proxy.model.path import RealPath
@@ -101,10 +103,19 @@ class Mediator:
     grant_ttl: timedelta | None = None
     """How long what is remembered holds; None: as long as the session."""
     frame: Frame = field(init=False)
+    journal: Journal = field(init=False)
 
     def __post_init__(self) -> None:
         self.frame = Frame(
             session=self.session, policy=self.policy, home=self.home, patience=self.patience
+        )
+        self.journal = Journal(
+            recorder=self.world.recorder,
+            clock=self.world.clock,
+            ids=self.world.ids,
+            session=self.session,
+            policy_version=self.policy.version,
+            is_sandboxed=self.world.servers.is_sandboxed,
         )
 
     async def handle(
@@ -112,6 +123,8 @@ class Mediator:
         exposed_name: str,
         params: Mapping[str, Json],
         on_progress: ProgressListener | None = None,
+        *,
+        run: GrantId | None = None,
     ) -> Reply:
         """Carry one `tools/call` from its arrival to its reply.
 
@@ -120,66 +133,53 @@ class Mediator:
             params: the raw `params`; `arguments`, if there, is an object.
             on_progress: gets the progress notifications of the server, and signs of life while a
                 reviewer is awaited.
+            run: the run of the composite tool that the call is a step of.
         """
         found = self.world.tools.find(exposed_name)
-        case = self._open(exposed_name, params, found)
+        case = self.journal.open(exposed_name, params, found)
+        case.run = run
+        if found is None:
+            return await self.journal.refuse(case, "unknown-tool", case.decision.ground)
+        return await self.guarded(case, self._decide(case, on_progress))
+
+    async def guarded(self, case: Case, deciding: Awaitable[Reply]) -> Reply:
+        """The reply to a call; a defect of ours or a withdrawal is a refusal, and recorded."""
         try:
-            if found is None:
-                return await self._refuse(case, "unknown-tool", case.decision.ground)
-            return await self._decide(case, on_progress)
+            return await deciding
         except Exception:  # noqa: BLE001  what could not be judged is refused, here and nowhere else
             _log.exception("call %s could not be handled", case.call.request_id)
             case.decision = Deny(DEFECT)
             case.settlement = None
-            return await self._refuse(case, "kernel", DEFECT)
+            return await self.journal.refuse(case, "kernel", DEFECT)
         except BaseException:
             # Cancelled: what an agent asked for and then withdrew is recorded all the same.
             if not case.recorded:
                 case.decision, case.settlement = Deny(WITHDRAWN), None
                 with anyio.CancelScope(shield=True):
-                    await self._refuse(case, "kernel", WITHDRAWN)
+                    await self.journal.refuse(case, "kernel", WITHDRAWN)
             raise
 
     async def answer(
         self, exposed_name: str, params: Mapping[str, Json], result: ToolResult
     ) -> Reply:
         """Record a call to a tool of the proxy's own, which reaches no server."""
-        case = self._open(exposed_name, params, ("ironcurtain", exposed_name))
+        case = self.journal.open(exposed_name, params, ("ironcurtain", exposed_name))
         case.decision = OWN_TOOL
         return Answered(
             result=result,
-            recorded=await self._write(case, self.world.recorder.summarize(result)),
+            recorded=await self.journal.write(case, self.world.recorder.summarize(result)),
         )
 
-    def _open(
-        self, exposed_name: str, params: Mapping[str, Json], found: tuple[str, str] | None
-    ) -> Case:
-        given = params.get("arguments")
-        server, tool = found if found is not None else ("unknown", exposed_name)
-        call = ToolCall(
-            request_id=self.world.ids.new(),
-            exposed_name=exposed_name,
-            server=server,
-            tool=tool,
-            arguments=given if isinstance(given, dict) else {},
-            params=params,
-        )
-        return Case(
-            call=call,
-            session=self.session,
-            policy_version=self.policy.version,
-            arrived=self.world.clock.now(),
-            started=self.world.clock.monotonic(),
-            arguments=call.arguments,
-            decision=Deny(Ground("unknown-tool", f"Unknown tool: {exposed_name}")),
-        )
+    async def examine(self, call: ToolCall) -> tuple[Gathered, Judged]:
+        """What would be decided of a call now. Nothing is carried out, asked or recorded."""
+        gathered = await self.world.facts.gather(call)
+        return gathered, self._judge(call, gathered)
 
     async def _decide(self, case: Case, on_progress: ProgressListener | None) -> Reply:
         # (1) The call is turned into facts: all disk, git and parsing that a decision needs.
-        gathered = await self.world.facts.gather(case.call)
         # (2) The policy is asked, and what the operator wants to be asked about besides. The answer
         # is never edited, only acted on.
-        judged = self._judge(case.call, gathered)
+        gathered, judged = await self.examine(case.call)
         case.decision, case.reasons = judged.decision, judged.reasons
         if isinstance(gathered, Facts):
             case.arguments = gathered.arguments
@@ -187,14 +187,14 @@ class Mediator:
         # reviewer could be asked, so that nobody is worn down by repetition (G29).
         key = self.world.facts.fingerprint(case.call, case.arguments)
         if self.breaker.trips(key, self.world.clock.monotonic()):
-            return await self._refuse(
+            return await self.journal.refuse(
                 case, "breaker", self.breaker.ground(case.call.server, case.call.tool)
             )
         if isinstance(gathered, Unresolvable):
-            return await self._refuse(case, "arguments", gathered.ground)
+            return await self.journal.refuse(case, "arguments", gathered.ground)
         match case.decision:
             case Deny(ground=ground):
-                return await self._refuse(case, "policy", ground)
+                return await self.journal.refuse(case, "policy", ground)
             case Escalate():
                 # (4) Only an escalation can be approved; no one is asked about a denial.
                 refused = await self._out_of_reach(case, gathered) or await self._review(
@@ -212,8 +212,12 @@ class Mediator:
                 return Judged(decision=Deny(ground))
             case Facts(request=request):
                 kernel = authorize(request, self.policy)
+                if self.overlay.rules is None:
+                    return by_policy_alone(kernel)
                 names = self.world.tools.names(call.server, call.tool)
-                return self.overlay.judge(kernel, gathered, names)
+                tool = NamedTool(call.server, call.tool, names)
+                standing = standing_of(request, self.policy, kernel)
+                return self.overlay.judge(kernel, gathered, tool, standing)
             case _:
                 assert_never(gathered)
 
@@ -222,7 +226,7 @@ class Mediator:
         obstacle = self.world.servers.obstacle(case.call.server, facts.request)
         if obstacle is None:
             return None
-        return await self._refuse(case, "policy", Ground("sandbox", obstacle))
+        return await self.journal.refuse(case, "policy", Ground("sandbox", obstacle))
 
     async def _review(
         self,
@@ -256,21 +260,20 @@ class Mediator:
         ruling = await self.world.desk.settle(question, _sign_of_life(case.call, on_progress))
         match ruling:
             case Unreachable():
-                return await self._refuse(case, "no-reviewer", ground)
+                return await self.journal.refuse(case, "no-reviewer", ground)
             case Held(id=identifier):
                 case.settlement = held(ground)
-                return await self._refuse(case, "held", ground, identifier)
+                return await self.journal.refuse(case, "held", ground, identifier)
             case Declined():
                 case.settlement = by_refusal(ruling)
                 by: RefusedBy = "expired" if ruling.kind == "expired" else "declined"
-                return await self._refuse(case, by, ground, ruling.note)
+                return await self.journal.refuse(case, by, ground, ruling.note)
             case Approved():
                 # (6) A wait lies behind us: what was approved must be what is there now, the
                 # tool's definition included (R-30).
-                again = await self.world.facts.gather(case.call)
-                same = again == facts and self._judge(case.call, again) == judged
+                same = await self.examine(case.call) == (facts, judged)
                 if not same or self._asked(case, facts, judged) != asked:
-                    return await self._refuse(case, "policy", CHANGED)
+                    return await self.journal.refuse(case, "policy", CHANGED)
                 case.settlement, case.roots = by_reviewer(ruling), roots
                 self._remember(question, ruling, asked)
                 return None
@@ -295,7 +298,7 @@ class Mediator:
         now = self.world.clock.now()
         tool = (case.call.server, case.call.tool)
         asking = judged.asking
-        run = self.budgets.spend(tool, asking, now) if asking else None
+        run = self.budgets.spend(tool, asking, now, case.run) if asking else None
         budgeted = frozenset[str]() if run is None else run.capabilities
         left = discharge(judged.reasons, asked, self.grants, now, budgeted)
         for grant in left.grants:
@@ -319,10 +322,10 @@ class Mediator:
                 # turn, another may have changed what it names: the facts must still be the same.
                 stale = facts.pushes or waited
                 if stale and await self.world.facts.gather(case.call) != facts:
-                    return await self._refuse(case, "policy", CHANGED)
+                    return await self.journal.refuse(case, "policy", CHANGED)
                 return await self._forward(case, on_progress)
         except BusyError as error:
-            return await self._refuse(case, "busy", Ground("repository-busy", str(error)))
+            return await self.journal.refuse(case, "busy", Ground("repository-busy", str(error)))
 
     async def _forward(self, case: Case, on_progress: ProgressListener | None) -> Reply:
         if isinstance(case.decision, Deny) or (
@@ -332,7 +335,7 @@ class Mediator:
             raise KernelError("a call that was not allowed came to be forwarded")
         # (8) INVARIANT: no intent record, no forwarding (R-32).
         try:
-            await self.world.recorder.record(self._record(case, None))
+            await self.journal.intend(case)
         except AuditError:
             return Refused(by="audit", ground=NOT_RECORDED)
         call = AuthorizedCall(
@@ -346,39 +349,15 @@ class Mediator:
         try:
             result = await self.world.servers.forward(call, on_progress, roots=case.roots)
         except DownstreamError as error:
-            return Failed(message=str(error), recorded=await self._close(case, str(error)))
+            return Failed(message=str(error), recorded=await self.journal.fail(case, str(error)))
         except BaseException:
             with anyio.CancelScope(shield=True):
-                await self._close(case, "withdrawn by the agent before the server answered")
+                await self.journal.fail(case, "withdrawn by the agent before the server answered")
             raise
         summary = self.world.recorder.summarize(result)
         if summary.status == "success":
             self.world.facts.succeeded(call)
-        return Answered(result=result, recorded=await self._write(case, summary))
-
-    async def _close(self, case: Case, error: str) -> bool:
-        return await self._write(case, ResultSummary(status="error", error=error))
-
-    async def _refuse(self, case: Case, by: RefusedBy, ground: Ground, note: str = "") -> Refused:
-        # A refusal stands whether or not it could be written down.
-        await self._write(case, ResultSummary(status="denied", error=ground.reason))
-        return Refused(by=by, ground=ground, note=note)
-
-    async def _write(self, case: Case, result: ResultSummary) -> bool:
-        try:
-            await self.world.recorder.record(self._record(case, result))
-        except AuditError as error:
-            _log.error("call %s is not recorded: %s", case.call.request_id, error)
-            return False
-        return True
-
-    def _record(self, case: Case, result: ResultSummary | None) -> AuditRecord:
-        case.recorded = True
-        return case.record(
-            result,
-            elapsed=self.world.clock.monotonic() - case.started,
-            sandboxed=self.world.servers.is_sandboxed(case.call.server),
-        )
+        return Answered(result=result, recorded=await self.journal.write(case, summary))
 
 
 def _sign_of_life(

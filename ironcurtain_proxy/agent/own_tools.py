@@ -1,12 +1,14 @@
 """The proxy's own tools. Pure: no I/O, no clock, no log.
 
-They show the agent the state of its own session and change nothing. Their prefix is theirs alone:
-a server's tool of such a name is never reached.
+They show the agent the state of its own session, announce what it is going to do, or carry out
+calls that the operator put together; each of those is decided like any other. Their prefix is
+theirs alone: a server's tool of such a name is never reached.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
+from ironcurtain_proxy.model.composite import CompositeSpec
 from ironcurtain_proxy.model.escalation import Escalation
 from ironcurtain_proxy.model.json import Arguments, Json
 
@@ -34,6 +36,91 @@ STATUS_TOOL: Final[dict[str, Json]] = {
     },
     "annotations": {"readOnlyHint": True, "openWorldHint": False},
 }
+
+PREFLIGHT: Final = "ironcurtain_preflight"
+
+PREFLIGHT_TOOL: Final[dict[str, Json]] = {
+    "name": PREFLIGHT,
+    "title": "Announce a plan",
+    "description": (
+        "Announce the calls you are going to make, before you make them. Nothing is carried out. "
+        "If the policy forbids one, you are told now; what needs an approval is asked about once, "
+        "for all of them, instead of call by call. The answer names a run: its calls may then be "
+        "made, each as often as announced, within ten minutes. A plan within a run names it as "
+        "parent. End a run that is done with `end`."
+    ),
+    "inputSchema": {
+        "type": "object",
+        "properties": {
+            "calls": {
+                "type": "array",
+                "minItems": 1,
+                "maxItems": 100,
+                "items": {
+                    "type": "object",
+                    "properties": {
+                        "name": {"type": "string", "description": "The tool, as you call it."},
+                        "arguments": {"type": "object"},
+                    },
+                    "required": ["name"],
+                    "additionalProperties": False,
+                },
+            },
+            "parent": {"type": "string", "description": "The run that this is a part of."},
+            "end": {"type": "string", "description": "The run that is done; then no calls."},
+        },
+        "additionalProperties": False,
+    },
+    "annotations": {"readOnlyHint": True, "openWorldHint": False},
+}
+
+COMPOSITE: Final = "ironcurtain_run_"
+"""Begins the name of a composite tool."""
+
+
+def composite_tool(spec: CompositeSpec) -> dict[str, Json]:
+    """A composite as the agent sees it."""
+    steps = ", ".join([step.tool for step in spec.steps])
+    return {
+        "name": COMPOSITE + spec.name,
+        "description": f"{spec.description or 'A list of calls.'} Carries out, in order: {steps}.",
+        "inputSchema": {"type": "object", "properties": {}, "additionalProperties": False},
+    }
+
+
+def preflight_result(
+    run: str, capabilities: Sequence[str], asked_later: Sequence[str]
+) -> dict[str, Json]:
+    """The result of a plan that may be carried out."""
+    needs = f" It may: {', '.join(capabilities)}." if capabilities else ""
+    later = "".join([f"\nStill asked about when it is made: {text}" for text in asked_later])
+    text = f"The plan may be carried out as run {run}.{needs}{later}"
+    content: list[Json] = [{"type": "text", "text": text}]
+    structured: dict[str, Json] = {
+        "run": run,
+        "capabilities": list(capabilities),
+        "askedLater": list(asked_later),
+    }
+    return {"content": content, "structuredContent": structured, "isError": False}
+
+
+def told(text: str, *, failed: bool = False) -> dict[str, Json]:
+    """A result of one sentence."""
+    return {"content": [{"type": "text", "text": text}], "isError": failed}
+
+
+def composite_result(steps: Sequence[tuple[str, Mapping[str, Json]]]) -> dict[str, Json]:
+    """The result of a composite: every step that was made, the last of which may have failed."""
+    content: list[Json] = []
+    failed = False
+    for number, (tool, result) in enumerate(steps, 1):
+        failed = result.get("isError") is True
+        word = "failed" if failed else "done"
+        content.append({"type": "text", "text": f"step {number}, {tool}: {word}"})
+        blocks = result.get("content")
+        content += blocks if isinstance(blocks, list) else []
+    return {"content": content, "isError": failed}
+
 
 _WORDS: Final = {
     "open": "waits for an approval",

@@ -20,6 +20,7 @@ COMMANDS: Final = MappingProxyType(
         "serve": "serve MCP on stdin and stdout (the default)",
         "check": "read all configuration and show every problem at once",
         "doctor": "see whether this machine has what is needed",
+        "status": "show what decides, who is asked and what is confined",
         "decide": "decide calls from JSON lines, without any server",
         "explain": "show step by step why a call is allowed, escalated or denied",
         "audit": "read, follow and verify the audit log",
@@ -28,6 +29,9 @@ COMMANDS: Final = MappingProxyType(
         "deny": "deny a call that waits",
         "grants": "list, revoke or clear remembered approvals",
         "auto-approve": "measure the auto-approver on labelled scenarios",
+        "metrics": "show how the auto-confirm engine does",
+        "report": "write a page about what the auto-confirm engine did",
+        "patterns": "propose, list, promote or disable approval patterns",
         "review": "watch and answer escalations on a live screen",
     }
 )

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from ironcurtain_proxy.administration.environment import ISOLATION_VARIABLE
 from ironcurtain_proxy.wiring.serving import serve
 
 if TYPE_CHECKING:
@@ -42,10 +43,18 @@ def add_parser(subparsers: "Subparsers") -> None:
         help="JSON, or YAML by its ending (default: $IRONCURTAIN_CONFIG, then "
         "~/.ironcurtain/config.json)",
     )
+    parser.add_argument(
+        "--isolation",
+        choices=("isolated", "unisolated"),
+        help="say whether all this runs in a place that can be thrown away, such as a container "
+        "(default: as the configuration says, else isolated if every server is sandboxed)",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
     """Serve until the client closes its end or a signal ends us."""
+    if options.isolation is not None:
+        os.environ[ISOLATION_VARIABLE] = options.isolation
     code = serve(os.environ, options.config)
     # A thread that hangs in a file system (NFS, FUSE) must not keep the process: all that had to
     # be written or ended is.

@@ -42,10 +42,20 @@ class Catalogue:
         init=False, repr=False, compare=False
     )
 
+    _owners: Mapping[str, frozenset[str]] = field(init=False, repr=False, compare=False)
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "_by_name", {tool.exposed_name: tool for tool in self.tools})
         by_tool = {(tool.server, tool.definition.name): tool for tool in self.tools}
         object.__setattr__(self, "_by_tool", by_tool)
+        owners: dict[str, frozenset[str]] = {}
+        for server, name in by_tool:
+            owners[name] = owners.get(name, frozenset()) | {server}
+        object.__setattr__(self, "_owners", owners)
+
+    def has_elsewhere(self, server: str, name: str) -> bool:
+        """Whether another server has a tool of this name, too."""
+        return bool(self._owners.get(name, frozenset()) - {server})
 
     def named(self, exposed_name: str) -> CataloguedTool | None:
         """The tool the agent means by a name."""

@@ -88,8 +88,8 @@ class LiveCatalogue:
     def names(self, server: str, tool: str) -> frozenset[str]:
         """What the operator may call a tool: `server/tool`, and `tool` if one server has it."""
         full = f"{server}/{tool}"
-        owners = {known.server for known in self.tools if known.definition.name == tool}
-        return frozenset([full] if owners - {server} else [full, tool])
+        is_shared = self._current is not None and self._current.has_elsewhere(server, tool)
+        return frozenset([full] if is_shared else [full, tool])
 
     def lookup(self, server: str, tool: str) -> CataloguedTool | None:
         """A server's tool by the server's own name for it."""

@@ -29,9 +29,10 @@ from ironcurtain_proxy.information.repositories import Repositories
 from ironcurtain_proxy.information.schema import SchemaChecker
 from ironcurtain_proxy.model.annotation import ToolAnnotation
 from ironcurtain_proxy.model.call import ToolCall
-from ironcurtain_proxy.model.json import Arguments
+from ironcurtain_proxy.model.command import ParsedCommand
+from ironcurtain_proxy.model.json import Arguments, Json
 from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered
+from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered, Unresolvable
 
 _MAX_PATHS_AT_ONCE: Final = 64
 """More paths in one call are looked up in a thread, so that other calls need not wait for them."""
@@ -39,6 +40,10 @@ _MAX_PATHS_AT_ONCE: Final = 64
 _MAX_THREADS: Final = 32
 """Calls being read at once. What hangs keeps its thread: when all hang, calls with paths are denied
 after the deadline, and all others go on."""
+
+
+def _no_command(_server: str, _tool: str) -> str | None:
+    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +54,8 @@ class ToolSource:
     """By the operator's server name and the server's own tool name: the catalogue as it is now."""
     remotes: Callable[[str], GitRemotes]
     """By the operator's server name: git as that server would run it."""
+    command_argument: Callable[[str, str], str | None] = _no_command
+    """By the same: the argument that holds a shell command, if the operator says there is one."""
     trusted: frozenset[str] = frozenset()
     """Servers, as the policy names them, whose calls are passed on unread."""
 
@@ -100,6 +107,22 @@ class Resolver:
         tool = self._tools.lookup(call.server, call.tool)
         if tool is None:
             return unresolvable(f"Unknown tool: {call.exposed_name[:200]}", "unknown-tool")
+        gathered = await self._gather(call, tool)
+        return gathered if isinstance(gathered, Unresolvable) else self._with_tool(gathered, tool)
+
+    def _with_tool(self, facts: Facts, tool: CataloguedTool) -> Facts:
+        """What the server says of its tool, and the command that the call would have it run."""
+        hints = tool.definition.raw.get("annotations")
+        name = self._tools.command_argument(tool.server, tool.definition.name)
+        if not isinstance(hints, dict) and name is None:
+            return facts
+        return replace(
+            facts,
+            hints=hints if isinstance(hints, dict) else None,
+            command=None if name is None else _command(facts.arguments.get(name)),
+        )
+
+    async def _gather(self, call: ToolCall, tool: CataloguedTool) -> Gathered:
         if tool.policy_server in self._tools.trusted:
             return _unread(tool, call.arguments)
         annotation = tool.annotation
@@ -177,6 +200,17 @@ class Resolver:
         return unresolvable(
             "The paths or remotes of the call could not be looked up in time.", "facts-unavailable"
         )
+
+
+def _command(value: Json) -> ParsedCommand:
+    # Only a tool that was declared to run commands needs the parser.
+    from ironcurtain_proxy.information.shell import parse_command  # noqa: PLC0415
+
+    if value is None:
+        return ParsedCommand()
+    if not isinstance(value, str):
+        return ParsedCommand(unreadable="it is not a text")
+    return parse_command(value)
 
 
 def _unread(tool: CataloguedTool, arguments: Arguments) -> Facts:

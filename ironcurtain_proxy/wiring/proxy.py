@@ -12,7 +12,7 @@ from ironcurtain_proxy.administration.operator_paths import real
 from ironcurtain_proxy.administration.policy_loading import LoadedPolicy
 from ironcurtain_proxy.administration.roots import initial_roots
 from ironcurtain_proxy.administration.settings import Settings
-from ironcurtain_proxy.agent.own_tools import PREFIX, STATUS, STATUS_TOOL, status
+from ironcurtain_proxy.agent.own_tools import PREFIX
 from ironcurtain_proxy.approval.grants import GrantBook
 from ironcurtain_proxy.audit.hanging import end_process
 from ironcurtain_proxy.audit.log import AuditLog
@@ -32,13 +32,15 @@ from ironcurtain_proxy.information.spelling import Speller
 from ironcurtain_proxy.mediation import Mediator, World
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.reply import Reply
-from ironcurtain_proxy.model.server import ServerSpec, ToolResult
+from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.ports import ProgressListener
 from ironcurtain_proxy.review.user_context import MessageSource
 from ironcurtain_proxy.sandbox.launch import Confinement
 from ironcurtain_proxy.sandbox.probe import Available
 from ironcurtain_proxy.wiring.clocks import RandomIds, SystemClock
-from ironcurtain_proxy.wiring.confinement import confinements
+from ironcurtain_proxy.wiring.confinement import confinements, without_launcher
+from ironcurtain_proxy.wiring.overlay import command_argument, overlay_of
+from ironcurtain_proxy.wiring.own_calls import OwnTools, by_name
 from ironcurtain_proxy.wiring.reviewers import Reviewers, assemble_reviewers, described
 
 
@@ -53,6 +55,7 @@ class Proxy:
     catalogue: LiveCatalogue
     reviewers: Reviewers
     mediator: Mediator
+    own: OwnTools
     on_tools_changed: Callable[[], Awaitable[None]] | None = None
     """Tells the agent."""
     _has_listed: bool = False
@@ -65,13 +68,11 @@ class Proxy:
         on_progress: ProgressListener | None = None,
     ) -> Reply:
         """Carry one call, as soon as it is known which tools its server has."""
-        if exposed_name == STATUS and self.reviewers.desk.holds:
-            given = params.get("arguments")
-            arguments = given if isinstance(given, dict) else {}
-            result = status(self.reviewers.desk.open(), arguments)
-            return await self.mediator.answer(exposed_name, params, ToolResult(result=result))
-        await self.catalogue.ready(exposed_name)
-        reply = await self.mediator.handle(exposed_name, params, on_progress)
+        if self.own.has(exposed_name):
+            reply = await self.own.handle(exposed_name, params, on_progress)
+        else:
+            await self.catalogue.ready(exposed_name)
+            reply = await self.mediator.handle(exposed_name, params, on_progress)
         if self._published or len(self.reviewers.grants):
             self._publish_grants()
         return reply
@@ -80,7 +81,7 @@ class Proxy:
         """What the agent is shown: the servers' tools, and ours."""
         tools = [tool for tool in await self.catalogue.listing() if not _is_ours(tool)]
         self._has_listed = True
-        return [*tools, STATUS_TOOL] if self._may_hold_now() else tools
+        return [*tools, *self.own.listing(may_hold=self._may_hold_now())]
 
     def _may_hold_now(self) -> bool:
         """Whether a call may be held: where nobody can be asked, none is, and the list is bare."""
@@ -148,13 +149,10 @@ def assemble(
         ),
         on_hang=None if in_process else end_process,
     )
-    specs = settled(settings)
-    servers = DownstreamServers(
-        specs,
-        downstream_options(
-            settings, environ, confinements(sandbox, specs, settings, loaded.policy)
-        ),
-    )
+    specs = settled(settings, environ)
+    confined = confinements(sandbox, specs, settings, loaded.policy)
+    servers = DownstreamServers(specs, downstream_options(settings, environ, confined))
+    overlay = overlay_of(settings, confined)
     catalogue = LiveCatalogue(settings.servers, loaded.annotations, servers)
     clock = SystemClock()
     grants = GrantBook()
@@ -162,7 +160,7 @@ def assemble(
     mediator = Mediator(
         world=World(
             tools=catalogue,
-            facts=_resolver(settings, loaded, catalogue, environ),
+            facts=_resolver(settings, loaded, catalogue, environ, command_argument(overlay)),
             desk=reviewers.desk,
             servers=servers,
             recorder=audit,
@@ -173,6 +171,8 @@ def assemble(
         session=settings.session,
         breaker=Breaker(settings.breaker.threshold, settings.breaker.window_seconds),
         grants=grants,
+        overlay=overlay,
+        grant_ttl=_grant_ttl(settings),
         patience=timedelta(seconds=settings.escalation_timeout_seconds),
         home=real(settings.home),
     )
@@ -184,7 +184,19 @@ def assemble(
         catalogue=catalogue,
         reviewers=reviewers,
         mediator=mediator,
+        own=OwnTools(
+            mediator=mediator,
+            desk=reviewers.desk,
+            ready=catalogue.ready,
+            plans=settings.overlay.capabilities.profile is not None,
+            composites=by_name(settings.overlay.composites),
+        ),
     )
+
+
+def _grant_ttl(settings: Settings) -> timedelta | None:
+    seconds = settings.overlay.grants.ttl_seconds
+    return timedelta(seconds=seconds) if seconds else None
 
 
 def _is_ours(tool: Json) -> bool:
@@ -196,6 +208,7 @@ def _resolver(
     loaded: LoadedPolicy,
     catalogue: LiveCatalogue,
     environ: Mapping[str, str],
+    command: Callable[[str, str], str | None],
 ) -> Resolver:
     remotes = {spec.name: GitRemotes(child_environment(spec, environ)) for spec in settings.servers}
     speller = Speller(
@@ -207,6 +220,7 @@ def _resolver(
     return Resolver(
         ToolSource(
             lookup=catalogue.lookup,
+            command_argument=command,
             remotes=remotes.__getitem__,
             trusted=loaded.policy.trusted_servers,
         ),
@@ -215,9 +229,10 @@ def _resolver(
     )
 
 
-def settled(settings: Settings) -> tuple[ServerSpec, ...]:
-    """The servers, each with a working directory of its own."""
-    return tuple(settle(spec, state_of(settings), Path.cwd()) for spec in settings.servers)
+def settled(settings: Settings, environ: Mapping[str, str]) -> tuple[ServerSpec, ...]:
+    """The servers as they are started: each with a working directory of its own."""
+    specs = [without_launcher(spec, settings, environ) for spec in settings.servers]
+    return tuple([settle(spec, state_of(settings), Path.cwd()) for spec in specs])
 
 
 def state_of(settings: Settings) -> Path:

@@ -14,10 +14,11 @@ from typing import Final
 
 import anyio
 
-from ironcurtain_proxy.administration.backfill import backfill_auto_approve
 from ironcurtain_proxy.administration.layers import CONFIG_NAME
+from ironcurtain_proxy.administration.migration import migrate_file
 from ironcurtain_proxy.administration.policy_loading import load_policy
 from ironcurtain_proxy.administration.settings import Settings, load_settings
+from ironcurtain_proxy.agent.guidance import tool_usage
 from ironcurtain_proxy.downstream.hardening import hide_from_debuggers
 from ironcurtain_proxy.downstream.settling import tidy
 from ironcurtain_proxy.errors import ConfigurationError
@@ -27,6 +28,7 @@ from ironcurtain_proxy.review.terminal import TerminalReviewer
 from ironcurtain_proxy.wire.pipes import claim_stdio, open_reader, open_writer
 from ironcurtain_proxy.wiring.clocks import SystemClock
 from ironcurtain_proxy.wiring.confinement import find_sandbox
+from ironcurtain_proxy.wiring.overlay import say_what_holds
 from ironcurtain_proxy.wiring.proxy import Proxy, assemble, state_of
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -53,6 +55,7 @@ def serve(environ: MutableMapping[str, str], config: Path | None = None) -> int:
     proxy = assemble(settings, loaded, environ, sandbox=sandbox)
     for notice in proxy.audit.notices:
         say(notice)
+    say_what_holds(proxy.mediator.overlay, say)
     _configure_logging(settings)
     try:
         proxy.servers.start_processes()
@@ -67,8 +70,9 @@ def serve(environ: MutableMapping[str, str], config: Path | None = None) -> int:
 
 def _backfill(settings: Settings) -> None:
     file = settings.state_dir / CONFIG_NAME
-    if settings.config_file == file and backfill_auto_approve(file):
-        say(f'{file}: added "autoApprove", which is off')
+    if settings.config_file == file:
+        for line in migrate_file(file, SystemClock().now()):
+            say(f"{file}: {line}")
 
 
 async def _live(proxy: Proxy, read: int, write: int) -> int:
@@ -82,6 +86,7 @@ async def _live(proxy: Proxy, read: int, write: int) -> int:
         list_tools=proxy.list_tools,
         set_log_level=proxy.servers.set_log_level,
         transport=AgentTransport(await open_reader(read, max_line=limit), await open_writer(write)),
+        instructions=tool_usage(),
     )
 
     clock = SystemClock()

@@ -1,0 +1,144 @@
+"""`ironcurtain-proxy status`: what would hold if `serve` were started now."""
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import orjson
+
+from ironcurtain_proxy.administration.policy_loading import load_policy
+from ironcurtain_proxy.administration.settings import Settings, load_settings
+from ironcurtain_proxy.approval.capabilities import effective_profile
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.session.display import visible
+from ironcurtain_proxy.wiring.confinement import find_sandbox, is_confined, without_launcher
+from ironcurtain_proxy.wiring.overlay import isolation_of
+
+if TYPE_CHECKING:
+    from ironcurtain_proxy.cli import Subparsers
+
+DESCRIPTION: Final = """\
+Show what decides and who is asked, as the configuration and this machine have it: the approval
+policy, the profile, the isolation, the automatic approvers, and which servers run in a sandbox.
+Nothing is started but, once for this machine, an empty sandbox.
+"""
+
+EXAMPLES: Final = """\
+examples:
+  ironcurtain-proxy status                        for the configuration that serve would use
+  ironcurtain-proxy status --config config.json
+  ironcurtain-proxy status --json
+
+exit status: 0; 2 if the configuration cannot be used
+"""
+
+_WIDTH: Final = 17
+
+
+def add_parser(subparsers: "Subparsers") -> None:
+    """Add the command."""
+    parser = subparsers.add_parser(
+        "status",
+        help="show what decides, who is asked and what is confined",
+        description=DESCRIPTION,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--config", type=Path, metavar="FILE", help="the configuration file")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Show it.
+
+    Raises:
+        ConfigurationError: the configuration cannot be used.
+    """
+    settings = load_settings(os.environ, options.config)
+    warnings = [str(problem) for problem in settings.warnings]
+    confined = _confined(settings, os.environ, warnings)
+    fields = _fields(settings, confined, warnings)
+    if options.json:
+        sys.stdout.write(orjson.dumps(fields, option=orjson.OPT_INDENT_2).decode() + "\n")
+        return 0
+    for line in _lines(fields):
+        sys.stdout.write(line.encode("utf-8", "backslashreplace").decode() + "\n")
+    for warning in warnings:
+        sys.stderr.write(f"ironcurtain-proxy: {warning}\n")
+    return 0
+
+
+def _confined(
+    settings: Settings, environ: Mapping[str, str], warnings: list[str]
+) -> Mapping[str, bool]:
+    """By server, whether it would be started in a sandbox."""
+    found = find_sandbox(replace(settings, sandbox_policy="warn"), environ, warnings.append)
+    specs = [without_launcher(spec, settings, environ) for spec in settings.servers]
+    return {spec.name: found is not None and is_confined(spec) for spec in specs}
+
+
+def _fields(
+    settings: Settings, confined: Mapping[str, bool], warnings: list[str]
+) -> dict[str, Json]:
+    overlay = settings.overlay
+    inside = {name: True for name, is_inside in confined.items() if is_inside}
+    isolation = isolation_of(settings, inside)
+    profile = overlay.capabilities.profile
+    holds = None
+    if profile is not None:
+        holding, sentence = effective_profile(profile, isolation)
+        holds = holding.name
+        if sentence is not None:
+            warnings.append(f"warning: {sentence}")
+    approver = settings.auto_approve
+    return {
+        "approvalPolicy": overlay.interceptor.mode if overlay.interceptor.enabled else "none",
+        "profile": "none" if profile is None else profile.name,
+        "profileThatHolds": holds or "none",
+        "isolation": isolation,
+        "autoApprove": approver.model_id if approver.enabled else "off",
+        "autoConfirm": "off",
+        "sandboxPolicy": settings.sandbox_policy,
+        "servers": [
+            {"name": spec.name, "sandboxed": confined[spec.name], "trusted": spec.sandbox is False}
+            for spec in settings.servers
+        ],
+        "policyVersion": load_policy(settings).policy.version,
+        "escalations": str(settings.escalation_dir or settings.state_dir / "sessions"),
+        "auditLog": str(settings.audit.path),
+    }
+
+
+def _lines(fields: Mapping[str, Json]) -> list[str]:
+    profile = str(fields["profile"])
+    if fields["profileThatHolds"] != profile:
+        profile += f" ({fields['profileThatHolds']} holds)"
+    rows = [
+        ("Approval Policy", fields["approvalPolicy"]),
+        ("Profile", profile),
+        ("Isolation", fields["isolation"]),
+        ("Auto-approver", fields["autoApprove"]),
+        ("Auto-confirm", fields["autoConfirm"]),
+        ("Sandbox policy", fields["sandboxPolicy"]),
+        ("Policy version", str(fields["policyVersion"])[:12]),
+        ("Escalations", fields["escalations"]),
+        ("Audit log", fields["auditLog"]),
+    ]
+    lines = [f"{name + ':':<{_WIDTH}}{visible(str(value))}" for name, value in rows]
+    servers = fields["servers"]
+    return lines + [
+        f"{'Server:':<{_WIDTH}}{visible(str(server['name']))}, {_how(server)}"
+        for server in (servers if isinstance(servers, list) else [])
+        if isinstance(server, dict)
+    ]
+
+
+def _how(server: Mapping[str, Json]) -> str:
+    if server["sandboxed"]:
+        return "sandboxed"
+    why = '"sandbox": false' if server["trusted"] else "no sandbox for it here"
+    return f"NOT SANDBOXED ({why}): all rights of this user"

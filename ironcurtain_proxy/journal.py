@@ -1,0 +1,93 @@
+"""Every call's entry in the record: opened on arrival, written when it goes and when it ends."""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from ironcurtain_proxy.errors import AuditError
+from ironcurtain_proxy.model.audit import AuditRecord, ResultSummary
+from ironcurtain_proxy.model.call import ToolCall
+from ironcurtain_proxy.model.case import Case
+from ironcurtain_proxy.model.decision import Deny, Ground
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.reply import Refused, RefusedBy
+from ironcurtain_proxy.ports import Clock, IdSource, Recorder
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Journal:
+    """The record of one session's calls."""
+
+    recorder: Recorder
+    clock: Clock
+    ids: IdSource
+    session: str
+    policy_version: str
+    is_sandboxed: Callable[[str], bool]
+    """By server: whether the very process that serves it now is confined."""
+
+    def open(
+        self, exposed_name: str, params: Mapping[str, Json], found: tuple[str, str] | None
+    ) -> Case:
+        """Take a call in: denied, until something else is decided.
+
+        Args:
+            exposed_name: the tool's name as the agent used it.
+            params: the raw `params`; `arguments`, if there, is an object.
+            found: the server and the tool it stands for; None: there is none.
+        """
+        given = params.get("arguments")
+        server, tool = found if found is not None else ("unknown", exposed_name)
+        call = ToolCall(
+            request_id=self.ids.new(),
+            exposed_name=exposed_name,
+            server=server,
+            tool=tool,
+            arguments=given if isinstance(given, dict) else {},
+            params=params,
+        )
+        return Case(
+            call=call,
+            session=self.session,
+            policy_version=self.policy_version,
+            arrived=self.clock.now(),
+            started=self.clock.monotonic(),
+            arguments=call.arguments,
+            decision=Deny(Ground("unknown-tool", f"Unknown tool: {exposed_name}")),
+        )
+
+    async def intend(self, case: Case) -> None:
+        """Write that a call is about to be forwarded.
+
+        Raises:
+            AuditError: it could not be written: the call must not be forwarded (R-32).
+        """
+        await self.recorder.record(self._record(case, None))
+
+    async def write(self, case: Case, result: ResultSummary) -> bool:
+        """Write how a call ended. False: it could not be written."""
+        try:
+            await self.recorder.record(self._record(case, result))
+        except AuditError as error:
+            _log.error("call %s is not recorded: %s", case.call.request_id, error)
+            return False
+        return True
+
+    async def fail(self, case: Case, error: str) -> bool:
+        """Write that a call was forwarded and brought nothing."""
+        return await self.write(case, ResultSummary(status="error", error=error))
+
+    async def refuse(self, case: Case, by: RefusedBy, ground: Ground, note: str = "") -> Refused:
+        """Write that a call was not forwarded. The refusal stands whether or not that succeeds."""
+        await self.write(case, ResultSummary(status="denied", error=ground.reason))
+        return Refused(by=by, ground=ground, note=note)
+
+    def _record(self, case: Case, result: ResultSummary | None) -> AuditRecord:
+        case.recorded = True
+        return case.record(
+            result,
+            elapsed=self.clock.monotonic() - case.started,
+            sandboxed=self.is_sandboxed(case.call.server),
+        )

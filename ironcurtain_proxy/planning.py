@@ -1,0 +1,251 @@
+"""Plans: several calls announced before any is made, asked about once, bounded by a budget.
+
+A plan is looked at without effects: each of its calls is turned into facts and decided as if it
+were made. One denial refuses the plan. What its calls may do together is one question; the answer
+opens a budget for this run (V-2), and every call still passes the policy
+when it is made. Knows nothing of how agents, servers or reviewers are reached.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final, assert_never
+
+from ironcurtain_proxy.approval.budget import Budget
+from ironcurtain_proxy.approval.capabilities import described
+from ironcurtain_proxy.approval.settlements import by_refusal, by_reviewer, held
+from ironcurtain_proxy.mediation import CHANGED, OWN_TOOL, Mediator
+from ironcurtain_proxy.model.call import ToolCall
+from ironcurtain_proxy.model.capability import Capability
+from ironcurtain_proxy.model.case import Case
+from ironcurtain_proxy.model.decision import Deny, Escalate, Ground
+from ironcurtain_proxy.model.escalation import (
+    Approved,
+    Declined,
+    Escalation,
+    Held,
+    OriginReason,
+    Unreachable,
+)
+from ironcurtain_proxy.model.grant import GrantId
+from ironcurtain_proxy.model.json import Arguments, Json
+from ironcurtain_proxy.model.judgement import Judged
+from ironcurtain_proxy.model.reply import Refused, RefusedBy
+from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered, Unresolvable
+
+SERVER: Final = "ironcurtain"
+"""The name that the record has for the proxy's own tools."""
+
+MAX_CALLS: Final = 100
+"""In one plan: a person has to read it."""
+
+RUN_LASTS: Final = timedelta(minutes=10)
+"""A run that nobody ended ends by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedCall:
+    """One call of a plan."""
+
+    exposed_name: str
+    arguments: Arguments
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A call of a plan, looked at."""
+
+    call: ToolCall
+    gathered: Gathered
+    judged: Judged
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A plan was approved, or nothing asks about it: the run may begin."""
+
+    budget: Budget
+    asked_later: tuple[str, ...]
+    """Calls that the budget does not settle, with why: they are asked about when they are made."""
+
+
+class Planner:
+    """Looks at the plans of one session."""
+
+    def __init__(self, mediator: Mediator) -> None:
+        """Take what decides."""
+        self._mediator = mediator
+
+    async def open(
+        self,
+        case: Case,
+        calls: Sequence[PlannedCall],
+        *,
+        parent: Budget | None = None,
+        private: bool = False,
+    ) -> Opened | Refused:
+        """Decide a plan, ask about it if need be, and open its budget. Records only a refusal.
+
+        Args:
+            case: the call that announced it.
+            calls: in the order in which they will be made.
+            parent: the run that it is a part of.
+            private: whether only calls that name the run may use it.
+        """
+        steps = [await self._look_at(planned) for planned in calls]
+        for number, step in enumerate(steps, 1):
+            if isinstance(step.judged.decision, Deny):
+                return await self._refuse_step(case, number, step)
+        asking = _asking(steps)
+        wanted = Counter([(step.call.server, step.call.tool) for step in steps])
+        if not (parent is not None and parent.holds(wanted, asking)) and not self._granted(asking):
+            refused = await self._ask(case, steps, asking)
+            if refused is not None:
+                return refused
+        case.decision = OWN_TOOL if case.settlement is None else case.decision
+        now = self._mediator.world.clock.now()
+        expires = now + RUN_LASTS
+        budget = Budget(
+            id=GrantId(self._mediator.world.ids.new()),
+            capabilities=asking,
+            calls=wanted,
+            expires=expires if parent is None else min(expires, parent.expires),
+            private=private,
+            parent=parent if parent is not None and parent.holds(wanted, asking) else None,
+        )
+        if not self._mediator.budgets.open(budget):
+            ground = Ground("too-many-runs", "too many runs are open: end those that are done")
+            return await self._mediator.journal.refuse(case, "policy", ground)
+        return Opened(budget, _asked_later(steps))
+
+    async def _look_at(self, planned: PlannedCall) -> _Step:
+        found = self._mediator.world.tools.find(planned.exposed_name)
+        server, tool = found or ("unknown", planned.exposed_name)
+        call = ToolCall(
+            request_id=self._mediator.world.ids.new(),
+            exposed_name=planned.exposed_name,
+            server=server,
+            tool=tool,
+            arguments=planned.arguments,
+            params={"name": planned.exposed_name, "arguments": dict(planned.arguments)},
+        )
+        if found is None:
+            ground = Ground("unknown-tool", f"Unknown tool: {planned.exposed_name}")
+            return _Step(call, Unresolvable(ground=ground), Judged(decision=Deny(ground)))
+        return _Step(call, *await self._mediator.examine(call))
+
+    def _granted(self, asking: frozenset[Capability]) -> bool:
+        """Whether nothing is left to ask: all of it was approved for the session before."""
+        now, grants = self._mediator.world.clock.now(), self._mediator.grants
+        return all(grants.find_capability(name, now) is not None for name in asking)
+
+    async def _refuse_step(self, case: Case, number: int, step: _Step) -> Refused:
+        ground = step.judged.decision.ground
+        case.decision = Deny(
+            Ground(ground.rule, f"step {number}, {step.call.exposed_name}: {ground.reason}")
+        )
+        return await self._mediator.journal.refuse(case, "policy", case.decision.ground)
+
+    async def _ask(
+        self, case: Case, steps: Sequence[_Step], asking: frozenset[Capability]
+    ) -> Refused | None:
+        """Put the one question. None: it was approved."""
+        question = self._question(case, steps, asking)
+        ground = question.ground
+        case.decision, case.reasons = Escalate(ground), question.reasons
+        refuse = self._mediator.journal.refuse
+        ruling = await self._mediator.world.desk.settle(question)
+        match ruling:
+            case Unreachable():
+                return await refuse(case, "no-reviewer", ground)
+            case Held(id=identifier):
+                case.settlement = held(ground)
+                return await refuse(case, "held", ground, identifier)
+            case Declined():
+                case.settlement = by_refusal(ruling)
+                by: RefusedBy = "expired" if ruling.kind == "expired" else "declined"
+                return await refuse(case, by, ground, ruling.note)
+            case Approved():
+                for step in steps:
+                    again = await self._mediator.examine(step.call)
+                    if again != (step.gathered, step.judged):
+                        return await refuse(case, "policy", CHANGED)
+                case.settlement = by_reviewer(ruling)
+                return None
+            case _:
+                assert_never(ruling)
+
+    def _question(
+        self, case: Case, steps: Sequence[_Step], asking: frozenset[Capability]
+    ) -> Escalation:
+        names = tuple(sorted(asking))
+        ground = Ground(
+            f"capability:{','.join(names)}",
+            f"A plan of {len(steps)} calls needs: {', '.join([described(n) for n in names])}; an "
+            "approval is for this run alone",
+        )
+        world, frame = self._mediator.world, self._mediator.frame
+        now = world.clock.now()
+        return Escalation(
+            id=world.ids.new_escalation(),
+            session=frame.session,
+            server=SERVER,
+            tool=case.call.tool,
+            exposed_name=case.call.exposed_name,
+            arguments={"calls": [_shown(step) for step in steps]},
+            request=AccessRequest(
+                server=SERVER,
+                tool=case.call.tool,
+                annotated=False,
+                has_arguments=True,
+                arguments=(),
+            ),
+            ground=ground,
+            reasons=(OriginReason(origin="capability", ground=ground, capabilities=names),),
+            context=_context(steps),
+            fingerprint=world.facts.fingerprint(case.call, case.call.arguments),
+            policy_version=frame.policy.version,
+            created=now,
+            deadline=now + frame.patience,
+        )
+
+
+def _asking(steps: Sequence[_Step]) -> frozenset[Capability]:
+    return frozenset([name for step in steps for name in step.judged.asking])
+
+
+def _asked_later(steps: Sequence[_Step]) -> tuple[str, ...]:
+    return tuple(
+        f"step {number}, {step.call.exposed_name}: {reason.ground.reason}"
+        for number, step in enumerate(steps, 1)
+        for reason in step.judged.reasons
+        if reason.origin != "capability" or not reason.capabilities
+    )
+
+
+def _shown(step: _Step) -> Json:
+    judged = step.gathered.arguments if isinstance(step.gathered, Facts) else step.call.arguments
+    return {"tool": f"{step.call.server}/{step.call.tool}", "arguments": dict(judged)}
+
+
+def _context(steps: Sequence[_Step]) -> tuple[tuple[str, str], ...]:
+    later = _asked_later(steps)
+    return (("Asked about separately", "; ".join(later)),) if later else ()
+
+
+def read_calls(arguments: Mapping[str, Json]) -> list[PlannedCall] | str:
+    """The calls of a plan as an agent announced them; a text says what is wrong with it."""
+    given = arguments.get("calls")
+    if not isinstance(given, list) or not given:
+        return 'Argument "calls" must be a list of calls, each with name and arguments.'
+    if len(given) > MAX_CALLS:
+        return f"A plan has at most {MAX_CALLS} calls."
+    calls: list[PlannedCall] = []
+    for number, one in enumerate(given, 1):
+        name = one.get("name") if isinstance(one, dict) else None
+        inner = one.get("arguments", {}) if isinstance(one, dict) else None
+        if not isinstance(name, str) or not isinstance(inner, dict):
+            return f"Call {number} needs a name (string) and arguments (object)."
+        calls.append(PlannedCall(name, inner))
+    return calls

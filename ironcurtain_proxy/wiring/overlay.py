@@ -1,0 +1,64 @@
+"""What the operator wants to be asked about, joined from the settings and the sandboxes."""
+
+from collections.abc import Callable, Mapping
+
+from ironcurtain_proxy.administration.settings import Settings
+from ironcurtain_proxy.approval.capabilities import detect_isolation, effective_profile
+from ironcurtain_proxy.approval.judging import Overlay
+from ironcurtain_proxy.approval.modes import is_gate_on
+from ironcurtain_proxy.approval.overlay import OverlayRules
+from ironcurtain_proxy.model.capability import Isolation
+from ironcurtain_proxy.sandbox.launch import Confinement
+
+
+def overlay_of(settings: Settings, confined: Mapping[str, Confinement]) -> Overlay:
+    """Profile and approval mode; off where neither asks anything.
+
+    Args:
+        settings: what the operator said.
+        confined: by server: what it runs in, if anything.
+    """
+    said = settings.overlay
+    if said.capabilities.profile is None and not is_gate_on(said.interceptor):
+        return Overlay()
+    return Overlay(
+        rules=OverlayRules(
+            interceptor=said.interceptor,
+            profile=said.capabilities.profile,
+            isolation=isolation_of(settings, confined),
+        ),
+        declarations=said.capabilities.declarations,
+        by_argument=said.capabilities.by_argument,
+    )
+
+
+def isolation_of(settings: Settings, confined: Mapping[str, object]) -> Isolation:
+    """Whether what the servers do stays in a place that can be thrown away.
+
+    A server that has a sandbox is never started without it.
+    """
+    said = settings.overlay.capabilities
+    every = bool(settings.servers) and all(spec.name in confined for spec in settings.servers)
+    return detect_isolation(
+        said.isolation_flag, said.isolation_manifest, every_server_confined=every
+    )
+
+
+def say_what_holds(overlay: Overlay, say: Callable[[str], None]) -> None:
+    """Tell the operator once if a profile is not what it was chosen to be."""
+    rules = overlay.rules
+    if rules is not None and rules.profile is not None:
+        _, sentence = effective_profile(rules.profile, rules.isolation)
+        if sentence is not None:
+            say(f"warning: {sentence}")
+
+
+def command_argument(overlay: Overlay) -> Callable[[str, str], str | None]:
+    """Finds the argument of a tool that holds a shell command, as the operator declared it."""
+    declared = overlay.declarations
+
+    def find(server: str, tool: str) -> str | None:
+        found = declared.get(f"{server}/{tool}") or declared.get(tool)
+        return None if found is None else found.command_argument
+
+    return find

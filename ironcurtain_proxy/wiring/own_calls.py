@@ -1,0 +1,157 @@
+"""Calls to the proxy's own tools: which there are now, and what becomes of a call to one."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ironcurtain_proxy.agent.own_tools import (
+    COMPOSITE,
+    PREFIX,
+    PREFLIGHT,
+    PREFLIGHT_TOOL,
+    STATUS,
+    STATUS_TOOL,
+    composite_result,
+    composite_tool,
+    preflight_result,
+    status,
+    told,
+)
+from ironcurtain_proxy.agent.replies import words
+from ironcurtain_proxy.approval.budget import Budget
+from ironcurtain_proxy.approval.capabilities import described
+from ironcurtain_proxy.mediation import OWN_TOOL, Mediator
+from ironcurtain_proxy.model.case import Case
+from ironcurtain_proxy.model.composite import CompositeSpec
+from ironcurtain_proxy.model.json import Arguments, Json
+from ironcurtain_proxy.model.reply import Answered, Refused, Reply
+from ironcurtain_proxy.model.server import ToolResult
+from ironcurtain_proxy.planning import SERVER, PlannedCall, Planner, read_calls
+from ironcurtain_proxy.ports import ProgressListener
+from ironcurtain_proxy.review.desk import Desk
+
+
+@dataclass(slots=True, kw_only=True)
+class OwnTools:
+    """The tools of one session that no server has."""
+
+    mediator: Mediator
+    desk: Desk
+    ready: Callable[[str], Awaitable[None]]
+    """Waits until a tool can be found, if there is one."""
+    plans: bool
+    """Whether plans can be announced: where nothing asks about capabilities they spare nothing."""
+    composites: Mapping[str, CompositeSpec] = field(default_factory=dict)
+    planner: Planner = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.planner = Planner(self.mediator)
+
+    def listing(self, *, may_hold: bool) -> list[Json]:
+        """What the agent is shown.
+
+        Args:
+            may_hold: whether a call may be held, so that its state is of interest.
+        """
+        tools: list[Json] = [composite_tool(spec) for spec in self.composites.values()]
+        if self.plans:
+            tools.append(PREFLIGHT_TOOL)
+        return [*tools, STATUS_TOOL] if may_hold else tools
+
+    def has(self, exposed_name: str) -> bool:
+        """Whether a name stands for one of them."""
+        if not exposed_name.startswith(PREFIX):
+            return False
+        return (
+            (exposed_name == STATUS and self.desk.holds)
+            or (exposed_name == PREFLIGHT and self.plans)
+            or exposed_name.removeprefix(COMPOSITE) in self.composites
+        )
+
+    async def handle(
+        self,
+        exposed_name: str,
+        params: Mapping[str, Json],
+        on_progress: ProgressListener | None = None,
+    ) -> Reply:
+        """Answer a call to one of them; see `has`."""
+        given = params.get("arguments")
+        arguments = given if isinstance(given, dict) else {}
+        if exposed_name == STATUS:
+            result = status(self.desk.open(), arguments)
+            return await self.mediator.answer(exposed_name, params, ToolResult(result=result))
+        case = self.mediator.journal.open(exposed_name, params, (SERVER, exposed_name))
+        case.decision = OWN_TOOL
+        if exposed_name == PREFLIGHT:
+            return await self.mediator.guarded(case, self._announced(case, arguments))
+        spec = self.composites[exposed_name.removeprefix(COMPOSITE)]
+        return await self.mediator.guarded(case, self._carried_out(case, spec, on_progress))
+
+    async def _announced(self, case: Case, arguments: Arguments) -> Reply:
+        now = self.mediator.world.clock.now()
+        ended = arguments.get("end")
+        budgets = self.mediator.budgets
+        if isinstance(ended, str):
+            run = budgets.get(ended, now)
+            if run is None or run.private:
+                return await self._answer(case, told("There is no such run.", failed=True))
+            budgets.close(run.id)
+            return await self._answer(case, told(f"Run {ended} has ended."))
+        parent: Budget | None = None
+        named = arguments.get("parent")
+        if named is not None:
+            parent = budgets.get(named, now) if isinstance(named, str) else None
+            if parent is None or parent.private:
+                return await self._answer(case, told("There is no such parent run.", failed=True))
+        calls = read_calls(arguments)
+        if isinstance(calls, str):
+            return await self._answer(case, told(calls, failed=True))
+        await self._until_ready(calls)
+        opened = await self.planner.open(case, calls, parent=parent)
+        if isinstance(opened, Refused):
+            return opened
+        names = [described(name) for name in sorted(opened.budget.capabilities)]
+        return await self._answer(
+            case, preflight_result(opened.budget.id, names, opened.asked_later)
+        )
+
+    async def _carried_out(
+        self, case: Case, spec: CompositeSpec, on_progress: ProgressListener | None
+    ) -> Reply:
+        calls = [PlannedCall(step.tool, step.arguments) for step in spec.steps]
+        await self._until_ready(calls)
+        opened = await self.planner.open(case, calls, private=True)
+        if isinstance(opened, Refused):
+            return opened
+        steps: list[tuple[str, Mapping[str, Json]]] = []
+        try:
+            for call in calls:
+                result = await self._step(call, opened.budget, on_progress)
+                steps.append((call.exposed_name, result))
+                if result.get("isError") is True:
+                    break
+        finally:
+            self.mediator.budgets.close(opened.budget.id)
+        return await self._answer(case, composite_result(steps))
+
+    async def _until_ready(self, calls: Sequence[PlannedCall]) -> None:
+        for name in dict.fromkeys([call.exposed_name for call in calls]):
+            await self.ready(name)
+
+    async def _step(
+        self, call: PlannedCall, budget: Budget, on_progress: ProgressListener | None
+    ) -> Mapping[str, Json]:
+        params: dict[str, Json] = {"name": call.exposed_name, "arguments": dict(call.arguments)}
+        reply = await self.mediator.handle(call.exposed_name, params, on_progress, run=budget.id)
+        if isinstance(reply, Answered) and reply.result.error is not None:
+            return told(str(reply.result.error.get("message")), failed=True)
+        return words(reply, call.exposed_name)
+
+    async def _answer(self, case: Case, result: dict[str, Json]) -> Reply:
+        answer = ToolResult(result=result)
+        summary = self.mediator.world.recorder.summarize(answer)
+        return Answered(result=answer, recorded=await self.mediator.journal.write(case, summary))
+
+
+def by_name(specs: Sequence[CompositeSpec]) -> Mapping[str, CompositeSpec]:
+    """Composites by their names."""
+    return {spec.name: spec for spec in specs}

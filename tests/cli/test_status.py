@@ -1,0 +1,77 @@
+"""What `status` says, run as a command."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import orjson
+import pytest
+
+from ironcurtain_proxy.model.json import Json
+
+
+def status(
+    tmp_path: Path, config: Mapping[str, Json], *arguments: str
+) -> subprocess.CompletedProcess[str]:
+    file = tmp_path / "config.json"
+    file.write_bytes(orjson.dumps(config))
+    home = tmp_path / "home"
+    home.mkdir(exist_ok=True)
+    return subprocess.run(
+        [sys.executable, "-m", "ironcurtain_proxy", "status", "--config", str(file), *arguments],
+        # Without srt on the path: no server can be confined, wherever this runs.
+        env={"PATH": os.path.dirname(sys.executable), "HOME": str(home)},  # noqa: PTH120
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=50,
+    )
+
+
+SERVERS: Mapping[str, Json] = {
+    "mcpServers": {
+        "trusted": {"command": "true", "sandbox": False},
+        "files": {"command": "true"},
+    }
+}
+
+
+@pytest.mark.requirement("X-13", "X-14")
+def test_status_prints_what_decides_and_who_is_asked(tmp_path: Path) -> None:
+    shown = status(
+        tmp_path,
+        {
+            **SERVERS,
+            "security": {"interceptor": {"approvalPolicy": "none"}},
+            "capabilities": {"profile": "autonomous"},
+            "autoApprove": {"enabled": True, "modelId": "openai:some-model"},
+        },
+    )
+    assert shown.returncode == 0
+    assert "Approval Policy: none\n" in shown.stdout
+    assert "Profile:         autonomous (supervised holds)\n" in shown.stdout
+    assert "Isolation:       unknown\n" in shown.stdout
+    assert "Auto-approver:   openai:some-model\n" in shown.stdout
+    assert "Auto-confirm:    off\n" in shown.stdout
+    assert 'trusted, NOT SANDBOXED ("sandbox": false)' in shown.stdout
+    assert "approvalPolicy" in shown.stderr
+    assert "supervised holds instead" in shown.stderr
+
+
+@pytest.mark.requirement("E-5", "X-14")
+def test_without_a_word_in_the_configuration_the_policy_is_dangerous(tmp_path: Path) -> None:
+    shown = status(tmp_path, SERVERS, "--json")
+    fields = orjson.loads(shown.stdout)
+    assert fields["approvalPolicy"] == "dangerous"
+    assert fields["profile"] == "none"
+    assert fields["sandboxPolicy"] == "warn"
+    assert [server["sandboxed"] for server in fields["servers"]] == [False, False]
+
+
+def test_a_configuration_that_cannot_be_used_is_told_in_lines(tmp_path: Path) -> None:
+    shown = status(tmp_path, {**SERVERS, "sandboxPolicy": "sometimes"})
+    assert shown.returncode == 2
+    assert "sandboxPolicy" in shown.stderr
+    assert "Traceback" not in shown.stderr

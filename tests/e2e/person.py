@@ -1,0 +1,51 @@
+"""Somebody who answers at the escalation directory."""
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import orjson
+
+from tests.e2e.house import PROXY, House
+from tests.e2e.raw_client import Message
+
+
+class Person:
+    """Someone at the escalation directory, with the original's files or with our commands."""
+
+    def __init__(self, house: House) -> None:
+        self.house = house
+        self.directory = house.root / "escalations"
+
+    def requests(self) -> list[Path]:
+        return sorted(self.directory.glob("request-*.json")) if self.directory.is_dir() else []
+
+    def until_asked(self, count: int = 1) -> list[Message]:
+        end = time.monotonic() + 30
+        while len(found := self.requests()) < count:
+            assert time.monotonic() < end, "nobody was asked"
+            time.sleep(0.005)
+        return [orjson.loads(path.read_bytes()) for path in found]
+
+    def answer(self, answer: object, *, raw: bytes | None = None) -> None:
+        """As a session of the original does: a file beside the request."""
+        identifier = self.until_asked()[0]["escalationId"]
+        file = self.directory / f"response-{identifier}.json"
+        temporary = file.with_suffix(".json.tmp")
+        temporary.write_bytes(raw if raw is not None else orjson.dumps(answer))
+        temporary.rename(file)
+
+    def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*PROXY, *arguments, "--dir", str(self.directory)],
+            env={**os.environ, "HOME": str(self.house.home)},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=50,
+        )
+
+    def is_tidy(self) -> bool:
+        left = [p.name for p in self.directory.iterdir()] if self.directory.is_dir() else []
+        return [name for name in left if name.startswith(("request-", "response-"))] == []

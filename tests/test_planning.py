@@ -1,0 +1,206 @@
+"""Plans, with the world in memory: looked at without effects, asked about once."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from ironcurtain_proxy.approval.capabilities import AUTONOMOUS, SUPERVISED, Profile
+from ironcurtain_proxy.approval.judging import Overlay
+from ironcurtain_proxy.approval.modes import InterceptorConfig
+from ironcurtain_proxy.approval.overlay import OverlayRules
+from ironcurtain_proxy.model.capability import ToolDeclaration
+from ironcurtain_proxy.model.escalation import Approved, Declined, EscalationId, Held, Unreachable
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.policy import Policy, Rule
+from ironcurtain_proxy.model.reply import Answered, Refused, RefusedBy
+from ironcurtain_proxy.model.server import ToolResult
+from ironcurtain_proxy.planning import MAX_CALLS, Opened, PlannedCall, Planner, read_calls
+from tests.fakes import FakeTools, Harness, no_roles
+
+pytestmark = [pytest.mark.anyio, pytest.mark.requirement("D-23")]
+
+TOOLS = {name: ("files", name) for name in ("read", "edit", "remove", "push")}
+NEEDS = {"read": "fs.read", "edit": "fs.write", "remove": "fs.delete", "push": "net.egress"}
+
+
+def harness(profile: Profile = SUPERVISED, *, then: str = "allow", denied: str = "") -> Harness:
+    rules = (
+        Rule(name="never", effect="deny", reason="not that", tools=frozenset({denied})),
+        Rule(name="all", effect="escalate" if then == "escalate" else "allow", reason="so"),
+    )
+    made = Harness(Policy(rules=rules, version="v1"), tools=FakeTools(known=TOOLS))
+    made.mediator.overlay = Overlay(
+        rules=OverlayRules(
+            interceptor=InterceptorConfig(approval_policy="none"),
+            profile=profile,
+            isolation="isolated",
+        ),
+        declarations={
+            tool: ToolDeclaration(tool_id=tool, capabilities=(needs,))
+            for tool, needs in NEEDS.items()
+        },
+    )
+    return made
+
+
+def calls(*names: str) -> list[PlannedCall]:
+    return [PlannedCall(name, {"n": number}) for number, name in enumerate(names)]
+
+
+async def open_plan(made: Harness, *names: str) -> Opened | Refused:
+    case = made.mediator.journal.open("ironcurtain_preflight", {}, ("ironcurtain", "preflight"))
+    return await Planner(made.mediator).open(case, calls(*names))
+
+
+@pytest.mark.requirement("D-24", "D-25")
+async def test_a_plan_is_one_question_over_the_union_of_what_its_calls_need() -> None:
+    made = harness()
+    made.desk.ruling = Approved(by="human")
+    opened = await open_plan(made, "read", "edit", "push", "edit")
+    assert isinstance(opened, Opened)
+    (question,) = made.desk.asked
+    assert question.reasons[0].capabilities == ("fs.write", "net.egress")
+    assert opened.budget.capabilities == {"fs.write", "net.egress"}
+    assert opened.budget.calls[("files", "edit")] == 2
+    assert made.servers.forwarded == []
+    assert made.recorder.records == []
+
+
+async def test_a_plan_that_needs_no_approval_asks_nobody() -> None:
+    made = harness()
+    assert isinstance(await open_plan(made, "read", "read"), Opened)
+    assert made.desk.asked == []
+
+
+async def test_a_plan_for_what_was_approved_before_asks_nobody() -> None:
+    made = harness()
+    made.desk.ruling = Approved(by="human")
+    await made.mediator.handle("edit", {"arguments": {}})
+    assert isinstance(await open_plan(made, "edit"), Opened)
+    assert len(made.desk.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        (harness(denied="edit"), "step 2, edit: not that"),
+        (harness(AUTONOMOUS), "step 3, push: The profile autonomous forbids"),
+        (harness(denied="unrelated"), "step 4, missing: Unknown tool: missing"),
+    ],
+    ids=["by the policy", "by the profile", "as unknown"],
+)
+@pytest.mark.requirement("X-1")
+async def test_one_step_that_is_denied_refuses_the_plan_and_nobody_is_asked(
+    made: Harness, words: str
+) -> None:
+    refused = await open_plan(made, "read", "edit", "push", "missing")
+    assert isinstance(refused, Refused)
+    assert refused.by == "policy"
+    assert refused.ground.reason.startswith(words)
+    assert made.desk.asked == []
+    assert made.recorder.records[-1].effect == "deny"
+
+
+@pytest.mark.parametrize(
+    ("ruling", "by"),
+    [
+        (Declined(by="human", kind="denied"), "declined"),
+        (Declined(by="timeout", kind="expired"), "expired"),
+        (Unreachable(), "no-reviewer"),
+        (Held(EscalationId("7")), "held"),
+    ],
+    ids=["denied", "expired", "unreachable", "held"],
+)
+async def test_a_plan_that_is_not_approved_opens_nothing(
+    ruling: Declined | Unreachable | Held, by: RefusedBy
+) -> None:
+    made = harness()
+    made.desk.ruling = ruling
+    refused = await open_plan(made, "edit")
+    assert isinstance(refused, Refused)
+    assert refused.by == by
+    edit = await made.mediator.handle("edit", {"arguments": {"n": 0}})
+    assert isinstance(edit, Refused)
+
+
+@pytest.mark.requirement("X-11")
+async def test_a_plan_whose_step_changed_while_it_was_asked_about_is_refused() -> None:
+    made = harness()
+    made.desk.ruling = Approved(by="human")
+
+    def change() -> None:
+        made.facts.answer = lambda call: replace(no_roles(call), pushes=True)
+
+    made.desk.on_ask = change
+    refused = await open_plan(made, "edit")
+    assert isinstance(refused, Refused)
+    assert refused.ground.rule == "changed-meanwhile"
+
+
+@pytest.mark.requirement("D-26", "D-27", "D-28")
+async def test_calls_of_a_plan_go_unasked_until_the_budget_is_spent_and_still_pass_the_policy() -> (
+    None
+):
+    made = harness()
+    made.desk.ruling = Approved(by="human")
+    await open_plan(made, "edit", "edit")
+    made.desk.ruling = Unreachable()
+    for _ in range(2):
+        assert isinstance(await made.mediator.handle("edit", {"arguments": {}}), Answered)
+    assert isinstance(await made.mediator.handle("edit", {"arguments": {}}), Refused)
+    assert len(made.servers.forwarded) == 2
+    assert made.recorder.records[0].decided_by.startswith("grant:")
+
+
+async def test_what_the_policy_escalates_is_asked_about_in_spite_of_the_budget() -> None:
+    made = harness(then="escalate")
+    made.desk.ruling = Approved(by="human")
+    opened = await open_plan(made, "edit")
+    assert isinstance(opened, Opened)
+    assert opened.asked_later == ("step 1, edit: so",)
+    await made.mediator.handle("edit", {"arguments": {}})
+    assert [reason.origin for reason in made.desk.asked[-1].reasons] == ["policy"]
+
+
+async def test_a_plan_within_a_plan_takes_its_part_and_beyond_it_asks() -> None:
+    made = harness()
+    made.desk.ruling = Approved(by="human")
+    outer = await open_plan(made, "edit", "edit")
+    assert isinstance(outer, Opened)
+    planner = Planner(made.mediator)
+    case = made.mediator.journal.open("ironcurtain_preflight", {}, ("ironcurtain", "preflight"))
+    inner = await planner.open(case, calls("edit"), parent=outer.budget)
+    assert isinstance(inner, Opened)
+    assert len(made.desk.asked) == 1
+    assert outer.budget.calls[("files", "edit")] == 1
+    case = made.mediator.journal.open("ironcurtain_preflight", {}, ("ironcurtain", "preflight"))
+    await planner.open(case, calls("edit", "push"), parent=outer.budget)
+    assert len(made.desk.asked) == 2
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"calls": []},
+        {"calls": {}},
+        {"calls": ["read"]},
+        {"calls": [{"arguments": {}}]},
+        {"calls": [{"name": "read", "arguments": []}]},
+        {"calls": [{"name": "read"}] * (MAX_CALLS + 1)},
+    ],
+)
+async def test_what_is_no_list_of_calls_is_told_in_a_sentence(given: Mapping[str, Json]) -> None:
+    assert isinstance(read_calls(given), str)
+
+
+async def test_a_call_without_arguments_may_be_announced() -> None:
+    assert read_calls({"calls": [{"name": "read"}]}) == [PlannedCall("read", {})]
+
+
+async def test_the_result_of_a_planned_call_is_the_server_s() -> None:
+    made = harness()
+    assert await made.mediator.handle("read", {}) == Answered(
+        result=ToolResult(result={"content": [{"type": "text", "text": "done"}]})
+    )
