@@ -18,7 +18,13 @@ from ironcurtain_proxy.approval.framing import Frame, Posed, question_about
 from ironcurtain_proxy.approval.grant_patterns import EscalatedCall
 from ironcurtain_proxy.approval.grants import GrantBook
 from ironcurtain_proxy.approval.judging import NamedTool, Overlay, by_policy_alone
-from ironcurtain_proxy.approval.settlements import by_grants, by_refusal, by_reviewer, held
+from ironcurtain_proxy.approval.settlements import (
+    by_grants,
+    by_refusal,
+    by_reviewer,
+    held,
+    refused_by,
+)
 from ironcurtain_proxy.decision.authorizer import authorize
 from ironcurtain_proxy.decision.breaker import Breaker
 from ironcurtain_proxy.decision.standing import standing_of
@@ -42,7 +48,7 @@ from ironcurtain_proxy.model.judgement import Judged
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.model.progress import sign_of_life
-from ironcurtain_proxy.model.reply import Answered, Failed, Refused, RefusedBy, Reply
+from ironcurtain_proxy.model.reply import Answered, Failed, Refused, Reply
 from ironcurtain_proxy.model.request import Facts, Gathered, Unresolvable
 from ironcurtain_proxy.model.server import ToolResult
 from ironcurtain_proxy.ports import (
@@ -254,6 +260,7 @@ class Mediator:
                 reasons=left,
                 fingerprint=self.world.facts.fingerprint(case.call, facts.arguments),
                 directories=directories,
+                sandboxed=self.world.servers.is_sandboxed(case.call.server),
             ),
             self.frame,
         )
@@ -266,8 +273,9 @@ class Mediator:
                 return await self.journal.refuse(case, "held", ground, identifier)
             case Declined():
                 case.settlement = by_refusal(ruling)
-                by: RefusedBy = "expired" if ruling.kind == "expired" else "declined"
-                return await self.journal.refuse(case, by, ground, ruling.note)
+                by = refused_by(ruling)
+                note = ruling.note or (ruling.reason if by == "held" else "")
+                return await self.journal.refuse(case, by, ground, note)
             case Approved():
                 # (6) A wait lies behind us: what was approved must be what is there now, the
                 # tool's definition included.

@@ -14,7 +14,7 @@ from typing import Final, assert_never
 
 from ironcurtain_proxy.approval.budget import Budget
 from ironcurtain_proxy.approval.capabilities import described
-from ironcurtain_proxy.approval.settlements import by_refusal, by_reviewer, held
+from ironcurtain_proxy.approval.settlements import by_refusal, by_reviewer, held, refused_by
 from ironcurtain_proxy.mediation import CHANGED, OWN_TOOL, Mediator
 from ironcurtain_proxy.model.call import ToolCall
 from ironcurtain_proxy.model.capability import Capability
@@ -31,7 +31,7 @@ from ironcurtain_proxy.model.escalation import (
 from ironcurtain_proxy.model.grant import GrantId
 from ironcurtain_proxy.model.json import Arguments, Json
 from ironcurtain_proxy.model.judgement import Judged
-from ironcurtain_proxy.model.reply import Refused, RefusedBy
+from ironcurtain_proxy.model.reply import Refused
 from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered, Unresolvable
 
 SERVER: Final = "ironcurtain"
@@ -164,7 +164,7 @@ class Planner:
                 return await refuse(case, "held", ground, identifier)
             case Declined():
                 case.settlement = by_refusal(ruling)
-                by: RefusedBy = "expired" if ruling.kind == "expired" else "declined"
+                by = refused_by(ruling)
                 return await refuse(case, by, ground, ruling.note)
             case Approved():
                 for step in steps:

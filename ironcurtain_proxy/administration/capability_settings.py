@@ -101,7 +101,10 @@ class _Reader:
 
     def _profile(self, name: str, spot: Spot) -> Profile:
         members = spot.object(
-            ("rules", "default", "blockedTools", "preApprovedTools", "needsIsolation")
+            (
+                *("rules", "default", "blockedTools", "blockedPrograms", "preApprovedTools"),
+                "needsIsolation",
+            )
         )
         listed = self._names.listed
         return Profile(
@@ -109,6 +112,7 @@ class _Reader:
             rules=members.read("rules", self._rules, {}),
             default=members.read("default", lambda spot: spot.word(_DEFAULTS), "approve"),
             blocked_tools=frozenset(members.read("blockedTools", listed, ())),
+            blocked_programs=frozenset(members.read("blockedPrograms", Spot.texts, ())),
             pre_approved_tools=frozenset(members.read("preApprovedTools", listed, ())),
             needs_isolation=members.read("needsIsolation", Spot.switch, default=False),
         )

@@ -95,6 +95,8 @@ class Profile:
     default: DefaultLevel = "approve"
     blocked_tools: frozenset[str] = frozenset()
     """Never forwarded; `server/tool`, or a bare name if one server has it."""
+    blocked_programs: frozenset[str] = frozenset()
+    """Commands that run one of them, anywhere in them, are never forwarded."""
     pre_approved_tools: frozenset[str] = frozenset()
     """Not asked about, whatever they need, unless something they need is denied."""
     needs_isolation: bool = False
@@ -212,6 +214,7 @@ def effective_profile(profile: Profile, isolation: Isolation) -> tuple[Profile, 
         rules={**SUPERVISED.rules, **denied},
         default=profile.default,
         blocked_tools=profile.blocked_tools,
+        blocked_programs=profile.blocked_programs,
     )
     known = "is not" if isolation == "unisolated" else "is not known to be"
     return instead, (

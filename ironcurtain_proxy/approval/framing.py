@@ -40,6 +40,8 @@ class Posed:
     fingerprint: str
     directories: frozenset[RealPath] | None
     """Those paths of the call that are directories; None: nothing can be remembered."""
+    sandboxed: bool = False
+    """Whether the server's process is confined."""
 
 
 def question_about(posed: Posed, frame: Frame) -> Escalation:
@@ -60,10 +62,19 @@ def question_about(posed: Posed, frame: Frame) -> Escalation:
         ground=posed.reasons[0].ground,
         roles=posed.asked.roles,
         reasons=tuple(posed.reasons),
-        context=posed.facts.context,
+        context=_context(posed.facts),
+        command=posed.facts.command,
+        branch=posed.facts.branch,
+        sandboxed=posed.sandboxed,
         candidates=offered(posed.reasons, patterns, tool_candidate(posed.asked)),
         fingerprint=posed.fingerprint,
         policy_version=frame.policy.version,
         created=posed.now,
         deadline=posed.now + frame.patience,
     )
+
+
+def _context(facts: Facts) -> tuple[tuple[str, str], ...]:
+    if facts.branch is None:
+        return facts.context
+    return (*facts.context, ("Current branch", facts.branch))

@@ -143,6 +143,11 @@ class GrantBook:
         self._all[grant.id] = Remembered(grant=grant)
         self._by_key.setdefault(_key_of(grant.pattern), {})[grant.id] = grant
 
+    def restore(self, remembered: Remembered) -> None:
+        """Remember a grant of an earlier session, with the uses it had."""
+        self.add(remembered.grant)
+        self._all[remembered.grant.id] = remembered
+
     def find(self, call: EscalatedCall, now: datetime) -> Grant | None:
         """The oldest grant that approves what the policy escalated."""
         for grant in self._alive((call.server, call.tool), now):

@@ -6,13 +6,15 @@ No I/O, no clock, no log. Brings together what is known of the tool; `overlay` d
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ironcurtain_proxy.approval.capabilities import Profile
 from ironcurtain_proxy.approval.overlay import OverlayRules, judge
 from ironcurtain_proxy.approval.subject import Subject
 from ironcurtain_proxy.model.argument_capability import (
     ArgumentCapabilities,
     capabilities_by_argument,
 )
-from ironcurtain_proxy.model.capability import ToolDeclaration
+from ironcurtain_proxy.model.capability import Capability, ToolDeclaration
+from ironcurtain_proxy.model.command import ParsedCommand
 from ironcurtain_proxy.model.decision import Decision, Deny, Escalate, Standing
 from ironcurtain_proxy.model.escalation import OriginReason
 from ironcurtain_proxy.model.judgement import Judged
@@ -61,12 +63,14 @@ class Overlay:
         )
 
     def _subject(self, facts: Facts, tool: NamedTool, standing: Standing) -> Subject:
+        needed, only_reads = _needs_of_command(facts.command)
+        profile = None if self.rules is None else self.rules.profile
         return Subject(
             server=tool.server,
             tool=tool.tool,
             names=tool.names,
             request=facts.request,
-            declared=self._declared(tool),
+            declared=self.declared(tool.names),
             by_arguments=frozenset(
                 [
                     capability
@@ -76,17 +80,49 @@ class Overlay:
                     )
                 ]
             ),
+            command=needed,
+            only_reads_command=only_reads,
+            blocked_programs=_blocked(facts.command, profile),
             hints=facts.hints,
             pushes=facts.pushes,
             standing=standing,
         )
 
-    def _declared(self, tool: NamedTool) -> ToolDeclaration | None:
+    def declared(self, names: frozenset[str]) -> ToolDeclaration | None:
+        """What the operator says of a tool of these names."""
+        if not self.declarations:
+            return None
         # The longer name first: what was said of this server's tool goes before the bare name.
-        for name in sorted(tool.names, key=len, reverse=True):
+        for name in sorted(names, key=len, reverse=True):
             if name in self.declarations:
                 return self.declarations[name]
         return None
+
+
+def _needs_of_command(command: ParsedCommand | None) -> tuple[frozenset[Capability], bool]:
+    """What a shell command needs, and whether it does no more than read.
+
+    One that only reads is what it reads: the programs that do it are known, and asking about each
+    `ls` would wear people out.
+    """
+    if command is None:
+        return frozenset(), False
+    # A table of programs, which only tools that run commands need.
+    from ironcurtain_proxy.approval.shell.judging import judge_command  # noqa: PLC0415
+
+    verdict = judge_command(command)
+    if verdict.effect == "safe":
+        return verdict.capabilities - {"proc.exec"}, True
+    return verdict.capabilities | {"proc.exec"}, False
+
+
+def _blocked(command: ParsedCommand | None, profile: Profile | None) -> tuple[str, ...]:
+    if command is None or profile is None or not profile.blocked_programs:
+        return ()
+    from ironcurtain_proxy.approval.shell.judging import any_program  # noqa: PLC0415  as above
+
+    names = sorted(profile.blocked_programs)
+    return tuple([name for name in names if any_program(command, frozenset({name}))])
 
 
 def by_policy_alone(kernel: Decision) -> Judged:

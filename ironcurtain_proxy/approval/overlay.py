@@ -99,6 +99,11 @@ def _by_profile(
 ) -> OriginReason | Ground | None:
     """What a profile says: it asks, or denies on a ground, or neither."""
     holds, _ = effective_profile(profile, isolation)
+    if subject.blocked_programs:
+        programs = ", ".join(subject.blocked_programs)
+        return Ground(
+            "capability:blocked-program", f"The profile {holds.name} forbids to run: {programs}"
+        )
     said = verdict(subject.names, needed, holds)
     undescribed = not subject.request.annotated and subject.declared is None
     match said.level:

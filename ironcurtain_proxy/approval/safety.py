@@ -47,7 +47,8 @@ def safety_level_of(subject: Subject, config: InterceptorConfig) -> SafetyLevel:
 
 def _runs_commands(subject: Subject) -> bool:
     declared = subject.declared
-    if subject.command or (declared is not None and declared.command_argument is not None):
+    takes_command = declared is not None and declared.command_argument is not None
+    if not subject.only_reads_command and (subject.command or takes_command):
         return True
     said = capabilities_of(declared, subject.by_arguments, (), None, subject.command)
     return any(refined(capability) == "proc.exec" for capability in said)

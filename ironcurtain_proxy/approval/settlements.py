@@ -5,15 +5,16 @@ The words are the original's where it has them, so that programs which read its 
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, assert_never
 
 from ironcurtain_proxy.model.case import Settlement
 from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.escalation import Approved, Declined
 from ironcurtain_proxy.model.grant import Grant, GrantId, GrantPattern
 from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.reply import RefusedBy
 
-_Kind: TypeAlias = Literal["denied", "expired", "invalid", "withdrawn"]
+_Kind: TypeAlias = Literal["denied", "expired", "invalid", "withdrawn", "limit"]
 
 DECLINED: Final[Mapping[_Kind, str]] = MappingProxyType(
     {
@@ -21,6 +22,7 @@ DECLINED: Final[Mapping[_Kind, str]] = MappingProxyType(
         "expired": "No answer within the time for escalations",
         "invalid": "The answer was not acceptable",
         "withdrawn": "Withdrawn before it was answered",
+        "limit": "Not asked",
     }
 )
 
@@ -48,19 +50,20 @@ def by_grants(grants: Sequence[Grant], run: GrantId | None = None) -> Settlement
 
 def by_reviewer(approved: Approved) -> Settlement:
     """Somebody approved; only what no person approved is marked as such (A-33)."""
-    if approved.by == "auto-approver":
+    if approved.by == "auto-approver" or approved.by.startswith("engine:"):
         return Settlement(
             effect="allow",
             reason=f"Auto-approved: {approved.reasoning}",
             decided_by=approved.by,
             result="approved",
-            extra=(("autoApproved", True),),
+            extra=(("autoApproved", True), *approved.details),
         )
     return Settlement(
         effect="allow",
         reason="Approved by human during escalation",
         decided_by=approved.by,
         result="approved",
+        extra=approved.details,
     )
 
 
@@ -68,7 +71,26 @@ def by_refusal(declined: Declined) -> Settlement:
     """Somebody said no, or nothing acceptable came in time."""
     words = DECLINED[declined.kind]
     reason = f"{words}: {declined.reason}" if declined.reason else words
-    return Settlement(effect="deny", reason=reason, decided_by=declined.by, result="denied")
+    return Settlement(
+        effect="deny",
+        reason=reason,
+        decided_by=declined.by,
+        result="denied",
+        extra=declined.details,
+    )
+
+
+def refused_by(declined: Declined) -> RefusedBy:
+    """Who says no, for the agent."""
+    match declined.kind:
+        case "expired":
+            return "expired"
+        case "limit":
+            return "held"
+        case "denied" | "invalid" | "withdrawn":
+            return "declined"
+        case _:
+            assert_never(declined.kind)
 
 
 def held(ground: Ground) -> Settlement:

@@ -30,6 +30,10 @@ class Subject:
     """What the operator's function for the tool says of these arguments."""
     command: frozenset[Capability] = frozenset()
     """What the shell command in the arguments needs; empty if there is none."""
+    only_reads_command: bool = False
+    """Every program of that command is known, and none does more than read."""
+    blocked_programs: tuple[str, ...] = ()
+    """The programs it would run of those that the profile blocks."""
     hints: Mapping[str, Json] | None = None
     """The server's own `annotations` of the tool: untrusted, so they may only add."""
     pushes: bool = False

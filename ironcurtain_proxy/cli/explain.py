@@ -10,12 +10,16 @@ import orjson
 
 from ironcurtain_proxy.administration.engine_file import LoadedEngine, load_engine
 from ironcurtain_proxy.administration.policy_loading import load_policy
-from ironcurtain_proxy.administration.settings import load_settings
+from ironcurtain_proxy.administration.settings import Settings, load_settings
+from ironcurtain_proxy.cli.explain_overlay import Asked, judged
+from ironcurtain_proxy.cli.explain_overlay import as_json as overlay_as_json
+from ironcurtain_proxy.cli.explain_overlay import as_text as overlay_as_text
 from ironcurtain_proxy.cli.kernel import Kernel
 from ironcurtain_proxy.decision.explanation import Explanation, explain, shown
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.decision import Escalate, effect_of
 from ironcurtain_proxy.model.json import Arguments, Json
+from ironcurtain_proxy.model.judgement import Judged
 from ironcurtain_proxy.model.policy import Rule
 from ironcurtain_proxy.model.request import Facts, Gathered
 
@@ -61,16 +65,26 @@ def run(options: argparse.Namespace) -> int:
             f"{options.tool!r} is not SERVER/TOOL, such as filesystem/read_file"
         )
     arguments = _arguments(options.args)
-    engine, known_as = _engine(options, server)
+    engine, known_as, settings = _engine(options, server)
     gathered = Kernel.of(engine, check_schemas=True).gather(known_as, tool, arguments)
     explanation = (
         explain(gathered.request, engine.loaded.policy) if isinstance(gathered, Facts) else None
     )
+    overlay: Judged | None = None
+    asked = None if settings is None else Asked(server, tool, settings)
+    if asked is not None and isinstance(gathered, Facts):
+        overlay = judged(asked, gathered, engine.loaded.policy)
     if options.json:
-        document = orjson.dumps(_as_json(gathered, explanation), option=orjson.OPT_INDENT_2)
+        fields = _as_json(gathered, explanation)
+        if overlay is not None and asked is not None:
+            fields["overlay"] = dict(overlay_as_json(overlay, asked))
+        document = orjson.dumps(fields, option=orjson.OPT_INDENT_2)
         sys.stdout.write(document.decode() + "\n")
-    else:
-        sys.stdout.write("\n".join(_as_text(options.tool, gathered, explanation)) + "\n")
+        return 0
+    lines = _as_text(options.tool, gathered, explanation)
+    if overlay is not None and asked is not None:
+        lines += overlay_as_text(overlay, asked)
+    sys.stdout.write("\n".join(lines) + "\n")
     return 0
 
 
@@ -84,10 +98,13 @@ def _arguments(text: str) -> Arguments:
     return arguments
 
 
-def _engine(options: argparse.Namespace, server: str) -> tuple[LoadedEngine, str]:
-    """The files to use, and the name policy and annotations know the server by."""
+def _engine(options: argparse.Namespace, server: str) -> tuple[LoadedEngine, str, Settings | None]:
+    """The files to use, the name policy and annotations know the server by, and the settings.
+
+    No settings: a directory was named, which holds a policy and nothing else.
+    """
     if options.dir is not None:
-        return load_engine(options.dir, Path(os.environ.get("HOME", "/"))), server
+        return load_engine(options.dir, Path(os.environ.get("HOME", "/"))), server, None
 
     settings = load_settings(dict(os.environ), options.config)
     names = {spec.name: spec.annotations for spec in settings.servers}
@@ -96,7 +113,7 @@ def _engine(options: argparse.Namespace, server: str) -> tuple[LoadedEngine, str
         home=settings.home,
         container_workspace_dir=settings.container_workspace_dir,
     )
-    return engine, names.get(server, server)
+    return engine, names.get(server, server), settings
 
 
 def _as_text(tool: str, gathered: Gathered, explanation: Explanation | None) -> list[str]:

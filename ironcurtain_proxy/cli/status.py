@@ -4,7 +4,6 @@ import argparse
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -15,7 +14,7 @@ from ironcurtain_proxy.administration.settings import Settings, load_settings
 from ironcurtain_proxy.approval.capabilities import effective_profile
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.session.display import visible
-from ironcurtain_proxy.wiring.confinement import find_sandbox, is_confined, without_launcher
+from ironcurtain_proxy.wiring.confinement import confined_servers
 from ironcurtain_proxy.wiring.overlay import isolation_of
 
 if TYPE_CHECKING:
@@ -60,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
     """
     settings = load_settings(os.environ, options.config)
     warnings = [str(problem) for problem in settings.warnings]
-    confined = _confined(settings, os.environ, warnings)
+    confined = confined_servers(settings, os.environ, warnings.append)
     fields = _fields(settings, confined, warnings)
     if options.json:
         sys.stdout.write(orjson.dumps(fields, option=orjson.OPT_INDENT_2).decode() + "\n")
@@ -72,20 +71,11 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _confined(
-    settings: Settings, environ: Mapping[str, str], warnings: list[str]
-) -> Mapping[str, bool]:
-    """By server, whether it would be started in a sandbox."""
-    found = find_sandbox(replace(settings, sandbox_policy="warn"), environ, warnings.append)
-    specs = [without_launcher(spec, settings, environ) for spec in settings.servers]
-    return {spec.name: found is not None and is_confined(spec) for spec in specs}
-
-
 def _fields(
     settings: Settings, confined: Mapping[str, bool], warnings: list[str]
 ) -> dict[str, Json]:
     overlay = settings.overlay
-    inside = {name: True for name, is_inside in confined.items() if is_inside}
+    inside = {name for name, is_inside in confined.items() if is_inside}
     isolation = isolation_of(settings, inside)
     profile = overlay.capabilities.profile
     holds = None

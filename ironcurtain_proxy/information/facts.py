@@ -14,6 +14,7 @@ from ironcurtain_proxy.information.arguments import (
     plan_for,
     strings_of,
 )
+from ironcurtain_proxy.information.branches import current_branch
 from ironcurtain_proxy.information.git import GitRemotes
 from ironcurtain_proxy.information.paths import PathReader
 from ironcurtain_proxy.information.remotes import RemoteReader, operation_of, repository_root
@@ -220,6 +221,7 @@ class FactReader:
             ),
             arguments=sent,
             repository=root,
+            branch=None if root is None else current_branch(root),
             pushes=bool(awaiting) and operation_of(annotation.tool) != "fetch",
         )
 

@@ -6,9 +6,10 @@ from typing import Literal, NewType, TypeAlias
 
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.capability import Capability
+from ironcurtain_proxy.model.command import ParsedCommand
 from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.grant import Pattern
-from ironcurtain_proxy.model.json import Arguments
+from ironcurtain_proxy.model.json import Arguments, Json
 from ironcurtain_proxy.model.request import AccessRequest
 
 EscalationId = NewType("EscalationId", str)
@@ -50,6 +51,12 @@ class Escalation:
     """Everything that asks, the policy first; one answer settles all (R-28). Empty: the policy."""
     context: tuple[tuple[str, str], ...] = ()
     """Such as `("Working directory", "/srv/repo")`."""
+    command: ParsedCommand | None = None
+    """The shell command in the arguments, where there is one."""
+    branch: str | None = None
+    """The branch of the repository that the call works in, if that is known."""
+    sandboxed: bool = False
+    """Whether the server's process is confined."""
     candidates: tuple[Pattern, ...] = ()
     """What may be remembered; an answer names one by its place."""
     fingerprint: str
@@ -80,6 +87,8 @@ class Approved:
     """The place of the candidate to remember; None: this once."""
     note: str = ""
     """A word of the reviewer to the agent."""
+    details: tuple[tuple[str, Json], ...] = ()
+    """Further fields of the record, such as what an engine found out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,11 +96,14 @@ class Declined:
     """Anything else that came back, or nothing in time."""
 
     by: Decider
-    kind: Literal["denied", "expired", "invalid", "withdrawn"]
-    """`invalid`: an answer that could not be accepted. `withdrawn`: the agent gave up."""
+    kind: Literal["denied", "expired", "invalid", "withdrawn", "limit"]
+    """`invalid`: an answer that could not be accepted. `withdrawn`: the agent gave up. `limit`:
+    nobody was asked, because too much of this session is open."""
     reason: str = ""
     """For the record and the operator: why an answer was invalid."""
     note: str = ""
+    details: tuple[tuple[str, Json], ...] = ()
+    """As above."""
 
 
 @dataclass(frozen=True, slots=True)

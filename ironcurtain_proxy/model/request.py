@@ -87,6 +87,8 @@ class Facts:
     """What would be sent: paths in their normalised absolute spelling, the rest as it came."""
     repository: RealPath | None = None
     """The git repository the call works on, if it is one of a git server."""
+    branch: str | None = None
+    """The branch that repository is on, if that is known."""
     pushes: bool = False
     """Whether the call sends to a git remote: nothing may change the repository meanwhile."""
     context: tuple[tuple[str, str], ...] = ()

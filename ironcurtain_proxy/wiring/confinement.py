@@ -4,6 +4,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -15,8 +16,14 @@ from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Policy, Rule
 from ironcurtain_proxy.model.server import ServerSpec
+from ironcurtain_proxy.sandbox.installed import (
+    Installed,
+    NotInstalled,
+    SearchPlaces,
+    find_installed,
+)
 from ironcurtain_proxy.sandbox.launch import Confinement
-from ironcurtain_proxy.sandbox.launchers import installation
+from ironcurtain_proxy.sandbox.launchers import launched
 from ironcurtain_proxy.sandbox.probe import Available, Unavailable, probe
 from ironcurtain_proxy.sandbox.probe_cache import recall, remember
 from ironcurtain_proxy.sandbox.profile import Surroundings, profile_of
@@ -41,10 +48,12 @@ def find_sandbox(
     Raises:
         ConfigurationError: there has to be one and is not.
     """
-    bare = [spec for spec in settings.servers if spec.sandbox is None and _installs(spec)]
+    specs = [without_launcher(spec, settings, environ) for spec in settings.servers]
+    bare = [spec for spec in specs if spec.sandbox is None and not is_confined(spec)]
     if bare:
-        _refuse_or_say(settings, _about_launchers(bare), say)
-    confined = [spec.name for spec in settings.servers if is_confined(spec)]
+        why = [f"{spec.name}: {_about_launcher(spec, settings, environ)}" for spec in bare]
+        _refuse_or_say(settings, why, say)
+    confined = [spec.name for spec in specs if is_confined(spec)]
     if not confined:
         return None
     cache = settings.state_dir / "sandbox.json"
@@ -56,25 +65,79 @@ def find_sandbox(
     return None
 
 
+def confined_servers(
+    settings: Settings, environ: Mapping[str, str], say: Callable[[str], None]
+) -> Mapping[str, bool]:
+    """By server, whether `serve` would start it in a sandbox. For reports: never refuses."""
+    found = find_sandbox(replace(settings, sandbox_policy="warn"), environ, say)
+    specs = [without_launcher(spec, settings, environ) for spec in settings.servers]
+    return {spec.name: found is not None and is_confined(spec) for spec in specs}
+
+
 def is_confined(spec: ServerSpec) -> bool:
     """Whether a server is meant to run in a sandbox, where there is one.
 
     One that fetches its own program needs what a sandbox denies; it is confined only if the
     operator wrote its sandbox down.
+
+    Args:
+        spec: as `without_launcher` gives it.
     """
-    return spec.sandbox is not False and (spec.sandbox is not None or not _installs(spec))
+    if spec.sandbox is None:
+        return launched(spec.command, spec.args) is None
+    return spec.sandbox is not False
 
 
-def _installs(spec: ServerSpec) -> str | None:
-    return installation(spec.command, spec.args)
+def without_launcher(
+    spec: ServerSpec, settings: Settings, environ: Mapping[str, str]
+) -> ServerSpec:
+    """A server as it can be confined: with the installed program instead of what would fetch it.
+
+    Args:
+        spec: as configured. If it is trusted, or runs no launcher, it stays as it is.
+        settings: what the operator said.
+        environ: ours, as `serve` finds it.
+    """
+    wanted = launched(spec.command, spec.args)
+    found = look_up(spec, settings, environ)
+    if wanted is None or not isinstance(found, Installed):
+        return spec
+    return replace(spec, command=found.program, args=wanted.args)
 
 
-def _about_launchers(specs: Sequence[ServerSpec]) -> list[str]:
-    return [
-        f"{spec.name}: {spec.command} fetches its package, which no sandbox lets it: run "
-        f"{_installs(spec)}, and make the program it installs the server's command"
-        for spec in specs
-    ]
+def look_up(
+    spec: ServerSpec, settings: Settings, environ: Mapping[str, str]
+) -> Installed | NotInstalled | None:
+    """What is installed of what a server's launcher would fetch; None: nobody needs to know."""
+    wanted = launched(spec.command, spec.args)
+    if wanted is None or spec.sandbox is False:
+        return None
+    variables = {**environ, **spec.env}
+    places = SearchPlaces(
+        # Its own directory is made in the session's, where nothing is installed.
+        directory=settings.state_dir if spec.cwd is None else Path(spec.cwd),
+        home=Path(variables.get("HOME") or settings.home),
+        environ=variables,
+        exposed=() if settings.workspace is None else (settings.workspace,),
+    )
+    return find_installed(wanted, places)
+
+
+def installation_of(spec: ServerSpec) -> str:
+    """The command that installs what a server's launcher would fetch, and what else to do."""
+    wanted = launched(spec.command, spec.args)
+    if wanted is None:
+        return ""
+    if wanted.is_replaceable:
+        return wanted.install
+    return f"{wanted.install} (and make the program that it installs the server's command)"
+
+
+def _about_launcher(spec: ServerSpec, settings: Settings, environ: Mapping[str, str]) -> str:
+    found = look_up(spec, settings, environ)
+    but = f" ({found.why})" if isinstance(found, NotInstalled) and found.why else ""
+    what = f"{spec.command} fetches its package, which no sandbox lets it{but}"
+    return f"{what}: run {installation_of(spec)}"
 
 
 def _refuse_or_say(settings: Settings, why: list[str], say: Callable[[str], None]) -> None:
@@ -97,7 +160,7 @@ def confinements(
 
     Args:
         sandbox: this machine's; None: nobody is confined.
-        specs: with their working directories, which exist.
+        specs: without launchers, with their working directories, which exist.
         settings: what the operator said.
         policy: what may be allowed, and what is closed.
 
@@ -116,6 +179,7 @@ def confinements(
     confined: dict[str, Confinement] = {}
     for spec in specs:
         if not is_confined(spec):
+            _refuse_if_gone(spec, settings)
             continue
         around = Surroundings(
             home=str(settings.home),
@@ -133,6 +197,14 @@ def confinements(
             raise ConfigurationError(f'server "{spec.name}": {error}') from None
         confined[spec.name] = Confinement(sandbox.command, profile)
     return confined
+
+
+def _refuse_if_gone(spec: ServerSpec, settings: Settings) -> None:
+    """What `find_sandbox` found installed may have been removed meanwhile."""
+    if spec.sandbox is None and settings.sandbox_policy == "enforce":
+        raise ConfigurationError(
+            f'server "{spec.name}" cannot be confined: run {installation_of(spec)}'
+        )
 
 
 def _own(settings: Settings, policy: Policy, opened: Sequence[str]) -> tuple[str, ...]:

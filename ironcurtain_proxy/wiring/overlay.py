@@ -1,6 +1,6 @@
 """What the operator wants to be asked about, joined from the settings and the sandboxes."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection
 
 from ironcurtain_proxy.administration.settings import Settings
 from ironcurtain_proxy.approval.capabilities import detect_isolation, effective_profile
@@ -8,15 +8,14 @@ from ironcurtain_proxy.approval.judging import Overlay
 from ironcurtain_proxy.approval.modes import is_gate_on
 from ironcurtain_proxy.approval.overlay import OverlayRules
 from ironcurtain_proxy.model.capability import Isolation
-from ironcurtain_proxy.sandbox.launch import Confinement
 
 
-def overlay_of(settings: Settings, confined: Mapping[str, Confinement]) -> Overlay:
+def overlay_for(settings: Settings, confined: Collection[str]) -> Overlay:
     """Profile and approval mode; off where neither asks anything.
 
     Args:
         settings: what the operator said.
-        confined: by server: what it runs in, if anything.
+        confined: the servers that run in a sandbox.
     """
     said = settings.overlay
     if said.capabilities.profile is None and not is_gate_on(said.interceptor):
@@ -32,7 +31,7 @@ def overlay_of(settings: Settings, confined: Mapping[str, Confinement]) -> Overl
     )
 
 
-def isolation_of(settings: Settings, confined: Mapping[str, object]) -> Isolation:
+def isolation_of(settings: Settings, confined: Collection[str]) -> Isolation:
     """Whether what the servers do stays in a place that can be thrown away.
 
     A server that has a sandbox is never started without it.
@@ -53,12 +52,18 @@ def say_what_holds(overlay: Overlay, say: Callable[[str], None]) -> None:
             say(f"warning: {sentence}")
 
 
-def command_argument(overlay: Overlay) -> Callable[[str, str], str | None]:
-    """Finds the argument of a tool that holds a shell command, as the operator declared it."""
-    declared = overlay.declarations
+def command_argument(
+    overlay: Overlay, names: Callable[[str, str], frozenset[str]]
+) -> Callable[[str, str], str | None]:
+    """Finds the argument of a tool that holds a shell command, as the operator declared it.
+
+    Args:
+        overlay: what the operator declared.
+        names: what a tool may be called (R-35).
+    """
 
     def find(server: str, tool: str) -> str | None:
-        found = declared.get(f"{server}/{tool}") or declared.get(tool)
+        found = overlay.declared(names(server, tool))
         return None if found is None else found.command_argument
 
     return find

@@ -39,7 +39,7 @@ from ironcurtain_proxy.sandbox.launch import Confinement
 from ironcurtain_proxy.sandbox.probe import Available
 from ironcurtain_proxy.wiring.clocks import RandomIds, SystemClock
 from ironcurtain_proxy.wiring.confinement import confinements, without_launcher
-from ironcurtain_proxy.wiring.overlay import command_argument, overlay_of
+from ironcurtain_proxy.wiring.overlay import command_argument, overlay_for
 from ironcurtain_proxy.wiring.own_calls import OwnTools, by_name
 from ironcurtain_proxy.wiring.reviewers import Reviewers, assemble_reviewers, described
 
@@ -68,6 +68,7 @@ class Proxy:
         on_progress: ProgressListener | None = None,
     ) -> Reply:
         """Carry one call, as soon as it is known which tools its server has."""
+        self.reviewers.take_back_grants()
         if self.own.has(exposed_name):
             reply = await self.own.handle(exposed_name, params, on_progress)
         else:
@@ -75,6 +76,7 @@ class Proxy:
             reply = await self.mediator.handle(exposed_name, params, on_progress)
         if self._published or len(self.reviewers.grants):
             self._publish_grants()
+        await self.reviewers.keep_grants()
         return reply
 
     async def list_tools(self) -> list[Json]:
@@ -152,15 +154,17 @@ def assemble(
     specs = settled(settings, environ)
     confined = confinements(sandbox, specs, settings, loaded.policy)
     servers = DownstreamServers(specs, downstream_options(settings, environ, confined))
-    overlay = overlay_of(settings, confined)
+    overlay = overlay_for(settings, confined)
     catalogue = LiveCatalogue(settings.servers, loaded.annotations, servers)
     clock = SystemClock()
     grants = GrantBook()
-    reviewers = assemble_reviewers(settings, grants, clock, environ, message)
+    reviewers = assemble_reviewers(settings, grants, clock, environ, message, loaded.version)
     mediator = Mediator(
         world=World(
             tools=catalogue,
-            facts=_resolver(settings, loaded, catalogue, environ, command_argument(overlay)),
+            facts=_resolver(
+                settings, loaded, catalogue, environ, command_argument(overlay, catalogue.names)
+            ),
             desk=reviewers.desk,
             servers=servers,
             recorder=audit,

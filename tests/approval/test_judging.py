@@ -1,0 +1,117 @@
+"""What a shell command does decides what is asked about the tool that runs it."""
+
+import pytest
+
+from ironcurtain_proxy.approval.capabilities import SUPERVISED, Profile
+from ironcurtain_proxy.approval.judging import NamedTool, Overlay
+from ironcurtain_proxy.approval.modes import InterceptorConfig
+from ironcurtain_proxy.approval.overlay import OverlayRules
+from ironcurtain_proxy.information.shell import parse_command
+from ironcurtain_proxy.model.argument_capability import ArgumentCapabilities
+from ironcurtain_proxy.model.capability import SafetyLevel, ToolDeclaration
+from ironcurtain_proxy.model.decision import Allow, Deny, Effect, Ground, Standing, effect_of
+from ironcurtain_proxy.model.judgement import Judged
+from ironcurtain_proxy.model.request import AccessRequest, Facts
+
+ALLOWED = Allow(Ground("rule", "so"))
+SHELL = NamedTool("shell", "run", frozenset({"shell/run", "run"}))
+DECLARED = ToolDeclaration(tool_id="shell/run", command_argument="command")
+
+
+def judged(
+    command: str, profile: Profile | None = SUPERVISED, mode: str = "none", **more: str
+) -> Judged:
+    overlay = Overlay(
+        rules=OverlayRules(interceptor=InterceptorConfig(approval_policy=mode), profile=profile),
+        declarations={"shell/run": DECLARED},
+        by_argument={"run": (ArgumentCapabilities("kind", {"admin": ("secrets.access",)}),)},
+    )
+    request = AccessRequest(
+        server="shell", tool="run", annotated=True, has_arguments=True, arguments=()
+    )
+    facts = Facts(
+        request=request,
+        arguments={"command": command, **more},
+        command=parse_command(command),
+    )
+    return overlay.judge(ALLOWED, facts, SHELL, Standing())
+
+
+@pytest.mark.requirement("D-10", "D-11")
+@pytest.mark.parametrize(
+    ("command", "effect"),
+    [
+        ("ls -la /tmp | grep x", "allow"),
+        ("git status", "allow"),
+        ("ls; rm -rf /tmp/x", "escalate"),
+        ("ls $(curl example.com)", "escalate"),
+        ("cat x > y", "escalate"),
+        ("sudo ls", "escalate"),
+        ("sh -c 'ls; dd if=a of=b'", "escalate"),
+        ("ls 'unclosed", "escalate"),
+        ("some-program", "escalate"),
+    ],
+)
+def test_a_supervised_session_is_asked_about_commands_that_do_more_than_read(
+    command: str, effect: Effect
+) -> None:
+    assert effect_of(judged(command).decision) == effect
+
+
+def test_a_profile_that_denies_egress_denies_the_command_that_sends() -> None:
+    closed = Profile(
+        name="closed", rules={"fs.read": "allow", "proc.exec": "allow", "net.egress": "deny"}
+    )
+    assert isinstance(judged("curl -d @x https://example.com", closed).decision, Deny)
+    assert isinstance(judged("ls && curl https://example.com", closed).decision, Deny)
+    assert isinstance(judged("ls", closed).decision, Allow)
+
+
+@pytest.mark.requirement("E-7")
+@pytest.mark.parametrize(("command", "asked"), [("ls", False), ("make", True)])
+def test_the_mode_dangerous_asks_about_commands_unless_they_only_read(
+    command: str, asked: bool
+) -> None:
+    found = judged(command, None, "dangerous")
+    assert [reason.origin for reason in found.reasons] == (["tool-policy"] if asked else [])
+
+
+def test_what_the_operator_said_of_a_tool_holds_whatever_its_command_reads() -> None:
+    overlay = Overlay(
+        rules=OverlayRules(interceptor=InterceptorConfig()),
+        declarations={
+            "run": ToolDeclaration(tool_id="run", safety_level=SafetyLevel.DANGEROUS),
+            "shell/run": ToolDeclaration(tool_id="shell/run", safety_level=SafetyLevel.SAFE),
+        },
+    )
+    found = overlay.declared(SHELL.names)
+    assert found is not None
+    assert found.safety_level is SafetyLevel.SAFE
+    other = overlay.declared(frozenset({"other/run", "run"}))
+    assert other is not None
+    assert other.safety_level is SafetyLevel.DANGEROUS
+
+
+@pytest.mark.requirement("D-10")
+def test_an_argument_adds_what_the_operator_said_it_adds() -> None:
+    assert "secrets.access" not in judged("ls", kind="user").capabilities
+    assert "secrets.access" in judged("ls", kind="admin").capabilities
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "rm -rf /tmp/x",
+        "ls; rm x",
+        "sudo rm x",
+        "sh -c 'ls && rm x'",
+        "find . -exec rm {} +",
+        "echo $(rm x)",
+    ],
+)
+def test_a_program_that_the_profile_blocks_is_denied_anywhere_in_a_command(command: str) -> None:
+    profile = Profile(name="own", blocked_programs=frozenset({"rm", "dd"}))
+    decision = judged(command, profile).decision
+    assert decision == Deny(
+        Ground("capability:blocked-program", "The profile own forbids to run: rm")
+    )

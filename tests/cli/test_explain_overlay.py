@@ -1,0 +1,79 @@
+"""`explain` also says what asks besides the policy, and what would spare the question."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import orjson
+import pytest
+
+from ironcurtain_proxy.model.json import Json
+
+
+def explain(tmp_path: Path, overlay: dict[str, Json], *arguments: str) -> str:
+    workspace = tmp_path / "workspace"
+    workspace.mkdir(exist_ok=True)
+    config = tmp_path / "config.json"
+    config.write_bytes(
+        orjson.dumps(
+            {
+                "mcpServers": {
+                    "fs": {"command": "true", "annotations": "filesystem", "sandbox": False}
+                },
+                "allowedDirectory": str(workspace),
+                **overlay,
+            }
+        )
+    )
+    call = orjson.dumps({"path": str(workspace / "a"), "content": "x"}).decode()
+    shown = subprocess.run(
+        [
+            *(sys.executable, "-m", "ironcurtain_proxy", "explain", "fs/write_file"),
+            *("--config", str(config), "--args", call, *arguments),
+        ],
+        env={"PATH": os.defpath, "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=50,
+    )
+    assert shown.returncode == 0, shown.stderr
+    return shown.stdout
+
+
+@pytest.mark.requirement("D-42")
+def test_each_origin_is_named_with_the_least_that_would_spare_the_question(tmp_path: Path) -> None:
+    shown = explain(
+        tmp_path,
+        {
+            "capabilities": {"profile": "supervised"},
+            "security": {"interceptor": {"approvalPolicy": "all"}},
+        },
+    )
+    assert "asks: The profile supervised asks before: create or change files (fs.write)" in shown
+    assert '"fs.write": "allow" in the rules of a profile of your own' in shown
+    assert "asks: The approval policy all asks before every tool" in shown
+    assert '"exemptTools": ["fs/write_file"]' in shown
+
+
+def test_what_nothing_else_asks_about_is_said_too(tmp_path: Path) -> None:
+    shown = explain(tmp_path, {"security": {"interceptor": {"approvalPolicy": "none"}}})
+    assert "nothing else asks" in shown
+
+
+def test_programs_are_told_the_same(tmp_path: Path) -> None:
+    overlay = orjson.loads(
+        explain(tmp_path, {"capabilities": {"profile": "supervised"}}, "--json")
+    )["overlay"]
+    assert overlay["decision"] == "escalate"
+    assert overlay["capabilities"] == ["fs.write"]
+    (origin,) = overlay["origins"]
+    assert origin["origin"] == "capability"
+    assert origin["capabilities"] == ["create or change files (fs.write)"]
+
+
+def test_what_a_profile_denies_is_denied(tmp_path: Path) -> None:
+    own: Json = {"careful": {"rules": {"fs.write": "deny"}}}
+    shown = explain(tmp_path, {"capabilities": {"profile": "careful", "profiles": own}})
+    assert "DENIED by capability:fs.write" in shown
