@@ -1,4 +1,4 @@
-"""What decisions cost, how many `decide` makes, and what a call through the proxy adds.
+"""What decisions cost, how many `decide` makes, what a sandbox and a call through the proxy add.
 
 Everything is measured in one run, and ratios count: absolute times are those of this machine at
 this moment. The last part needs the benchmark of the proxy, which lies beside the project.
@@ -226,7 +226,10 @@ def main() -> int:
     """Run all parts, or the one that is named."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "part", nargs="?", choices=("all", "decisions", "escalations", "proxy"), default="all"
+        "part",
+        nargs="?",
+        choices=("all", "decisions", "escalations", "sandbox", "proxy"),
+        default="all",
     )
     parser.add_argument("--fastmcp", help="a Python with fastmcp installed, as a peer")
     options = parser.parse_args()
@@ -237,10 +240,11 @@ def main() -> int:
         write()
         throughput()
         write()
-    if options.part in ("all", "escalations"):
-        script = Path(__file__).with_name("bench_escalations.py")
-        subprocess.run([sys.executable, str(script)], check=True)
-        write()
+    for part in ("escalations", "sandbox"):
+        if options.part in ("all", part):
+            script = Path(__file__).with_name(f"bench_{part}.py")
+            subprocess.run([sys.executable, str(script)], check=True)
+            write()
     if options.part in ("all", "proxy"):
         if not BENCH_PROXY.is_file():
             write("the benchmark of the proxy is not beside the project: left out")

@@ -113,8 +113,8 @@ class RecordEncoder:
         if record.result is not None:
             fields["result"] = self._result(record.result)
         fields["durationMs"] = record.duration_ms
-        if record.sandboxed:
-            fields["sandboxed"] = True
+        if record.sandboxed is not None:
+            fields["sandboxed"] = record.sandboxed
         if record.context:
             self._add_context(fields, record)
         _add_ours(fields, record, arguments)

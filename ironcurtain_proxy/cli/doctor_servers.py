@@ -10,7 +10,8 @@ from ironcurtain_proxy.administration.settings import Settings
 from ironcurtain_proxy.cli.doctor_checks import Check
 from ironcurtain_proxy.downstream.environment import child_environment
 from ironcurtain_proxy.model.server import ServerSpec
-from ironcurtain_proxy.sandbox.launchers import installation
+from ironcurtain_proxy.sandbox.installed import Installed, NotInstalled
+from ironcurtain_proxy.wiring.confinement import installation_of, look_up
 
 _REMEDIES: Final[Mapping[str, str]] = {
     "npx": "sudo apt-get install -y nodejs npm",
@@ -27,20 +28,23 @@ _OTHER_REMEDY: Final = "install it, or give its full path as the server's comman
 def servers(settings: Settings, environ: Mapping[str, str]) -> Iterator[Check]:
     """One check for each server."""
     for spec in settings.servers:
-        yield _server(spec, str(settings.workspace or ""), environ)
+        yield _server(spec, settings, environ)
 
 
-def _server(spec: ServerSpec, workspace: str, environ: Mapping[str, str]) -> Check:
+def _server(spec: ServerSpec, settings: Settings, environ: Mapping[str, str]) -> Check:
     name = f"server {spec.name}"
-    where = _find(spec, workspace, environ)
+    found = look_up(spec, settings, environ)
+    if isinstance(found, Installed):
+        version = f", version {found.version}" if found.version else ""
+        return Check(name, "ok", f"{found.program} (in place of {spec.command}{version})")
+    where = _find(spec, str(settings.workspace or ""), environ)
     if where is None:
         remedy = _REMEDIES.get(spec.command, _OTHER_REMEDY)
         return Check(name, "fail", f"{spec.command} not found", remedy)
-    install = installation(spec.command, spec.args)
-    if install is not None and spec.sandbox is not False:
-        found = f"{spec.command} fetches its package, and a sandbox has no network for that"
-        remedy = f"{install} (and make the program that it installs the server's command)"
-        return Check(name, "warn", found, remedy)
+    if isinstance(found, NotInstalled):
+        but = f" ({found.why})" if found.why else ""
+        what = f"{spec.command} fetches its package, and a sandbox has no network for that{but}"
+        return Check(name, "warn", what, installation_of(spec))
     return Check(name, "ok", where)
 
 

@@ -1,46 +1,113 @@
 """Programs that fetch what they run. Pure: no I/O, no clock, no log.
 
-In a sandbox they have no network to do so, and no cache they may write.
+In a sandbox they have no network to do so, and no cache they may write. Knows their command lines;
+does not know what is installed.
 """
 
+import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal, TypeAlias
+
+Registry: TypeAlias = Literal["npm", "uv", "pipx"]
+"""Who installs: npm, uv or pipx."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launched:
+    """What a launcher is asked to fetch and run."""
+
+    registry: Registry
+    requirement: str
+    """The package as it was written, such as `cowsay@1.6.0`."""
+    name: str
+    """The package; empty if it has no name, but a URL or a path."""
+    version: str | None
+    """Exactly this one; None: any."""
+    program: str | None
+    """Which of the package's programs; None: the one that goes by its name."""
+    args: tuple[str, ...]
+    """The program's own."""
+    install: str
+    """The command that installs it."""
+    is_replaceable: bool
+    """Whether the installed program does the same: not if an option asks for something else too, or
+    for a range of versions."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Launcher:
     """A program that fetches what it is to run."""
 
     words: tuple[str, ...]
+    registry: Registry
     install: str
     names_package: frozenset[str]
     """The options whose value is the package; without one it is the first argument."""
     takes_value: frozenset[str]
     """Other options whose value must not be taken for the first argument."""
+    harmless: frozenset[str]
+    """Options that do not change which program runs."""
 
 
-_UV_PACKAGE: Final = frozenset({"--from"})
-_UV_VALUES: Final = frozenset(
-    {"--with", "-w", "--python", "-p", "--index", "--index-url", "--default-index", "--directory"}
+_QUIET: Final = frozenset({"-q", "--quiet", "-v", "--verbose", "--offline"})
+_UV_SOURCES: Final = frozenset(
+    {"--index", "-i", "--index-url", "--default-index", "-p", "--python"}
 )
+
+
+def _uv(*words: str) -> _Launcher:
+    return _Launcher(
+        words=words,
+        registry="uv",
+        install="uv tool install",
+        names_package=frozenset({"--from"}),
+        takes_value=_UV_SOURCES
+        | {"--with", "-w", "--with-editable", "--with-requirements", "--directory", "--project"},
+        harmless=_QUIET | _UV_SOURCES | {"--no-progress", "--no-config"},
+    )
+
+
 _LAUNCHERS: Final = (
     _Launcher(
-        ("npx",),
-        "npm install -g",
-        frozenset({"-p", "--package"}),
-        frozenset({"-w", "--workspace", "--registry", "--prefix", "--cache"}),
+        words=("npx",),
+        registry="npm",
+        install="npm install -g",
+        names_package=frozenset({"-p", "--package"}),
+        takes_value=frozenset(
+            {"-w", "--workspace", "--registry", "--prefix", "--cache", "-c", "--call"}
+        ),
+        harmless=_QUIET | {"-y", "--yes", "--no", "--no-install", "--prefer-offline", "--registry"},
     ),
-    _Launcher(("uvx",), "uv tool install", _UV_PACKAGE, _UV_VALUES),
-    _Launcher(("uv", "tool", "run"), "uv tool install", _UV_PACKAGE, _UV_VALUES),
+    _uv("uvx"),
+    _uv("uv", "tool", "run"),
     _Launcher(
-        ("pipx", "run"),
-        "pipx install",
-        frozenset({"--spec"}),
-        frozenset({"--python", "--index-url", "-i", "--pip-args", "--with"}),
+        words=("pipx", "run"),
+        registry="pipx",
+        install="pipx install",
+        names_package=frozenset({"--spec"}),
+        takes_value=frozenset({"--python", "--index-url", "-i", "--pip-args", "--with"}),
+        harmless=_QUIET | {"--no-cache", "--python", "--index-url", "-i", "--pip-args"},
     ),
 )
+
+_FLAGS: Final = re.IGNORECASE | re.ASCII
+_NPM: Final = re.compile(r"((?:@[a-z0-9~-][\w.~-]*/)?[a-z0-9~-][\w.~-]*)(?:@(.*))?", _FLAGS)
+_PYTHON: Final = re.compile(r"([a-z0-9][\w.-]*)\s*(?:\[[^]]*])?\s*((?:[=<>!~;@].*)?)", _FLAGS)
+_PROGRAM: Final = re.compile(r"[a-z0-9_][\w.-]*", _FLAGS)
+_EXACT_NPM: Final = re.compile(r"\d+\.\d+\.\d+(?:[-+][\w.+-]*)?", _FLAGS)
+_EXACT_PYTHON: Final = re.compile(r"\d[\w.+!-]*", _FLAGS)
+
+
+def launched(command: str, args: Sequence[str]) -> Launched | None:
+    """What a command line would fetch and run; None if its command is no launcher."""
+    words = (command.rpartition("/")[2], *args)
+    for launcher in _LAUNCHERS:
+        length = len(launcher.words)
+        if words[:length] == launcher.words:
+            return _read(launcher, words[length:])
+    return None
 
 
 def installation(command: str, args: Sequence[str]) -> str | None:
@@ -48,25 +115,72 @@ def installation(command: str, args: Sequence[str]) -> str | None:
 
     `npx -y cowsay@1.6.0 moo` gives `npm install -g cowsay@1.6.0`.
     """
-    words = (command.rpartition("/")[2], *args)
-    for launcher in _LAUNCHERS:
-        length = len(launcher.words)
-        if words[:length] == launcher.words:
-            package = _package(launcher, words[length:])
-            return f"{launcher.install} {shlex.quote(package)}" if package else None
-    return None
+    found = launched(command, args)
+    return None if found is None else found.install
 
 
-def _package(launcher: _Launcher, args: Sequence[str]) -> str:
-    rest = iter(args)
-    for word in rest:
-        option, equals, value = word.partition("=")
-        if not word.startswith("-"):
-            return word
-        if word == "--":
-            return next(rest, "")
+def normalized(name: str) -> str:
+    """The one spelling of a Python package's name."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _read(launcher: _Launcher, args: tuple[str, ...]) -> Launched | None:
+    packages, is_plain, rest = _options(launcher, args)
+    program = None
+    if packages:
+        program, rest = (rest[0] if rest else ""), rest[1:]
+    elif rest:
+        packages, rest = (rest[0],), rest[1:]
+    if not packages or not packages[0]:
+        return None
+    name, version = _identify(launcher.registry, packages[0])
+    exact = _EXACT_NPM if launcher.registry == "npm" else _EXACT_PYTHON
+    is_exact = version is None or exact.fullmatch(version) is not None
+    is_named = program is None or _PROGRAM.fullmatch(program) is not None
+    return Launched(
+        registry=launcher.registry,
+        requirement=packages[0],
+        name=name,
+        version=version,
+        program=program,
+        args=rest,
+        install=f"{launcher.install} {shlex.join(packages)}",
+        is_replaceable=is_plain and len(packages) == 1 and bool(name) and is_exact and is_named,
+    )
+
+
+def _options(
+    launcher: _Launcher, args: tuple[str, ...]
+) -> tuple[tuple[str, ...], bool, tuple[str, ...]]:
+    """The packages that options name, whether there are none but harmless ones, and the rest."""
+    packages: list[str] = []
+    is_plain = True
+    place = 0
+    while place < len(args) and args[place].startswith("-"):
+        option, equals, value = args[place].partition("=")
+        place += 1
+        if option == "--":
+            break
+        if not equals and option in launcher.names_package | launcher.takes_value:
+            value = args[place] if place < len(args) else ""
+            place += 1
         if option in launcher.names_package:
-            return value if equals else next(rest, "")
-        if option in launcher.takes_value and not equals:
-            next(rest, "")
-    return ""
+            packages.append(value)
+        elif option not in launcher.harmless:
+            is_plain = False
+    return tuple(packages), is_plain, args[place:]
+
+
+def _identify(registry: Registry, requirement: str) -> tuple[str, str | None]:
+    """Name and version; the version may be a range, or words that are none."""
+    pattern = _NPM if registry == "npm" else _PYTHON
+    match = pattern.fullmatch(requirement)
+    if match is None:
+        return "", None
+    name, said = match[1], (match[2] or "").strip()
+    if registry == "npm":
+        version = said.removeprefix("=").removeprefix("v")
+    else:
+        version = said.removeprefix("==").removeprefix("@").strip()
+    # Nobody can tell without a network what the latest one is: what is installed has to do.
+    return name, None if version in {"", "latest"} else version

@@ -16,7 +16,7 @@ from ironcurtain_proxy.wiring.serving import say
 
 def list_live_tools(settings: Settings, policy: Policy) -> LiveTools:
     """Start the servers, list their tools, and stop them again."""
-    specs = settled(settings)
+    specs = settled(settings, os.environ)
     sandbox = find_sandbox(settings, os.environ, say)
     confined = confinements(sandbox, specs, settings, policy)
     servers = DownstreamServers(specs, downstream_options(settings, os.environ, confined))

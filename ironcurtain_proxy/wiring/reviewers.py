@@ -1,7 +1,9 @@
 """Who is asked about an escalation, joined from the settings."""
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -18,11 +20,14 @@ from ironcurtain_proxy.review.desk import Desk
 from ironcurtain_proxy.review.mailbox import Mailbox, MailboxSettings
 from ironcurtain_proxy.review.mailbox_grants import GrantsAction
 from ironcurtain_proxy.review.panel import Channel, Panel
+from ironcurtain_proxy.review.persisted_grants import PersistedGrants
 from ironcurtain_proxy.review.user_context import ContextFile, MessageSource, is_pty_session
+from ironcurtain_proxy.wiring.persistence import persisted_grants
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.review.auto_approver import AutoApprover
 
+_log = logging.getLogger(__name__)
 
 _CLOSE: Final = 1.0
 """Seconds for the model's connections to be closed."""
@@ -36,6 +41,10 @@ class Reviewers:
     panel: Panel
     mailbox: Mailbox
     grants: GrantBook
+    persisted: PersistedGrants | None
+    """What keeps grants; None: they end with the session."""
+    notice: str
+    """What the operator should know at the start; empty: nothing."""
     auto_approver: "AutoApprover | None"
     order: tuple[ChannelName, ...]
     places: dict[ChannelName, Channel] = field(default_factory=dict)
@@ -52,6 +61,7 @@ class Reviewers:
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Own their tasks until cancelled; open questions are withdrawn then."""
+        self._restore_grants()
         try:
             async with anyio.create_task_group() as tasks:
                 await tasks.start(self.mailbox.run)
@@ -61,9 +71,28 @@ class Reviewers:
                 task_status.started()
                 await anyio.sleep_forever()
         finally:
+            await self.keep_grants(at_once=True)
             if self.auto_approver is not None:
                 with anyio.move_on_after(_CLOSE, shield=True):
                     await self.auto_approver.aclose()
+
+    def _restore_grants(self) -> None:
+        if self.notice:
+            _log.warning("%s", self.notice)
+        for remembered in () if self.persisted is None else self.persisted.load():
+            self.grants.restore(remembered)
+
+    def take_back_grants(self) -> None:
+        """Forget what somebody took out of the file of kept grants meanwhile."""
+        if self.persisted is not None:
+            for identifier in self.persisted.withdrawn():
+                self.grants.revoke(identifier)
+
+    async def keep_grants(self, *, at_once: bool = False) -> None:
+        """Write down what changed, where grants are kept; `at_once`: uses, too."""
+        if self.persisted is not None:
+            for gone in await self.persisted.keep(self.grants.list(), at_once=at_once):
+                self.grants.revoke(gone)
 
 
 def assemble_reviewers(
@@ -72,6 +101,7 @@ def assemble_reviewers(
     clock: Clock,
     environ: Mapping[str, str],
     message: MessageSource | None = None,
+    policy_version: str = "",
 ) -> Reviewers:
     """Join them. Starts nothing.
 
@@ -81,6 +111,7 @@ def assemble_reviewers(
         clock: the time.
         environ: tells whether the agent runs in a terminal of its own.
         message: the user's last message, where it does not come from a file.
+        policy_version: what is kept is void under another.
     """
 
     async def command(action: GrantsAction, identifier: str | None) -> None:
@@ -88,6 +119,7 @@ def assemble_reviewers(
             grants.clear()
         elif identifier is not None:
             grants.revoke(GrantId(identifier))
+        await reviewers.keep_grants(at_once=True)
         mailbox.publish_grants(settings.session, described(grants))
 
     mailbox = Mailbox(
@@ -105,12 +137,15 @@ def assemble_reviewers(
     )
     auto_approver = _auto_approver(settings, source, clock)
     panel = Panel([], auto_approver)
+    persisted, notice = persisted_grants(settings, policy_version, clock)
     hold_after = settings.escalation.hold_after_seconds if holds(settings) else None
     reviewers = Reviewers(
         desk=Desk(panel, clock, hold_after=hold_after),
         panel=panel,
         mailbox=mailbox,
         grants=grants,
+        persisted=persisted,
+        notice=notice,
         auto_approver=auto_approver,
         order=settings.escalation.channels,
     )
@@ -138,11 +173,16 @@ def described(grants: GrantBook) -> list[Mapping[str, Json]]:
             "description": remembered.grant.pattern.description,
             "createdAt": remembered.grant.created.isoformat(),
             "uses": remembered.uses,
-            "lastUsed": None if remembered.last_used is None else remembered.last_used.isoformat(),
+            "lastUsed": _text(remembered.last_used),
+            "expiresAt": _text(remembered.grant.expires),
             "source": remembered.grant.source,
         }
         for remembered in grants.list()
     ]
+
+
+def _text(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.isoformat()
 
 
 def _auto_approver(

@@ -74,10 +74,17 @@ def test_an_intent_says_so_and_has_no_result() -> None:
 
 
 def test_what_is_absent_or_false_is_left_out() -> None:
-    fields = encoded(record(1, {"sandboxed": False, "context": (("autoApproved", False),)}))
+    fields = encoded(record(1, {"context": (("autoApproved", False),)}))
     assert not {"sandboxed", "autoApproved", "escalationResult", "origins", "policyVersion"} & set(
         fields
     )
+
+
+@pytest.mark.requirement("C-36", "C-15")
+@pytest.mark.parametrize("sandboxed", [True, False])
+def test_that_a_server_was_not_confined_is_said_as_well_as_that_it_was(sandboxed: bool) -> None:
+    assert encoded(record(1, {"sandboxed": sandboxed}))["sandboxed"] is sandboxed
+    assert encoded(intent(1, {"sandboxed": sandboxed}))["sandboxed"] is sandboxed
 
 
 @pytest.mark.requirement("A-33")

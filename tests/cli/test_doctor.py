@@ -19,7 +19,6 @@ from ironcurtain_proxy.cli.doctor_checks import (
     python_version,
     sandbox,
 )
-from ironcurtain_proxy.sandbox.launchers import installation
 from ironcurtain_proxy.sandbox.probe import Available, Missing, Unavailable, probe
 
 ROOT = Path(__file__).parents[2]
@@ -169,25 +168,27 @@ def test_a_launcher_in_a_sandbox_is_a_warning_with_its_installation(machine: Mac
     assert checks["server out"].state == "ok"
 
 
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        ("npx -y cowsay@1.6.0 moo", "npm install -g cowsay@1.6.0"),
-        ("/usr/bin/npx --package=@a/b b", "npm install -g @a/b"),
-        ("npx -y -- cowsay", "npm install -g cowsay"),
-        ("uvx mcp-server-git -r .", "uv tool install mcp-server-git"),
-        ("uvx --python 3.12 --from git+https://h/x x", "uv tool install git+https://h/x"),
-        ("uv tool run x", "uv tool install x"),
-        ("pipx run --spec x[all] x", "pipx install 'x[all]'"),
-        ("npx", None),
-        ("uv run x", None),
-        ("pipx list", None),
-        ("node index.js", None),
-    ],
-)
-def test_a_launchers_package_is_told_from_its_options(words: str, expected: str | None) -> None:
-    command, *args = words.split()
-    assert installation(command, args) == expected
+def test_a_launcher_is_shown_with_the_program_that_is_installed(machine: Machine) -> None:
+    package = machine.home / "node_modules" / "some-server"
+    package.mkdir(parents=True)
+    manifest = {"name": "some-server", "version": "1.0.0", "bin": "run.js"}
+    (package / "package.json").write_bytes(orjson.dumps(manifest))
+    (package / "run.js").write_text("#!/usr/bin/env node")
+    (package / "run.js").chmod(0o755)
+    servers = {
+        "same": {"command": "npx", "args": ["-y", "some-server@1.0.0", "/tmp"]},
+        "other": {"command": "npx", "args": ["-y", "some-server@1.0.1", "/tmp"]},
+    }
+    config = str(machine.configure(servers))
+    checks = machine.checks("--config", config)
+    assert checks["server same"].state == "ok"
+    assert f"{package}/run.js" in checks["server same"].found
+    assert checks["server other"].state == "fail"  # there is no npx
+    machine.install("npx")
+    other = machine.checks("--config", config)["server other"]
+    assert other.state == "warn"
+    assert "version 1.0.0 is installed" in other.found
+    assert other.remedy == "npm install -g some-server@1.0.1"
 
 
 def test_a_broken_configuration_is_counted_and_sent_to_check(machine: Machine) -> None:

@@ -102,8 +102,10 @@ def test_the_servers_own_command_line_is_passed_on_word_by_word() -> None:
         assert launch.sandboxed
         assert launch.argv[0] == "srt"
         assert launch.argv[3:] == ("--", "run", "-x", "a b")
-        assert launch.environment == {"CLAUDE_CODE_TMPDIR": CWD}
+        assert launch.environment == {"CLAUDE_CODE_TMPDIR": CWD, "TMPDIR": launch.directory}
     finally:
         launch.close()
+        launch.remove()
     bare = confine(spec(), None)
     assert (bare.argv, bare.sandboxed, bare.descriptors) == (("run", "-x", "a b"), False, ())
+    assert bare.directory is None

@@ -1,0 +1,233 @@
+"""The store as the engine's memory: asked and written in threads, each with a deadline."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final, TypeVar, get_args
+
+import anyio
+import anyio.to_thread
+
+from ironcurtain_proxy.approval.engine.decision import EngineDecision
+from ironcurtain_proxy.approval.engine.interaction import ApproveRate, Knowledge, SessionHealth
+from ironcurtain_proxy.approval.engine.operations import Operation
+from ironcurtain_proxy.approval.engine.path_patterns import compile_path_regex
+from ironcurtain_proxy.approval.engine.patterns import ApprovalPattern, PatternRisk
+from ironcurtain_proxy.approval.engine.places import SafePath
+from ironcurtain_proxy.approval.engine.sessions import SessionType
+from ironcurtain_proxy.errors import IronCurtainError
+from ironcurtain_proxy.model.escalation import Approved, Escalation, EscalationId, Ruling
+from ironcurtain_proxy.ports import Clock
+from ironcurtain_proxy.review.auto_confirm import Found, LedgerError
+from ironcurtain_proxy.store.rows import (
+    EscalationTask,
+    FinalStatus,
+    Interaction,
+    Pattern,
+    PermissionDecision,
+    Settlement,
+)
+from ironcurtain_proxy.store.store import Store
+from ironcurtain_proxy.wiring.windows import Windows
+
+_log: Final = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+DEADLINE: Final = 3.0
+"""Seconds for one question or one line."""
+
+FRESH: Final = 2.0
+"""Seconds for which patterns, safe paths and rates are taken for what they were."""
+
+_OPERATIONS: Final[tuple[Operation, ...]] = get_args(Operation)
+_SESSION_TYPES: Final[tuple[SessionType, ...]] = get_args(SessionType)
+_RISKS: Final[tuple[PatternRisk, ...]] = get_args(PatternRisk)
+
+
+@dataclass(slots=True, kw_only=True)
+class StoreLedger:
+    """Implements `review.auto_confirm.Ledger`."""
+
+    store: Store
+    clock: Clock
+    windows: Windows
+    timeout_minutes: float
+    _rows: dict[EscalationId, int] = field(default_factory=dict)
+    _pattern_ids: dict[str, int] = field(default_factory=dict)
+    _lasting: tuple[float, Knowledge] | None = None
+    _limiter: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(4))
+
+    async def knowledge(self, session: str) -> Knowledge:
+        """What is known now."""
+        return await self._in_thread(lambda: self._knowledge(session))
+
+    def _knowledge(self, session: str) -> Knowledge:
+        now, lasting = self.clock.now(), self._lasting_knowledge()
+        windows = self.windows.read(now)
+        health = self.store.session_health(session, now)
+        # A session of ours of which nothing is known yet is a new one, not a strange one: what
+        # kind of session it is the operator said.
+        known: SessionHealth = "normal" if health == "unknown" else health
+        return Knowledge(
+            moment=now.astimezone(),
+            patterns=lasting.patterns,
+            safe_paths=lasting.safe_paths,
+            approve_rates=lasting.approve_rates,
+            queue_depth=self.store.pending_of_other_sessions(session),
+            health=known,
+            earlier_failures=self.store.earlier_failures(session, now),
+            testing=windows.testing,
+            deployment=windows.deployment,
+        )
+
+    def _lasting_knowledge(self) -> Knowledge:
+        now = self.clock.monotonic()
+        if self._lasting is None or now - self._lasting[0] > FRESH:
+            self._lasting = (now, self._read_lasting(self.clock.now()))
+        return self._lasting[1]
+
+    def _read_lasting(self, now: datetime) -> Knowledge:
+        rates = self.store.approve_rates()
+        rows = self.store.patterns()
+        self._pattern_ids = {row.name: row.id for row in rows}
+        patterns = [_pattern(row) for row in rows]
+        return Knowledge(
+            moment=now,
+            patterns=tuple([pattern for pattern in patterns if pattern is not None]),
+            safe_paths=tuple(
+                [
+                    SafePath(path=row.path, operation=row.operation)
+                    for row in self.store.safe_paths()
+                ]
+            ),
+            approve_rates={key: ApproveRate(*counts) for key, counts in rates.items()},
+        )
+
+    async def opened(self, escalation: Escalation, decision: EngineDecision, found: Found) -> None:
+        """Write a decision down, with its approval if it is one."""
+        pattern = None if found.pattern is None else self._pattern_ids.get(found.pattern)
+        row = _row(escalation, decision, found, pattern)
+        approval = PermissionDecision(
+            decision="approved", decided_by=decision.decided_by, reason=decision.reason
+        )
+
+        def write() -> int:
+            if pattern is not None:
+                self.store.use_pattern(pattern)
+            if decision.approves:
+                return self.store.record_interaction(row, approval)
+            identifier = self.store.record_interaction(row)
+            self.store.open_task(identifier, self._task(escalation, decision, found.scope))
+            return identifier
+
+        self._rows[escalation.id] = await self._in_thread(write)
+
+    def _task(self, escalation: Escalation, decision: EngineDecision, scope: str) -> EscalationTask:
+        return EscalationTask(
+            assign_to=decision.target or "human",
+            content=(
+                f"Permission review required:\n{decision.operation}\n\n"
+                f"Scope: {scope}\nReason: {decision.reason}"
+            ),
+            reason=escalation.ground.reason,
+            decided_by=decision.decided_by,
+            priority=decision.priority or 9,
+            timeout_minutes=self.timeout_minutes,
+        )
+
+    async def passed_on(self, escalation: Escalation, source: str, target: str) -> None:
+        """Note that another reviewer is asked."""
+        await self._noted(
+            escalation.id,
+            lambda row: self.store.record_escalation(row, source, target, "no answer in time"),
+        )
+
+    async def settled(self, escalation: Escalation, ruling: Ruling) -> None:
+        """Note how it ended."""
+        approved = isinstance(ruling, Approved)
+        by = ruling.by if isinstance(ruling, Approved) else getattr(ruling, "by", "timeout")
+        automatic = approved and (by == "auto-approver" or by.startswith("engine:"))
+        status: FinalStatus = "rejected"
+        if approved:
+            status = "auto_approved" if automatic else "approved"
+        settlement = Settlement(
+            status=status, decided_by=by, reason=getattr(ruling, "reason", "") or by
+        )
+        await self._noted(escalation.id, lambda row: self.store.settle(row, settlement))
+        if not approved:
+            self._rows.pop(escalation.id, None)
+
+    async def ended(self, identifier: EscalationId, *, succeeded: bool) -> None:
+        """Note how a call that was approved ended."""
+        await self._noted(
+            identifier, lambda row: self.store.record_outcome(row, succeeded=succeeded)
+        )
+        self._rows.pop(identifier, None)
+
+    async def _noted(self, identifier: EscalationId, write: Callable[[int], object]) -> None:
+        row = self._rows.get(identifier)
+        if row is None:
+            return
+        try:
+            await self._in_thread(lambda: write(row))
+        except LedgerError as error:
+            _log.warning("the store does not know how an escalation ended: %s", error)
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        try:
+            with anyio.fail_after(DEADLINE):
+                return await anyio.to_thread.run_sync(
+                    work, abandon_on_cancel=True, limiter=self._limiter
+                )
+        except (IronCurtainError, OSError) as error:
+            raise LedgerError(f"the store failed: {error}") from error
+        except TimeoutError:
+            raise LedgerError("the store did not answer in time") from None
+
+
+def _row(
+    escalation: Escalation, decision: EngineDecision, found: Found, pattern: int | None
+) -> Interaction:
+    record = decision.as_json()
+    return Interaction(
+        request_id=escalation.id,
+        session_name=escalation.session,
+        operation=decision.operation,
+        scope=found.scope,
+        matched_pattern_id=pattern,
+        status="auto_approved" if decision.approves else "pending",
+        prompt_text=escalation.ground.reason,
+        action_requested=f"{escalation.server}/{escalation.tool}",
+        risk_score=decision.risk / 100,
+        risk_band=decision.band,
+        confidence_score=decision.confidence / 100,
+        factors=record,
+        decision_ms=found.elapsed * 1000,
+    )
+
+
+def _pattern(row: Pattern) -> ApprovalPattern | None:
+    """A row as the engine knows patterns; None: it says what the engine does not understand."""
+    operation = next((word for word in _OPERATIONS if word == row.operation), None)
+    session_type = next((word for word in _SESSION_TYPES if word == row.session_type), None)
+    risk = next((word for word in _RISKS if word == row.risk_level), None)
+    strange = (row.session_type is not None and session_type is None) or (
+        row.risk_level is not None and risk is None
+    )
+    if operation is None or strange:
+        return None
+    try:
+        scope = None if row.scope_regex is None else compile_path_regex(row.scope_regex)
+    except IronCurtainError as error:
+        _log.warning("pattern %s approves nothing: %s", row.name, error)
+        return None
+    return ApprovalPattern(
+        name=row.name,
+        operation=operation,
+        scope=scope,
+        session_type=session_type,
+        risk_level=risk,
+        auto_approve=row.auto_approve,
+    )

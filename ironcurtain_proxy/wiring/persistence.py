@@ -1,0 +1,58 @@
+"""Which grants of a session outlive it, joined from the settings."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+
+from ironcurtain_proxy.administration.settings import Settings
+from ironcurtain_proxy.information.fingerprint import fingerprint
+from ironcurtain_proxy.model.server import ServerSpec
+from ironcurtain_proxy.ports import Clock
+from ironcurtain_proxy.review.grants_file import KEPT_NAME, GrantsFile
+from ironcurtain_proxy.review.persisted_grants import Circumstances, PersistedGrants
+
+
+def persisted_grants(
+    settings: Settings, policy_version: str, clock: Clock
+) -> tuple[PersistedGrants | None, str]:
+    """What keeps grants, or None; and what the operator should know, if anything.
+
+    Args:
+        settings: what the operator said.
+        policy_version: of the policy that is enforced.
+        clock: the time.
+    """
+    said = settings.overlay.grants
+    if not said.persist:
+        return None, ""
+    if said.scope == "session":
+        return None, (
+            "grants.persist is enabled, but its scope is session: nothing is kept; "
+            "set grants.persist.scope to project or user"
+        )
+    if said.scope == "project" and settings.workspace is None:
+        return None, "grants.persist has the scope project, but no workspace: nothing is kept"
+    here = Circumstances(
+        scope=said.scope,
+        workspace=settings.workspace,
+        policy_version=policy_version,
+        servers={spec.name: _digest(spec) for spec in settings.servers},
+        lifetime=timedelta(days=said.expires_days),
+    )
+    return PersistedGrants(GrantsFile(settings.state_dir / KEPT_NAME), here, clock), ""
+
+
+def _digest(spec: ServerSpec) -> str:
+    """What a server is, but for its credentials: a name alone may lead somewhere else tomorrow."""
+    sandbox = spec.sandbox
+    return fingerprint(
+        spec.name,
+        spec.annotations,
+        {
+            "command": spec.command,
+            "args": list(spec.args),
+            "env": dict(spec.env),
+            "cwd": spec.cwd,
+            # None is the default, False is none: not the same.
+            "sandbox": dict(sandbox) if isinstance(sandbox, Mapping) else sandbox,
+        },
+    )

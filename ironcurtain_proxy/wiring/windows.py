@@ -1,0 +1,81 @@
+"""Testing windows and deployments: what the operator says is under way, as small files.
+
+A file `windows/testing` or `windows/deployment` in the state directory holds the time at which it
+ends. The state directory is protected, so that no agent opens a window for itself.
+"""
+
+import os
+import tempfile
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Final, Literal, TypeAlias
+
+WindowName: TypeAlias = Literal["testing", "deployment"]
+NAMES: Final[tuple[WindowName, ...]] = ("testing", "deployment")
+
+
+@dataclass(frozen=True, slots=True)
+class OpenWindows:
+    """What is under way."""
+
+    testing: bool = False
+    deployment: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """The windows of this user."""
+
+    directory: Path
+    """`windows` in the state directory; it may not exist."""
+
+    def read(self, now: datetime) -> OpenWindows:
+        """What is under way now.
+
+        A file that cannot be understood closes a testing window, which approves, and keeps a
+        deployment, which holds.
+        """
+        return OpenWindows(
+            testing=self._is_open("testing", now, unclear=False),
+            deployment=self._is_open("deployment", now, unclear=True),
+        )
+
+    def ends(self, name: WindowName) -> datetime | None:
+        """When a window ends; None: it is not open, or its file cannot be understood."""
+        try:
+            text = (self.directory / name).read_text(encoding="ascii").strip()
+            moment = datetime.fromisoformat(text)
+        except (OSError, ValueError):
+            return None
+        return moment if moment.tzinfo is not None else None
+
+    def open(self, name: WindowName, until: datetime) -> None:
+        """Open a window.
+
+        Args:
+            name: which.
+            until: aware.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor, temporary = tempfile.mkstemp(dir=self.directory)
+        with os.fdopen(descriptor, "w", encoding="ascii") as out:
+            out.write(until.isoformat())
+        Path(temporary).replace(self.directory / name)
+
+    def close(self, name: WindowName) -> bool:
+        """End a window. False: it was not open."""
+        try:
+            (self.directory / name).unlink()
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _is_open(self, name: WindowName, now: datetime, *, unclear: bool) -> bool:
+        if not (self.directory / name).exists():
+            return False
+        ends = self.ends(name)
+        return unclear if ends is None else now < ends

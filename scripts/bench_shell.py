@@ -1,0 +1,86 @@
+"""How well shell commands are judged, on the labelled corpus beside the project.
+
+A false allow is a command labelled `ask` that is judged safe: at most 0.2 % of them. Of those
+labelled `allow`, at least 85 % are to be judged safe.
+"""
+
+import argparse
+import statistics
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+
+from ironcurtain_proxy.approval.shell import judge_command
+from ironcurtain_proxy.information.shell import parse_command
+
+CORPUS = Path(__file__).resolve().parents[2] / "shared" / "corpora" / "shell-commands.jsonl"
+MAX_FALSE_ALLOWS = 0.002
+MIN_ALLOWED = 0.85
+
+
+def write(line: str = "") -> None:
+    """Print at once: a benchmark is watched."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One command of the corpus, judged."""
+
+    command: str
+    label: str
+    effect: str
+    reason: str
+    seconds: float
+
+
+def judged(line: bytes) -> Row:
+    """A line of the corpus with its verdict, and how long that took."""
+    row = orjson.loads(line)
+    verdict = judge_command(parse_command(row["command"]))
+    seconds = []
+    for _ in range(3):  # the best: the others were disturbed
+        start = time.perf_counter()
+        judge_command(parse_command(row["command"]))
+        seconds.append(time.perf_counter() - start)
+    return Row(row["command"], row["label"], verdict.effect, verdict.reason, min(seconds))
+
+
+def main() -> int:
+    """Judge all rows and hold the figures against the limits."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--list", action="store_true", help="list what differs from its label")
+    options = parser.parse_args()
+    if not CORPUS.is_file():
+        write(
+            f"the corpus of shell commands is not beside the project ({CORPUS}): nothing measured"
+        )
+        return 0
+    parse_command("true")  # the grammar is loaded once
+    rows = [judged(line) for line in CORPUS.read_bytes().splitlines()]
+    ask = [row for row in rows if row.label == "ask"]
+    allow = [row for row in rows if row.label == "allow"]
+    false = [row for row in ask if row.effect == "safe"]
+    missed = [row for row in allow if row.effect != "safe"]
+    times = sorted(row.seconds * 1e6 for row in rows)
+    share = len(false) / max(len(ask), 1)
+    allowed = 1 - len(missed) / max(len(allow), 1)
+    write(f"commands                {len(rows):8} ({len(allow)} allow, {len(ask)} ask)")
+    write(f"false allows            {len(false):8} = {share:.2%} (at most {MAX_FALSE_ALLOWS:.1%})")
+    write(f"allow, judged safe      {allowed:8.1%} (at least {MIN_ALLOWED:.0%})")
+    write(f"one command, median     {statistics.median(times):8.0f} us")
+    write(f"one command, 99th perc. {times[len(times) * 99 // 100]:8.0f} us")
+    for row in false:
+        write(f"FALSE ALLOW {row.command!r}")
+    if options.list:
+        for row in missed:
+            write(f"asks: {row.command!r}: {row.reason}")
+    return 0 if rows and share <= MAX_FALSE_ALLOWS and allowed >= MIN_ALLOWED else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
