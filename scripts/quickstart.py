@@ -110,7 +110,7 @@ def furnish(root: Path) -> dict[str, str]:
     node = shutil.which("node")
     if node is None or not SERVER.exists():
         raise SystemExit("quickstart: the filesystem server is not installed: run scripts/setup")
-    # `"sandbox": false`: this version starts servers as they are, with all rights of the user.
+    # `"sandbox": false`, so that it runs where no sandbox can be had, too. Never so for real work.
     server = {"command": node, "args": [str(SERVER), str(workspace)], "sandbox": False}
     return {
         "PATH": os.environ["PATH"],

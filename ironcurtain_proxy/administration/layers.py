@@ -35,6 +35,7 @@ _KEYS: Final = (
     "composites",
     "escalationDir",
     "escalationTimeoutSeconds",
+    "auto_confirm",
     "auditLogPath",
     "auditFsync",
     "auditWriteDeadlineSeconds",

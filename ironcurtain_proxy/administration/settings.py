@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from ironcurtain_proxy.administration.document import Spot
 from ironcurtain_proxy.administration.environment import SESSION_VARIABLE, read_environment
@@ -29,6 +29,9 @@ from ironcurtain_proxy.administration.workspace import container_workspace, find
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.server import ServerSpec
+
+if TYPE_CHECKING:
+    from ironcurtain_proxy.administration.auto_confirm_settings import AutoConfirmConfig
 
 SandboxPolicy: TypeAlias = Literal["warn", "enforce"]
 """What becomes of a sandboxed server where no sandbox can be had: run and say so, or refuse."""
@@ -98,6 +101,8 @@ class Settings:
     escalation: EscalationSettings = field(default_factory=EscalationSettings)
     auto_approve: AutoApproveSettings = field(default_factory=AutoApproveSettings)
     overlay: OverlaySettings = field(default_factory=OverlaySettings)
+    auto_confirm: "AutoConfirmConfig | None" = None
+    """None: the section is not there."""
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Secret variables of later stages, by name: they are gone from the environment."""
     warnings: tuple[Problem, ...] = ()
@@ -162,10 +167,22 @@ def gather_settings(
         escalation=read_escalation(layers),
         auto_approve=read_auto_approve(layers, environment.secrets, session_dir),
         overlay=read_overlay(layers, choice.names),
+        auto_confirm=_auto_confirm(layers),
         secrets=environment.secrets,
     )
     warnings = [problem for problem in report.problems if problem.severity == "warning"]
     return replace(settings, warnings=tuple(warnings))
+
+
+def _auto_confirm(layers: Layers) -> "AutoConfirmConfig | None":
+    if layers.spot("auto_confirm") is None:
+        return None
+    # Off unless switched on: most sessions start without the engine.
+    from ironcurtain_proxy.administration.auto_confirm_settings import (  # noqa: PLC0415
+        read_auto_confirm,
+    )
+
+    return read_auto_confirm(layers)
 
 
 def home_directory(environ: Mapping[str, str]) -> Path:

@@ -1,0 +1,53 @@
+"""What the document on approvals says is so, as far as a program can tell."""
+
+import re
+
+import pytest
+
+from ironcurtain_proxy.approval.capabilities import AUTONOMOUS, SUPERVISED, level_of
+from ironcurtain_proxy.model.capability import CAPABILITIES
+from tests.e2e.house import ROOT
+
+DOCUMENT = " ".join((ROOT / "docs/approvals.md").read_text(encoding="utf-8").split())
+
+
+@pytest.mark.requirement("D-1", "D-3", "D-4", "D-6", "D-43")
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "Techniques inside the process cannot guarantee protection",
+        "run the harness in a place that can be thrown away, a virtual machine or a container",
+        "An approval is a feature of the user interface",
+        "typos, wrong files, misunderstood instructions",
+        "Approvals do not protect against a determined attacker",
+        "a speed bump, not a guarantee",
+        "What a mistake can cost is the work that lies only here",
+        "Checkpoints are out of scope",
+    ],
+)
+def test_the_document_states_what_approvals_are_and_are_not(statement: str) -> None:
+    assert statement in DOCUMENT
+
+
+@pytest.mark.requirement("D-41", "D-42")
+def test_the_document_lists_every_capability_with_its_words_and_no_other() -> None:
+    rows = dict(re.findall(r"\| `([a-z.]+)` \| ([a-z ]+) \|", DOCUMENT))
+    assert rows == dict(CAPABILITIES)
+
+
+@pytest.mark.requirement("D-41")
+def test_a_name_that_nobody_knows_is_asked_about_as_the_document_says() -> None:
+    assert "A name that nobody knows is asked about, never allowed" in DOCUMENT
+    assert [level_of("fs.format", profile) for profile in (AUTONOMOUS, SUPERVISED)] == [
+        "approve",
+        "approve",
+    ]
+
+
+@pytest.mark.requirement("D-44")
+def test_the_document_names_the_three_sources_of_isolation_in_their_order() -> None:
+    places = [
+        DOCUMENT.index(text)
+        for text in ("1. the command line", "2. the manifest", "3. at run time")
+    ]
+    assert places == sorted(places)
