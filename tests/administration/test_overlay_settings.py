@@ -8,7 +8,12 @@ from ironcurtain_proxy.administration.overlay_settings import GrantSettings, Ove
 from ironcurtain_proxy.administration.problems import ProblemsError
 from ironcurtain_proxy.administration.settings import Settings, load_settings
 from ironcurtain_proxy.approval.capabilities import AUTONOMOUS, SUPERVISED
-from ironcurtain_proxy.approval.modes import InterceptorConfig, RatedTool, needs_approval
+from ironcurtain_proxy.approval.modes import (
+    InterceptorConfig,
+    RatedTool,
+    is_gate_on,
+    needs_approval,
+)
 from ironcurtain_proxy.model.capability import SafetyLevel, ToolDeclaration
 from ironcurtain_proxy.model.composite import CompositeSpec, CompositeStep
 from ironcurtain_proxy.model.json import Json
@@ -51,6 +56,17 @@ def test_without_a_file_dangerous_tools_are_asked_about_and_no_capability(tmp_pa
     assert said.grants == GrantSettings(
         ttl_seconds=0, persist=False, scope="session", expires_days=30
     )
+
+
+@pytest.mark.requirement("E-20")
+@pytest.mark.parametrize("mode", ["dangerous", "all", "configured"])
+@pytest.mark.parametrize("required", [True, False])
+def test_the_old_switch_no_longer_opens_or_closes_the_gate(
+    tmp_path: Path, mode: str, required: bool
+) -> None:
+    said = interceptor(tmp_path, {"approvalPolicy": mode, "approvalRequired": required})
+    assert said == InterceptorConfig(approval_policy=mode)
+    assert is_gate_on(said)
 
 
 @pytest.mark.parametrize("section", [{}, {"security": {}}, {"security": {"interceptor": {}}}])

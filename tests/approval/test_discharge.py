@@ -6,6 +6,8 @@ from datetime import UTC, datetime, timedelta
 from itertools import chain, combinations
 
 import pytest
+from anyio import create_task_group
+from anyio.lowlevel import checkpoint
 
 from ironcurtain_proxy.approval.discharge import (
     Remembering,
@@ -24,7 +26,7 @@ from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, PathValue
 from tests.questions import ETC, a_question
 
-pytestmark = pytest.mark.requirement("D-29")
+pytestmark = [pytest.mark.anyio, pytest.mark.requirement("D-29")]
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 FILE = PathValue("/srv/a/x", RealPath.from_text("/srv/a/x"))
@@ -158,3 +160,45 @@ def test_what_the_policy_asks_is_never_offered_for_the_approval_mode() -> None:
     assert offered((MODE,), (ETC,), TOOL) == (TOOL,)
     assert offered((POLICY, MODE), (ETC,), TOOL) == (ETC,)
     assert offered((PROFILE,), (ETC,), TOOL) == ()
+
+
+@pytest.mark.requirement("D-30", "E-35", "E-36")
+async def test_of_a_hundred_sessions_at_once_none_sees_what_another_was_granted() -> None:
+    books = [GrantBook() for _ in range(100)]
+    seen: list[tuple[int, bool, bool]] = []
+
+    async def session(number: int) -> None:
+        book = books[number]
+        if number % 2:
+            for pattern in (TOOL, WRITE):
+                assert pattern is not None
+                book.add(grant(pattern, f"{number}-{pattern.description}"))
+        await checkpoint()
+        for reason in (MODE, PROFILE):
+            left = discharge((reason,), CALL, book, NOW)
+            seen.append((number, bool(number % 2), left.open == ()))
+        await checkpoint()
+        if number % 4 == 1:
+            book.clear()
+
+    async with create_task_group() as tasks:
+        for number in range(100):
+            tasks.start_soon(session, number)
+    assert len(seen) == 200
+    assert all(granted == settled for _, granted, settled in seen)
+    assert [len(book) for book in books] == [(0, 0, 0, 2)[number % 4] for number in range(100)]
+
+
+def grant(pattern: Pattern, identifier: str) -> Grant:
+    return Grant(id=GrantId(identifier), pattern=pattern, created=NOW, source="", reason="")
+
+
+@pytest.mark.requirement("E-35")
+def test_a_tool_that_was_revoked_is_asked_about_again_and_its_neighbour_is_not_touched() -> None:
+    assert TOOL is not None
+    neighbour = replace(TOOL, tool="edit\0b", server="files")
+    book = grants_of(TOOL, neighbour)
+    assert book.revoke(GrantId("g0"))
+    assert discharge((MODE,), CALL, book, NOW).open == (MODE,)
+    assert discharge((MODE,), replace(CALL, tool="edit\0b"), book, NOW).open == ()
+    assert discharge((MODE,), replace(CALL, server="files\0edit", tool="b"), book, NOW).open

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.confined import add_hostile, escalations, require_sandbox
 from tests.e2e.house import House
 from tests.e2e.raw_client import RawClient
 
@@ -39,3 +40,18 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
 def agent(shared: House) -> RawClient:
     """One agent in the shared house, connected."""
     return shared.start()
+
+
+@pytest.fixture(scope="session")
+def sandbox() -> None:
+    """Skip where no sandbox can be had, or fail if there must be one."""
+    require_sandbox()
+
+
+@pytest.fixture
+def single(house: House) -> House:
+    """A house of the test's own with one confined server."""
+    add_hostile(house, "hostile")
+    escalations(house)
+    house.variables["SANDBOX_POLICY"] = "enforce"
+    return house

@@ -73,6 +73,7 @@ class House:
         self.annotations: dict[str, Roles] = {}
         self.rules: list[Message] = []
         self.variables: dict[str, str] = {}
+        self.command: list[str] = PROXY
         self._clients: list[RawClient] = []
 
     def _folder(self, name: str) -> Path:
@@ -163,7 +164,7 @@ class House:
         """Start a proxy and say nothing to it yet."""
         self.write_policy()
         client = RawClient(
-            [*PROXY, *arguments],
+            [*self.command, *arguments],
             {**self.environment(), **variables},
             self.root / f"stderr-{len(self._clients)}.txt",
             self._folder("elsewhere"),

@@ -87,7 +87,7 @@ def test_a_supervised_session_reads_freely_and_asks_once_for_each_capability(
     assert len(house.received("files")) == 3
 
 
-@pytest.mark.requirement("D-31", "D-32", "X-12")
+@pytest.mark.requirement("D-31", "D-32", "E-24", "E-25", "X-12")
 def test_clearing_the_grants_makes_the_next_call_ask_again_and_a_denial_grants_nothing(
     house: House, person: Person
 ) -> None:

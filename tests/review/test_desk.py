@@ -257,6 +257,7 @@ async def test_while_a_call_waits_there_are_signs_of_life(monkeypatch: pytest.Mo
 
 
 @pytest.mark.requirement("A-12", "A-55")
+@pytest.mark.requirement("E-38")
 async def test_without_anyone_to_ask_the_auto_approver_is_not_asked_either() -> None:
     model, person = Person(), Person()
     model.answers[question().id] = YES
@@ -278,6 +279,7 @@ async def test_the_auto_approver_is_asked_first_and_a_person_only_if_it_passes()
     assert model.denied == [question(2).fingerprint]
 
 
+@pytest.mark.requirement("E-38")
 async def test_a_way_that_leads_to_nobody_is_followed_by_the_next() -> None:
     away, there = Person(), Person()
     away.answers[question().id] = Unreachable()

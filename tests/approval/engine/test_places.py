@@ -1,0 +1,117 @@
+"""Where paths lie, and how well a session stands."""
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+
+from ironcurtain_proxy.approval.engine.context_score import ContextMatch, ContextScore, WorkContext
+from ironcurtain_proxy.approval.engine.places import Places, SafePath, in_temporary
+from ironcurtain_proxy.approval.engine.windows import NightMode
+from ironcurtain_proxy.errors import ConfigurationError, KernelError
+from ironcurtain_proxy.model.path import RealPath
+
+PLACES = Places(workspace=RealPath.from_text("/srv/project"), home=RealPath.from_text("/Users/ann"))
+
+
+def at(text: str) -> RealPath:
+    return RealPath.from_text(text)
+
+
+@pytest.mark.parametrize(
+    ("path", "public"),
+    [
+        ("/srv/project/a", True), ("/srv/project/.github/a", True), ("/srv/project/.env", False),
+        ("/srv/project/.env.local", False), ("/srv/project/tls/server.key", False),
+        ("/home/bob/a", True), ("/home/bob/.bashrc", False), ("/home/bob/.ssh/config", False),
+        ("/home/bob/My-Credentials.txt", False), ("/Users/ann/a", True), ("/Users/bob/a", False),
+        ("/tmp/a", True), ("/tmpfoo/a", False), ("/srv/projects/a", False), ("/etc/passwd", False),
+        ("/home/bob/id_ed25519", False), ("/etc/shadow", False),
+    ],
+)  # fmt: skip
+@pytest.mark.requirement("B-18", "B-74")
+def test_public_is_what_anyone_in_the_project_may_read(path: str, public: bool) -> None:
+    assert PLACES.is_public(at(path)) == public
+
+
+@pytest.mark.requirement("B-17", "B-71")
+def test_temporary_is_what_lies_below_tmp() -> None:
+    yes, no = ("/tmp/a", "/private/tmp/a/b"), ("/tmp", "/tmpx/a", "/var/tmp/a", "/private/a")
+    assert all(in_temporary(at(path)) for path in yes)
+    assert not any(in_temporary(at(path)) for path in no)
+
+
+@pytest.mark.parametrize(
+    ("row", "path", "inside"),
+    [
+        ("/tmp/", "/tmp/a", True), ("/tmp/", "/tmpa", False),
+        ("project_root/", "/srv/project/a", True), ("project_root/", "/srv/other", False),
+        (".git/", "/srv/project/.git/HEAD", True), (".git/", "/srv/project/a", False),
+        ("project_root/src", "/srv/project/src/a", True), ("/", "/etc/a", False),
+        ("", "/srv/project/a", False), ("../", "/srv/other", False), ("./", "/srv/project", False),
+    ],
+)  # fmt: skip
+@pytest.mark.requirement("B-115", "B-150")
+def test_a_safe_path_contains_by_components(row: str, path: str, inside: bool) -> None:
+    assert SafePath(path=row).contains(at(path), "edit", PLACES) == inside
+
+
+def test_without_a_workspace_a_relative_safe_path_contains_nothing() -> None:
+    assert not SafePath(path=".git/").contains(at("/.git/HEAD"), "edit", Places())
+
+
+HERE = WorkContext(directory=at("/srv/project"), environment={"A": "1", "B": "2"}, branch="x")
+
+
+@pytest.mark.requirement("B-26")
+@pytest.mark.parametrize(
+    ("actual", "earned"),
+    [
+        (HERE, 170),
+        (WorkContext(directory=at("/srv/project")), 100),
+        (WorkContext(directory=at("/srv")), 50),
+        (WorkContext(directory=at("/srv/project/sub")), 25),
+        (WorkContext(directory=at("/srv/projects")), 0),
+        (WorkContext(environment={"A": "1", "B": "3"}), 20),
+        (WorkContext(branch="x"), 30),
+        (WorkContext(), 0),
+    ],
+)
+def test_a_context_earns_points_for_what_is_required(actual: WorkContext, earned: int) -> None:
+    assert ContextMatch(required=HERE, actual=actual).score() == ContextScore(earned, 170)
+
+
+@pytest.mark.requirement("B-26", "B-28")
+def test_a_score_is_compared_exactly_and_nothing_required_earns_nothing() -> None:
+    assert not ContextScore(120, 150).exceeds(80)
+    assert ContextScore(170, 210).exceeds(80)
+    assert ContextScore(170, 210).hundredths == 80
+    assert not ContextMatch(required=WorkContext(), actual=HERE).score().exceeds(0)
+    assert ContextScore().hundredths == 0
+
+
+@pytest.mark.requirement("B-29", "B-158", "B-159", "B-160", "B-161")
+@pytest.mark.parametrize(
+    ("hour", "minute", "night"),
+    [(20, 59, False), (21, 0, True), (0, 0, True), (5, 59, True), (6, 0, False), (12, 0, False)],
+)
+def test_night_is_from_nine_to_six_where_the_operator_is(
+    hour: int, minute: int, night: bool
+) -> None:
+    moment = datetime(2026, 3, 4, hour, minute, tzinfo=timezone(timedelta(hours=9)))
+    assert NightMode().is_on(moment) == night
+    assert not NightMode(enabled=False).is_on(moment)
+
+
+def test_a_night_may_lie_within_a_day_or_fill_it() -> None:
+    assert NightMode(start_hour=1, end_hour=3).is_on(datetime(2026, 1, 1, 2, tzinfo=UTC))
+    assert not NightMode(start_hour=1, end_hour=3).is_on(datetime(2026, 1, 1, 3, tzinfo=UTC))
+    assert NightMode(start_hour=4, end_hour=4).is_on(datetime(2026, 1, 1, 3, tzinfo=UTC))
+
+
+def test_an_hour_that_is_none_and_a_time_without_a_zone_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match="start_hour"):
+        NightMode(start_hour=24)
+    with pytest.raises(ConfigurationError, match="end_hour"):
+        NightMode(end_hour=-1)
+    with pytest.raises(KernelError):
+        NightMode().is_on(datetime(2026, 1, 1, 2))  # noqa: DTZ001  what is refused

@@ -1,0 +1,122 @@
+"""Houses with confined servers in them, and the processes that sandboxes are made of."""
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import pytest
+
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.sandbox.probe import Available, probe
+from tests.e2e.house import ROOT, House, Roles, rule
+from tests.e2e.raw_client import Message, RawClient, text, texts
+from tests.e2e.servers import hostile
+
+HOSTILE: Final = Path(hostile.__file__)
+BLOCKED: Final = "[SANDBOX BLOCKED"
+PATH: Final = f"{ROOT / 'node_modules/.bin'}:{os.environ['PATH']}"
+TOOLS: Final[Roles] = {
+    tool: {name: ["none"] for name in arguments} for tool, (_, arguments) in hostile.TOOLS.items()
+}
+
+Cell: TypeAlias = tuple[House, RawClient]
+
+
+def require_sandbox() -> None:
+    """Skip a test where no sandbox can be had, or fail it if there must be one."""
+    found = probe({**os.environ, "PATH": PATH})
+    if isinstance(found, Available):
+        return
+    why = "; ".join(f"{one.name}: {one.why} ({one.remedy})" for one in found.missing)
+    if os.environ.get("REQUIRE_SANDBOX") == "1":
+        pytest.fail(f"no sandbox: {why}")
+    pytest.skip(f"no sandbox: {why}")
+
+
+# --- houses
+
+
+def add_hostile(house: House, name: str, *arguments: str, **entry: Json) -> None:
+    """Configure a hostile server, with the default sandbox unless `sandbox` says otherwise."""
+    house.add_server(name, [sys.executable, str(HOSTILE), *arguments], **entry)
+    if "sandbox" not in entry:
+        use_default_sandbox(house, name)
+    house.annotations[name] = TOOLS
+    house.rules.append(rule(f"all-of-{name}", server=[name]))
+    house.variables.setdefault("PATH", PATH)
+
+
+def use_default_sandbox(house: House, name: str) -> None:
+    """Say nothing about its sandbox."""
+    configured = house.servers[name]
+    assert isinstance(configured, dict)
+    del configured["sandbox"]
+
+
+def folder(house: House, name: str) -> Path:
+    """A directory of the house."""
+    made = house.root / name
+    made.mkdir(parents=True, exist_ok=True)
+    return made
+
+
+def escalations(house: House) -> Path:
+    """Where reviewers answer."""
+    house.variables["ESCALATION_DIR"] = str(house.root / "escalations")
+    return folder(house, "escalations")
+
+
+# --- answers
+
+
+def refused(result: Message) -> str:
+    """The text of a result that must be an error."""
+    assert result.get("isError"), texts(result)
+    return "\n".join(texts(result))
+
+
+def done(result: Message) -> str:
+    """The text of a result that must be none."""
+    assert not result.get("isError"), texts(result)
+    return text(result)
+
+
+# --- processes
+
+
+def arguments_of(pid: int) -> list[str]:
+    """The command line of a process; nothing but an empty word when it is gone."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text(errors="replace").split("\0")
+    except OSError:
+        return [""]
+
+
+def those(pids: set[int], wanted: Callable[[list[str]], bool]) -> set[int]:
+    """The processes among these whose command line is wanted."""
+    return {pid for pid in pids if wanted(arguments_of(pid))}
+
+
+def is_srt(words: list[str]) -> bool:
+    """Whether a command line is that of a sandbox's own process."""
+    return words[0].rpartition("/")[2] == "node" and "-s" in words
+
+
+def sandboxes(pids: set[int]) -> set[int]:
+    """Every `srt` process among these."""
+    return those(pids, is_srt)
+
+
+def directory_of(sandbox: int) -> Path:
+    """Where an `srt` process has its sockets."""
+    variables = Path(f"/proc/{sandbox}/environ").read_text(errors="replace").split("\0")
+    (found,) = [one.removeprefix("TMPDIR=") for one in variables if one.startswith("TMPDIR=")]
+    return Path(found)
+
+
+def settings_files(house: House) -> list[Path]:
+    """Everything in the house that could be the settings of a sandbox."""
+    files = [one for one in house.root.rglob("*") if one.is_file() and not one.is_symlink()]
+    return [one for one in files if b'"denyWrite"' in one.read_bytes()]

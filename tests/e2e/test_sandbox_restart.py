@@ -1,0 +1,194 @@
+"""Whatever of a sandbox is killed, nothing of it stays, and the server is confined again."""
+
+import itertools
+import os
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import orjson
+import pytest
+
+from ironcurtain_proxy.downstream import guardian
+from tests.e2e.confined import (
+    BLOCKED,
+    HOSTILE,
+    PATH,
+    add_hostile,
+    arguments_of,
+    directory_of,
+    done,
+    escalations,
+    folder,
+    is_srt,
+    refused,
+    sandboxes,
+    settings_files,
+    those,
+)
+from tests.e2e.family import Watch, descendants
+from tests.e2e.house import House
+from tests.e2e.raw_client import DEADLINE, Message, RawClient
+from tests.e2e.servers import hostile
+
+pytestmark = pytest.mark.usefixtures("sandbox")
+
+
+def is_server(words: list[str]) -> bool:
+    return words[1:2] == [str(HOSTILE)]
+
+
+def is_guardian(words: list[str]) -> bool:
+    return str(guardian.__file__) in words[:4]
+
+
+def is_bubblewrap(words: list[str]) -> bool:
+    return words[0] == "bwrap"
+
+
+def is_bridge(words: list[str]) -> bool:
+    return words[0] == "socat" and words[1].startswith("UNIX-LISTEN:")
+
+
+KILLED: Final = {
+    "srt, SIGKILL": (is_srt, signal.SIGKILL),
+    "srt, SIGTERM": (is_srt, signal.SIGTERM),
+    "srt, SIGINT": (is_srt, signal.SIGINT),
+    "srt, SIGHUP": (is_srt, signal.SIGHUP),
+    "the server, SIGKILL": (is_server, signal.SIGKILL),
+    "the server, SIGTERM": (is_server, signal.SIGTERM),
+    "bubblewrap, SIGKILL": (is_bubblewrap, signal.SIGKILL),
+    "the network's bridge, SIGTERM": (is_bridge, signal.SIGTERM),
+    "the guardian, SIGKILL": (is_guardian, signal.SIGKILL),
+    "the guardian, SIGTERM": (is_guardian, signal.SIGTERM),
+}
+
+killed = pytest.mark.parametrize(("who", "number"), KILLED.values(), ids=[*KILLED])
+
+
+def until_answered(agent: RawClient, outside: Path) -> str:
+    """The first answer of a server that is started again to an attempt to write outside."""
+    end = time.monotonic() + DEADLINE
+    for attempt in itertools.count():
+        # Each with another text: what is repeated too often is stopped by the circuit breaker.
+        given: Message = {"path": str(outside), "text": str(attempt)}
+        answer = orjson.dumps(agent.answer(agent.start_call("write", given))).decode()
+        assert not outside.exists(), answer
+        # What the proxy says while the server is away, and once a start of it has failed.
+        if '"Error: server ' not in answer and "Unknown tool" not in answer:
+            return answer
+        assert time.monotonic() < end, f"it was not started again: {answer}"
+    raise AssertionError
+
+
+def bound_below(directory: Path) -> list[str]:
+    """The addresses of all unix sockets of this machine that lie in a directory."""
+    words = Path("/proc/net/unix").read_text().split()
+    return [word for word in words if word.startswith(f"{directory}/")]
+
+
+@pytest.mark.requirement("C-7", "C-11", "C-12")
+@killed
+def test_a_server_that_is_started_again_is_confined_again_and_nothing_is_left_of_the_first(
+    single: House, who: Callable[[list[str]], bool], number: signal.Signals
+) -> None:
+    agent = single.start()
+    done(agent.call("spawn"))
+    (first,) = sandboxes(single.processes(agent))
+    directory = directory_of(first)
+    assert bound_below(directory)
+    below = descendants(agent.process.pid)
+    assert any(hostile.GRANDCHILD in arguments_of(pid) for pid in below)
+    watch = Watch(below)
+    os.kill(min(those(below, who)), number)
+    assert watch.survivors() == set()
+    assert BLOCKED in until_answered(agent, single.root / "outside.txt")
+    assert single.outcomes()[-1]["sandboxed"] is True
+    assert not directory.exists()
+    assert bound_below(directory) == []
+    assert settings_files(single) == []
+    (second,) = sandboxes(single.processes(agent))
+    assert bound_below(directory_of(second))
+    inside = single.workspace / "inside.txt"
+    done(agent.call("write", {"path": str(inside), "text": "x"}))
+    assert inside.read_text() == "x"
+
+
+@pytest.mark.requirement("C-7", "C-12")
+def test_a_server_is_confined_however_often_it_is_started_again(single: House) -> None:
+    agent = single.start()
+    for round_ in range(3):
+        (sandbox,) = sandboxes(single.processes(agent))
+        watch = Watch({sandbox} | descendants(sandbox))
+        os.kill(sandbox, signal.SIGKILL)
+        assert watch.survivors() == set()
+        assert BLOCKED in until_answered(agent, single.root / f"outside-{round_}.txt")
+        assert single.outcomes()[-1]["sandboxed"] is True
+
+
+def fail_at(house: House, run: int) -> None:
+    """Let srt fail, once, as it does where the machine is too busy to start socat in 0.6 s."""
+    srt = folder(house, "programs") / "srt"
+    counter = house.root / "runs"
+    real = shutil.which("srt", path=PATH)
+    srt.write_text(
+        f"""#!/bin/sh
+        echo run >> {counter}
+        if [ "$(wc -l < {counter})" = {run} ]; then
+            echo 'Error: Failed to create bridge sockets after 5 attempts' >&2
+            exit 1
+        fi
+        exec {real} "$@"
+        """
+    )
+    srt.chmod(0o755)
+    house.variables["PATH"] = f"{srt.parent}:{PATH}"
+
+
+@pytest.mark.requirement("C-14")
+def test_a_machine_that_is_busy_for_a_moment_does_not_count_as_one_without_a_sandbox(
+    single: House,
+) -> None:
+    fail_at(single, 1)
+    agent = single.start()
+    outside = single.root / "outside.txt"
+    assert BLOCKED in refused(agent.call("write", {"path": str(outside), "text": "x"}))
+
+
+@pytest.mark.requirement("C-7", "C-12")
+def test_a_server_whose_first_new_start_fails_is_confined_when_the_next_succeeds(
+    single: House,
+) -> None:
+    """The first run is the one that finds out whether a sandbox can be had."""
+    fail_at(single, 3)
+    agent = single.start()
+    assert "write" in agent.tool_names()
+    (sandbox,) = sandboxes(single.processes(agent))
+    os.kill(sandbox, signal.SIGKILL)
+    agent.notification("notifications/tools/list_changed")
+    assert BLOCKED in until_answered(agent, single.root / "outside.txt")
+    assert single.outcomes()[-1]["sandboxed"] is True
+    assert "write" in agent.tool_names()
+    assert "bridge sockets" in single.session_log.read_text()
+
+
+def test_another_server_works_on_while_one_is_started_again(house: House) -> None:
+    escalations(house)
+    house.variables["SANDBOX_POLICY"] = "enforce"
+    add_hostile(house, "one", "first")
+    add_hostile(house, "two", "second")
+    agent = house.start()
+    done(agent.call("two__tmp"))
+    both = those(descendants(agent.process.pid), is_guardian)
+    (one,) = [pid for pid in both if "first" in arguments_of(pid)]
+    (two,) = both - {one}
+    watch = Watch({one} | descendants(one))
+    sibling = descendants(two)
+    os.kill(one, signal.SIGKILL)
+    assert watch.survivors() == set()
+    outside = house.root / "outside.txt"
+    assert BLOCKED in refused(agent.call("two__write", {"path": str(outside), "text": "x"}))
+    assert descendants(two) == sibling

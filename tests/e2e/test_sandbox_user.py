@@ -1,0 +1,102 @@
+"""A confined server of an ordinary user. All other tests show it of whoever runs them."""
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.e2e.confined import (
+    BLOCKED,
+    PATH,
+    add_hostile,
+    directory_of,
+    done,
+    escalations,
+    refused,
+    sandboxes,
+)
+from tests.e2e.family import Watch
+from tests.e2e.house import ROOT, House
+
+pytestmark = pytest.mark.usefixtures("sandbox")
+
+USER: Final = 65534
+AS_USER: Final = ("setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups", "--", "env")
+"""`env`, for what setpriv itself starts, it starts with the rights that it had."""
+
+
+def why_not(*command: str) -> str | None:
+    """Why the user cannot run a command; None if it can."""
+    ran = subprocess.run(
+        [*AS_USER, *command],
+        check=False,
+        cwd="/",
+        env={"PATH": PATH},
+        capture_output=True,
+        text=True,
+    )
+    return None if ran.returncode == 0 else ran.stderr.strip() or f"status {ran.returncode}"
+
+
+def interpreter() -> str:
+    """A Python of our version that the user may run: a home directory holds the test's own."""
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    found = [one for one in (sys.executable, shutil.which(version, path="/usr/bin")) if one]
+    usable = [one for one in found if why_not(one, "-c", "") is None]
+    return usable[0] if usable else pytest.skip(f"no {version} that uid {USER} may run")
+
+
+@pytest.fixture
+def theirs() -> Iterator[House]:
+    """A house of the ordinary user's with one confined server."""
+    if os.getuid() != 0 or shutil.which("setpriv") is None:
+        pytest.skip("only root can run something as another user, with setpriv")
+    why = why_not("bwrap", "--unshare-user", "--unshare-net", "--ro-bind", "/", "/", "true")
+    if why is not None:
+        pytest.skip(f"uid {USER} can have no sandbox here: {why}")
+    python = interpreter()
+    # The tests' own temporary directories are root's alone.
+    place = Path(tempfile.mkdtemp(prefix="house-"))
+    house = House(place)
+    house.command = [*AS_USER, python, "-m", "ironcurtain_proxy"]
+    site = sysconfig.get_path("platlib")
+    add_hostile(house, "hostile")
+    configured = house.servers["hostile"]
+    assert isinstance(configured, dict)
+    configured["command"] = python
+    escalations(house)
+    house.variables |= {"SANDBOX_POLICY": "enforce", "PYTHONPATH": f"{ROOT}:{site}"}
+    house.write_policy()
+    house.environment()  # makes the temporary directory
+    for path in (place, *place.rglob("*")):
+        os.chown(path, USER, USER)
+    yield house
+    house.end()
+    shutil.rmtree(place)
+
+
+@pytest.mark.requirement("C-7", "C-11", "C-12")
+def test_the_server_of_an_ordinary_user_is_confined(theirs: House) -> None:
+    agent = theirs.start()
+    outside = theirs.root / "outside.txt"
+    inside = theirs.workspace / "inside.txt"
+    done(agent.call("write", {"path": str(inside), "text": "x"}))
+    assert inside.stat().st_uid == USER
+    assert BLOCKED in refused(agent.call("write", {"path": str(outside), "text": "x"}))
+    assert not outside.exists()
+    assert theirs.outcomes()[-1]["sandboxed"] is True
+    processes = theirs.processes(agent)
+    assert {Path(f"/proc/{pid}/cmdline").stat().st_uid for pid in sandboxes(processes)} == {USER}
+    (sandbox,) = sandboxes(processes)
+    directory = directory_of(sandbox)
+    watch = Watch(processes)
+    assert agent.close() == 0
+    assert watch.survivors() == set()
+    assert not directory.exists()

@@ -1,0 +1,187 @@
+"""Shell commands, read. Where bash and the grammar could differ, nothing is read."""
+
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ironcurtain_proxy.information.shell import MAX_DEPTH, MAX_LENGTH, parse_command
+from ironcurtain_proxy.model.command import ParsedCommand, Word
+
+
+def programs(text: str) -> list[str | None]:
+    """The first words of all simple commands."""
+    return [command.words[0].text for command in parse_command(text).commands if command.words]
+
+
+def words(text: str) -> list[str | None]:
+    """The words of a single command that is understood."""
+    parsed = parse_command(text)
+    assert parsed.unreadable is None
+    (command,) = parsed.commands
+    return [word.text for word in command.words]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("ls -la 'a b' \"c d\" e\\ f", ["ls", "-la", "a b", "c d", "e f"]),
+        ("l's' \"a\"'b'c", ["ls", "abc"]),
+        ("echo $'a\\tb\\x41\\u42'", ["echo", "a\tbAB"]),
+        ('echo "a\\"b\\$c\\n" "x$"', ["echo", 'a"b$c\\n', "x$"]),
+        ("ls \\\n -l", ["ls", "-l"]),
+        ("git stash apply stash@{1}", ["git", "stash", "apply", "stash@{1}"]),
+        ("find . -exec cat {} \\;", ["find", ".", "-exec", "cat", "{}", ";"]),
+        ("ls # rm x", ["ls"]),
+        ("cat < in -n foo", ["cat", "-n", "foo"]),
+        ("> out rm x", ["rm", "x"]),
+        ('echo "  a  "', ["echo", "  a  "]),
+        ("fzf --pointer=▌", ["fzf", "--pointer=▌"]),
+        ("export A=b", ["export", None]),
+        ("unset A", ["unset", None]),
+        ("[ -f x ]", ["[", "-f", "x", "]"]),
+        ("[[ a == *b* ]]", ["[[", "a", "==", "*b*", "]]"]),
+    ],
+)
+def test_quotes_are_removed_as_bash_does(text: str, expected: list[str | None]) -> None:
+    assert words(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "pattern", "splits"),
+    [
+        ("a $x", "*", True),
+        ('a "$x"', "*", False),
+        ('a "--to=$x"', "--to=*", False),
+        ("a ${x:-b}/c", "*/c", True),
+        ("a *.py", "*.py", True),
+        ("a x[a-c]y?", "x*y*", True),
+        ("a {b,c}", "*", True),
+        ("a x{1..3}", "x*", True),
+        ("a $(pwd)/x", "*/x", True),
+        ("a <(ls)", "*", False),
+        ("a $((1+2))", "*", True),
+        ("a $'x'*", "x*", True),
+    ],
+)
+def test_what_is_known_before_it_runs_is_kept(text: str, pattern: str, splits: bool) -> None:
+    parsed = parse_command(text)
+    assert parsed.unreadable is None
+    assert parsed.commands[0].words[1] == Word(None, pattern, splits)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ls; rm x", "ls && rm x", "ls || rm x", "ls | rm x", "ls |& rm x", "ls & rm x", "ls\nrm x",
+        "(ls; rm x)", "{ ls; rm x; }", "! ls && rm x", "ls $(rm x)", "ls `rm x`", 'ls "$(rm x)"',
+        'ls "a`rm x`"', "ls <(rm x)", "ls >(rm x)", "if ls; then rm x; fi",
+        "if a; then ls; elif ls; then rm x; else ls; fi", "while ls; do rm x; done",
+        "for i in $(rm x); do ls; done", "for i in a b; do ls; rm x; done", "A=$(rm x) ls",
+        "ls > $(rm x)", "ls <<< $(rm x)", "[ -f $(rm x) ] && ls", "[[ $(rm x) == ls ]]; ls",
+        "cat <<'E'; ls\nE\nrm x", "ls # a\nrm x", "ls $(ls $(rm x))", "export A=$(rm x); ls",
+        'ls "${x:-$(rm x)}"', "ls ${x:=$(rm x)}", "ls $(( $(rm x) ))", "ls ${a[$(rm x)]}",
+        "a=($(rm x)); ls", "f() { rm x; }; ls", "case $(rm x) in a) ls;; esac", "coproc rm x; ls",
+    ],
+)  # fmt: skip
+def test_no_command_is_lost(text: str) -> None:
+    parsed = parse_command(text)
+    assert "rm" in programs(text) or parsed.unreadable is not None
+    assert "rm" in programs(text) or "coproc" in text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "f() { ls; }", "function ls { rm x; }", "coproc ls", "case x in a) ls;; esac",
+        "select x in a; do ls; done", "for ((;;)); do ls; done", "((x++))", "let x=1 '",
+        "echo $((x))", "echo $((a[0]))", "echo $[1]", "echo ${x@P}", "echo ${!x}", "echo ${x:=a}",
+        "echo ${x/a/b}", "echo ${a[$(id)]}", "a[$(id)]=1", "a=(1 2)", "a+=b ls", "ls {x}>/dev/null",
+        "ls 'a", 'ls "a', "ls $(a", "ls `a", "ls )", "ls ;; ls", "if ls", "ls &&", "| ls",
+        "{ls;}", "{ ls }", "ls $\"a\"", "echo $'\\0'", "echo $'\\xff'", "echo $'\\cx'", "@(a|b)",
+        "ls a(b)", "cat <<E\n$(rm x)\nE", "cat <<E\n`rm x`\nE", "cat <<E\na\\\nE\nE", "cat <<E",
+        "cat <<A <<B\nA\nB", "cat <<E | rm x\nE", "echo `a \\` b`", "ls;#x", '"a $ b"', "ls <> x",
+        "[ a > b ]", "ls\u00a0-l", "ls\u2003x", "ls\r\n", "ls\x00", "ls\x0b-l", "ls \ud800",
+        "$((ls) | rm)", "ls a\\\n#|rm", "echo \\\"\\\n#|rm x", "l\\\ns",
+        "ls 2 >& ", "for i in a\nb; do ls; done", "done", "then ls", "}",
+    ],
+)  # fmt: skip
+def test_what_bash_could_take_otherwise_is_not_read(text: str) -> None:
+    assert parse_command(text).unreadable is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("ls >a 2>>b 2>&1 <c &>d >|e 3>&-", [">", ">>", ">&", "<", "&>", ">|", ">&-"]),
+        ("cat <<E >f\nhi\nE", [">", "<<"]),
+        ("cat <<-'E'\n\t$(x)\n\tE", ["<<"]),
+        ("cat <<< a", ["<<<"]),
+        ("while ls; do ls; done > f", [">"]),
+    ],
+)
+def test_redirections_are_kept(text: str, expected: list[str]) -> None:
+    parsed = parse_command(text)
+    assert parsed.unreadable is None
+    found = [r.operator for command in parsed.commands for r in command.redirections]
+    assert found == expected
+
+
+def test_assignments_and_the_variable_of_a_loop_are_kept() -> None:
+    parsed = parse_command("A=b C= ls; for PATH in /tmp; do ls; done; x=1; y=2 z=$(ls)")
+    names = [a.name for command in parsed.commands for a in command.assignments]
+    assert (sorted(names), parsed.unreadable) == (["A", "C", "PATH", "x", "y", "z"], None)
+
+
+def test_what_a_shell_is_handed_is_read_too() -> None:
+    (command,) = parse_command("xargs bash -c 'ls | rm x' --preview='cat {}'").commands
+    found = [c.words[0].text for w in command.words if w.command for c in w.command.commands]
+    assert found == ["-c", "ls", "rm", "cat"]
+
+
+def test_texts_in_texts_are_read_to_a_depth() -> None:
+    text = "ls"
+    for _ in range(MAX_DEPTH + 1):
+        text = "sh -c " + "'" + text.replace("'", "'\\''") + "'"
+    parsed: ParsedCommand | None = parse_command(text)
+    depth = 0
+    while parsed is not None and parsed.unreadable is None:
+        depth += 1
+        parsed = parsed.commands[0].words[-1].command
+    assert depth == MAX_DEPTH
+    assert parsed is not None
+
+
+def test_an_empty_text_runs_nothing() -> None:
+    assert parse_command("") == parse_command(" # x") == ParsedCommand()
+
+
+def test_a_long_text_is_not_read() -> None:
+    assert parse_command("ls " + "a" * MAX_LENGTH).unreadable is not None
+    assert parse_command("ls " + "é" * (MAX_LENGTH // 2)).unreadable is not None
+
+
+@pytest.mark.parametrize("piece", ["(", "$(", "a|", "a=(", "f()", "<<<", '"$(', "`", "[[ ", "if "])
+def test_deep_and_hostile_texts_come_to_an_end(piece: str) -> None:
+    assert parse_command((piece * MAX_LENGTH)[:MAX_LENGTH]).unreadable is not None
+
+
+@given(st.text())
+def test_nothing_raises(text: str) -> None:
+    parse_command(text)
+
+
+@given(st.lists(st.sampled_from(list("ab \n\t\\'\"`$(){}[]<>|&;#=!*?~-+0")), max_size=40))
+def test_no_heap_of_signs_raises(signs: list[str]) -> None:
+    parse_command("".join(signs))
+
+
+def test_the_grammar_is_not_loaded_before_the_first_command() -> None:
+    code = (
+        "import sys, ironcurtain_proxy.information.shell as s;"
+        "assert 'tree_sitter' not in sys.modules; s.parse_command('ls');"
+        "assert 'tree_sitter' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,129 @@
+"""Grants as they are kept: one to begin with, and any."""
+
+from datetime import UTC, datetime, timedelta
+
+from hypothesis import strategies as st
+
+from ironcurtain_proxy.approval.grant_patterns import describe
+from ironcurtain_proxy.approval.grants import Remembered
+from ironcurtain_proxy.model.grant import (
+    Constraint,
+    ExactValue,
+    Grant,
+    GrantId,
+    GrantPattern,
+    OnHost,
+    SameFlag,
+    ToolPattern,
+    WithinDirectory,
+)
+from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.review.grants_format import KeptGrant
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+PROJECT = RealPath.from_text("/work/one")
+
+
+def pattern(directory: str = "/srv/out", tool: str = "write_file") -> GrantPattern:
+    constraints: tuple[Constraint, ...] = (
+        WithinDirectory("write-path", RealPath.from_text(directory)),
+        SameFlag("append", value=False),
+    )
+    return GrantPattern(
+        server="files",
+        tool=tool,
+        definition="d" * 64,
+        constraints=constraints,
+        description=describe("files", tool, constraints),
+    )
+
+
+def a_grant(identifier: str = "g1", *, created: datetime = NOW) -> Grant:
+    """As a reviewer's answer makes it: it ends with its session."""
+    return Grant(
+        id=GrantId(identifier),
+        pattern=pattern(),
+        created=created,
+        source="e1",
+        reason="outside the workspace",
+    )
+
+
+def a_kept(identifier: str = "g1", **words: str) -> KeptGrant:
+    """One for the project, with 30 days to live."""
+    grant = a_grant(identifier)
+    expires = NOW + timedelta(days=30)
+    return KeptGrant(
+        remembered=Remembered(
+            grant=Grant(
+                id=grant.id,
+                pattern=pattern(**words),
+                created=NOW,
+                source="e1",
+                reason="outside the workspace",
+                expires=expires,
+            )
+        ),
+        scope="project",
+        workspace=PROJECT,
+        policy_version="p1",
+        server_digest="s1",
+    )
+
+
+# --- any -----------------------------------------------------------------------------------------
+
+names = st.text(min_size=1, max_size=12)
+components = st.text(min_size=1, max_size=5).filter(lambda t: "/" not in t and t not in (".", ".."))
+paths = st.lists(components, min_size=1, max_size=3).map(lambda parts: RealPath(tuple(parts)))
+moments = st.integers(0, 10**9).map(lambda microseconds: NOW + timedelta(microseconds=microseconds))
+scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=8)
+)
+naming = (
+    st.builds(WithinDirectory, st.sampled_from(("read-path", "write-path", "delete-path")), paths)
+    | st.builds(OnHost, st.sampled_from(("fetch-url", "git-remote-url")), names)
+    | st.builds(ExactValue, st.sampled_from(("read-path", "github-owner")), names)
+)
+flags = st.builds(SameFlag, st.text(max_size=8), scalars)
+lines = names.filter(str.isprintable)
+patterns = st.builds(
+    GrantPattern,
+    server=names,
+    tool=names,
+    definition=names,
+    constraints=st.tuples(naming, st.lists(naming | flags, max_size=3)).map(
+        lambda found: (found[0], *found[1])
+    ),
+    description=lines,
+)
+tools = st.builds(ToolPattern, server=names, tool=names, definition=names, description=lines)
+
+
+@st.composite
+def kept_grants(draw: st.DrawFn) -> KeptGrant:
+    created = draw(moments)
+    grant = Grant(
+        id=GrantId(draw(names)),
+        pattern=draw(patterns | tools),
+        created=created,
+        source=draw(names),
+        reason=draw(st.text(max_size=8)),
+        expires=created + timedelta(seconds=draw(st.integers(0, 10**8))),
+    )
+    uses = draw(st.integers(0, 3))
+    workspace = draw(st.none() | paths)
+    return KeptGrant(
+        remembered=Remembered(grant=grant, uses=uses, last_used=draw(moments) if uses else None),
+        scope="user" if workspace is None else "project",
+        workspace=workspace,
+        policy_version=draw(names),
+        server_digest=draw(names),
+    )
+
+
+several = st.lists(kept_grants(), max_size=4, unique_by=lambda kept: kept.id)

@@ -1,0 +1,93 @@
+"""Reviewing processes, started for real: under the guardian that ends servers, too."""
+
+import os
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import anyio
+import orjson
+
+from ironcurtain_proxy.audit.shaping import shape_arguments
+from ironcurtain_proxy.downstream.masking import Masker
+from ironcurtain_proxy.downstream.process import ServerProcess, spawn
+from ironcurtain_proxy.downstream.session_log import SessionLog
+from ironcurtain_proxy.downstream.stderr import StderrDrain
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.server import ServerSpec
+from ironcurtain_proxy.ports import Clock
+from ironcurtain_proxy.review.process_reviewer import ProcessReviewer
+from ironcurtain_proxy.review.reviewer_start import ProcessSpec, ReviewerProcess, Start
+from tests.review.box import CLOCK
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass
+class Guarded:
+    process: ServerProcess
+    drain: StderrDrain
+
+    def take_wire(self) -> tuple[int, int]:
+        return self.process.take_wire()
+
+    def end(self, grace: float) -> int:
+        status = self.process.end(grace)
+        self.drain.join(1.0)
+        return status
+
+
+@dataclass
+class Launcher:
+    """Starts processes and keeps what each was started with."""
+
+    log: SessionLog = field(default_factory=SessionLog)
+    starts: list[Start] = field(default_factory=list)
+    running: list[ServerProcess] = field(default_factory=list)
+
+    def __call__(self, start: Start) -> ReviewerProcess:
+        self.starts.append(start)
+        process = spawn(
+            ServerSpec(name=start.name, annotations="", command=start.argv[0]),
+            environment=start.environment,
+            cwd=str(ROOT),
+            argv=start.argv,
+            inherited=start.inherited,
+        )
+        self.running.append(process)
+        drain = StderrDrain(start.name, process.take_stderr(), Masker(start.secrets), self.log)
+        return Guarded(process, drain)
+
+
+def redact(arguments: Mapping[str, Json]) -> Mapping[str, Json]:
+    """As the audit log does it."""
+    shaped: dict[str, Json] = orjson.loads(shape_arguments(arguments, redaction=True).raw)
+    return shaped
+
+
+def manager(
+    program: str, *arguments: object, name: str = "architect_manager", **more: object
+) -> ProcessSpec:
+    module = f"tests.review.managers.{program}"
+    return ProcessSpec(
+        name=name,
+        command=(sys.executable, "-m", module, *map(str, arguments)),
+        env={"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"},
+        **more,  # type: ignore[arg-type]  the rest of the fields
+    )
+
+
+@asynccontextmanager
+async def reviewing(
+    spec: ProcessSpec, launcher: Launcher | None = None, clock: Clock = CLOCK
+) -> AsyncIterator[ProcessReviewer]:
+    """A reviewer at work."""
+    reviewer = ProcessReviewer(
+        spec, clock=clock, launch=launcher or Launcher(), redact=redact, environ=os.environ
+    )
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(reviewer.run)
+        yield reviewer
+        tasks.cancel_scope.cancel()

@@ -1,0 +1,127 @@
+"""A process that reviews and does not play by the rules."""
+
+import logging
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import anyio
+import pytest
+
+from ironcurtain_proxy.model.escalation import Approved, Declined, Ruling
+from ironcurtain_proxy.review.briefing import REVIEW_BY_REQUESTER, Passed
+from ironcurtain_proxy.review.process_reviewer import MAX_WARNINGS, ProcessReviewer
+from tests.fakes import FakeClock
+from tests.questions import a_question
+from tests.review.box import escalation
+from tests.review.launching import Launcher, manager, reviewing
+from tests.review.managers.attacking import ATTACKS
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.requirement("X-8")
+@pytest.mark.parametrize("attack", sorted(ATTACKS))
+async def test_what_is_not_an_answer_changes_nothing_but_the_log(
+    attack: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    launcher = Launcher()
+    async with reviewing(manager("deciding", "approve", name="other"), launcher) as other:
+        await other.ask(escalation())
+        others_token = launcher.starts[0].secrets[0]
+        async with reviewing(manager("attacking", attack, others_token)) as reviewer:
+            rulings = [await reviewer.ask(escalation()) for _ in range(2)]
+    properly = Declined(by="reviewer:architect_manager", kind="denied", note="properly")
+    assert rulings == [properly, properly]
+    warnings = [r for r in caplog.records if r.levelno == logging.WARNING]
+    assert any("does not count" in record.getMessage() for record in warnings)
+    assert others_token not in caplog.text
+
+
+@pytest.mark.requirement("X-8")
+async def test_a_flood_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    async with reviewing(manager("attacking", "flood")) as reviewer:
+        assert isinstance(await reviewer.ask(escalation()), Declined)
+    lines = [record for record in caplog.records if "does not count" in record.getMessage()]
+    assert len(lines) == MAX_WARNINGS
+
+
+@pytest.mark.requirement("X-8", "X-16")
+async def test_an_answer_is_good_for_one_question_once(caplog: pytest.LogCaptureFixture) -> None:
+    async with reviewing(manager("replaying")) as reviewer:
+        first = await reviewer.ask(escalation())
+        second = await reviewer.ask(replace(escalation(), fingerprint="e" * 64))
+    assert isinstance(first, Approved)
+    assert isinstance(second, Declined)
+    reasons = Counter(record.getMessage().partition(": ")[2] for record in caplog.records)
+    assert reasons["it answers nothing that is open"] == 2
+    assert reasons["it answers something else than what was asked"] == 1
+
+
+@pytest.mark.requirement("X-8")
+async def test_an_answer_after_the_deadline_is_none(caplog: pytest.LogCaptureFixture) -> None:
+    async with reviewing(manager("tardy")) as reviewer:
+        silent = escalation(tool="patience", seconds=0.5)
+        assert await reviewer.ask(silent) == Declined(by="timeout", kind="expired")
+        assert isinstance(await reviewer.ask(escalation()), Approved)
+    assert "it answers nothing that is open" in caplog.text
+
+
+@pytest.mark.requirement("X-8")
+async def test_an_answer_that_came_while_the_machine_slept_is_none(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock = FakeClock()
+
+    async with reviewing(manager("deciding", "approve"), clock=clock) as reviewer:
+        rulings: list[Ruling] = []
+
+        async def ask() -> None:
+            rulings.append(await reviewer.ask(a_question(seconds=1.5)))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ask)
+            await anyio.wait_all_tasks_blocked()
+            clock.seconds += 3600
+    assert rulings == [Declined(by="timeout", kind="expired")]
+    assert "it is late" in caplog.text
+
+
+@pytest.mark.requirement("X-7")
+@pytest.mark.parametrize("name", ["session-1", "Session-1", " session-1 ", "ｓession-1"])
+async def test_who_calls_itself_by_the_requesters_name_reviews_nothing(
+    name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with reviewing(manager("calling_itself", name)) as reviewer:
+        assert await reviewer.ask(escalation()) == Passed(REVIEW_BY_REQUESTER)
+    assert REVIEW_BY_REQUESTER in caplog.text
+
+
+@pytest.mark.requirement("X-7")
+@pytest.mark.parametrize("where", ["name", "session"])
+async def test_the_requester_is_not_even_asked(where: str) -> None:
+    launcher = Launcher()
+    spec = (
+        manager("deciding", "approve", name="session-1")
+        if where == "name"
+        else manager("deciding", "approve", session="session-1")
+    )
+    async with reviewing(spec, launcher) as reviewer:
+        assert await reviewer.ask(escalation()) == Passed(REVIEW_BY_REQUESTER)
+    assert not launcher.starts
+
+
+async def test_so_many_are_asked_at_once_and_all_are_answered(tmp_path: Path) -> None:
+    kept = tmp_path / "ids"
+    spec = manager("deciding", "approve", kept, at_once=3)
+    asked = [escalation() for _ in range(40)]
+    rulings: list[Ruling] = []
+
+    async def ask(reviewer: ProcessReviewer, number: int) -> None:
+        rulings.append(await reviewer.ask(asked[number]))
+
+    async with reviewing(spec) as reviewer, anyio.create_task_group() as tasks:
+        for number in range(40):
+            tasks.start_soon(ask, reviewer, number)
+    assert [type(ruling) for ruling in rulings] == [Approved] * 40
+    assert sorted(kept.read_text().split()) == sorted(one.id for one in asked)

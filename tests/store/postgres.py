@@ -1,0 +1,78 @@
+"""A real PostgreSQL server, started by the tests on a Unix socket of its own, without TCP."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_NOBODY = 65534
+_BINARIES = ("/usr/local/bin", "/usr/lib/postgresql/15/bin", "/usr/lib/postgresql/16/bin")
+
+
+def find(program: str) -> str | None:
+    """Where a program of PostgreSQL is; Debian keeps them off the path."""
+    return shutil.which(program) or shutil.which(program, path=os.pathsep.join(_BINARIES))
+
+
+@contextmanager
+def running_server() -> Iterator[str]:
+    """The URL of a server's maintenance database; the server ends with the block."""
+    postgres, initdb = find("postgres"), find("initdb")
+    if postgres is None or initdb is None:
+        raise FileNotFoundError("postgres")
+    # The path of a socket must be short.
+    place = Path(tempfile.mkdtemp(prefix="pg-", dir="/tmp"))
+    user: int | None = None
+    if os.geteuid() == 0:
+        # It refuses to run as root.
+        user = _NOBODY
+        os.chown(place, user, user)
+    data = place / "data"
+    try:
+        subprocess.run(
+            [initdb, "-D", data, "-U", "tests", "-A", "trust", "-E", "UTF8", "--no-locale", "-N"],
+            check=True,
+            capture_output=True,
+            timeout=50,
+            user=user,
+            group=user,
+            extra_groups=None if user is None else [],
+            cwd=place,
+        )
+        # What goes wrong in a test is not logged: nobody reads the pipe once the server is ready.
+        options = ("listen_addresses=", "fsync=off", "log_min_messages=log")
+        command = [postgres, "-D", str(data), "-k", str(place)]
+        command += [word for option in options for word in ("-c", option)]
+        with subprocess.Popen(
+            command,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            user=user,
+            group=user,
+            extra_groups=None if user is None else [],
+            cwd=place,
+        ) as server:
+            try:
+                _wait_until_ready(server)
+                yield f"postgresql://tests@/postgres?host={place}"
+            finally:
+                server.terminate()
+                try:
+                    server.communicate(timeout=20)
+                except subprocess.TimeoutExpired:
+                    server.kill()
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def _wait_until_ready(server: subprocess.Popen[str]) -> None:
+    told = []
+    for line in server.stderr or ():
+        told.append(line)
+        if "ready to accept connections" in line:
+            return
+    raise RuntimeError("".join(told))

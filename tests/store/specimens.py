@@ -1,0 +1,70 @@
+"""Interactions and decisions to fill a store with."""
+
+from itertools import count
+
+from ironcurtain_proxy.store.rows import (
+    EscalationTask,
+    FinalStatus,
+    Interaction,
+    PermissionDecision,
+    RiskBand,
+    Settlement,
+    Status,
+)
+from ironcurtain_proxy.store.store import Store
+
+_NUMBERS = count(1)
+
+
+def interaction(  # noqa: PLR0913  what tests vary
+    *,
+    session: str = "s1",
+    operation: str = "file_edit",
+    scope: str | None = "/srv/app/docs/a.md",
+    status: Status = "pending",
+    band: RiskBand | None = "LOW",
+    session_type: str | None = None,
+    pattern: int | None = None,
+    decision_ms: float | None = None,
+    request: str | None = None,
+) -> Interaction:
+    return Interaction(
+        request_id=request or f"request-{next(_NUMBERS)}",
+        session_name=session,
+        session_type=session_type,
+        operation=operation,
+        scope=scope,
+        status=status,
+        risk_band=band,
+        matched_pattern_id=pattern,
+        decision_ms=decision_ms,
+    )
+
+
+def approval(by: str = "engine:pattern", reason: str = "Exact pattern match") -> PermissionDecision:
+    return PermissionDecision(decision="approved", decided_by=by, reason=reason)
+
+
+def task(to: str = "architect_manager", reason: str = "High risk") -> EscalationTask:
+    return EscalationTask(
+        assign_to=to, content="Permission review", reason=reason, decided_by="engine:risk"
+    )
+
+
+def ends(
+    status: FinalStatus = "approved", by: str = "reviewer:architect", reason: str = "fine"
+) -> Settlement:
+    return Settlement(status=status, decided_by=by, reason=reason)
+
+
+def auto_approved(store: Store, row: Interaction | None = None) -> int:
+    """One that the engine approved by itself."""
+    return store.record_interaction(row or interaction(status="auto_approved"), approval())
+
+
+def reviewed(store: Store, row: Interaction | None = None, end: Settlement | None = None) -> int:
+    """One that a reviewer was asked about, and that ended."""
+    identifier = store.record_interaction(row or interaction())
+    store.open_task(identifier, task())
+    assert store.settle(identifier, end or ends())
+    return identifier

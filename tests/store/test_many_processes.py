@@ -1,0 +1,87 @@
+"""Many proxies on one store: nothing is lost, nothing is there twice, one answer wins."""
+
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from ironcurtain_proxy.store.rows import NewPattern
+from ironcurtain_proxy.store.store import open_store
+from ironcurtain_proxy.store.tables import DECISIONS, INTERACTIONS
+from tests.fakes import FakeClock
+from tests.store.specimens import interaction, task
+
+ROOT = Path(__file__).parents[2]
+ROWS = 10
+
+
+def crowd(url: str | None, state: Path, shared: int, size: int) -> list[list[str]]:
+    """What each of so many processes printed; they begin together."""
+    members = [
+        subprocess.Popen(
+            [
+                *(sys.executable, "-m", "tests.store.crowd"),
+                *(url or "", str(state), f"p{number}", str(ROWS), str(shared)),
+            ],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for number in range(size)
+    ]
+    for member in members:
+        assert member.stdin is not None
+        member.stdin.write("go\n")
+        member.stdin.flush()
+    printed = [member.communicate(timeout=110)[0].splitlines() for member in members]
+    assert [member.returncode for member in members] == [0] * size
+    return printed
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.requirement("B-180")
+def test_many_processes_write_at_once(url: str | None, tmp_path: Path) -> None:
+    size = 20 if url is None else 8
+    state = tmp_path / "state"
+    with open_store(url, state, FakeClock()) as store:
+        shared = store.record_interaction(interaction(session="shared"))
+        store.open_task(shared, task())
+        store.add_pattern(
+            NewPattern(name="p", operation="o", scope_regex=None, created_by="operator")
+        )
+        printed = crowd(url, state, shared, size)
+        assert Counter(lines[-1] for lines in printed) == {"won": 1, "lost": size - 1}
+        said = [int(line) for lines in printed for line in lines[:-1]]
+        assert len(set(said)) == len(said) == size * (ROWS + 1)
+
+        def stored(connection: sa.Connection) -> tuple[set[int], list[int], int]:
+            identifiers = connection.execute(sa.select(INTERACTIONS.c.id)).scalars()
+            final = sa.select(DECISIONS.c.interaction_id).where(DECISIONS.c.decision == "approved")
+            requests = sa.select(sa.func.count(INTERACTIONS.c.request_id.distinct()))
+            return (
+                set(identifiers),
+                list(connection.execute(final).scalars()),
+                connection.execute(requests).scalar_one(),
+            )
+
+        identifiers, approved, requests = store.read(stored)
+        assert identifiers == {shared, *said}
+        assert sorted(approved) == sorted(identifiers)
+        assert requests == len(identifiers)
+        (pattern,) = store.patterns()
+        assert pattern.usage_count == size * ROWS
+
+
+@pytest.mark.timeout(120)
+def test_many_processes_make_the_store_together(url: str | None, tmp_path: Path) -> None:
+    size = 5
+    printed = crowd(url, tmp_path / "state", 0, size)
+    assert all(len(lines) == ROWS + 2 for lines in printed)
+    with open_store(url, tmp_path / "state", FakeClock()) as store:
+        assert len(store.safe_paths()) == 5
+        count = sa.select(sa.func.count()).select_from(INTERACTIONS)
+        assert store.read(lambda c: c.execute(count).scalar_one()) == size * (ROWS + 1)

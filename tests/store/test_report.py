@@ -1,0 +1,211 @@
+"""The page: complete in itself, and nothing that an agent says becomes part of it."""
+
+from collections import Counter
+from dataclasses import replace
+from datetime import timedelta
+from html.parser import HTMLParser
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ironcurtain_proxy.store.metrics import Ratio, compute
+from ironcurtain_proxy.store.plots import shown
+from ironcurtain_proxy.store.report import html
+from ironcurtain_proxy.store.rows import FinalStatus, RiskBand
+from ironcurtain_proxy.store.series import Series, collect
+from ironcurtain_proxy.store.store import Store
+from tests.fakes import FakeClock
+from tests.store.specimens import auto_approved, ends, interaction, reviewed, task
+
+EVIL = '<script>alert(1)</script><img src=x onerror="x()"> & \u202e\x1b[31m "quoted"'
+
+
+HOW: tuple[tuple[FinalStatus, str], ...] = (
+    ("approved", "reviewer:a"),
+    ("rejected", "human"),
+    ("rejected", "timeout"),
+)
+
+
+class Parsed(HTMLParser):
+    """What a browser would see."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: Counter[str] = Counter()
+        self.attributes: set[str] = set()
+        self.words: list[str] = []
+        self.open: list[str] = []
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[tag] += 1
+        self.attributes |= {name for name, _ in attrs}
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[tag] += 1
+        self.attributes |= {name for name, _ in attrs}
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+
+@pytest.fixture
+def filled(store: Store, clock: FakeClock) -> Store:
+    """A day of work with every outcome and every band."""
+    bands: tuple[RiskBand, ...] = ("SAFE", "LOW", "MEDIUM", "HIGH", "CRITICAL")
+    for hour in range(24):
+        clock.seconds = hour * 3600
+        for band in bands[:2]:
+            auto_approved(
+                store,
+                interaction(status="auto_approved", band=band, decision_ms=3.0, session=EVIL),
+            )
+        identifier = store.record_interaction(interaction(band=bands[hour % 5], operation=EVIL))
+        store.open_task(identifier, task(reason=EVIL))
+        clock.seconds += 10 * hour
+        status, by = HOW[hour % 3]
+        assert store.settle(identifier, ends(status, by))
+    return store
+
+
+def page_of(store: Store, clock: FakeClock) -> str:
+    return html(compute(store, clock.now()), collect(store))
+
+
+def test_the_page_has_every_plot_and_fetches_nothing(filled: Store, clock: FakeClock) -> None:
+    page = page_of(filled, clock)
+    parsed = Parsed(page)
+    assert parsed.open == []
+    assert parsed.tags["svg"] == 4
+    assert parsed.tags["rect"] > 40
+    assert parsed.tags["polyline"] == parsed.tags["table"] == 1
+    assert not parsed.tags.keys() & {"script", "link", "img", "iframe", "object", "base"}
+    assert not parsed.attributes & {"src", "href", "style", "onerror", "onload"}
+    assert "url(" not in page
+    assert "http" not in page.replace('http-equiv="Content-Security-Policy"', "")
+    assert "default-src 'none'" in page
+    assert "prefers-color-scheme:dark" in page
+
+
+def test_an_agents_words_are_words(filled: Store, clock: FakeClock) -> None:
+    page = page_of(filled, clock)
+    assert "<script" not in page
+    assert "\u202e" not in page
+    assert "\x1b" not in page
+    assert any(word.startswith("<script>alert(1)</script><img") for word in Parsed(page).words)
+
+
+@given(st.text())
+def test_no_text_becomes_markup(text: str) -> None:
+    parsed = Parsed(f'<p title="{shown(text)}">{shown(text)}</p>')
+    assert parsed.tags == {"p": 1}
+    assert parsed.attributes == {"title"}
+    assert all(char.isprintable() for char in shown(text))
+
+
+def test_a_page_about_nothing_says_so(store: Store, clock: FakeClock) -> None:
+    parsed = Parsed(page_of(store, clock))
+    assert parsed.words.count("Nothing yet.") == 5
+    assert parsed.tags["svg"] == 0
+
+
+def test_targets_are_judged(store: Store, clock: FakeClock) -> None:
+    auto_approved(store, interaction(status="auto_approved", band="HIGH", decision_ms=100.0))
+    page = page_of(store, clock)
+    assert '<dd>0 %</dd><dd class="aim missed">target: 100 %; 0 of 1</dd>' in page
+    assert '<dd>100 ms</dd><dd class="aim missed">target: below 100 ms' in page
+    assert '<dt>Manual interventions</dt><dd>0</dd><dd class="aim met">target: 0</dd>' in page
+
+
+def test_what_is_nearly_all_is_not_shown_as_all(store: Store, clock: FakeClock) -> None:
+    metrics = replace(compute(store, clock.now()), high_risk_escalated=Ratio(9999, 10000))
+    page = html(metrics, collect(store))
+    assert '<dd>99.9 %</dd><dd class="aim missed">target: 100 %; 9999 of 10000' in page
+
+
+# --- series --------------------------------------------------------------------------------------
+
+
+def test_every_decision_is_in_one_bar(filled: Store) -> None:
+    series = collect(filled)
+    assert series.step == timedelta(hours=1)
+    assert len(series.slots) == 24
+    total: Counter[str] = Counter()
+    for slot in series.slots:
+        total.update(slot.decisions)
+    expected = {"auto-approved": 48, "approved": 8, "rejected": 8, "timed out": 8, "escalated": 24}
+    assert total == expected
+    by_band: Counter[str] = Counter()
+    for counts in series.bands.values():
+        by_band.update(counts)
+    assert by_band == expected
+    assert list(series.bands) == ["SAFE", "LOW", "MEDIUM", "HIGH", "CRITICAL"]
+
+
+def test_the_rate_of_safe_operations_is_that_of_each_stretch(filled: Store) -> None:
+    slots = collect(filled).slots
+    # At 0 and 1 o'clock, 5 and 6, … a safe operation went to a reviewer.
+    assert [(slot.safe_approved, slot.safe_decided) for slot in slots[:5]] == [
+        *((2, 3), (2, 3), (2, 2), (2, 2), (2, 2)),
+    ]
+
+
+def test_response_times_are_put_in_the_bar_below_their_bound(
+    store: Store, clock: FakeClock
+) -> None:
+    for seconds in (0, 1, 14.9, 15, 299, 300, 4000):
+        identifier = store.record_interaction(interaction())
+        store.open_task(identifier, task())
+        clock.seconds += seconds
+        store.settle(identifier, ends())
+    assert list(collect(store).responses) == [1, 1, 1, 1, 0, 0, 1, 2]
+
+
+def test_reasons_are_those_of_what_was_not_approved(store: Store) -> None:
+    auto_approved(store)
+    for _ in range(3):
+        reviewed(store, end=ends("rejected", reason="not on a Friday"))
+    reviewed(store, end=ends("approved", reason="why not"))
+    assert collect(store).reasons == (("High risk", 4), ("not on a Friday", 3))
+
+
+@pytest.mark.parametrize(
+    ("span", "step"),
+    [
+        (timedelta(minutes=47), timedelta(minutes=1)),
+        (timedelta(minutes=48), timedelta(minutes=5)),
+        (timedelta(days=1), timedelta(hours=1)),
+        (timedelta(days=30), timedelta(days=1)),
+        (timedelta(days=900), timedelta(days=7)),
+    ],
+)
+def test_stretches_are_as_fine_as_can_be_told_apart(
+    sqlite_store: Store, clock: FakeClock, span: timedelta, step: timedelta
+) -> None:
+    auto_approved(sqlite_store)
+    clock.seconds = span.total_seconds()
+    auto_approved(sqlite_store)
+    series = collect(sqlite_store)
+    assert series.step == step
+    assert sum(sum(slot.decisions.values()) for slot in series.slots) == 2
+    starts = [slot.start for slot in series.slots]
+    assert {b - a for a, b in pairwise(starts)} == {step}
+
+
+def test_a_report_can_begin_at_a_time(store: Store, clock: FakeClock) -> None:
+    reviewed(store)
+    clock.seconds = 100
+    auto_approved(store)
+    series: Series = collect(store, clock.now() - timedelta(seconds=50))
+    assert series.bands == {"LOW": {"auto-approved": 1}}
+    assert series.reasons == ()
+    assert not any(series.responses)

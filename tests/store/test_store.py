@@ -1,0 +1,284 @@
+"""The life of an interaction in the store, on each database."""
+
+from dataclasses import replace
+
+import pytest
+import sqlalchemy as sa
+
+from ironcurtain_proxy.store.faults import AlreadyDecidedError, StoreError
+from ironcurtain_proxy.store.rows import (
+    FinalStatus,
+    Interaction,
+    PermissionDecision,
+    Settlement,
+    Status,
+)
+from ironcurtain_proxy.store.store import Store
+from ironcurtain_proxy.store.tables import HISTORY, INTERACTIONS, REVIEWER_DECISIONS, TASKS
+from tests.fakes import FakeClock
+from tests.store.specimens import approval, auto_approved, ends, interaction, reviewed, task
+
+
+def rows(store: Store, table: sa.Table) -> list[dict[str, object]]:
+    def work(connection: sa.Connection) -> list[dict[str, object]]:
+        found = connection.execute(sa.select(table).order_by(table.c.id)).mappings()
+        return [dict(row) for row in found]
+
+    return store.read(work)
+
+
+@pytest.mark.requirement("B-45", "B-46", "B-124", "B-66")
+def test_an_approval_by_the_engine_is_one_row_with_one_decision(
+    store: Store, clock: FakeClock
+) -> None:
+    row = Interaction(
+        request_id="r1",
+        session_name="worker-1",
+        session_type="worker",
+        operation="file_edit",
+        scope="/srv/app/a.md",
+        status="auto_approved",
+        risk_score=0.3,
+        risk_band="LOW",
+        confidence_score=0.85,
+        factors={"row": "file_edit_project", "base": 0.3},
+        decision_ms=4.5,
+    )
+    identifier = store.record_interaction(row, approval())
+    found = store.interaction(identifier)
+    assert found is not None
+    assert (found.request_id, found.session_name, found.scope) == (
+        "r1",
+        "worker-1",
+        "/srv/app/a.md",
+    )
+    assert (found.status, found.auto_approved) == ("auto_approved", True)
+    assert (found.risk_score, found.confidence_score, found.risk_band) == (0.3, 0.85, "LOW")
+    assert found.factors == {"row": "file_edit_project", "base": 0.3}
+    assert found.created_at == found.responded_at == clock.now()
+    assert found.decided_by == "engine:pattern"
+    assert store.decisions(identifier) == (approval(),)
+    assert store.decisions(identifier)[0].is_automatic
+
+
+@pytest.mark.requirement("B-102", "B-53", "B-54", "B-55", "B-56", "B-123")
+def test_asking_a_reviewer_holds_the_interaction(store: Store, clock: FakeClock) -> None:
+    identifier = store.record_interaction(interaction())
+    clock.seconds = 2
+    number = store.open_task(identifier, task())
+    found = store.interaction(identifier)
+    assert found is not None
+    assert found.status == "held"
+    assert found.escalation_task_id == number
+    assert found.escalation_target == "architect_manager"
+    assert found.escalation_reason == "High risk"
+    assert found.escalation_time == found.held_at == clock.now()
+    (row,) = rows(store, TASKS)
+    assert row["type"] == "claude_permission_review"
+    assert (row["priority"], row["timeout_minutes"]) == (9, 5.0)
+    assert (row["assign_to"], row["status"]) == ("architect_manager", "open")
+    (line,) = store.decisions(identifier)
+    assert (line.decision, line.escalation_target) == ("escalated", "architect_manager")
+
+
+def test_an_answer_ends_the_interaction_and_its_task(store: Store, clock: FakeClock) -> None:
+    identifier = store.record_interaction(interaction())
+    store.open_task(identifier, task())
+    clock.seconds = 42
+    end = Settlement(
+        status="approved", decided_by="reviewer:a", reason="fine", response="go on, then"
+    )
+    assert store.settle(identifier, end)
+    found = store.interaction(identifier)
+    assert found is not None
+    assert (found.status, found.auto_approved) == ("approved", False)
+    assert (found.response, found.decided_by) == ("go on, then", "reviewer:a")
+    assert found.responded_at == clock.now()
+    assert [row["status"] for row in rows(store, TASKS)] == ["answered"]
+    (row,) = rows(store, REVIEWER_DECISIONS)
+    assert (row["decision"], row["decided_by"]) == ("approved", "reviewer:a")
+    assert row["response_seconds"] == 42
+
+
+@pytest.mark.requirement("B-60", "B-169")
+def test_an_unanswered_question_goes_to_the_next_reviewer(store: Store, clock: FakeClock) -> None:
+    identifier = store.record_interaction(interaction())
+    store.open_task(identifier, task())
+    clock.seconds = 300
+    assert store.record_escalation(
+        identifier, "architect_manager", "claude_code_high_level", "no answer in 5 minutes"
+    )
+    second = store.open_task(identifier, task("claude_code_high_level", "no answer in 5 minutes"))
+    found = store.interaction(identifier)
+    assert found is not None
+    assert (found.status, found.escalation_count) == ("escalated", 1)
+    assert found.escalation_target == "claude_code_high_level"
+    assert found.escalation_task_id == second
+    # What it waits for is new; how long it waits is not.
+    assert found.escalation_time == clock.now()
+    assert found.held_at != clock.now()
+    (line,) = rows(store, HISTORY)
+    assert (line["from_target"], line["to_target"]) == (
+        "architect_manager",
+        "claude_code_high_level",
+    )
+    assert [row["status"] for row in rows(store, TASKS)] == ["timed_out", "open"]
+    assert [one.decision for one in store.decisions(identifier)] == [
+        *("escalated", "timed_out", "escalated"),
+    ]
+    clock.seconds = 600
+    assert store.settle(identifier, ends("rejected", "timeout", "nobody answered"))
+    assert store.decisions(identifier)[-1].decision == "timed_out"
+    assert [row["status"] for row in rows(store, TASKS)] == ["timed_out", "timed_out"]
+    assert rows(store, REVIEWER_DECISIONS) == []
+
+
+@pytest.mark.requirement("B-119")
+@pytest.mark.parametrize("first", ["approved", "rejected"])
+@pytest.mark.parametrize("second", ["approved", "rejected", "auto_approved"])
+def test_the_first_answer_wins(store: Store, first: FinalStatus, second: FinalStatus) -> None:
+    identifier = reviewed(store, end=ends(first))
+    trail = store.decisions(identifier)
+    assert not store.settle(identifier, ends(second, "reviewer:late"))
+    found = store.interaction(identifier)
+    assert found is not None
+    assert found.status == first
+    assert store.decisions(identifier) == trail
+
+
+MOVES: dict[tuple[Status, FinalStatus], bool] = {
+    ("pending", "auto_approved"): True,
+    ("pending", "approved"): False,
+    ("pending", "rejected"): True,
+    ("held", "auto_approved"): False,
+    ("held", "approved"): True,
+    ("held", "rejected"): True,
+    ("escalated", "auto_approved"): False,
+    ("escalated", "approved"): True,
+    ("escalated", "rejected"): True,
+}
+
+
+@pytest.mark.parametrize(("move", "may"), MOVES.items(), ids=str)
+def test_only_these_moves_end_an_interaction(
+    sqlite_store: Store, move: tuple[Status, FinalStatus], may: bool
+) -> None:
+    identifier = sqlite_store.record_interaction(interaction())
+    if move[0] != "pending":
+        sqlite_store.open_task(identifier, task())
+    if move[0] == "escalated":
+        sqlite_store.record_escalation(identifier, "a", "b", "late")
+    by = "engine:x" if move[1] == "auto_approved" else "human"
+    assert sqlite_store.settle(identifier, ends(move[1], by)) is may
+    found = sqlite_store.interaction(identifier)
+    assert found is not None
+    assert found.status == (move[1] if may else move[0])
+
+
+@pytest.mark.requirement("B-172")
+def test_what_nobody_answered_can_end_in_an_approval_by_the_final_table(store: Store) -> None:
+    identifier = store.record_interaction(interaction())
+    by_table = ends("auto_approved", "timeout", "nobody answered; on_timeout approves")
+    assert not store.settle(identifier, by_table)
+    store.open_task(identifier, task())
+    assert store.settle(identifier, by_table)
+    found = store.interaction(identifier)
+    assert found is not None
+    assert found.auto_approved
+    line = store.decisions(identifier)[-1]
+    assert (line.decision, line.is_automatic) == ("approved", True)
+    assert store.approve_rates() == {}
+
+
+def test_nothing_is_approved_twice(store: Store) -> None:
+    identifier = auto_approved(store)
+    with pytest.raises(AlreadyDecidedError):
+        store.record_decision(identifier, approval("human", "again"))
+    with pytest.raises(AlreadyDecidedError):
+        store.record_decision(
+            identifier,
+            PermissionDecision(decision="rejected", decided_by="human", reason="no"),
+        )
+    assert len(store.decisions(identifier)) == 1
+
+
+def test_the_database_itself_refuses_a_second_approval(store: Store) -> None:
+    identifier = auto_approved(store)
+    statement = sa.text(
+        "INSERT INTO permission_decisions (interaction_id, decision) VALUES (:i, 'approved')"
+    )
+    with pytest.raises(AlreadyDecidedError):
+        store._database.write(lambda c: c.execute(statement, {"i": identifier}))
+
+
+def test_what_ran_out_of_time_is_not_approved_afterwards(store: Store) -> None:
+    identifier = reviewed(store, end=ends("rejected", "timeout", "nobody answered"))
+    with pytest.raises(AlreadyDecidedError):
+        store.record_decision(identifier, approval("reviewer:late"))
+    with pytest.raises(AlreadyDecidedError):
+        store.open_task(identifier, task())
+    assert not store.record_escalation(identifier, "a", "b", "late")
+    assert "approved" not in {one.decision for one in store.decisions(identifier)}
+
+
+def test_a_request_is_recorded_once(store: Store) -> None:
+    auto_approved(store, interaction(request="r1", status="auto_approved"))
+    with pytest.raises(StoreError):
+        store.record_interaction(interaction(request="r1"))
+    assert len(rows(store, INTERACTIONS)) == 1
+
+
+def test_a_decision_that_cannot_be_written_leaves_no_interaction(store: Store) -> None:
+    bad = replace(approval(), decision=None)  # type: ignore[arg-type]
+    with pytest.raises(StoreError):
+        store.record_interaction(interaction(status="auto_approved"), bad)
+    assert rows(store, INTERACTIONS) == []
+
+
+@pytest.mark.requirement("B-129")
+def test_a_decision_belongs_to_an_interaction(store: Store) -> None:
+    with pytest.raises(StoreError):
+        store.record_decision(4711, approval())
+    with pytest.raises(StoreError):
+        store.open_task(4711, task())
+    assert not store.settle(4711, ends())
+    assert store.interaction(4711) is None
+    statement = sa.text(
+        "INSERT INTO permission_decisions (interaction_id, decision) VALUES (4711, 'escalated')"
+    )
+    with pytest.raises(StoreError):
+        store._database.write(lambda c: c.execute(statement))
+
+
+def test_a_task_is_closed_once(store: Store) -> None:
+    identifier = store.record_interaction(interaction())
+    number = store.open_task(identifier, task())
+    assert store.close_task(number, "withdrawn")
+    assert not store.close_task(number, "answered")
+    assert [row["status"] for row in rows(store, TASKS)] == ["withdrawn"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["nul \x00 in it", "surrogate \udcff", "'; DROP TABLE claude_interactions; --", "%s %(x)s :x"],
+)
+def test_an_agents_words_are_stored_and_do_nothing(store: Store, words: str) -> None:
+    row = replace(interaction(), prompt_text=words, scope=words, session_name=words)
+    identifier = store.record_interaction(row)
+    found = store.interaction(identifier)
+    assert found is not None
+    assert found.scope is not None
+    assert found.scope.isprintable()
+    assert store.pending_of_other_sessions(words) == 0
+    assert store.pending_of_other_sessions("another") == 1
+
+
+@pytest.mark.requirement("B-150", "B-148")
+def test_the_safe_paths_of_the_document_are_there(store: Store) -> None:
+    assert [(one.path, one.operation) for one in store.safe_paths()] == [
+        ("/tmp/", None),
+        ("/private/tmp/", None),
+        ("project_root/", None),
+        (".claude/", None),
+        (".git/", None),
+    ]
