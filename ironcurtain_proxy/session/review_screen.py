@@ -58,6 +58,7 @@ class ReviewScreen(App[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("a", "answer('approve')", "approve"),
         Binding("r", "answer('remember')", "approve and remember"),
+        Binding("A", "together", "approve together"),
         Binding("d", "answer('deny')", "deny"),
         Binding("n", "note", "deny with a word"),
         Binding("up,k", "move(-1)", "previous", show=False),
@@ -79,6 +80,8 @@ class ReviewScreen(App[None]):
         self._title = ""
         self._left: dict[str, str] = {}
         self._note: _Note | None = None
+        self._together: tuple[str, ...] = ()
+        """What the key for "together" would approve if it is pressed again."""
 
     def compose(self) -> ComposeResult:
         """The list above, one request below."""
@@ -237,6 +240,26 @@ class ReviewScreen(App[None]):
             return
         remember = 0 if word == "remember" else None
         self._answer(one, Verdict(approved=word != "deny", remember=remember))
+
+    def action_together(self) -> None:
+        """Approve what may go together (R-28), once it has been said what that is."""
+        if self._meant() is None:
+            return
+        several = {
+            key: one for key, one in self._waiting.items() if one.request.may_be_answered_together
+        }
+        if not several:
+            self._say("deletes, history, egress and risky calls are approved one by one")
+            return
+        if self._together != tuple(several):
+            # Pressed again, it approves exactly these; what came meanwhile is said first, too.
+            self._together = tuple(several)
+            names = ", ".join([summary(one) for one in several.values()])
+            self._say(f"A again approves {len(several)} of {len(self._waiting)} together: {names}")
+            return
+        self._together = ()
+        for one in several.values():
+            self._answer(one, Verdict(approved=True))
 
     def _meant(self) -> PendingRequest | None:
         """What a key is about; None: nothing, or it came up too recently to have been meant."""

@@ -1,7 +1,8 @@
 """The live screen, driven by its library's own pilot over a real mailbox."""
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -9,7 +10,8 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import DataTable, Input, RichLog, Static
 
-from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation
+from ironcurtain_proxy.model.decision import Ground
+from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, OriginReason
 from ironcurtain_proxy.session import review_screen
 from ironcurtain_proxy.session.mailboxes import Mailboxes
 from ironcurtain_proxy.session.review_screen import ReviewScreen
@@ -203,3 +205,55 @@ async def test_the_screen_listens_while_it_is_open_and_no_longer(tmp_path: Path)
         async with a_screen(box.path):
             await until(box.mailbox.is_reachable)
         assert not box.mailbox.is_reachable()
+
+
+def sending() -> Escalation:
+    """A call that sends data, which is approved by itself."""
+    ground = Ground("capability:net.egress", "it sends data")
+    reason = OriginReason(origin="capability", ground=ground, capabilities=("net.egress",))
+    return replace(escalation(), reasons=(reason,))
+
+
+async def test_calls_that_may_go_together_are_approved_together_once_they_were_named(
+    tmp_path: Path,
+) -> None:
+    async with a_box(tmp_path / "box") as box:
+        first, second, alone = escalation(), escalation(), sending()
+        async with AsyncExitStack() as questions:
+            for one in (first, second, alone):
+                await questions.enter_async_context(box.asked(one))
+            screen, pilot = await questions.enter_async_context(a_screen(box.path))
+            table = screen.query_one("#list", DataTable)
+            await shown(pilot, lambda: table.row_count == 3)
+            await ready(screen, pilot, first)
+            await pilot.press("A")
+            assert "A again approves 2 of 3 together" in status_of(screen)
+            assert box.rulings == {}
+            await pilot.press("A")
+            await shown(pilot, lambda: {first.id, second.id} <= box.rulings.keys())
+            assert alone.id not in box.rulings
+            await ready(screen, pilot, alone)
+            await pilot.press("A")
+            assert "one by one" in status_of(screen)
+            await pilot.press("d")
+        assert isinstance(box.rulings[first.id], Approved)
+        assert isinstance(box.rulings[second.id], Approved)
+        assert isinstance(box.rulings[alone.id], Declined)
+
+
+async def test_what_came_after_the_first_key_is_named_before_it_goes_together(
+    tmp_path: Path,
+) -> None:
+    async with a_box(tmp_path / "box") as box:
+        first, later = escalation(), escalation()
+        async with box.asked(first), a_screen(box.path) as (screen, pilot):
+            await ready(screen, pilot, first)
+            await pilot.press("A")
+            async with box.asked(later):
+                table = screen.query_one("#list", DataTable)
+                await shown(pilot, lambda: table.row_count == 2)
+                await pilot.press("A")
+                assert "A again approves 2 of 2" in status_of(screen)
+                assert box.rulings == {}
+                await pilot.press("A")
+                await shown(pilot, lambda: {first.id, later.id} <= box.rulings.keys())

@@ -1,0 +1,301 @@
+"""The engine: approve, approve with safeguards, or send to a reviewer. Pure: no I/O, no clock.
+
+No log. The checks stand in a table, in the order in which they are asked; the first that has
+something to say decides. Those that approve all ask `_may_approve` first: no evidence outweighs a
+rule that says escalate, a high risk, or a session that is not known or not well.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from ironcurtain_proxy.approval.engine.confidence import Confidence, confidence_of
+from ironcurtain_proxy.approval.engine.context_score import ContextScore
+from ironcurtain_proxy.approval.engine.decision import (
+    SAFEGUARDS,
+    Check,
+    EngineAction,
+    EngineDecision,
+)
+from ironcurtain_proxy.approval.engine.extraction import Subject, subject_of
+from ironcurtain_proxy.approval.engine.interaction import Interaction, Knowledge
+from ironcurtain_proxy.approval.engine.lifecycle import may_hold
+from ironcurtain_proxy.approval.engine.matrix import Row
+from ironcurtain_proxy.approval.engine.risk import (
+    HIGH_AT_MOST,
+    LOW_AT_MOST,
+    MEDIUM_AT_MOST,
+    Risk,
+    risk_of,
+)
+from ironcurtain_proxy.approval.engine.routing import reviewer_chain, route_of
+from ironcurtain_proxy.approval.engine.safety_rules import Verdict, rows_of, verdict_of
+from ironcurtain_proxy.approval.engine.settings import AutoConfirmSettings
+from ironcurtain_proxy.errors import KernelError
+
+_SURE: Final = 80
+_SURE_ENOUGH_WITH_SAFEGUARDS: Final = 60
+_LONG_QUEUE: Final = 10
+_RELIEF_BELOW: Final = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assessment:
+    """Everything that is known of a call when the checks are asked."""
+
+    interaction: Interaction
+    settings: AutoConfirmSettings
+    knowledge: Knowledge
+    subject: Subject
+    rows: tuple[Row | None, ...]
+    verdict: Verdict
+    risk: Risk
+    confidence: Confidence
+    context: ContextScore
+    is_night: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    action: EngineAction
+    reason: str
+    target: str | None = None
+    """To whom instead of whom the route says."""
+
+
+_Check: TypeAlias = Callable[[Assessment], _Outcome | None]
+
+
+def evaluate(
+    interaction: Interaction, settings: AutoConfirmSettings, knowledge: Knowledge
+) -> EngineDecision:
+    """Decide about a call that was escalated.
+
+    Raises:
+        KernelError: nothing escalated it, or the time has no zone. The call is denied then.
+    """
+    return decide(assess(interaction, settings, knowledge))
+
+
+def assess(
+    interaction: Interaction, settings: AutoConfirmSettings, knowledge: Knowledge
+) -> Assessment:
+    """Find out what there is to know of a call.
+
+    Raises:
+        KernelError: as for `evaluate`.
+    """
+    if not interaction.origins:
+        raise KernelError("the engine was asked about a call that nothing escalated")
+    subject = subject_of(interaction)
+    rows = rows_of(interaction, subject, settings)
+    risk = risk_of(interaction, subject, rows, knowledge)
+    return Assessment(
+        interaction=interaction,
+        settings=settings,
+        knowledge=knowledge,
+        subject=subject,
+        rows=rows,
+        verdict=verdict_of(interaction, subject, rows, settings),
+        risk=risk,
+        confidence=confidence_of(interaction, subject, risk, knowledge),
+        context=interaction.context.score(),
+        is_night=settings.night_mode.is_on(knowledge.moment),
+    )
+
+
+def decide(found: Assessment) -> EngineDecision:
+    """Ask the checks in order."""
+    for name, check in CHECKS:
+        outcome = check(found)
+        if outcome is not None:
+            return _decision(found, name, outcome)
+    reason = f"confidence={found.confidence.hundredths}%, risk={found.risk.hundredths}%"
+    return _decision(found, "default", _Outcome("escalate", f"Uncertain case ({reason})"))
+
+
+def _switched_off(found: Assessment) -> _Outcome | None:
+    return None if found.settings.enabled else _Outcome("escalate", "Auto-confirm is off")
+
+
+def _too_much_held(found: Assessment) -> _Outcome | None:
+    if may_hold(found.knowledge.held_risks):
+        return None
+    return _Outcome("held", "Session has calls on hold")
+
+
+def _deployment(found: Assessment) -> _Outcome | None:
+    if not found.knowledge.deployment:
+        return None
+    return _Outcome("held", "Deployment - holding for review")
+
+
+def _exact_pattern(found: Assessment) -> _Outcome | None:
+    subject, session_type = found.subject, found.interaction.session_type
+    matches = subject.exact and any(
+        pattern.approves(subject.operation, subject.scopes, session_type)
+        for pattern in found.knowledge.patterns
+    )
+    if matches and _may_approve(found):
+        return _Outcome("approve", "Exact pattern match")
+    return None
+
+
+def _safety_rule(found: Assessment) -> _Outcome | None:
+    verdict = found.verdict
+    if verdict.word == "escalate":
+        reason = f"Safety rule requires escalation: {verdict.name}"
+        return _Outcome("escalate", reason, verdict.target)
+    if verdict.word == "approve" and _may_approve(found) and _is_within_its_band(found):
+        return _Outcome("approve", f"Safety rule: {verdict.name}")
+    return None
+
+
+def _high_risk(found: Assessment) -> _Outcome | None:
+    if found.risk.hundredths <= MEDIUM_AT_MOST:
+        return None
+    return _Outcome("escalate", "High risk")
+
+
+def _provider_mismatch(found: Assessment) -> _Outcome | None:
+    if found.interaction.provider_mismatch:
+        return _Outcome("escalate", "Provider mismatch")
+    return _Outcome("escalate", "Unusual pattern") if found.interaction.unusual else None
+
+
+def _high_confidence(found: Assessment) -> _Outcome | None:
+    if found.confidence.hundredths <= _SURE:
+        return None
+    return _approved(found, f"High confidence ({found.confidence.hundredths}%)")
+
+
+def _context_match(found: Assessment) -> _Outcome | None:
+    if not found.context.exceeds(_SURE):
+        return None
+    return _approved(found, f"Context match {found.context.hundredths}%")
+
+
+def _night(found: Assessment) -> _Outcome | None:
+    if not found.is_night:
+        return None
+    action: EngineAction = "held" if found.settings.night_mode.action == "hold" else "escalate"
+    target = found.settings.escalation_targets.high_risk
+    return _Outcome(action, "Night mode - escalating for safety", target)
+
+
+def _testing_window(found: Assessment) -> _Outcome | None:
+    is_low = found.risk.hundredths <= LOW_AT_MOST
+    if found.knowledge.testing and is_low and _may_approve(found):
+        return _Outcome("approve", "Testing window")
+    return None
+
+
+def _load_relief(found: Assessment) -> _Outcome | None:
+    depth = found.knowledge.queue_depth
+    if (
+        found.settings.load_relief
+        and depth > _LONG_QUEUE
+        and found.risk.hundredths < _RELIEF_BELOW
+        and _may_approve(found)
+    ):
+        return _Outcome("approve", f"Auto-approve under load (queue={depth})")
+    return None
+
+
+def _doing_well(found: Assessment) -> _Outcome | None:
+    return _approved(found, "Session doing well") if found.knowledge.health == "well" else None
+
+
+def _unknown_operation(found: Assessment) -> _Outcome | None:
+    if (
+        not found.subject.understood
+        and found.settings.unknown == "conditional"
+        and found.risk.hundredths <= LOW_AT_MOST
+        and found.confidence.hundredths >= _SURE_ENOUGH_WITH_SAFEGUARDS
+        and _has_safeguards(found)
+        and _is_trusted(found)
+    ):
+        return _Outcome("conditional", "Unknown operation with safeguards")
+    return None
+
+
+CHECKS: Final[tuple[tuple[Check, _Check], ...]] = (
+    ("switched-off", _switched_off),
+    ("held", _too_much_held),
+    ("deployment", _deployment),
+    ("pattern", _exact_pattern),
+    ("safety-rule", _safety_rule),
+    ("risk", _high_risk),
+    ("provider", _provider_mismatch),
+    ("confidence", _high_confidence),
+    ("context", _context_match),
+    ("night", _night),
+    ("testing", _testing_window),
+    ("load", _load_relief),
+    ("health", _doing_well),
+    ("unknown", _unknown_operation),
+)
+"""In order; if none has anything to say, a reviewer decides."""
+
+
+def _approved(found: Assessment, reason: str) -> _Outcome | None:
+    """Low risk goes; medium risk goes with safeguards, or not (R-5)."""
+    if not _may_approve(found):
+        return None
+    if found.risk.hundredths <= LOW_AT_MOST:
+        return _Outcome("approve", reason)
+    return _Outcome("conditional", reason) if _has_safeguards(found) else None
+
+
+def _may_approve(found: Assessment) -> bool:
+    return found.subject.understood and _is_trusted(found)
+
+
+def _is_trusted(found: Assessment) -> bool:
+    interaction = found.interaction
+    return (
+        found.verdict.word != "escalate"
+        and found.risk.hundredths <= MEDIUM_AT_MOST
+        and interaction.session_type != "unknown"
+        and found.knowledge.health in {"well", "normal"}
+        and not interaction.provider_mismatch
+        and not interaction.unusual
+    )
+
+
+def _has_safeguards(found: Assessment) -> bool:
+    return found.interaction.sandboxed and found.interaction.snapshot
+
+
+def _is_within_its_band(found: Assessment) -> bool:
+    """Whether nothing lifted the risk above the band of the rows that approve."""
+    is_low = all(row is not None and row.level == "LOW" for row in found.rows)
+    return found.risk.hundredths <= (LOW_AT_MOST if is_low else MEDIUM_AT_MOST)
+
+
+def _decision(found: Assessment, check: Check, outcome: _Outcome) -> EngineDecision:
+    approves = outcome.action in ("approve", "conditional")
+    risk = found.risk.hundredths
+    route = route_of(found.interaction, found.subject, risk, found.settings)
+    target = outcome.target or route.target
+    chain = reviewer_chain(target, found.interaction, found.rows, found.settings)
+    is_critical = not approves and risk > HIGH_AT_MOST
+    return EngineDecision(
+        action="held" if is_critical else outcome.action,
+        check=check,
+        reason=outcome.reason,
+        target=None if approves else chain[0],
+        fallback=chain[1] if len(chain) > 1 and not approves else None,
+        priority=None if approves else route.priority,
+        alert=is_critical,
+        operation=found.subject.operation,
+        rows=tuple(dict.fromkeys(row.key for row in found.rows if row is not None)),
+        verdict=found.verdict.word,
+        risk=risk,
+        band=found.risk.band,
+        confidence=found.confidence.hundredths,
+        context_score=found.context.hundredths,
+        factors=found.risk.factors,
+        confidence_factors=found.confidence.factors,
+        safeguards=SAFEGUARDS if outcome.action == "conditional" else (),
+    )

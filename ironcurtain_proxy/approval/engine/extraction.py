@@ -1,0 +1,283 @@
+"""What a call does, read from its facts. Pure: no I/O, no clock, no log.
+
+From argument roles, canonical values, the names of well-known tools, and switches. INVARIANT: words
+of the agent can add an operation or a danger, never take one away.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, get_args
+
+from ironcurtain_proxy.approval.engine.branches import branches_of
+from ironcurtain_proxy.approval.engine.interaction import Interaction
+from ironcurtain_proxy.approval.engine.operations import (
+    COMMAND_OPERATIONS,
+    COVERED,
+    DESTRUCTIVE_WORDS,
+    KNOWN_TOOLS,
+    OWN_DATA,
+    PRODUCTION_WORDS,
+    RAISING_WORDS,
+    READING_WORDS,
+    REWRITING_SWITCHES,
+    ROLE_OPERATIONS,
+    TELLING_ARGUMENTS,
+    WRITING_WORDS,
+    Operation,
+)
+from ironcurtain_proxy.model.annotation import ROLE_TRAITS
+from ironcurtain_proxy.model.json import Arguments, Json
+from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.request import ArgumentFact, PathValue, UrlValue, Value
+
+_FILE_OPERATIONS: Final = frozenset({"read", "list", "edit", "delete"})
+_ELSEWHERE: Final = frozenset({"database", "network", "install", "deploy", "test"})
+_SCOPELESS: Final = (_ELSEWHERE | {"unknown"}) - {"network"}
+_ORDER: Final[Mapping[Operation, int]] = {
+    operation: place for place, operation in enumerate(get_args(Operation))
+}
+_HERE: Final = re.compile(r"localhost|(.+\.)?localhost|127(\.\d{1,3}){3}|\[?::1\]?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Touch:
+    """One thing that a call does."""
+
+    operation: Operation
+    path: RealPath | None = None
+    """To what; None: to nothing that has a path."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """What a call does."""
+
+    touches: tuple[Touch, ...]
+    """Never empty."""
+    operation: Operation
+    """The most dangerous of them."""
+    branches: tuple[str, ...]
+    """Every branch that it changes, in short names; empty: not known."""
+    scopes: tuple[str, ...]
+    """Every path, address and name that it names, in the spelling that is judged."""
+    scope: str
+    """The same as one string; `server/tool` if it names nothing."""
+    paths: tuple[RealPath, ...]
+    single: bool
+    """Whether it does one thing. To read what is also changed, or where a command runs, is part of
+    that; to read anything else is not.
+    """
+    exact: bool
+    """Whether it is single, and operation and scopes say all of it. A command says more than the
+    directory that it runs in.
+    """
+    only_paths: bool
+    """Whether its paths are all that it names or reaches."""
+    only_reads: bool
+    """Whether all that its tool can name are paths to read."""
+    own_data: bool
+    external: bool
+    production: bool
+    destructive: bool
+    database: bool
+
+    @property
+    def understood(self) -> bool:
+        """Whether the engine knows everything that it does."""
+        return all(touch.operation != "unknown" for touch in self.touches)
+
+
+def subject_of(interaction: Interaction) -> Subject:
+    """Read a call."""
+    request = interaction.request
+    touches = tuple(dict.fromkeys(_touches(interaction)))
+    operations = {touch.operation for touch in touches}
+    scopes = tuple(_scopes(request.arguments))
+    only_reads = bool(request.arguments) and all(
+        fact.roles == ("read-path",) for fact in request.arguments
+    )
+    urls = [value for value in _values(interaction) if isinstance(value, UrlValue)]
+    paths = tuple([v.path for v in _values(interaction) if isinstance(v, PathValue)])
+    words = _words(request.tool) | _telling_words(interaction.arguments)
+    targets = words.union(*(_words(text) for text in (*scopes, *_branch_words(interaction))))
+    single = len(_apart(interaction, touches)) == 1
+    return Subject(
+        touches=touches,
+        operation=min(operations, key=_ORDER.__getitem__),
+        branches=branches_of(interaction),
+        scopes=scopes,
+        scope="\n".join(sorted(scopes)) or f"{request.server}/{request.tool}",
+        paths=paths,
+        only_paths=0 < len(paths) == len(scopes)
+        and interaction.command_operation is None
+        and operations.isdisjoint(_ELSEWHERE),
+        single=single,
+        exact=single
+        and bool(scopes)
+        and interaction.command_operation is None
+        and operations.isdisjoint(_SCOPELESS)
+        and all(url.ordinary for url in urls),
+        only_reads=only_reads,
+        own_data=(request.server, request.tool) in OWN_DATA,
+        external=any(not _HERE.fullmatch(host) for url in urls for host in _hosts(url)),
+        production=not targets.isdisjoint(PRODUCTION_WORDS),
+        destructive=not DESTRUCTIVE_WORDS.isdisjoint(words | _switches(interaction.arguments)),
+        database="database" in operations,
+    )
+
+
+def _apart(interaction: Interaction, touches: tuple[Touch, ...]) -> frozenset[Operation]:
+    acting = [touch for touch in touches if touch.operation not in {"read", "list"}]
+    changed = {touch.path for touch in acting}
+    reading = [
+        touch
+        for touch in touches
+        if touch.operation in {"read", "list"}
+        and touch.path not in changed
+        and interaction.command_operation is None
+    ]
+    return frozenset(touch.operation for touch in (*acting, *reading))
+
+
+def _touches(interaction: Interaction) -> Iterator[Touch]:
+    named = _named(interaction)
+    covered = COVERED.get(named[0], frozenset()) if named else frozenset()
+    by_role = [
+        Touch(operation, value.path if isinstance(value, PathValue) else None)
+        for fact in interaction.request.arguments
+        for value in fact.values
+        for role in fact.roles
+        if role not in covered and (operation := ROLE_OPERATIONS[role]) is not None
+    ]
+    paths = [value.path for value in _values(interaction) if isinstance(value, PathValue)]
+    for operation in named:
+        if operation not in _FILE_OPERATIONS or not paths:
+            yield Touch(operation)
+        elif operation not in {touch.operation for touch in by_role}:
+            yield from (Touch(operation, path) for path in paths)
+    yield from by_role
+    yield from _besides(interaction, named, has_paths=bool(paths))
+
+
+def _named(interaction: Interaction) -> tuple[Operation, ...]:
+    """What the command, or else the tool's name, says; nothing if it says nothing."""
+    if interaction.command_operation is not None:
+        return (COMMAND_OPERATIONS.get(interaction.command_operation, "unknown"),)
+    request = interaction.request
+    known = KNOWN_TOOLS.get(request.server, {}).get(request.tool)
+    if known is not None:
+        return (known,)
+    return tuple(
+        dict.fromkeys(
+            RAISING_WORDS[word] for word in sorted(_words(request.tool)) if word in RAISING_WORDS
+        )
+    )
+
+
+def _besides(
+    interaction: Interaction, named: tuple[Operation, ...], *, has_paths: bool
+) -> Iterator[Touch]:
+    """What switches, options and odd addresses add, and what nobody recognises."""
+    request = interaction.request
+    if not named and not _says_what_roles_say(request.tool, request.arguments, has_paths=has_paths):
+        yield Touch("unknown")
+    pushes = "git-push" in named
+    if request.server in {"git", "github"} or pushes:
+        rewrites = not REWRITING_SWITCHES.isdisjoint(_switches(interaction.arguments))
+        if rewrites or _has_options(interaction.arguments):
+            yield Touch("git-force-push" if pushes else "unknown")
+    if any(isinstance(value, UrlValue) and not value.ordinary for value in _values(interaction)):
+        yield Touch("unknown")
+
+
+def _says_what_roles_say(
+    tool: str, arguments: tuple[ArgumentFact, ...], *, has_paths: bool
+) -> bool:
+    words = _words(tool)
+    roles = {role for fact in arguments for role in fact.roles}
+    if not has_paths:
+        return False
+    if not words.isdisjoint(WRITING_WORDS):
+        return "write-path" in roles
+    return not words.isdisjoint(READING_WORDS)
+
+
+def _values(interaction: Interaction) -> Iterator[Value]:
+    return (value for fact in interaction.request.arguments for value in fact.values)
+
+
+def _scopes(arguments: tuple[ArgumentFact, ...]) -> Iterator[str]:
+    for fact in arguments:
+        if any(ROLE_TRAITS[role].is_resource for role in fact.roles):
+            for value in fact.values:
+                match value:
+                    case PathValue(path=path):
+                        yield str(path)
+                    # `origin` is a name; where it leads is what counts.
+                    case UrlValue(domains=domains) if "git-remote-url" in fact.roles:
+                        yield from domains
+                    case _:
+                        yield value.text
+
+
+def _hosts(url: UrlValue) -> Iterator[str]:
+    return (domain.partition("/")[0].lower() for domain in url.domains)
+
+
+def _branch_words(interaction: Interaction) -> Iterator[str]:
+    for fact in interaction.request.arguments:
+        if "branch-name" in fact.roles:
+            yield from (value.text for value in fact.values)
+    if interaction.branch is not None:
+        yield interaction.branch
+
+
+def _words(text: str) -> frozenset[str]:
+    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", text)
+    return frozenset(re.findall(r"[a-z0-9]+", spaced.lower()))
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", "").replace("-", "").lower()
+
+
+def _telling_words(arguments: Arguments) -> frozenset[str]:
+    found: set[str] = set()
+    for name, value in arguments.items():
+        if _plain(name) in TELLING_ARGUMENTS:
+            for text in _strings(value):
+                found |= _words(text)
+    return frozenset(found)
+
+
+def _switches(arguments: Arguments) -> frozenset[str]:
+    """Names of arguments that are on. `"false"` is: who knows how a server reads it."""
+    return frozenset(
+        _plain(name) for name, value in arguments.items() if value not in (None, False, 0, "")
+    ) | _telling_words(arguments)
+
+
+def _has_options(arguments: Arguments) -> bool:
+    """Whether a string could be taken for an option, or for the `+` of a forced refspec."""
+    return any(
+        text.lstrip().startswith(("-", "+"))
+        for name, value in arguments.items()
+        if _plain(name) not in {"message", "content", "body", "title"}
+        for text in _strings(value)
+    )
+
+
+def _strings(value: Json) -> Iterator[str]:
+    pending: list[Json] = [value]
+    while pending:
+        found = pending.pop()
+        match found:
+            case str():
+                yield found
+            case list():
+                pending += found
+            case dict():
+                pending += [*found, *found.values()]
+            case _:
+                pass

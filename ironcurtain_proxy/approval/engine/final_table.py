@@ -1,0 +1,59 @@
+"""What becomes of a request that nobody answered. Pure: no I/O, no clock, no log.
+
+It is refused. The operator may say otherwise for operations that would have been approved anyway,
+and only for these (R-2).
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from ironcurtain_proxy.approval.engine.decision import EngineDecision
+from ironcurtain_proxy.approval.engine.operations import Operation
+from ironcurtain_proxy.approval.engine.risk import LOW_AT_MOST
+from ironcurtain_proxy.approval.engine.settings import AutoConfirmSettings, TimeoutAction
+from ironcurtain_proxy.model.annotation import ArgumentRole
+from ironcurtain_proxy.model.escalation import Origin
+
+APPROVABLE: Final[frozenset[Operation]] = frozenset(
+    {"edit", "read", "list", "git-pull", "git-fetch", "shell-safe", "test"}
+)
+"""Operations of which every row of the matrix is Auto-approve, with a base of at most 0.4."""
+
+_HARMLESS: Final[frozenset[ArgumentRole]] = frozenset({"read-path", "write-path"})
+
+
+def is_policy_critical(origins: tuple[Origin, ...], roles: tuple[ArgumentRole, ...]) -> bool:
+    """Whether the policy itself asked, for more than reading or writing files.
+
+    Args:
+        origins: what asked for a review.
+        roles: the argument roles that escalated. None: the rule was about the whole call.
+    """
+    return "policy" in origins and (not roles or not _HARMLESS.issuperset(roles))
+
+
+def check_on_timeout(table: Mapping[Operation, TimeoutAction]) -> tuple[str, ...]:
+    """What is wrong with a configured table, one line for each operation; empty: nothing."""
+    return tuple(
+        f"auto_confirm.on_timeout.{operation}: cannot be approved without an answer; "
+        f"only {', '.join(sorted(APPROVABLE))} can"
+        for operation, action in table.items()
+        if action == "approve" and operation not in APPROVABLE
+    )
+
+
+def on_timeout(
+    decision: EngineDecision, settings: AutoConfirmSettings, *, policy_critical: bool
+) -> TimeoutAction:
+    """What becomes of a call, now that the last reviewer's time has passed."""
+    table = settings.on_timeout if settings.enabled else MappingProxyType({})
+    wanted = table.get(decision.operation) == "approve"
+    may_be = (
+        decision.operation in APPROVABLE
+        and decision.verdict == "approve"
+        and decision.risk <= LOW_AT_MOST
+        and decision.action == "escalate"
+        and not policy_critical
+    )
+    return "approve" if wanted and may_be else "deny"

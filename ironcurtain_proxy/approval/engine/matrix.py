@@ -1,0 +1,184 @@
+"""The safety rule matrix: fifteen operations, four kinds of sessions. Pure: no I/O, no clock.
+
+No log. In rows of low and medium risk a cell says what becomes of the call; rows of high and
+critical risk always go to a reviewer, and a cell there says who may be one (R-4).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final, Literal, TypeAlias, assert_never
+
+from ironcurtain_proxy.approval.engine.branches import are_feature_branches
+from ironcurtain_proxy.approval.engine.extraction import Subject, Touch
+from ironcurtain_proxy.approval.engine.places import Places, in_temporary
+from ironcurtain_proxy.approval.engine.sessions import Party, SessionType
+
+Cell: TypeAlias = Literal["✓", "~", "✗"]
+RowLevel: TypeAlias = Literal["LOW", "MED", "HIGH", "CRITICAL"]
+RowAction: TypeAlias = Literal["Auto-approve", "Conditional", "Escalate", "Escalate + Alert"]
+MatrixWord: TypeAlias = Literal["approve", "evaluate", "escalate"]
+"""What the matrix says of a call. There is no word for a denial."""
+
+RowKey: TypeAlias = Literal[
+    "file_edit_in_tmp", "file_edit_in_project", "file_delete", "file_read_public",
+    "git_pull_fetch", "git_commit_feature", "git_push_feature", "git_commit_main",
+    "git_push_force", "shell_safe", "shell_rm", "shell_dd_mount", "install_dependencies",
+    "test_execution", "deploy_prod", "git_push_main",
+]  # fmt: skip
+"""How rows are named in a configuration."""
+
+_COLUMNS: Final[Mapping[SessionType, int | None]] = MappingProxyType(
+    # Codex has no column: it is trusted like a worker.
+    {"worker": 0, "codex": 0, "manager": 1, "architect": 2, "high-level": 3, "unknown": None}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the matrix."""
+
+    key: RowKey
+    name: str
+    cells: tuple[Cell, Cell, Cell, Cell]
+    """Worker, manager, architect, high-level."""
+    level: RowLevel
+    action: RowAction
+
+    def cell(self, session_type: SessionType) -> Cell | None:
+        """The cell of a kind of session; None: it has no column."""
+        column = _COLUMNS[session_type]
+        return None if column is None else self.cells[column]
+
+    @property
+    def always_escalates(self) -> bool:
+        """Whether a reviewer decides, whoever asks."""
+        return self.level in {"HIGH", "CRITICAL"}
+
+    def word(self, session_type: SessionType, *, sandboxed: bool) -> MatrixWord:
+        """What becomes of a call of a session. Of one that has no column nothing is said."""
+        cell = self.cell(session_type)
+        if self.always_escalates or cell == "✗":
+            return "escalate"
+        # Packages run programs of strangers when they are installed.
+        if cell != "✓" or (self.key == "install_dependencies" and not sandboxed):
+            return "evaluate"
+        return "approve"
+
+
+_ALL: Final[tuple[Cell, Cell, Cell, Cell]] = ("✓", "✓", "✓", "✓")
+_SENIOR: Final[tuple[Cell, Cell, Cell, Cell]] = ("✗", "~", "✓", "✓")
+_ARCHITECTS: Final[tuple[Cell, Cell, Cell, Cell]] = ("✗", "✗", "✓", "✓")
+
+MATRIX: Final[tuple[Row, ...]] = (
+    Row("file_edit_in_tmp", "File edit in /tmp/", _ALL, "LOW", "Auto-approve"),
+    Row("file_edit_in_project", "File edit in project dir", _ALL, "LOW", "Auto-approve"),
+    Row("file_delete", "File delete", _SENIOR, "HIGH", "Escalate"),
+    Row("file_read_public", "File read (public)", _ALL, "LOW", "Auto-approve"),
+    Row("git_pull_fetch", "Git pull/fetch", _ALL, "LOW", "Auto-approve"),
+    Row("git_commit_feature", "Git commit to feature/*", _ALL, "LOW", "Auto-approve"),
+    Row("git_push_feature", "Git push to feature/*", ("~", "✓", "✓", "✓"), "MED", "Conditional"),
+    Row("git_commit_main", "Git commit to main", _SENIOR, "HIGH", "Escalate"),
+    Row("git_push_force", "Git push --force", _ARCHITECTS, "CRITICAL", "Escalate + Alert"),
+    Row("shell_safe", "Shell exec (safe)", _ALL, "LOW", "Auto-approve"),
+    Row("shell_rm", "Shell exec (rm)", _SENIOR, "HIGH", "Escalate"),
+    Row("shell_dd_mount", "Shell exec (dd, mount)", _ARCHITECTS, "CRITICAL", "Escalate + Alert"),
+    Row("install_dependencies", "Install dependencies", _ALL, "MED", "Auto-approve"),
+    Row("test_execution", "Test execution", _ALL, "LOW", "Auto-approve"),
+    Row("deploy_prod", "Deploy to prod", _SENIOR, "CRITICAL", "Escalate + Alert"),
+)
+"""The document's table."""
+
+GIT_PUSH_MAIN: Final = Row("git_push_main", "Git push to main", _SENIOR, "HIGH", "Escalate")
+"""Stands in the document's decision tree, not in its table; it is as a commit to main (R-4)."""
+
+ROWS: Final[Mapping[RowKey, Row]] = MappingProxyType(
+    {row.key: row for row in (*MATRIX, GIT_PUSH_MAIN)}
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ground:
+    """What decides which row a call falls under, besides the call."""
+
+    places: Places
+    feature_branches: tuple[str, ...]
+    """Prefixes of branches that are nobody else's."""
+
+
+def row_of(touch: Touch, subject: Subject, ground: Ground) -> Row | None:
+    """The row for one thing that a call does; None: the matrix does not speak of it."""
+    key = _key_of(touch, subject, ground)
+    return None if key is None else ROWS[key]
+
+
+def _key_of(touch: Touch, subject: Subject, ground: Ground) -> RowKey | None:
+    match touch.operation:
+        case "edit":
+            return _edit(touch, ground.places)
+        case "read" | "list":
+            return _read(touch, subject, ground.places)
+        case "git-commit" | "git-push":
+            feature = are_feature_branches(subject.branches, ground.feature_branches)
+            return _BRANCH_ROWS[(touch.operation, feature)]
+        case "unknown" | "database" | "network":
+            return None
+        case (
+            "deploy" | "git-force-push" | "shell-dd-mount" | "delete" | "shell-rm" | "install"
+            | "shell-safe" | "test" | "git-pull" | "git-fetch"
+        ):  # fmt: skip
+            return _PLAIN_ROWS[touch.operation]
+        case _:
+            assert_never(touch.operation)
+
+
+_BRANCH_ROWS: Final[Mapping[tuple[str, bool], RowKey]] = MappingProxyType(
+    {
+        ("git-commit", True): "git_commit_feature",
+        ("git-commit", False): "git_commit_main",
+        ("git-push", True): "git_push_feature",
+        ("git-push", False): "git_push_main",
+    }
+)
+_PLAIN_ROWS: Final[Mapping[str, RowKey]] = MappingProxyType(
+    {
+        "deploy": "deploy_prod",
+        "git-force-push": "git_push_force",
+        "shell-dd-mount": "shell_dd_mount",
+        "delete": "file_delete",
+        "shell-rm": "shell_rm",
+        "install": "install_dependencies",
+        "shell-safe": "shell_safe",
+        "test": "test_execution",
+        "git-pull": "git_pull_fetch",
+        "git-fetch": "git_pull_fetch",
+    }
+)
+
+
+def _edit(touch: Touch, places: Places) -> RowKey | None:
+    if touch.path is None:
+        return None
+    if places.in_workspace(touch.path):
+        return "file_edit_in_project"
+    return "file_edit_in_tmp" if in_temporary(touch.path) else None
+
+
+def _read(touch: Touch, subject: Subject, places: Places) -> RowKey | None:
+    if touch.path is None:
+        return "file_read_public" if subject.own_data else None
+    return "file_read_public" if places.is_public(touch.path) else None
+
+
+def may_review(reviewer: Party, row: Row | None, requester: Party) -> bool:
+    """Whether a session may decide about a call of another one.
+
+    ✓ may; ~ may, but not about its own kind of session; ✗ may not. What no row speaks of is for
+    managers and above. Nobody decides about itself.
+    """
+    if reviewer.session == requester.session or reviewer.session_type in ("unknown", "codex"):
+        return False
+    if row is None:
+        return reviewer.session_type != "worker"
+    cell = row.cell(reviewer.session_type)
+    return cell == "✓" or (cell == "~" and reviewer.session_type != requester.session_type)

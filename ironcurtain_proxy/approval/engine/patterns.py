@@ -1,0 +1,54 @@
+"""Patterns that the operator promoted: this operation, on these paths, is fine. Pure.
+
+No I/O, no clock, no log. Every condition must hold, on everything that the call names. Nothing is
+weighed: a pattern that matches by two of four conditions would approve any path at all.
+"""
+
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+from ironcurtain_proxy.approval.engine.operations import Operation
+from ironcurtain_proxy.approval.engine.path_patterns import PathRegex
+from ironcurtain_proxy.approval.engine.sessions import SessionType
+
+PatternRisk: TypeAlias = Literal["SAFE", "LOW", "MEDIUM", "HIGH", "CRITICAL"]
+
+_TOO_RISKY: Final[frozenset[PatternRisk]] = frozenset({"HIGH", "CRITICAL"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalPattern:
+    """A row of `approval_patterns`, its expression compiled."""
+
+    name: str
+    operation: Operation
+    scope: PathRegex | None = None
+    """None: it says nothing of scopes, and so is never an exact match."""
+    session_type: SessionType | None = None
+    """None: every type that is known."""
+    risk_level: PatternRisk | None = None
+    """What the operator took it for; what is computed for the call counts all the same."""
+    auto_approve: bool = False
+
+    def knows(
+        self, operation: Operation, scopes: tuple[str, ...], session_type: SessionType
+    ) -> bool:
+        """Whether such calls are known, approved or not."""
+        if operation == "unknown" or operation != self.operation:
+            return False
+        if self.session_type is not None and self.session_type != session_type:
+            return False
+        if self.scope is None:
+            return not scopes
+        return bool(scopes) and all(self.scope.fullmatch(scope) for scope in scopes)
+
+    def approves(
+        self, operation: Operation, scopes: tuple[str, ...], session_type: SessionType
+    ) -> bool:
+        """Whether it is an exact match that the operator lets approve."""
+        return (
+            self.auto_approve
+            and self.scope is not None
+            and self.risk_level not in _TOO_RISKY
+            and self.knows(operation, scopes, session_type)
+        )

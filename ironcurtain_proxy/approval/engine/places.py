@@ -1,0 +1,87 @@
+"""Where a path lies, in the words of the safety rules. Pure: no I/O, no clock, no log.
+
+Every path here is real. What lies where is a question of components, never of text.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from ironcurtain_proxy.model.path import RealPath
+
+TEMPORARY: Final = (RealPath(("tmp",)), RealPath(("private", "tmp")))
+_HOMES: Final = RealPath(("home",))
+
+SEEDED_SAFE_PATHS: Final = ("/tmp/", "/private/tmp/", "project_root/", ".claude/", ".git/")  # noqa: S108  rows, not files
+"""What a fresh store holds. They add confidence and the read discount, nothing else (R-10)."""
+
+_PROJECT_ROOT: Final = "project_root"
+_SECRET: Final = re.compile(
+    r"\.env(\..*)?|\.netrc|\.npmrc|\.pypirc|\.htpasswd|\.pgpass|\.git-credentials|id_[a-z0-9]+"
+    r"|.*\.(pem|key|p12|pfx|kdbx|jks|keystore)|.*(credential|secret|passw|token).*|shadow",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """What a session's paths are compared with. Real paths."""
+
+    workspace: RealPath | None = None
+    """None: there is none, and everything lies outside of it."""
+    home: RealPath | None = None
+
+    def in_workspace(self, path: RealPath) -> bool:
+        """Whether it is the workspace or lies in it."""
+        return self.workspace is not None and path.is_within(self.workspace)
+
+    def is_public(self, path: RealPath) -> bool:
+        """Whether anyone in the project may read it: in the workspace, a home or /tmp.
+
+        What looks like a secret is not public anywhere; outside the workspace neither is what is
+        hidden, such as a program's settings in a home.
+        """
+        if any(_SECRET.fullmatch(part) for part in path.parts):
+            return False
+        if self.in_workspace(path):
+            return True
+        bases = (*TEMPORARY, _HOMES) if self.home is None else (*TEMPORARY, _HOMES, self.home)
+        return any(
+            path.is_within(base)
+            and not any(part.startswith(".") for part in path.parts[len(base.parts) :])
+            for base in bases
+        )
+
+
+def in_temporary(path: RealPath) -> bool:
+    """Whether it lies below /tmp. The directory itself does not."""
+    return any(path != base and path.is_within(base) for base in TEMPORARY)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SafePath:
+    """A row of `safe_paths`: a directory in which an operation is nothing special."""
+
+    path: str
+    """`project_root/` is the workspace; a relative path lies in the workspace."""
+    operation: str | None = None
+    """None: every operation."""
+
+    def contains(self, path: RealPath, operation: str, places: Places) -> bool:
+        """Whether a real path lies in it, by components."""
+        directory = self._directory(places)
+        if directory is None or self.operation not in (None, operation):
+            return False
+        return path.is_within(directory)
+
+    def _directory(self, places: Places) -> RealPath | None:
+        parts = tuple([part for part in self.path.split("/") if part])
+        # A row that climbs, or is empty, would make everything safe.
+        if not parts or not {".", ".."}.isdisjoint(parts):
+            return None
+        if self.path.startswith("/"):
+            return RealPath(parts)
+        if places.workspace is None:
+            return None
+        below = parts[1:] if parts[0] == _PROJECT_ROOT else parts
+        return RealPath(places.workspace.parts + below)

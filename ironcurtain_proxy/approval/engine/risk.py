@@ -1,0 +1,140 @@
+"""How risky a call is, in hundredths, each factor by name. Pure: no I/O, no clock, no log.
+
+The matrix row gives the base; what the call touches and how its session is doing is added. Integers
+throughout: the borders between bands are exact.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final, Literal, TypeAlias
+
+from ironcurtain_proxy.approval.engine.extraction import Subject
+from ironcurtain_proxy.approval.engine.interaction import Hundredths, Interaction, Knowledge
+from ironcurtain_proxy.approval.engine.matrix import Row, RowLevel
+
+RiskBand: TypeAlias = Literal["SAFE", "LOW", "MEDIUM", "HIGH", "CRITICAL"]
+"""SAFE [0, 0.2), LOW [0.2, 0.4], MEDIUM (0.4, 0.7], HIGH (0.7, 0.9], CRITICAL (0.9, 1]."""
+
+Factor: TypeAlias = tuple[str, Hundredths]
+"""A name and what it contributes; the contributions add up to the risk."""
+
+LOW_AT_MOST: Final = 40
+MEDIUM_AT_MOST: Final = 70
+HIGH_AT_MOST: Final = 90
+_LOW_AT_LEAST: Final = 20
+
+BASES: Final[Mapping[RowLevel, Hundredths]] = MappingProxyType(
+    {"LOW": 30, "MED": 55, "HIGH": 80, "CRITICAL": 95}
+)
+NO_ROW: Final = 50
+
+_ONE_BAND_UP: Final[Mapping[RiskBand, Hundredths]] = MappingProxyType(
+    {
+        "SAFE": LOW_AT_MOST,
+        "LOW": MEDIUM_AT_MOST,
+        "MEDIUM": HIGH_AT_MOST,
+        "HIGH": 100,
+        "CRITICAL": 100,
+    }
+)
+_SAFE_READ: Final = -15
+_FAILURE: Final = 5
+_FAILURES_AT_MOST: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Risk:
+    """A risk with its reasons."""
+
+    hundredths: Hundredths
+    factors: tuple[Factor, ...]
+
+    @property
+    def band(self) -> RiskBand:
+        """The band it lies in."""
+        return band_of(self.hundredths)
+
+
+def band_of(hundredths: Hundredths) -> RiskBand:
+    """The band of a risk from 0 to 100."""
+    if hundredths < _LOW_AT_LEAST:
+        return "SAFE"
+    if hundredths <= LOW_AT_MOST:
+        return "LOW"
+    if hundredths <= MEDIUM_AT_MOST:
+        return "MEDIUM"
+    return "HIGH" if hundredths <= HIGH_AT_MOST else "CRITICAL"
+
+
+def risk_of(
+    interaction: Interaction,
+    subject: Subject,
+    rows: tuple[Row | None, ...],
+    knowledge: Knowledge,
+) -> Risk:
+    """The risk of a call: the worst of its rows, and what comes to it, at most one band up."""
+    name, base = base_of(rows)
+    factors = [(f"base: {name}", base), *_additions(interaction, subject, knowledge)]
+    if _is_safe_read(interaction, subject, knowledge):
+        factors.append(("read in a safe path", _SAFE_READ))
+    total = sum(contribution for _, contribution in factors)
+    capped = max(0, min(total, _ONE_BAND_UP[band_of(base)]))
+    if capped != total:
+        factors.append(("at most one band up", capped - total))
+    return Risk(capped, tuple(factors))
+
+
+def base_of(rows: tuple[Row | None, ...]) -> Factor:
+    """The highest base of the rows that a call falls under, with the row's name."""
+    worst = ("no row", 0)
+    for row in rows:
+        found = ("no row", NO_ROW) if row is None else (row.name, BASES[row.level])
+        worst = max(worst, found, key=lambda factor: factor[1])
+    return worst if rows else ("no row", NO_ROW)
+
+
+def _additions(
+    interaction: Interaction, subject: Subject, knowledge: Knowledge
+) -> Iterator[Factor]:
+    holds = (
+        ("production target", 10, subject.production),
+        ("destructive word", 10, subject.destructive),
+        ("outside the workspace", 10, _is_outside(interaction, subject)),
+        ("external host", 5, subject.external),
+        ("database", 5, subject.database),
+        ("session failing or unknown", 5, knowledge.health in {"failing", "unknown"}),
+    )
+    yield from ((name, hundredths) for name, hundredths, is_so in holds if is_so)
+    failures = min(_FAILURES_AT_MOST, _FAILURE * max(0, knowledge.earlier_failures))
+    if failures:
+        yield "earlier failures", failures
+
+
+def _is_outside(interaction: Interaction, subject: Subject) -> bool:
+    return any(not interaction.places.in_workspace(path) for path in subject.paths)
+
+
+def _is_safe_read(interaction: Interaction, subject: Subject, knowledge: Knowledge) -> bool:
+    """Whether it does nothing but read in safe paths, or can do nothing else by its annotation."""
+    operations = {touch.operation for touch in subject.touches}
+    reads = operations <= {"read", "list"}
+    may_only_read = subject.only_reads and operations <= {"read", "list", "unknown"}
+    places = interaction.places
+    return (
+        (reads or may_only_read)
+        and all(places.is_public(path) for path in subject.paths)
+        and lies_in_safe_paths(interaction, subject, knowledge)
+    )
+
+
+def lies_in_safe_paths(interaction: Interaction, subject: Subject, knowledge: Knowledge) -> bool:
+    """Whether it is about paths alone, and each lies in a safe path for what is done.
+
+    INVARIANT: a harmless path beside a URL or a command says nothing for the call.
+    """
+    places = interaction.places
+    return subject.only_paths and all(
+        any(safe.contains(path, subject.operation, places) for safe in knowledge.safe_paths)
+        for path in subject.paths
+    )

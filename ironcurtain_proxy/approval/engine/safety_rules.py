@@ -1,0 +1,97 @@
+"""What the matrix and the operator's rules say of a call together. Pure: no I/O, no clock, no log.
+
+Of everything that a call does the strictest word counts. A rule can make a call harder; it can
+approve only where the matrix leaves the question open.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from ironcurtain_proxy.approval.engine.extraction import Subject, Touch
+from ironcurtain_proxy.approval.engine.interaction import Interaction
+from ironcurtain_proxy.approval.engine.matrix import Ground, MatrixWord, Row, row_of
+from ironcurtain_proxy.approval.engine.settings import AutoConfirmSettings, SafetyRule
+
+_STRICTNESS: Final[Mapping[MatrixWord, int]] = MappingProxyType(
+    {"approve": 0, "evaluate": 1, "escalate": 2}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the rules say."""
+
+    word: MatrixWord
+    name: str = ""
+    """The rule it rests on; empty: none speaks of the call."""
+    target: str | None = None
+    """To whom the operator's rule sends it."""
+
+
+def rows_of(
+    interaction: Interaction, subject: Subject, settings: AutoConfirmSettings
+) -> tuple[Row | None, ...]:
+    """The row for each thing that a call does, in the order of `subject.touches`."""
+    ground = Ground(places=interaction.places, feature_branches=settings.feature_branches)
+    return tuple([row_of(touch, subject, ground) for touch in subject.touches])
+
+
+def verdict_of(
+    interaction: Interaction,
+    subject: Subject,
+    rows: tuple[Row | None, ...],
+    settings: AutoConfirmSettings,
+) -> Verdict:
+    """The strictest word about anything that a call does; nothing known is not approved."""
+    verdicts = [
+        _of_touch(touch, row, interaction, settings)
+        for touch, row in zip(subject.touches, rows, strict=True)
+    ]
+    return max(verdicts, key=lambda verdict: _STRICTNESS[verdict.word], default=Verdict("evaluate"))
+
+
+def _of_touch(
+    touch: Touch, row: Row | None, interaction: Interaction, settings: AutoConfirmSettings
+) -> Verdict:
+    matrix = _of_matrix(row, interaction)
+    rules = {
+        rule.action: rule
+        for rule in settings.safety_rules
+        if _speaks(rule, touch, row, interaction)
+    }
+    if "escalate" in rules:
+        rule = rules["escalate"]
+        target = rule.target or settings.escalation_targets.high_risk
+        return Verdict("escalate", rule.pattern, target)
+    if matrix.word == "escalate":
+        return matrix
+    if "conditional" in rules:
+        return Verdict("evaluate", rules["conditional"].pattern)
+    if "auto_approve" in rules and row is not None and _is_open(row, interaction):
+        return Verdict("approve", rules["auto_approve"].pattern)
+    return matrix
+
+
+def _of_matrix(row: Row | None, interaction: Interaction) -> Verdict:
+    if row is None:
+        return Verdict("evaluate")
+    word = row.word(interaction.session_type, sandboxed=interaction.sandboxed)
+    return Verdict(word, row.name)
+
+
+def _is_open(row: Row, interaction: Interaction) -> bool:
+    """Whether the operator may approve it: not what installs outside a sandbox."""
+    return row.word(interaction.session_type, sandboxed=interaction.sandboxed) == "approve" or (
+        row.cell(interaction.session_type) == "~"
+    )
+
+
+def _speaks(rule: SafetyRule, touch: Touch, row: Row | None, interaction: Interaction) -> bool:
+    if rule.pattern == "git_delete_force":
+        deletes = touch.operation == "delete" and interaction.request.server in {"git", "github"}
+        return deletes or touch.operation == "git-force-push"
+    if row is None:
+        return rule.pattern == touch.operation
+    return rule.pattern == row.key

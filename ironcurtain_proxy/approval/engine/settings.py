@@ -1,0 +1,133 @@
+"""How the operator wants the engine: section `auto_confirm`. Pure: no I/O, no clock, no log.
+
+Keys and defaults are the document's, except that it is off unless switched on. A value that makes
+no sense is refused when the object is made, with the key that it stands under.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final, Literal, TypeAlias, get_args
+
+from ironcurtain_proxy.approval.engine.matrix import ROWS, RowKey
+from ironcurtain_proxy.approval.engine.operations import Operation
+from ironcurtain_proxy.approval.engine.sessions import SessionType
+from ironcurtain_proxy.approval.engine.windows import NightMode
+from ironcurtain_proxy.errors import ConfigurationError
+
+RuleAction: TypeAlias = Literal["auto_approve", "escalate", "conditional"]
+UnknownAction: TypeAlias = Literal["escalate", "conditional"]
+"""What becomes of an operation that the engine does not know."""
+
+TimeoutAction: TypeAlias = Literal["approve", "deny"]
+"""What becomes of a request that nobody answered. Not a word of the engine's own decisions."""
+
+FURTHER_RULES: Final = frozenset({"git_delete_force", "database", "network", "unknown"})
+"""Names a safety rule may have besides those of the matrix's rows; these can only escalate."""
+
+HUMAN: Final = "human"
+
+REVIEWER_TYPES: Final[Mapping[str, SessionType]] = MappingProxyType(
+    {
+        "architect_manager": "architect",
+        "wrapper_claude": "manager",
+        "claude_code_high_level": "high-level",
+    }
+)
+"""What the document's reviewers are, where a configuration does not say."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SafetyRule:
+    """What the operator says of a row of the matrix."""
+
+    pattern: RowKey | Literal["git_delete_force", "database", "network", "unknown"]
+    action: RuleAction
+    target: str | None = None
+    """For `escalate`: to whom; None: whoever high risk goes to."""
+
+    def __post_init__(self) -> None:
+        row = next((row for row in ROWS.values() if row.key == self.pattern), None)
+        if row is None and self.pattern not in FURTHER_RULES:
+            raise ConfigurationError(
+                f"auto_confirm.safety_rules: no operation is called {self.pattern!r}"
+            )
+        if self.action != "escalate" and (row is None or row.always_escalates):
+            # The matrix cannot be talked down.
+            raise ConfigurationError(
+                f"auto_confirm.safety_rules: {self.pattern} can only be escalated"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EscalationTargets:
+    """Who reviews what, by name of a reviewer."""
+
+    high_risk: str = "architect_manager"
+    medium_risk: str = "wrapper_claude"
+    low_risk: str = "auto_approve"
+    """Not a reviewer: what is of low risk and certain needs none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reviewer:
+    """Somebody who may decide."""
+
+    name: str
+    kind: Literal["human", "process"] = "process"
+    session: str | None = None
+    """The session that a process reviews from; None: its name."""
+    session_type: SessionType = "unknown"
+    may_deny: bool = True
+
+
+_TIMEOUT_MINUTES: Final = 5
+_LONGEST_MINUTES: Final = 1440
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AutoConfirmSettings:
+    """The engine's configuration."""
+
+    enabled: bool = False
+    intelligent_escalation: bool = True
+    """Off: whatever is not approved goes to a person."""
+    escalation_targets: EscalationTargets = field(default_factory=EscalationTargets)
+    safety_rules: tuple[SafetyRule, ...] = ()
+    night_mode: NightMode = field(default_factory=NightMode)
+    escalation_timeout_minutes: int = _TIMEOUT_MINUTES
+    """For each of the two reviewers that are asked, one after the other."""
+    fallback_escalation: str = "claude_code_high_level"
+    load_relief: bool = False
+    """Approve more when more than ten reviews of other sessions are pending."""
+    unknown: UnknownAction = "escalate"
+    on_timeout: Mapping[Operation, TimeoutAction] = field(
+        default_factory=lambda: MappingProxyType({})
+    )
+    """Whatever is not in it: `deny`. `final_table.check_on_timeout` says what may be in it."""
+    feature_branches: tuple[str, ...] = ("feature/",)
+    """Prefixes of branches that are nobody else's."""
+    reviewers: tuple[Reviewer, ...] = ()
+    """None: a person reviews everything."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.escalation_timeout_minutes <= _LONGEST_MINUTES:
+            raise ConfigurationError(
+                "auto_confirm.escalation_timeout_minutes is not from 1 to 1440"
+            )
+        if not all(prefix.strip("/") for prefix in self.feature_branches):
+            raise ConfigurationError(
+                "auto_confirm.feature_branches: an empty prefix is every branch"
+            )
+        names = [reviewer.name for reviewer in self.reviewers]
+        if len(set(names)) != len(names):
+            raise ConfigurationError("auto_confirm.reviewers: two have one name")
+        strange = set(self.on_timeout) - set(get_args(Operation))
+        if strange:
+            raise ConfigurationError(
+                f"auto_confirm.on_timeout: no operation is called {min(strange)!r}"
+            )
+
+    def reviewer(self, name: str) -> Reviewer | None:
+        """The reviewer of a name; None: a person stands in."""
+        return next((found for found in self.reviewers if found.name == name), None)
