@@ -126,7 +126,7 @@ class _Reader:
                 night_mode=members.read("night_mode", _night, standard.night_mode),
                 escalation_timeout_minutes=members.read(
                     "escalation_timeout_minutes",
-                    lambda inner: inner.whole(1, 1440),
+                    lambda inner: inner.number(0, 1440),
                     standard.escalation_timeout_minutes,
                 ),
                 fallback_escalation=members.read(

@@ -21,6 +21,7 @@ COMMANDS: Final = MappingProxyType(
         "check": "read all configuration and show every problem at once",
         "doctor": "see whether this machine has what is needed",
         "status": "show what decides, who is asked and what is confined",
+        "window": "open or close a testing window or a deployment",
         "decide": "decide calls from JSON lines, without any server",
         "explain": "show step by step why a call is allowed, escalated or denied",
         "audit": "read, follow and verify the audit log",

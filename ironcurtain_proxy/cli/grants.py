@@ -1,35 +1,48 @@
-"""`ironcurtain-proxy grants`: what reviewers chose to remember, and taking it back."""
+"""`ironcurtain-proxy grants`: what reviewers chose to remember, and taking it back.
+
+Those of running sessions, as their proxies show them, and those that are kept in a file; one that
+is both is listed once.
+"""
 
 import argparse
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import orjson
 
-from ironcurtain_proxy.cli.reviewing import add_directories, complain, say
+from ironcurtain_proxy.cli.reviewing import add_directories, complain, say, state_directory
 from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.model.grant import CapabilityPattern
 from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.review.grants_file import KEPT_NAME, GrantsFile, GrantsFileError
+from ironcurtain_proxy.review.grants_format import KeptGrant
 from ironcurtain_proxy.review.mailbox_directory import MailboxDirectory, UnacceptableFileError
 from ironcurtain_proxy.review.mailbox_grants import (
     GrantsAction,
+    grants_owner,
     is_carried_out,
     put_command,
     read_grants,
 )
+from ironcurtain_proxy.review.processes import is_alive
 from ironcurtain_proxy.session.display import visible
-from ironcurtain_proxy.session.requests import session_mailboxes, sessions_directory
+from ironcurtain_proxy.session.requests import session_mailboxes, sessions_directory, utc_now
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.cli import Subparsers
 
 EXAMPLES: Final = """\
-Grants belong to a session and end with it. A grant is also void when its tool's definition changes.
+Grants end with their session, unless `grants.persist` keeps them. A grant is void when its tool's
+definition changes; one that is kept also when the policy or its server's configuration does.
 
 examples:
   ironcurtain-proxy grants list
+  ironcurtain-proxy grants list --unused 14
   ironcurtain-proxy grants revoke 3f2a
   ironcurtain-proxy grants clear
 """
@@ -40,13 +53,17 @@ def add_parser(subparsers: "Subparsers") -> None:
     parser = subparsers.add_parser(
         "grants",
         help="list, revoke or clear remembered approvals",
-        description="Show what reviewers chose to remember in running sessions, or take it back.",
+        description="Show what reviewers chose to remember, or take it back: in running sessions, "
+        "and what is kept beyond them. With --dir: in sessions of that directory alone.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     listing = actions.add_parser("list", help="show them")
     listing.add_argument("--json", action="store_true", help="write JSON")
+    listing.add_argument(
+        "--unused", type=_days, metavar="DAYS", help="only those not used for so many days"
+    )
     revoking = actions.add_parser("revoke", help="take one back")
     revoking.add_argument("id", metavar="ID", help="its id, or the beginning of it")
     clearing = actions.add_parser("clear", help="take all back")
@@ -54,45 +71,151 @@ def add_parser(subparsers: "Subparsers") -> None:
         add_directories(action)
 
 
+def _days(text: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of days")
+    return int(text)
+
+
 def run(options: argparse.Namespace) -> int:
-    """Carry out one action. 1 if there was no such grant."""
-    found = list(_grants(options))
+    """Carry out one action. 1 if there was no such grant, or it could not be taken back."""
+    file = GrantsFile(state_directory() / KEPT_NAME)
+    found = _found(options, file)
     match options.action:
         case "list":
-            _list(found, as_json=options.json)
+            now = utc_now()
+            least = options.unused or 0
+            _list([one for one in found if one.unused_days(now) >= least], now, options)
             return 0
         case "revoke":
-            return _revoke(found, options.id)
+            return _revoke(found, options.id, file)
         case _:
-            places = {grant.place.path: grant.place for grant in found}.values()
-            cleared = [_command(place, "clear", None) for place in places]
-            if not all(cleared):
-                return 1
-            say(f"cleared {len(found)} grant{'' if len(found) == 1 else 's'}")
-            return 0
+            return _clear(found, file, everywhere=not options.directories)
 
 
-class _Shown:
-    """One grant of one session, as the proxy shows it."""
-
-    def __init__(self, place: MailboxDirectory, session: str, fields: dict[str, Json]) -> None:
-        self.place = place
-        self.session = session
-        self.fields = fields
-        self.id = str(fields.get("id"))
+# --- what there is -------------------------------------------------------------------------------
 
 
-def _grants(options: argparse.Namespace) -> Iterator[_Shown]:
+@dataclass(slots=True, kw_only=True)
+class _Listed:
+    """One grant, wherever it is remembered."""
+
+    id: str
+    kept: KeptGrant | None = None
+    shown: list[Mapping[str, Json]] = field(default_factory=list)
+    """As each running session shows it: a proxy's words."""
+    sessions: list[str] = field(default_factory=list)
+    places: list[MailboxDirectory] = field(default_factory=list)
+
+    def words(self) -> dict[str, Json]:
+        """Everything about it but how long it was not used."""
+        said: dict[str, Json] = {**self._of_session(), **self._of_file()}
+        uses = [one.get("uses") for one in self.shown]
+        last = [one.get("lastUsed") for one in self.shown]
+        if self.kept is not None:
+            uses.append(self.kept.remembered.uses)
+            last.append(_text(self.kept.remembered.last_used))
+        return {
+            "id": self.id,
+            **said,
+            "uses": max([one for one in uses if isinstance(one, int)], default=0),
+            "lastUsed": max([one for one in last if isinstance(one, str)], default=None),
+            "session": self.sessions[0] if self.sessions else None,
+            "sessions": [*self.sessions],
+        }
+
+    def _of_session(self) -> dict[str, Json]:
+        shown = self.shown[0] if self.shown else {}
+        names = ("description", "createdAt", "expiresAt", "source")
+        return {"scope": "session", **{name: shown.get(name) for name in names}}
+
+    def _of_file(self) -> dict[str, Json]:
+        if self.kept is None:
+            return {}
+        grant = self.kept.remembered.grant
+        tool = None if isinstance(grant.pattern, CapabilityPattern) else grant.pattern
+        return {
+            "description": grant.pattern.description,
+            "scope": self.kept.scope,
+            "workspace": None if self.kept.workspace is None else str(self.kept.workspace),
+            "server": None if tool is None else tool.server,
+            "tool": None if tool is None else tool.tool,
+            "createdAt": grant.created.isoformat(),
+            "expiresAt": _text(grant.expires),
+            "source": grant.source,
+            "reason": grant.reason,
+            "policyVersion": self.kept.policy_version,
+        }
+
+    def unused_days(self, now: datetime) -> int:
+        """Whole days since it was used, or given."""
+        words = self.words()
+        since = _moment(words["lastUsed"]) or _moment(words["createdAt"]) or now
+        return max((now - since).days, 0)
+
+
+def _text(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.isoformat()
+
+
+def _moment(value: Json) -> datetime | None:
+    """A time as a proxy wrote it; None: it is none."""
+    try:
+        moment = datetime.fromisoformat(value) if isinstance(value, str) else None
+    except ValueError:
+        return None
+    return None if moment is None or moment.tzinfo is None else moment
+
+
+def _found(options: argparse.Namespace, file: GrantsFile) -> list[_Listed]:
+    """Each once: the sessions' first, then what is only kept."""
+    found: dict[str, _Listed] = {}
+    for place, session, shown in _in_sessions(options):
+        one = found.setdefault(str(shown.get("id")), _Listed(id=str(shown.get("id"))))
+        one.places.append(place)
+        one.sessions.append(session)
+        one.shown.append(shown)
+    for kept in _in_file(file):
+        if kept.id in found:
+            found[kept.id].kept = kept
+        elif not options.directories:
+            found[kept.id] = _Listed(id=kept.id, kept=kept)
+    return list(found.values())
+
+
+def _in_file(file: GrantsFile) -> list[KeptGrant]:
+    try:
+        snapshot = file.read()
+    except GrantsFileError as error:
+        complain(str(error))
+        return []
+    for problem in snapshot.read.problems:
+        complain(f"{file.path}: {problem}")
+    now = utc_now()
+    return [kept for kept in snapshot.grants if _ends_after(kept, now)]
+
+
+def _ends_after(kept: KeptGrant, now: datetime) -> bool:
+    expires = kept.remembered.grant.expires
+    return expires is not None and now < expires
+
+
+def _in_sessions(
+    options: argparse.Namespace,
+) -> Iterator[tuple[MailboxDirectory, str, Mapping[str, Json]]]:
     for directory in _directories(options):
         try:
             place = MailboxDirectory.open(directory, create=False)
         except (OSError, ConfigurationError, UnacceptableFileError):
             continue
+        owner = grants_owner(place)
         shown = read_grants(place)
-        grants = None if shown is None else shown.get("grants")
+        if shown is None or (owner is not None and not is_alive(owner)):
+            continue
+        grants = shown.get("grants")
         for fields in grants if isinstance(grants, list) else []:
-            if shown is not None and isinstance(fields, dict):
-                yield _Shown(place, str(shown.get("session")), fields)
+            if isinstance(fields, dict):
+                yield place, str(shown.get("session")), fields
 
 
 def _directories(options: argparse.Namespace) -> list[Path]:
@@ -104,31 +227,96 @@ def _directories(options: argparse.Namespace) -> list[Path]:
     return [*first, *session_mailboxes(sessions_directory(Path.home()))]
 
 
-def _list(found: list[_Shown], *, as_json: bool) -> None:
-    if as_json:
-        listed = [{**grant.fields, "session": grant.session} for grant in found]
+# --- showing it ----------------------------------------------------------------------------------
+
+
+def _list(found: Sequence[_Listed], now: datetime, options: argparse.Namespace) -> None:
+    if options.json:
+        listed = [{**one.words(), "unusedDays": one.unused_days(now)} for one in found]
         sys.stdout.write(orjson.dumps(listed, option=orjson.OPT_INDENT_2).decode() + "\n")
         return
     if not found:
-        say("nothing is remembered")
-    for grant in found:
-        used = f"used {grant.fields.get('uses')} times, last {grant.fields.get('lastUsed')}"
-        say(
-            f"{visible(grant.id)[:8]}  {visible(str(grant.fields.get('description')))}  "
-            f"({used if grant.fields.get('uses') else 'never used'}; "
-            f"session {visible(grant.session)[:8]})"
-        )
+        say("nothing is remembered" if options.unused is None else "nothing is unused so long")
+    for one in found:
+        words = one.words()
+        about = "; ".join([_use(words, one.unused_days(now)), _whose(words), _end(words)])
+        say(f"{visible(one.id)[:8]}  {visible(str(words['description']))}  ({about})")
 
 
-def _revoke(found: list[_Shown], reference: str) -> int:
-    meant = [grant for grant in found if grant.id.startswith(reference)]
+def _use(words: Mapping[str, Json], days: int) -> str:
+    if not words["uses"]:
+        return f"never used since {_date(words['createdAt'])}"
+    times = "once" if words["uses"] == 1 else f"{words['uses']} times"
+    ago = f"not used for {days} day{'' if days == 1 else 's'}" if days else "last within a day"
+    return f"used {times}, {ago}"
+
+
+def _whose(words: Mapping[str, Json]) -> str:
+    match words["scope"]:
+        case "user":
+            return "for all projects"
+        case "project":
+            return f"for {visible(str(words.get('workspace')))}"
+        case _:
+            return f"session {visible(str(words['session']))[:8]}"
+
+
+def _end(words: Mapping[str, Json]) -> str:
+    if words["expiresAt"] is None:
+        return "ends with its session"
+    return f"expires {_date(words['expiresAt'])}"
+
+
+def _date(value: Json) -> str:
+    moment = _moment(value)
+    return "unknown" if moment is None else moment.date().isoformat()
+
+
+# --- taking it back ------------------------------------------------------------------------------
+
+
+def _revoke(found: Sequence[_Listed], reference: str, file: GrantsFile) -> int:
+    meant = [one for one in found if one.id.startswith(reference)]
     if len(meant) != 1:
         complain(f"{reference!r} is {'no grant' if not meant else 'more than one grant'}")
         return 1
-    if not _command(meant[0].place, "revoke", meant[0].id):
+    (one,) = meant
+    taken = [_command(place, "revoke", one.id) for place in one.places]
+    if not _remove(file, meant) or not all(taken):
         return 1
-    say(f"revoked {visible(meant[0].id)[:8]}")
+    say(f"revoked {visible(one.id)[:8]}")
     return 0
+
+
+def _clear(found: Sequence[_Listed], file: GrantsFile, *, everywhere: bool) -> int:
+    places = {place.path: place for one in found for place in one.places}.values()
+    taken = [_command(place, "clear", None) for place in places]
+    if not (_empty(file) if everywhere else _remove(file, found)) or not all(taken):
+        return 1
+    say(f"cleared {len(found)} grant{'' if len(found) == 1 else 's'}")
+    return 0
+
+
+def _remove(file: GrantsFile, those: Sequence[_Listed]) -> bool:
+    """Take them out of the file, too: no proxy may be there to do it."""
+    kept = frozenset(one.id for one in those if one.kept is not None)
+    try:
+        if kept:
+            file.remove(kept)
+    except GrantsFileError as error:
+        complain(str(error))
+        return False
+    return True
+
+
+def _empty(file: GrantsFile) -> bool:
+    try:
+        if file.stamp():
+            file.update(lambda _: ())
+    except GrantsFileError as error:
+        complain(str(error))
+        return False
+    return True
 
 
 def _command(place: MailboxDirectory, action: GrantsAction, identifier: str | None) -> bool:

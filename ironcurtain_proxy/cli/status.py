@@ -91,7 +91,7 @@ def _fields(
         "profileThatHolds": holds or "none",
         "isolation": isolation,
         "autoApprove": approver.model_id if approver.enabled else "off",
-        "autoConfirm": "off",
+        "autoConfirm": _engine(settings),
         "sandboxPolicy": settings.sandbox_policy,
         "servers": [
             {"name": spec.name, "sandboxed": confined[spec.name], "trusted": spec.sandbox is False}
@@ -101,6 +101,13 @@ def _fields(
         "escalations": str(settings.escalation_dir or settings.state_dir / "sessions"),
         "auditLog": str(settings.audit.path),
     }
+
+
+def _engine(settings: Settings) -> str:
+    config = settings.auto_confirm
+    if config is None or not config.engine.enabled:
+        return "off"
+    return f"on, session type {config.session_type}, {len(config.reviewers)} reviewers"
 
 
 def _lines(fields: Mapping[str, Json]) -> list[str]:

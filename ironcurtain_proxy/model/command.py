@@ -63,6 +63,16 @@ class ParsedCommand:
     commands: tuple[SimpleCommand, ...] = ()
     unreadable: str | None = None
     """Why the text is not understood; then `commands` are what could be made out, not all."""
+    loose_words: tuple[str, ...] = ()
+    """Of a text that is not understood: all that could be a program's name. For denials."""
+
+    def every_loose_word(self) -> Iterator[str]:
+        """The loose words, and those of texts that a shell may be handed."""
+        yield from self.loose_words
+        for command in self.commands:
+            for word in command.words:
+                if word.command is not None:
+                    yield from word.command.every_loose_word()
 
     def every_command(self) -> Iterator[SimpleCommand]:
         """The commands, and those of texts that a shell in them may be handed."""

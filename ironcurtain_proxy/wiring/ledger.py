@@ -2,8 +2,10 @@
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from threading import Lock
 from typing import Final, TypeVar, get_args
 
 import anyio
@@ -46,11 +48,38 @@ _SESSION_TYPES: Final[tuple[SessionType, ...]] = get_args(SessionType)
 _RISKS: Final[tuple[PatternRisk, ...]] = get_args(PatternRisk)
 
 
+class LazyStore:
+    """A store that is opened when it is first needed, in the thread that needs it."""
+
+    def __init__(self, open_it: Callable[[], Store]) -> None:
+        self._open = open_it
+        self._lock = Lock()
+        self._store: Store | None = None
+
+    def get(self) -> Store:
+        """The store.
+
+        Raises:
+            StoreError: it cannot be opened. The next one who asks tries again.
+        """
+        with self._lock:
+            if self._store is None:
+                self._store = self._open()
+            return self._store
+
+    def close(self) -> None:
+        """Close it, if it was opened."""
+        with self._lock:
+            if self._store is not None:
+                self._store.close()
+                self._store = None
+
+
 @dataclass(slots=True, kw_only=True)
 class StoreLedger:
     """Implements `review.auto_confirm.Ledger`."""
 
-    store: Store
+    store: "LazyStore"
     clock: Clock
     windows: Windows
     timeout_minutes: float
@@ -59,6 +88,18 @@ class StoreLedger:
     _lasting: tuple[float, Knowledge] | None = None
     _limiter: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(4))
 
+    async def warm(self) -> None:
+        """Open the store ahead of the first question. Never raises but when cancelled."""
+        try:
+            await self._in_thread(self.store.get)
+        except LedgerError as error:
+            _log.warning("the auto-confirm engine approves nothing: %s", error)
+
+    async def aclose(self) -> None:
+        """Give the database's connections back."""
+        with suppress(LedgerError):
+            await self._in_thread(self.store.close)
+
     async def knowledge(self, session: str) -> Knowledge:
         """What is known now."""
         return await self._in_thread(lambda: self._knowledge(session))
@@ -66,7 +107,7 @@ class StoreLedger:
     def _knowledge(self, session: str) -> Knowledge:
         now, lasting = self.clock.now(), self._lasting_knowledge()
         windows = self.windows.read(now)
-        health = self.store.session_health(session, now)
+        health = self.store.get().session_health(session, now)
         # A session of ours of which nothing is known yet is a new one, not a strange one: what
         # kind of session it is the operator said.
         known: SessionHealth = "normal" if health == "unknown" else health
@@ -75,9 +116,9 @@ class StoreLedger:
             patterns=lasting.patterns,
             safe_paths=lasting.safe_paths,
             approve_rates=lasting.approve_rates,
-            queue_depth=self.store.pending_of_other_sessions(session),
+            queue_depth=self.store.get().pending_of_other_sessions(session),
             health=known,
-            earlier_failures=self.store.earlier_failures(session, now),
+            earlier_failures=self.store.get().earlier_failures(session, now),
             testing=windows.testing,
             deployment=windows.deployment,
         )
@@ -89,8 +130,8 @@ class StoreLedger:
         return self._lasting[1]
 
     def _read_lasting(self, now: datetime) -> Knowledge:
-        rates = self.store.approve_rates()
-        rows = self.store.patterns()
+        rates = self.store.get().approve_rates()
+        rows = self.store.get().patterns()
         self._pattern_ids = {row.name: row.id for row in rows}
         patterns = [_pattern(row) for row in rows]
         return Knowledge(
@@ -99,7 +140,7 @@ class StoreLedger:
             safe_paths=tuple(
                 [
                     SafePath(path=row.path, operation=row.operation)
-                    for row in self.store.safe_paths()
+                    for row in self.store.get().safe_paths()
                 ]
             ),
             approve_rates={key: ApproveRate(*counts) for key, counts in rates.items()},
@@ -115,11 +156,11 @@ class StoreLedger:
 
         def write() -> int:
             if pattern is not None:
-                self.store.use_pattern(pattern)
+                self.store.get().use_pattern(pattern)
             if decision.approves:
-                return self.store.record_interaction(row, approval)
-            identifier = self.store.record_interaction(row)
-            self.store.open_task(identifier, self._task(escalation, decision, found.scope))
+                return self.store.get().record_interaction(row, approval)
+            identifier = self.store.get().record_interaction(row)
+            self.store.get().open_task(identifier, self._task(escalation, decision, found.scope))
             return identifier
 
         self._rows[escalation.id] = await self._in_thread(write)
@@ -141,7 +182,9 @@ class StoreLedger:
         """Note that another reviewer is asked."""
         await self._noted(
             escalation.id,
-            lambda row: self.store.record_escalation(row, source, target, "no answer in time"),
+            lambda row: self.store.get().record_escalation(
+                row, source, target, "no answer in time"
+            ),
         )
 
     async def settled(self, escalation: Escalation, ruling: Ruling) -> None:
@@ -155,14 +198,14 @@ class StoreLedger:
         settlement = Settlement(
             status=status, decided_by=by, reason=getattr(ruling, "reason", "") or by
         )
-        await self._noted(escalation.id, lambda row: self.store.settle(row, settlement))
+        await self._noted(escalation.id, lambda row: self.store.get().settle(row, settlement))
         if not approved:
             self._rows.pop(escalation.id, None)
 
     async def ended(self, identifier: EscalationId, *, succeeded: bool) -> None:
         """Note how a call that was approved ended."""
         await self._noted(
-            identifier, lambda row: self.store.record_outcome(row, succeeded=succeeded)
+            identifier, lambda row: self.store.get().record_outcome(row, succeeded=succeeded)
         )
         self._rows.pop(identifier, None)
 

@@ -89,7 +89,7 @@ class Proxy:
         """Whether a call may be held: where nobody can be asked, none is, and the list is bare."""
         if self.settings.escalation.mode == "held":
             return True
-        return self.reviewers.desk.holds and self.reviewers.panel.is_reachable()
+        return self.reviewers.desk.holds and self.reviewers.is_reachable()
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Run servers and reviewers until cancelled; then end them."""
@@ -177,7 +177,7 @@ def assemble(
         grants=grants,
         overlay=overlay,
         grant_ttl=_grant_ttl(settings),
-        patience=timedelta(seconds=settings.escalation_timeout_seconds),
+        patience=_patience(settings),
         home=real(settings.home),
     )
     return Proxy(
@@ -196,6 +196,14 @@ def assemble(
             composites=by_name(settings.overlay.composites),
         ),
     )
+
+
+def _patience(settings: Settings) -> timedelta:
+    """How long reviewers have: with the engine, a target and then its fallback."""
+    config = settings.auto_confirm
+    if config is not None and config.engine.enabled:
+        return timedelta(minutes=2 * config.engine.escalation_timeout_minutes)
+    return timedelta(seconds=settings.escalation_timeout_seconds)
 
 
 def _grant_ttl(settings: Settings) -> timedelta | None:

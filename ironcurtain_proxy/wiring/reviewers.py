@@ -26,6 +26,7 @@ from ironcurtain_proxy.wiring.persistence import persisted_grants
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.review.auto_approver import AutoApprover
+    from ironcurtain_proxy.wiring.auto_confirm import EngineParts
 
 _log = logging.getLogger(__name__)
 
@@ -47,6 +48,8 @@ class Reviewers:
     """What the operator should know at the start; empty: nothing."""
     auto_approver: "AutoApprover | None"
     order: tuple[ChannelName, ...]
+    engine: "EngineParts | None" = None
+    """The auto-confirm engine, if it is on."""
     places: dict[ChannelName, Channel] = field(default_factory=dict)
 
     def add(self, name: ChannelName, channel: Channel) -> None:
@@ -59,6 +62,12 @@ class Reviewers:
         self.order = ()
         self.panel.channels[:] = [channel]
 
+    def is_reachable(self) -> bool:
+        """Whether anybody seems to be there who decides what nothing else decides."""
+        return self.panel.is_reachable() or (
+            self.engine is not None and self.engine.chain.is_reachable()
+        )
+
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Own their tasks until cancelled; open questions are withdrawn then."""
         self._restore_grants()
@@ -68,6 +77,8 @@ class Reviewers:
                 await tasks.start(self.desk.run)
                 if self.auto_approver is not None:
                     tasks.start_soon(self.auto_approver.warm)
+                if self.engine is not None:
+                    await tasks.start(self.engine.run)
                 task_status.started()
                 await anyio.sleep_forever()
         finally:
@@ -138,10 +149,12 @@ def assemble_reviewers(
     auto_approver = _auto_approver(settings, source, clock)
     panel = Panel([], auto_approver)
     persisted, notice = persisted_grants(settings, policy_version, clock)
+    engine = _engine(settings, clock, environ, panel)
     hold_after = settings.escalation.hold_after_seconds if holds(settings) else None
     reviewers = Reviewers(
-        desk=Desk(panel, clock, hold_after=hold_after),
+        desk=Desk(panel if engine is None else engine.reviewer, clock, hold_after=hold_after),
         panel=panel,
+        engine=engine,
         mailbox=mailbox,
         grants=grants,
         persisted=persisted,
@@ -183,6 +196,24 @@ def described(grants: GrantBook) -> list[Mapping[str, Json]]:
 
 def _text(moment: datetime | None) -> str | None:
     return None if moment is None else moment.isoformat()
+
+
+def _engine(
+    settings: Settings, clock: Clock, environ: Mapping[str, str], panel: Panel
+) -> "EngineParts | None":
+    config = settings.auto_confirm
+    if config is None or not config.engine.enabled:
+        return None
+    # Off unless switched on, and its database library is slow to load.
+    from ironcurtain_proxy.wiring.auto_confirm import (  # noqa: PLC0415
+        Surroundings,
+        assemble_engine,
+    )
+
+    # The same people, asked after the engine and not before: the auto-approver has its own turn.
+    people = Panel(panel.channels)
+    around = Surroundings(clock=clock, environ=environ, people=people, first=panel.first)
+    return assemble_engine(settings, config, around)
 
 
 def _auto_approver(

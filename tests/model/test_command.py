@@ -14,3 +14,10 @@ def test_every_command_has_those_of_texts_that_a_shell_is_handed() -> None:
     text = Word("rm", command=ParsedCommand(commands=(inner,)))
     outer = SimpleCommand(words=(Word("sh"), Word("-c"), text))
     assert list(ParsedCommand(commands=(outer,)).every_command()) == [outer, inner]
+
+
+def test_loose_words_of_texts_are_found_too() -> None:
+    text = Word("rm", command=ParsedCommand(unreadable="odd", loose_words=("b",)))
+    outer = SimpleCommand(words=(Word("sh"), text))
+    parsed = ParsedCommand(commands=(outer,), unreadable="odd", loose_words=("a",))
+    assert list(parsed.every_loose_word()) == ["a", "b"]

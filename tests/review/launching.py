@@ -18,6 +18,7 @@ from ironcurtain_proxy.downstream.stderr import StderrDrain
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.ports import Clock
+from ironcurtain_proxy.review.briefing import Redacted
 from ironcurtain_proxy.review.process_reviewer import ProcessReviewer
 from ironcurtain_proxy.review.reviewer_start import ProcessSpec, ReviewerProcess, Start
 from tests.review.box import CLOCK
@@ -61,21 +62,18 @@ class Launcher:
         return Guarded(process, drain)
 
 
-def redact(arguments: Mapping[str, Json]) -> Mapping[str, Json]:
+def redact(arguments: Mapping[str, Json]) -> Redacted:
     """As the audit log does it."""
-    shaped: dict[str, Json] = orjson.loads(shape_arguments(arguments, redaction=True).raw)
-    return shaped
+    shaped = shape_arguments(arguments, redaction=True)
+    return Redacted(orjson.loads(shaped.raw), complete=shaped.size is None)
 
 
-def manager(
-    program: str, *arguments: object, name: str = "architect_manager", **more: object
-) -> ProcessSpec:
+def manager(program: str, *arguments: object, name: str = "architect_manager") -> ProcessSpec:
     module = f"tests.review.managers.{program}"
     return ProcessSpec(
         name=name,
         command=(sys.executable, "-m", module, *map(str, arguments)),
         env={"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"},
-        **more,  # type: ignore[arg-type]  the rest of the fields
     )
 
 

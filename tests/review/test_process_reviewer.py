@@ -12,7 +12,8 @@ import pytest
 from ironcurtain_proxy.downstream.session_log import SessionLog
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.escalation import Approved, Declined, Ruling, Unreachable
-from ironcurtain_proxy.review.briefing import Briefing, Passed, view_of
+from ironcurtain_proxy.model.json import Arguments
+from ironcurtain_proxy.review.briefing import Briefing, Passed, Redacted, view_of
 from ironcurtain_proxy.review.process_reviewer import PAUSES, ProcessReviewer
 from ironcurtain_proxy.review.review_lines import review_line
 from ironcurtain_proxy.review.reviewer_start import ProcessSpec
@@ -47,7 +48,7 @@ async def test_a_denial_is_a_denial() -> None:
 
 
 async def test_who_may_not_deny_is_passed_over() -> None:
-    async with reviewing(manager("deciding", "deny", may_deny=False)) as reviewer:
+    async with reviewing(replace(manager("deciding", "deny"), may_deny=False)) as reviewer:
         assert await reviewer.ask(escalation()) == Passed("it may not deny")
 
 
@@ -89,7 +90,7 @@ def test_a_question_says_what_the_engine_found_and_marks_what_the_agent_wrote() 
     }
 
 
-SECRETS = {
+SECRETS: dict[str, Arguments] = {
     "by its form": {"text": "use ghp_0123456789abcdefghijABCDEFGHIJ456789 for it"},
     "by its key": {"password": "ghp_0123456789abcdefghijABCDEFGHIJ456789"},
     "nested": {"a": [{"api_key": "ghp_0123456789abcdefghijABCDEFGHIJ456789"}]},
@@ -97,31 +98,46 @@ SECRETS = {
 
 
 @pytest.mark.parametrize("arguments", SECRETS.values(), ids=SECRETS)
-def test_a_question_holds_no_secret(arguments: dict[str, object]) -> None:
-    question = escalation(arguments=arguments)  # type: ignore[arg-type]  JSON all the same
+def test_a_question_holds_no_secret(arguments: Arguments) -> None:
+    question = escalation(arguments=arguments)
     briefing = replace(BRIEFING, reason="ghp_0123456789abcdefghijABCDEFGHIJ456789")
     line = review_line(question, briefing, view_of(question, briefing, redact))
     assert b"ghp_0123456789" not in line
 
 
-LONG = {
+LONG: dict[str, Arguments] = {
     "a long text": {"content": "x" * 100_000},
     "many texts": {str(n): "y" * 1_000 for n in range(100)},
     "many values": {"list": list(range(100_000))},
     "a long name": {"n" * 10_000: 1},
+    "many small texts": {str(n): "" for n in range(2_000)},
     "deep": {"a": orjson.loads(b"[" * 40 + b"]" * 40)},
     "deeper than is shown": {"a": orjson.loads(b"[" * 200 + b"]" * 200)},
 }
+
+
+def as_it_is(arguments: Arguments) -> Redacted:
+    return Redacted(arguments, complete=True)
 
 
 @pytest.mark.parametrize("name", LONG)
 @pytest.mark.parametrize("shaped", [True, False])
 def test_a_question_is_short_and_says_what_it_leaves_out(name: str, shaped: bool) -> None:
     question = escalation(arguments=LONG[name])
-    shape = redact if shaped else dict
+    shape = redact if shaped else as_it_is
     line = review_line(question, BRIEFING, view_of(question, BRIEFING, shape))
     assert len(line) < 64 * 1024
     assert orjson.loads(line)["request"]["complete"] is (name == "deep")
+
+
+@pytest.mark.parametrize("depth", range(44, 70, 3))
+@pytest.mark.parametrize("password", ["", "a secret that is masked"])
+def test_what_is_nested_is_shown_or_said_to_be_missing(depth: int, password: str) -> None:
+    nested = orjson.loads(b"[" * depth + b'"x"' + b"]" * depth)
+    question = escalation(arguments={"a": nested, "password": password})
+    fields = orjson.loads(review_line(question, BRIEFING, view_of(question, BRIEFING, redact)))
+    assert "a secret" not in str(fields)
+    assert fields["request"]["complete"] is ('"x"' in str(fields["request"]).replace("'", '"'))
 
 
 async def test_the_token_is_nowhere_but_in_its_pipe(tmp_path: Path) -> None:
@@ -175,7 +191,7 @@ async def test_a_withdrawn_question_is_called_off() -> None:
 
 @pytest.mark.requirement("B-169")
 async def test_a_process_that_dies_lets_everybody_go_at_once(tmp_path: Path) -> None:
-    spec = manager("dying", 0, tmp_path / "ids", at_once=2)
+    spec = replace(manager("dying", 0, tmp_path / "ids"), at_once=2)
     rulings: list[Ruling] = []
 
     async def ask(reviewer: ProcessReviewer) -> None:
@@ -190,7 +206,7 @@ async def test_a_process_that_dies_lets_everybody_go_at_once(tmp_path: Path) -> 
 
 async def test_it_is_started_again_but_not_at_once_and_not_for_ever(tmp_path: Path) -> None:
     clock, launcher = FakeClock(), Launcher()
-    spec = manager("dying", 0, tmp_path / "ids", restarts=2)
+    spec = replace(manager("dying", 0, tmp_path / "ids"), restarts=2)
     async with reviewing(spec, launcher, clock) as reviewer:
         starts = []
         for pause in (0.0, *PAUSES[:5]):
@@ -211,7 +227,7 @@ async def test_a_command_that_does_not_exist_is_no_reviewer() -> None:
 
 
 async def test_a_process_that_reads_nothing_stops_nobody(tmp_path: Path) -> None:
-    spec = manager("deaf", tmp_path / "pid", at_once=100)
+    spec = replace(manager("deaf", tmp_path / "pid"), at_once=100)
     big = {"content": "\U0001f600" * 2000, "more": "\U0001f600" * 2000}
     rulings: list[Ruling] = []
 
@@ -253,7 +269,7 @@ async def test_what_cannot_be_shown_is_not_reviewed() -> None:
         assert await reviewer.ask(escalation()) == Passed("the call cannot be shown")
 
 
-def _failing(arguments: object) -> dict[str, bool]:
+def _failing(arguments: Arguments) -> Redacted:
     raise ValueError("a defect")
 
 

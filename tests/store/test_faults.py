@@ -137,6 +137,22 @@ def test_a_lock_that_is_not_given_back_is_a_fault(tmp_path: Path) -> None:
         auto_approved(store)
 
 
+def test_a_writer_has_the_lock_before_it_looks(tmp_path: Path) -> None:
+    path = tmp_path / "state" / "interactions.db"
+    with (
+        open_store(None, tmp_path / "state", FakeClock()) as store,
+        closing(sqlite3.connect(path, isolation_level=None, timeout=0)) as other,
+    ):
+
+        def work(connection: sa.Connection) -> None:
+            assert connection.execute(sa.text("SELECT count(*) FROM safe_paths")).scalar() == 5
+            with pytest.raises(sqlite3.OperationalError, match="locked"):
+                other.execute("BEGIN IMMEDIATE")
+
+        store._database.write(work)
+        other.execute("BEGIN IMMEDIATE")
+
+
 def test_a_lock_that_is_given_back_is_waited_for(tmp_path: Path) -> None:
     path = tmp_path / "state" / "interactions.db"
     with open_store(None, tmp_path / "state", FakeClock(), deadline_seconds=40) as store:

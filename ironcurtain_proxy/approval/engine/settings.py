@@ -95,7 +95,7 @@ class AutoConfirmSettings:
     escalation_targets: EscalationTargets = field(default_factory=EscalationTargets)
     safety_rules: tuple[SafetyRule, ...] = ()
     night_mode: NightMode = field(default_factory=NightMode)
-    escalation_timeout_minutes: int = _TIMEOUT_MINUTES
+    escalation_timeout_minutes: float = _TIMEOUT_MINUTES
     """For each of the two reviewers that are asked, one after the other."""
     fallback_escalation: str = "claude_code_high_level"
     load_relief: bool = False
@@ -111,9 +111,9 @@ class AutoConfirmSettings:
     """None: a person reviews everything."""
 
     def __post_init__(self) -> None:
-        if not 1 <= self.escalation_timeout_minutes <= _LONGEST_MINUTES:
+        if not 0 < self.escalation_timeout_minutes <= _LONGEST_MINUTES:
             raise ConfigurationError(
-                "auto_confirm.escalation_timeout_minutes is not from 1 to 1440"
+                "auto_confirm.escalation_timeout_minutes is not above 0 and at most 1440"
             )
         if not all(prefix.strip("/") for prefix in self.feature_branches):
             raise ConfigurationError(

@@ -23,7 +23,7 @@ def reviews() -> Iterator[Line]:
     return (line for line in lines() if line["type"] == "review")
 
 
-def answer(question: Line, token: str, **changes: object) -> None:
+def answer(question: Line, token: str, /, **changes: object) -> None:
     """Approve, but for the changes; a change to None leaves the key out."""
     fields: Line = {
         "id": question["id"],

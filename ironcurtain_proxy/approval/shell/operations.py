@@ -1,0 +1,204 @@
+"""Which kind of operation a command is, for a risk engine. Pure: no I/O, no clock, no log.
+
+A command is the most dangerous of all that it would run, in wrappers, too. What could be two
+things is the more dangerous one.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final, Literal, TypeAlias
+
+from ironcurtain_proxy.approval.shell.judging import (
+    inner_commands,
+    is_transparent,
+    judge_command,
+    program_name,
+)
+from ironcurtain_proxy.model.command import ParsedCommand, SimpleCommand, Word
+
+ShellOperation: TypeAlias = Literal[
+    "safe", "test", "git-fetch", "git-pull", "install", "git-commit", "git-push", "other",
+    "database", "rm", "deploy", "git-force-push", "mount", "dd",
+]  # fmt: skip
+"""The kinds. `other`: not safe, and nothing more is known, or not understood."""
+
+DANGER: Final[Mapping[ShellOperation, int]] = {
+    "safe": 0,
+    "test": 1,
+    "git-fetch": 2,
+    "git-pull": 3,
+    "git-commit": 4,
+    "install": 5,
+    "git-push": 6,
+    "other": 7,
+    "database": 8,
+    "rm": 9,
+    "deploy": 10,
+    "git-force-push": 11,
+    "mount": 12,
+    "dd": 13,
+}
+"""The higher, the more dangerous."""
+
+_PROGRAMS: Final[Mapping[str, ShellOperation]] = {
+    **dict.fromkeys(("rm", "rmdir", "unlink", "shred", "srm", "trash", "truncate"), "rm"),
+    **dict.fromkeys(("dd", "mkfs", "wipefs", "fdisk", "sfdisk", "parted", "mkswap"), "dd"),
+    **dict.fromkeys(("mount", "umount", "losetup", "swapon", "diskutil", "hdiutil"), "mount"),
+    **dict.fromkeys(("pytest", "tox", "nox", "jest", "vitest", "mocha", "rspec", "phpunit", "ctest",
+                     "py.test", "unittest", "playwright"), "test"),
+    **dict.fromkeys(("psql", "mysql", "mariadb", "sqlite3", "duckdb", "mongo", "mongosh", "sqlcmd",
+                     "redis-cli", "pg_dump", "pg_restore", "dropdb", "createdb", "mysqldump",
+                     "mysqladmin", "cqlsh", "alembic", "flyway", "liquibase"), "database"),
+    **dict.fromkeys(("kubectl", "oc", "helm", "terraform", "tofu", "terragrunt", "pulumi", "cdk",
+                     "sam", "serverless", "sls", "fly", "flyctl", "vercel", "netlify", "heroku",
+                     "eb", "firebase", "wrangler", "ansible", "ansible-playbook", "ansible-pull",
+                     "argocd", "skaffold", "aws", "az", "gcloud", "cap", "kamal", "twine",
+                     "nomad"), "deploy"),
+}  # fmt: skip
+"""Programs that, where they are not safe, are of one kind."""
+
+_PATTERNS: Final[tuple[tuple[ShellOperation, str], ...]] = (
+    ("deploy", r"(?:npm|yarn|pnpm|cargo|poetry|uv|gem|flit|hatch|bun) (?:publish|push)\b.*"),
+    (
+        "deploy",
+        (
+            r"(?:npm|yarn|pnpm|bun|make|just|task|rake|invoke)(?: .*)? \S*"
+            r"(?:deploy|release|publish|promote)\S*.*"
+        ),
+    ),
+    ("deploy", r"(?:docker|podman)(?: .*)? (?:push|deploy|swarm)\b.*"),
+    ("deploy", r"gh (?:release|workflow|pr merge)\b.*"),
+    ("rm", r"(?:docker|podman)(?: .*)? (?:rm|rmi|prune)\b.*"),
+    ("rm", r"g?find(?: .*)? -delete\b.*"),
+    (
+        "database",
+        (
+            r"(?:python3? )?\S*(?:manage\.py|rails|rake|artisan|prisma|knex|sequelize)(?: .*)?"
+            r" \S*(?:migrate|db|flush|seed)\S*.*"
+        ),
+    ),
+    (
+        "test",
+        (
+            r"(?:npm|yarn|pnpm|bun|cargo|go|make|mvn|gradle|swift|dotnet|mix|deno|rake|just|gradlew"
+            r"|mvnw) (?:run |run-script )?(?:test|t|tst|check|nextest)(?:[:-]\S+)?(?: .*)?"
+        ),
+    ),
+    ("test", r"python3? -m (?:pytest|unittest|tox|nox)\b.*"),
+    (
+        "install",
+        (
+            r"(?:npm|pnpm|yarn|bun) (?:install|i|add|ci|in|ins|inst|update|up|upgrade"
+            r"|dedupe|rebuild)\b.*|yarn"
+        ),
+    ),
+    (
+        "install",
+        (
+            r"(?:pip3?|pipx|uv pip|uv tool|conda|mamba|gem|brew|apt|apt-get|dnf|yum|apk|snap|zypper"
+            r"|port|go|cargo|choco|dotnet tool|composer|poetry|bundle|gh extension)(?: -\S+)*"
+            r" (?:install|add|update|upgrade|get|reinstall|sync|require|lock)\b.*"
+        ),
+    ),
+    ("install", r"uv (?:sync|add|lock)\b.*|pacman -S.*|python3? -m pip install\b.*"),
+)
+"""By the words of a command with a blank between them, where nothing above says more."""
+
+_BY_PATTERN: Final = tuple((kind, re.compile(pattern, re.DOTALL)) for kind, pattern in _PATTERNS)
+
+_GIT: Final[Mapping[str, ShellOperation]] = {
+    "fetch": "git-fetch",
+    "ls-remote": "git-fetch",
+    "pull": "git-pull",
+    "commit": "git-commit",
+    "add": "git-commit",
+    "push": "git-push",
+    "clean": "rm",
+    "rm": "rm",
+}
+
+
+def operation_of(parsed: ParsedCommand) -> ShellOperation:
+    """The most dangerous operation in a command; `other` at least if it is not understood."""
+    if judge_command(parsed).effect == "safe":
+        return "safe"
+    found: list[ShellOperation] = [_operation(command) for command in inner_commands(parsed)]
+    found += [_PROGRAMS[word] for word in parsed.every_loose_word() if word in _PROGRAMS]
+    worst = _worst(found)
+    # What asks for another reason than its programs: a redirection, a variable, a parse error.
+    if worst == "safe" or parsed.unreadable is not None or _has_more(parsed):
+        worst = _worst([worst, "other"])
+    return worst
+
+
+def _worst(found: Sequence[ShellOperation]) -> ShellOperation:
+    return max(found, key=lambda kind: DANGER[kind], default="other")
+
+
+def _has_more(parsed: ParsedCommand) -> bool:
+    """Whether a part without a program asks: as a command of its own it is not safe."""
+    return any(
+        not _is_safe(SimpleCommand(redirections=(redirection,)))
+        for command in inner_commands(parsed)
+        for redirection in command.redirections
+    ) or any(
+        not _is_safe(replace(command, words=_NOTHING[: len(command.words)], redirections=()))
+        for command in inner_commands(parsed)
+        if command.assignments
+    )
+
+
+_NOTHING: Final = (Word(":"),)
+
+
+def _is_safe(command: SimpleCommand) -> bool:
+    return judge_command(ParsedCommand(commands=(command,))).effect == "safe"
+
+
+def _operation(command: SimpleCommand) -> ShellOperation:
+    if any(_is_device(redirection.target.prefix) for redirection in command.redirections):
+        return "dd"
+    if not command.words or is_transparent(command) or _is_safe(command):
+        return "safe"
+    name = program_name(command.words[0]) or (command.words[0].text or "").rsplit("/", 1)[-1]
+    texts = [word.prefix for word in command.words[1:]]
+    if name == "git":
+        return _git(texts)
+    if name.startswith("mkfs"):
+        return "dd"
+    shown = " ".join([name, *texts])
+    matched: list[ShellOperation] = [k for k, pattern in _BY_PATTERN if pattern.fullmatch(shown)]
+    named = _PROGRAMS.get(name)
+    return _worst([*matched, *([named] if named else [])])
+
+
+def _is_device(target: str) -> bool:
+    harmless = ("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/stdin", "/dev/tty", "/dev/fd")
+    return target.startswith("/dev/") and not target.startswith(harmless)
+
+
+def _git(texts: Sequence[str]) -> ShellOperation:
+    """The sub-command after git's own options; a push that can take commits away is forced."""
+    at = 0
+    while at < len(texts) and texts[at].startswith("-"):
+        at += 2 if texts[at] in {"-C", "-c", "--git-dir", "--work-tree", "--namespace"} else 1
+    if at >= len(texts):
+        return "other"
+    operation = _GIT.get(texts[at], "other")
+    if operation == "git-push" and any(map(_forces, texts[at + 1 :])):
+        return "git-force-push"
+    return operation
+
+
+def _forces(text: str) -> bool:
+    """`-f`, `--force…`, `--mirror`, `--delete`, `+branch`, `:branch`, or not known."""
+    if text.startswith("--"):
+        name = text.partition("=")[0]
+        return any(
+            option.startswith(name) or name.startswith("--force")
+            for option in ("--force", "--mirror", "--delete", "--prune")
+        )
+    if text.startswith("-"):
+        return bool({"f", "d"} & set(text[1:]))
+    return not text or text[0] in "+:"

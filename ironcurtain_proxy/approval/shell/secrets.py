@@ -1,0 +1,45 @@
+"""Which arguments name secrets. Pure: no I/O, no clock, no log."""
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from ironcurtain_proxy.model.command import Word
+
+_NAMES: Final = (
+    ".ssh", ".env", ".envrc", ".aws", ".azure", ".gnupg", ".kube", ".docker", ".netrc", "_netrc",
+    ".npmrc", ".pypirc", ".pgpass", ".my.cnf", ".git-credentials", ".vault-token", ".htpasswd",
+    ".password-store", ".ironcurtain", "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "shadow",
+    "gshadow", "shadow-", "sudoers", "environ", "keychains", "credentials", "credentials.json",
+    "credentials.yml", "credentials.yaml", "secrets.json", "secrets.yml", "secrets.yaml",
+    "secrets.toml", "service-account.json", "application_default_credentials.json",
+    "cookies.sqlite", "login.keychain", "logins.json", "key4.db", ".bash_history", ".zsh_history",
+    "kubeconfig", "gcloud", ".terraformrc", ".boto", ".s3cfg", ".dockercfg", ".authinfo",
+)  # fmt: skip
+_LOCAL: Final = re.compile(r"\.env\.(?!example$|sample$|template$|dist$|defaults?$).+")
+_KEYS: Final = re.compile(
+    r".+\.(?:key|p12|pfx|kdbx|jks|keystore|ppk|pkcs12|asc|gpg|ovpn)|.*private.*\.pem|.*key.*\.pem"
+)
+_SEPARATORS: Final = re.compile(r"[/\\=:@,;'\"\s]+")
+
+
+def names_a_secret(words: Iterable[Word]) -> bool:
+    """Whether a word names a file that commonly holds keys or passwords, or may match one."""
+    return any(
+        _may_be_secret(part) if word.text is None else _is_secret(part)
+        for word in words
+        for part in _SEPARATORS.split((word.pattern if word.text is None else word.text).lower())
+    )
+
+
+def _may_be_secret(part: str) -> bool:
+    if "*" in part and part.strip("*"):
+        pattern = re.compile(".*".join(map(re.escape, re.split(r"\*+", part))))
+        # `*.json` means files of the workspace; `.*`, `id_*` and `.ss*` do not.
+        hidden = part.startswith((".", "id_", "shad", "*ssh", "*env", "*aws", "*rsa", "*25519"))
+        return hidden and any(pattern.fullmatch(name) for name in _NAMES)
+    return _is_secret(part)
+
+
+def _is_secret(part: str) -> bool:
+    return part in _NAMES or bool(_LOCAL.fullmatch(part) or _KEYS.fullmatch(part))

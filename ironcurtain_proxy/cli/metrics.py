@@ -1,0 +1,125 @@
+"""`ironcurtain-proxy metrics`: how the auto-confirm engine does, in numbers."""
+
+import argparse
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+import orjson
+
+from ironcurtain_proxy.cli.reviewing import say
+from ironcurtain_proxy.cli.stored import add_config, add_since, begin_of, opened_store
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.wiring.clocks import SystemClock
+
+if TYPE_CHECKING:
+    from ironcurtain_proxy.cli import Subparsers
+    from ironcurtain_proxy.store.metrics import Distribution, Metrics, Ratio
+
+EXAMPLES: Final = """\
+The numbers come from the store of the auto-confirm engine. The audit log is the record.
+
+examples:
+  ironcurtain-proxy metrics
+  ironcurtain-proxy metrics --since 24h --json
+  ironcurtain-proxy metrics --prometheus > /var/lib/node_exporter/ironcurtain.prom
+"""
+
+
+def add_parser(subparsers: "Subparsers") -> None:
+    """Add the command."""
+    parser = subparsers.add_parser(
+        "metrics",
+        help="show how the auto-confirm engine does",
+        description="Show how the auto-confirm engine does, against the targets it was given.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="write JSON")
+    form.add_argument("--prometheus", action="store_true", help="write Prometheus' text format")
+    add_since(parser)
+    add_config(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Show them. 0 also where a target is missed."""
+    from ironcurtain_proxy.store.metrics import as_prometheus, compute  # noqa: PLC0415  slow
+
+    now = SystemClock().now()
+    with opened_store(options) as store:
+        metrics = compute(store, now, begin_of(options, now))
+    if options.prometheus:
+        sys.stdout.write(as_prometheus(metrics))
+    elif options.json:
+        sys.stdout.write(orjson.dumps(_json(metrics), option=orjson.OPT_INDENT_2).decode() + "\n")
+    else:
+        for name, value, target in _lines(metrics):
+            say(f"{name:<34} {value:<28} {target}".rstrip())
+    return 0
+
+
+def _lines(metrics: "Metrics") -> Iterator[tuple[str, str, str]]:
+    yield "interactions", str(metrics.interactions), ""
+    yield "safe operations auto-approved", _ratio(metrics.safe_auto_approved), "target: 95% or more"
+    yield "time to decide, p50 / p99", _spread(metrics.decision_ms, "ms"), "target: below 100 ms"
+    yield "manual interventions", str(metrics.manual_interventions), "target: 0"
+    yield "high risk sent to a reviewer", _ratio(metrics.high_risk_escalated), "target: 100%"
+    yield (
+        "reviewers' response, p50 / p99",
+        _spread(metrics.response_seconds, "s"),
+        "target: below 300 s",
+    )
+    yield "stuck sessions", str(metrics.stuck_sessions), "target: 0"
+    yield "interactions with a decision", _ratio(metrics.audited), "target: 100%"
+    yield "auto-approved", _ratio(metrics.auto_approved), "expected: 99%"
+    yield "sent to a reviewer", _ratio(metrics.escalated), "expected: 1%"
+    yield "passed on to another reviewer", str(metrics.passed_on), ""
+
+
+def _ratio(ratio: "Ratio") -> str:
+    told = f"{ratio.part} of {ratio.whole}"
+    return told if ratio.value is None else f"{told} ({ratio.value:.1%})"
+
+
+def _spread(found: "Distribution", unit: str) -> str:
+    if found.p50 is None or found.p99 is None:
+        return "n/a"
+    return f"{found.p50:.3g} / {found.p99:.3g} {unit}"
+
+
+def _json(metrics: "Metrics") -> dict[str, Json]:
+    decisions: list[Json] = [
+        {"decision": decision, "decidedBy": who, "count": count}
+        for (decision, who), count in metrics.decisions.items()
+    ]
+    return {
+        "at": metrics.at.isoformat(),
+        "interactions": metrics.interactions,
+        "safeAutoApproved": _ratio_json(metrics.safe_auto_approved),
+        "decisionMs": _spread_json(metrics.decision_ms),
+        "manualInterventions": metrics.manual_interventions,
+        "highRiskEscalated": _ratio_json(metrics.high_risk_escalated),
+        "responseSeconds": _spread_json(metrics.response_seconds),
+        "stuckSessions": metrics.stuck_sessions,
+        "audited": _ratio_json(metrics.audited),
+        "autoApproved": _ratio_json(metrics.auto_approved),
+        "escalated": _ratio_json(metrics.escalated),
+        "passedOn": metrics.passed_on,
+        "decisions": decisions,
+        "statuses": dict(metrics.statuses),
+        "bands": dict(metrics.bands),
+    }
+
+
+def _ratio_json(ratio: "Ratio") -> dict[str, Json]:
+    return {"count": ratio.part, "of": ratio.whole, "rate": ratio.value}
+
+
+def _spread_json(found: "Distribution") -> dict[str, Json]:
+    return {
+        "count": found.count,
+        "p50": found.p50,
+        "p99": found.p99,
+        "withinTarget": found.within_target,
+    }

@@ -1,0 +1,150 @@
+"""`ironcurtain-proxy patterns`: what the auto-confirm engine may approve, as an operator says.
+
+Nothing becomes a pattern by itself: `propose` shows what reviewers' approvals suggest, and
+`promote` is a person's decision.
+"""
+
+import argparse
+import getpass
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Final
+
+import orjson
+
+from ironcurtain_proxy.cli.reviewing import complain, say
+from ironcurtain_proxy.cli.stored import add_config, opened_store
+from ironcurtain_proxy.session.display import visible
+
+if TYPE_CHECKING:
+    from ironcurtain_proxy.cli import Subparsers
+    from ironcurtain_proxy.store.rows import Pattern, Proposal
+    from ironcurtain_proxy.store.store import Store
+
+_EVIDENCE: Final = 4
+"""The approve rate counts from more than three decisions on; so does a proposal."""
+
+EXAMPLES: Final = """\
+A pattern lets the engine approve an operation whose whole path matches. It never approves what is
+of high risk, and never overrides the policy.
+
+examples:
+  ironcurtain-proxy patterns propose
+  ironcurtain-proxy patterns promote 'file_edit in /srv/app/docs'
+  ironcurtain-proxy patterns list --json
+  ironcurtain-proxy patterns disable 'file_edit in /srv/app/docs'
+"""
+
+
+def add_parser(subparsers: "Subparsers") -> None:
+    """Add the command."""
+    parser = subparsers.add_parser(
+        "patterns",
+        help="propose, list, promote or disable approval patterns",
+        description="Say what the auto-confirm engine may approve.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    proposing = actions.add_parser("propose", help="show what reviewers' approvals suggest")
+    listing = actions.add_parser("list", help="show all patterns")
+    promoting = actions.add_parser("promote", help="let a proposal or a disabled pattern approve")
+    disabling = actions.add_parser("disable", help="let a pattern approve no longer")
+    for action in (proposing, promoting):
+        action.add_argument(
+            "--min",
+            type=_count,
+            default=_EVIDENCE,
+            dest="evidence",
+            metavar="N",
+            help=f"how many approvals must speak for it (default {_EVIDENCE})",
+        )
+    for action in (promoting, disabling):
+        action.add_argument("name", metavar="NAME", help="its whole name, as it is shown")
+    for action in (proposing, listing, promoting, disabling):
+        action.add_argument("--json", action="store_true", help="write JSON")
+        add_config(action)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Carry out one action. 1 if there is nothing of that name."""
+    with opened_store(options) as store:
+        match options.action:
+            case "propose":
+                _propose(store.propose_patterns(options.evidence), as_json=options.json)
+                return 0
+            case "list":
+                _list(store.patterns(), as_json=options.json)
+                return 0
+            case "promote":
+                return _promote(store, options)
+            case _:
+                if not store.disable_pattern(options.name):
+                    complain(f"there is no pattern {options.name!r}")
+                    return 1
+                return _done(options, "disabled")
+
+
+def _propose(proposals: Sequence["Proposal"], *, as_json: bool) -> None:
+    if as_json:
+        _write_json([asdict(one) for one in proposals])
+        return
+    if not proposals:
+        say("nothing to propose")
+    for one in proposals:
+        sessions = f"{one.sessions} session{'' if one.sessions == 1 else 's'}"
+        say(
+            f"{visible(one.name)}  {one.risk_level}  {visible(one.scope_regex)}  "
+            f"({one.approved} approved, {one.rejected} refused, in {sessions})"
+        )
+
+
+def _list(patterns: Sequence["Pattern"], *, as_json: bool) -> None:
+    if as_json:
+        _write_json([asdict(one) for one in patterns])
+        return
+    if not patterns:
+        say("there are no patterns")
+    for one in patterns:
+        scope = "any scope" if one.scope_regex is None else visible(one.scope_regex)
+        state = "approves" if one.auto_approve else "disabled"
+        say(
+            f"{visible(one.name)}  {state}  {one.risk_level or 'any risk'}  {scope}  "
+            f"(used {one.usage_count} times, {one.success_rate:.0%} succeeded; "
+            f"by {visible(one.created_by or 'unknown')})"
+        )
+
+
+def _promote(store: "Store", options: argparse.Namespace) -> int:
+    known = {one.name for one in store.patterns()}
+    if options.name in known:
+        if store.enable_pattern(options.name):
+            return _done(options, "promoted")
+        complain(f"{options.name!r} is of high risk: such a pattern never approves")
+        return 1
+    for proposal in store.propose_patterns(options.evidence):
+        if proposal.name == options.name:
+            store.promote(proposal, getpass.getuser())
+            return _done(options, "promoted")
+    complain(f"there is no proposal or pattern {options.name!r}")
+    return 1
+
+
+def _done(options: argparse.Namespace, what: str) -> int:
+    if options.json:
+        _write_json({"name": options.name, "state": what})
+    else:
+        say(f"{what} {visible(options.name)}")
+    return 0
+
+
+def _write_json(value: object) -> None:
+    sys.stdout.write(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode() + "\n")
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError(text)
+    return number

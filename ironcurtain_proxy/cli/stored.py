@@ -1,0 +1,66 @@
+"""What `metrics`, `report` and `patterns` have in common. Not a command itself."""
+
+import argparse
+import os
+import re
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from ironcurtain_proxy.administration.settings import Settings, load_settings
+from ironcurtain_proxy.wiring.clocks import SystemClock
+
+if TYPE_CHECKING:
+    from ironcurtain_proxy.store.store import Store
+
+_SPAN: Final = re.compile(r"([1-9][0-9]{0,4})([mhd])", re.ASCII)
+_UNITS: Final = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
+
+
+def add_config(parser: argparse.ArgumentParser) -> None:
+    """Add `--config`."""
+    parser.add_argument("--config", type=Path, metavar="FILE", help="the configuration file")
+
+
+def add_since(parser: argparse.ArgumentParser) -> None:
+    """Add `--since`."""
+    parser.add_argument(
+        "--since", type=_span, metavar="SPAN", help="only the last 30m, 24h or 7d (default: all)"
+    )
+
+
+def opened_store(options: argparse.Namespace) -> "Store":
+    """The store that the settings name, which must be there.
+
+    Raises:
+        ConfigurationError: the settings cannot be used.
+        StoreError: there is no store, or it cannot be used.
+    """
+    return store_of(load_settings(os.environ.copy(), options.config))
+
+
+def store_of(settings: Settings) -> "Store":
+    """The store that these settings name, which must be there.
+
+    Raises:
+        StoreError: there is none, or it cannot be used.
+    """
+    # SQLAlchemy is slow to import; the help of other commands does not need it.
+    from ironcurtain_proxy.store.store import open_store  # noqa: PLC0415
+
+    config = settings.auto_confirm
+    url = None if config is None else config.store_url
+    return open_store(url, settings.state_dir, SystemClock(), create=False)
+
+
+def begin_of(options: argparse.Namespace, now: datetime) -> datetime | None:
+    """The time that `--since` means; None: from the beginning."""
+    span: timedelta | None = options.since
+    return None if span is None else now - span
+
+
+def _span(text: str) -> timedelta:
+    found = _SPAN.fullmatch(text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a span such as 30m, 24h or 7d")
+    return int(found[1]) * _UNITS[found[2]]

@@ -1,0 +1,86 @@
+"""`ironcurtain-proxy window`: tell the auto-confirm engine what is under way."""
+
+import argparse
+import os
+import re
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from ironcurtain_proxy.administration.operator_paths import STATE_DIRECTORY
+from ironcurtain_proxy.administration.settings import home_directory
+from ironcurtain_proxy.cli.reviewing import say
+from ironcurtain_proxy.errors import IronCurtainError
+from ironcurtain_proxy.session.requests import utc_now
+from ironcurtain_proxy.wiring.windows import NAMES, Windows
+
+if TYPE_CHECKING:
+    from ironcurtain_proxy.cli import Subparsers
+
+DESCRIPTION: Final = """\
+Open or close a window. During a testing window the auto-confirm engine approves what is of low
+risk without further evidence; during a deployment it holds everything for a reviewer.
+"""
+
+EXAMPLES: Final = """\
+examples:
+  ironcurtain-proxy window testing open --for 30m
+  ironcurtain-proxy window deployment open --for 2h
+  ironcurtain-proxy window deployment close
+  ironcurtain-proxy window testing show
+
+exit status: 0; 1 if it could not be written
+"""
+
+_SPAN: Final = re.compile(r"([1-9][0-9]{0,3})([mh])", re.ASCII)
+_UNITS: Final = {"m": timedelta(minutes=1), "h": timedelta(hours=1)}
+
+
+def add_parser(subparsers: "Subparsers") -> None:
+    """Add the command."""
+    parser = subparsers.add_parser(
+        "window",
+        help="open or close a testing window or a deployment",
+        description=DESCRIPTION,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("name", choices=NAMES, help="which window")
+    parser.add_argument("action", choices=("open", "close", "show"), help="what to do")
+    parser.add_argument(
+        "--for",
+        dest="span",
+        type=_span,
+        default=timedelta(hours=1),
+        metavar="SPAN",
+        help="how long, such as 30m or 2h (default 1h)",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Do it.
+
+    Raises:
+        IronCurtainError: it could not be written.
+    """
+    windows = Windows(home_directory(os.environ) / STATE_DIRECTORY / "windows")
+    name = options.name
+    try:
+        if options.action == "open":
+            windows.open(name, utc_now() + options.span)
+        elif options.action == "close":
+            windows.close(name)
+    except OSError as error:
+        raise IronCurtainError(f"{windows.directory}: {error.strerror}") from None
+    ends = windows.ends(name)
+    if ends is not None and utc_now() < ends:
+        say(f"{name}: open until {ends.isoformat(timespec='seconds')}")
+    else:
+        say(f"{name}: closed")
+    return 0
+
+
+def _span(text: str) -> timedelta:
+    found = _SPAN.fullmatch(text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a span such as 30m or 2h")
+    return int(found[1]) * _UNITS[found[2]]

@@ -1,0 +1,400 @@
+"""The simple commands of a shell text, from the grammar's tree.
+
+Nothing may be left over: between the parts that are read there are blanks only. So what the
+grammar skips, and bash would not, is found.
+"""
+
+import itertools
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from ironcurtain_proxy.information.shell_words import (
+    BLANK,
+    WORD_KINDS,
+    Reading,
+    read_test_word,
+    read_word,
+)
+from ironcurtain_proxy.model.command import Assignment, Redirection, SimpleCommand, Word
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+_SPACE: Final = re.compile(rb"(?:(?:\\\n)*[ \t\n](?:[ \t\n]|\\\n)*)?")
+_NAME: Final = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*")
+_DELIMITER: Final = re.compile(rb"""\w+|'\w+'|"\w+\"|\\\w+""")
+_LIVE: Final = re.compile(rb"[`\\]|\$[^A-Za-z_\s]")
+"""What a here-document without quotes around its delimiter may not contain."""
+
+_TOKENS: Final = frozenset(
+    {
+        ";", "&", "\n", "&&", "||", "|", "|&", "!", "{", "}", "(", ")", "$(", "`", "<(", ">(",
+        "if", "then", "elif", "else", "fi", "while", "until", "do", "done", "for", "in",
+    }
+)  # fmt: skip
+
+_CONTAINERS: Final = frozenset(
+    {
+        "program", "list", "pipeline", "negated_command", "subshell", "compound_statement",
+        "if_statement", "elif_clause", "else_clause", "while_statement", "for_statement",
+        "do_group", "command_substitution", "process_substitution",
+    }
+)  # fmt: skip
+
+_RESERVED: Final = frozenset(
+    {
+        "if", "then", "elif", "else", "fi", "while", "until", "do", "done", "for", "in", "case",
+        "esac", "select", "function", "coproc", "{", "}", "!", "[[", "]]", "((",
+    }
+)  # fmt: skip
+
+_REDIRECTIONS: Final = frozenset({"<", ">", ">>", ">|", "&>", "&>>", "<&", ">&", "<&-", ">&-"})
+
+
+_HEREDOC: Final = frozenset({"<<", "<<-", "heredoc_start", "heredoc_body", "heredoc_end"})
+
+
+class _Parts:
+    """A simple command while it is put together."""
+
+    def __init__(self) -> None:
+        self.words: list[Word] = []
+        self.assignments: list[Assignment] = []
+        self.redirections: list[Redirection] = []
+
+    def command(self) -> SimpleCommand:
+        return SimpleCommand(
+            words=tuple(self.words),
+            assignments=tuple(self.assignments),
+            redirections=tuple(self.redirections),
+        )
+
+
+def read_statements(reading: Reading, root: "Node") -> None:
+    """Put all simple commands of a tree into the reading, the outer ones first."""
+    around = reading.source[: root.start_byte] + reading.source[root.end_byte :]
+    reading.require(_SPACE, around, "something is left over")
+    reading.pending.append(root)
+    at = 0
+    # Not a recursion: texts decide how deep a tree is. A list, and every part is read once.
+    while at < len(reading.pending):
+        node = reading.pending[at]
+        at += 1
+        if node.type in _CONTAINERS:
+            _container(reading, node)
+        elif node.type in _STATEMENTS:
+            _STATEMENTS[node.type](reading, node)
+        elif node.is_named and node.child_count > 0:
+            # Not understood; the commands in it are still worth knowing, to deny them.
+            if node.type not in _EXPRESSIONS:
+                reading.refuse(f"a {node.type.replace('_', ' ')} is not understood")
+            reading.pending.extend(node.children)
+
+
+_EXPRESSIONS: Final = WORD_KINDS | {"subscript", "binary_expression", "unary_expression"}
+"""Parts of words that were held against the text already."""
+
+
+def _container(reading: Reading, node: "Node") -> None:
+    _check_gaps(reading, node.children, _SPACE, node)
+    raw = reading.text_of(node)
+    if raw.startswith(b"(("):
+        reading.refuse("arithmetic is not understood")
+    if node.type == "compound_statement" and not _is_group(reading, node):
+        reading.refuse("a group is not understood")
+    if node.type == "for_statement":
+        _for_head(reading, node)
+    for child in node.children:
+        _part(reading, node, child)
+
+
+def _part(reading: Reading, node: "Node", child: "Node") -> None:
+    """One part of a container: a statement, a comment, a token."""
+    if child.type == "comment":
+        _comment(reading, child)
+    elif child.type in _CONTAINERS or child.type in _STATEMENTS:
+        reading.pending.append(child)
+    elif child.type == "file_redirect":  # `$(< file)`
+        _sequence(reading, [child])
+    elif not child.is_named:
+        if child.type not in _TOKENS or reading.text_of(child) != child.type.encode():
+            reading.refuse("it is not understood as a shell command")
+    elif node.type != "for_statement":
+        reading.refuse(f"a {child.type.replace('_', ' ')} is not understood")
+        reading.pending.append(child)
+
+
+def _is_group(reading: Reading, node: "Node") -> bool:
+    """`{` and `}` are words like others unless a blank and a `;` say otherwise."""
+    inner = reading.text_of(node)[1:-1]
+    return inner[:1].isspace() and inner.rstrip(b" \t")[-1:] in {b";", b"&", b"\n"}
+
+
+def _comment(reading: Reading, node: "Node") -> None:
+    """A comment is one only after a blank, and to the end of its line."""
+    before = reading.source[max(node.start_byte - 1, 0) : node.start_byte]
+    after = reading.source[node.end_byte : node.end_byte + 1]
+    whole = before in {b"", b" ", b"\t", b"\n"} and after in {b"", b"\n"}
+    if not whole or b"\n" in reading.text_of(node):
+        reading.refuse("a comment is not understood")
+
+
+def _for_head(reading: Reading, node: "Node") -> None:
+    """`for name in words`: the name is assigned."""
+    previous: Node | None = None
+    for child in node.children:
+        if child.type == "variable_name":
+            reading.require(_NAME, reading.text_of(child), "a name is not understood")
+            name = reading.text_of(child).decode(errors="replace")
+            assignment = Assignment(name, Word(None))
+            reading.commands.append(SimpleCommand(assignments=(assignment,)))
+        elif child.type in WORD_KINDS:
+            read_word(reading, child)
+            if previous is not None:
+                gap = reading.source[previous.end_byte : child.start_byte]
+                reading.require(BLANK, gap, "words are separated by a line's end")
+                if not gap:
+                    reading.refuse("a word has a gap")
+        elif child.is_named and child.type not in {"do_group", "comment", "compound_statement"}:
+            reading.refuse("a loop is not understood")
+        previous = child
+
+
+def _command(reading: Reading, node: "Node") -> None:
+    _check_gaps(reading, node.children, BLANK, node)
+    _sequence(reading, node.children)
+
+
+def _redirected(reading: Reading, node: "Node") -> None:
+    """A statement with redirections; what follows their targets are words of the statement."""
+    _check_gaps(reading, node.children, _SPACE, node)
+    first, *others = node.children
+    if first.type == "command":
+        _check_gaps(reading, first.children, BLANK, first)
+        _sequence(reading, [*first.children, *others])
+        return
+    if first.type in _CONTAINERS or first.type in _STATEMENTS:
+        reading.pending.append(first)
+    else:
+        others = [first, *others]
+    if _sequence(reading, others):
+        reading.refuse("words follow a redirection")
+
+
+def _sequence(reading: Reading, nodes: "Sequence[Node]") -> bool:
+    """A simple command of these parts. Tells whether it has words."""
+    parts = _Parts()
+    previous: Node | None = None
+    for node in nodes:
+        if previous is not None:
+            _check_separation(reading, previous, node)
+        _PARTS.get(node.type, _word_part)(reading, node, parts)
+        previous = node
+    if nodes and parts.words:
+        _check_reserved(reading, nodes, parts)
+    reading.commands.append(parts.command())
+    return bool(parts.words)
+
+
+def _check_separation(reading: Reading, previous: "Node", node: "Node") -> None:
+    """Words have blanks between them. A redirection needs none, but then has no descriptor."""
+    gap = reading.source[previous.end_byte : node.start_byte]
+    if node.type != "heredoc_redirect" or gap:
+        reading.require(BLANK, gap, "words are separated by a line's end")
+    if gap:
+        return
+    operator = node.type.endswith("_redirect") and node.children[0].type != "file_descriptor"
+    # `{name}>file` assigns a descriptor to a variable.
+    before = reading.source[previous.end_byte - 1 : previous.end_byte]
+    if not operator or before == b"}" or before.isdigit():
+        reading.refuse("words are not separated")
+
+
+def _check_reserved(reading: Reading, nodes: "Sequence[Node]", parts: _Parts) -> None:
+    name = next((n for n in nodes if n.type == "command_name"), None)
+    if name is not None and reading.text_of(name).decode(errors="replace") in _RESERVED:
+        reading.refuse(f"{parts.words[0].text} stands where a program should")
+
+
+def _word_part(reading: Reading, node: "Node", parts: _Parts) -> None:
+    if node.type in WORD_KINDS:
+        parts.words.append(read_word(reading, node))
+    else:
+        reading.refuse(f"a {node.type.replace('_', ' ')} is not understood")
+        parts.words.append(Word(None, splits=True))
+        reading.pending.append(node)
+
+
+def _name_part(reading: Reading, node: "Node", parts: _Parts) -> None:
+    """The program's name: a node around a word."""
+    inner = node.children[0] if node.child_count == 1 else node
+    if (inner.start_byte, inner.end_byte) != (node.start_byte, node.end_byte):
+        reading.refuse("a program's name is not understood")
+    _word_part(reading, inner, parts)
+
+
+def _assignment_part(reading: Reading, node: "Node", parts: _Parts) -> None:
+    """`name=value`; arrays, subscripts and `+=` are not read."""
+    _check_gaps(reading, node.children, re.compile(rb""), node)
+    children = node.children
+    value = children[2] if len(children) == 3 else None  # noqa: PLR2004
+    plain = len(children) >= 2 and children[0].type == "variable_name" and children[1].type == "="  # noqa: PLR2004
+    if not plain or parts.words or (value is not None and value.type not in WORD_KINDS):
+        reading.refuse("an assignment is not understood")
+        reading.pending.extend(children)
+        parts.assignments.append(Assignment("", Word(None)))
+        return
+    reading.require(_NAME, reading.text_of(children[0]), "a name is not understood")
+    name = reading.text_of(children[0]).decode(errors="replace")
+    word = Word("") if value is None else read_word(reading, value)
+    parts.assignments.append(Assignment(name, word))
+
+
+def _file_part(reading: Reading, node: "Node", parts: _Parts) -> None:
+    """`2> file word …`: the grammar takes what follows for further targets; they are words."""
+    _check_gaps(reading, node.children, BLANK, node)
+    children = [child for child in node.children if child.type != "file_descriptor"]
+    operator = children[0].type
+    if operator not in _REDIRECTIONS or reading.text_of(children[0]) != operator.encode():
+        reading.refuse("a redirection is not understood")
+    targets = [_target(reading, child) for child in children[1:]]
+    for previous, child in itertools.pairwise(children[1:]):
+        _check_separation(reading, previous, child)
+    if operator.endswith("-"):
+        targets.insert(0, Word(""))
+    if not targets:
+        reading.refuse("a redirection is not understood")
+    parts.redirections.append(Redirection(operator, targets[0] if targets else Word(None)))
+    parts.words += targets[1:]
+
+
+def _target(reading: Reading, node: "Node") -> Word:
+    if node.type in WORD_KINDS:
+        return read_word(reading, node)
+    reading.refuse("a redirection is not understood")
+    reading.pending.append(node)
+    return Word(None)
+
+
+def _string_part(reading: Reading, node: "Node", parts: _Parts) -> None:
+    """`<<< word`."""
+    _check_gaps(reading, node.children, BLANK, node)
+    _, *words = node.children
+    if [word.type in WORD_KINDS for word in words] != [True]:
+        reading.refuse("a here-string is not understood")
+    parts.redirections += [Redirection("<<<", _target(reading, word)) for word in words]
+
+
+def _heredoc_part(reading: Reading, node: "Node", parts: _Parts) -> None:
+    """`<<WORD`. Where the text ends is found again in the source."""
+    start = next((child for child in node.children if child.type == "heredoc_start"), None)
+    if start is None or node.children[0].type not in {"<<", "<<-"}:
+        reading.refuse("a here-document is not understood")
+        reading.pending.extend(node.children)
+        return
+    raw = reading.text_of(start)
+    reading.require(_DELIMITER, raw, "the delimiter of a here-document is not understood")
+    line = reading.source.count(b"\n", 0, start.start_byte)
+    if line in reading.heredoc_lines:
+        reading.refuse("two here-documents begin on one line")
+    reading.heredoc_lines.add(line)
+    for child in node.children:
+        if child.type == "file_redirect":
+            _file_part(reading, child, parts)
+        elif child.type not in _HEREDOC:
+            reading.refuse("something follows a here-document on its line")
+            reading.pending.append(child)
+    body = _heredoc_body(reading, node, start, strip=node.children[0].type == "<<-")
+    if raw[:1] not in {b"'", b'"', b"\\"} and _LIVE.search(body):
+        reading.refuse("a here-document is not literal")
+    parts.redirections.append(Redirection("<<", Word(body.decode(errors="replace"))))
+
+
+def _heredoc_body(reading: Reading, node: "Node", start: "Node", *, strip: bool) -> bytes:
+    """The lines up to the delimiter."""
+    delimiter = reading.text_of(start).strip(b"'\"\\")
+    first = reading.source.find(b"\n", start.end_byte) + 1
+    at = first
+    for line in reading.source[first:].split(b"\n") if first else ():
+        if (line.lstrip(b"\t") if strip else line) == delimiter:
+            end = next((c for c in node.children if c.type == "heredoc_end"), None)
+            if end is None or end.end_byte != at + len(line) or end.end_byte != node.end_byte:
+                break
+            return reading.source[first:at]
+        at += len(line) + 1
+    reading.refuse("the end of a here-document is not found")
+    return reading.source[first:]
+
+
+def _declaration(reading: Reading, node: "Node") -> None:
+    """`export`, `declare`, `local`, `readonly`, `typeset`, `unset`: as a program."""
+    words = [Word(reading.text_of(node.children[0]).decode(errors="replace"))]
+    words += [Word(None, splits=True) for _ in node.children[1:]]
+    for child in node.children[1:]:
+        if child.type == "variable_assignment":
+            _assignment_part(reading, child, _Parts())
+        elif child.type in WORD_KINDS:
+            read_word(reading, child)
+    reading.commands.append(SimpleCommand(words=tuple(words)))
+
+
+def _test(reading: Reading, node: "Node") -> None:
+    """`[ … ]` and `[[ … ]]`: as a program with words."""
+    words: list[Word] = []
+    stack = [node]
+    position = node.start_byte
+    while stack:
+        part = stack.pop()
+        if (part.type.endswith("_expression") and part.type != "brace_expression") or part is node:
+            stack.extend(reversed(part.children))
+            continue
+        if part.start_byte < position:
+            reading.refuse("a test is not understood")
+        reading.require(BLANK, reading.source[position : part.start_byte], "a test has a gap")
+        position = part.end_byte
+        words.append(read_test_word(reading, part))
+    single = bool(words) and words[0].text == "["
+    if single and any(word.text in {"<", ">", "(", ")", "&&", "||"} for word in words):
+        reading.refuse("a test is not understood")
+    reading.commands.append(SimpleCommand(words=tuple(words)))
+
+
+def _alone(reading: Reading, node: "Node") -> None:
+    """Assignments without a command."""
+    nodes = node.children if node.type == "variable_assignments" else [node]
+    _check_gaps(reading, nodes, BLANK, node)
+    _sequence(reading, nodes)
+
+
+def _check_gaps(
+    reading: Reading, children: "Iterable[Node]", pattern: "re.Pattern[bytes]", node: "Node"
+) -> None:
+    """Between the parts, and around them, there is only what the pattern says."""
+    position = node.start_byte
+    for child in children:
+        if child.start_byte < position:
+            reading.refuse("parts overlap")
+        gap = reading.source[position : child.start_byte]
+        reading.require(pattern, gap, "something is left over")
+        position = child.end_byte
+    reading.require(pattern, reading.source[position : node.end_byte], "something is left over")
+
+
+_PARTS: Final[Mapping[str, Callable[[Reading, "Node", _Parts], None]]] = {
+    "command_name": _name_part,
+    "variable_assignment": _assignment_part,
+    "file_redirect": _file_part,
+    "herestring_redirect": _string_part,
+    "heredoc_redirect": _heredoc_part,
+}
+
+_STATEMENTS: Final[Mapping[str, Callable[[Reading, "Node"], None]]] = {
+    "command": _command,
+    "redirected_statement": _redirected,
+    "declaration_command": _declaration,
+    "unset_command": _declaration,
+    "test_command": _test,
+    "variable_assignment": _alone,
+    "variable_assignments": _alone,
+}

@@ -1,0 +1,248 @@
+"""The words of a shell command, from the grammar's tree.
+
+The tree is not believed but checked: the text of every part is held against what bash takes for
+it, and what differs makes the command unreadable. Where bash and the grammar could disagree about
+where a word ends, nothing is read.
+"""
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from ironcurtain_proxy.model.command import SimpleCommand, Word
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+BLANK: Final = re.compile(rb"(?:(?:\\\n)*[ \t](?:[ \t]|\\\n)*)?")
+"""What may stand between the words of one command. A continued line alone joins what it is
+between."""
+
+_PLAIN: Final = re.compile(rb"""(?:[^|&;()<>\s$`"'\\]|\\[^\n])+""")
+_QUOTED: Final = re.compile(rb"""(?:[^"`$\\]|\\.|\$(?=[ "|)/.,:;%}]))*""", re.DOTALL)
+_RAW: Final = re.compile(rb"'[^']*'", re.DOTALL)
+_ANSI: Final = re.compile(rb"\$'(?:[^'\\]|\\.)*'", re.DOTALL)
+_VARIABLE: Final = re.compile(rb"\$(?:[A-Za-z_][A-Za-z0-9_]*|[0-9?$#@*!-])")
+_EXPANSION: Final = re.compile(
+    rb"\$\{(?:#?[A-Za-z_][A-Za-z0-9_]*(?:\[[0-9@*]+\])?|[0-9@*#?]"
+    rb"|[A-Za-z_0-9]+(?::?[-+?]|%%?|##?)[A-Za-z0-9_./:*?,@ -]*)\}"
+)
+_ARITHMETIC: Final = re.compile(rb"\$\(\([ 0-9+*/%-]+\)\)")
+"""Numbers only: a name is evaluated again, and `a[$(id)]` in it is run."""
+_TEST_PATTERN: Final = re.compile(rb"[A-Za-z0-9_.*/?^+:=,@%-]+\$?")
+_GLOB: Final = re.compile(r"[*?\[]")
+_SET: Final = re.compile(r"\[[!^]?\]?(?:\[:\w+:\]|[^\]/])*\]")
+"""`[abc]` in a glob."""
+
+_ESCAPE: Final = re.compile(
+    r"\\(?:([abeEfnrtv\\'\"?])|([0-7]{1,3})|x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{1,4})"
+    r"|U([0-9a-fA-F]{1,8})|(.))",
+    re.DOTALL,
+)
+_ESCAPED: Final = dict(zip("abeEfnrtv\\'\"?", "\a\b\x1b\x1b\f\n\r\t\v\\'\"?", strict=True))
+
+WORD_KINDS: Final = frozenset(
+    {
+        "word", "number", "raw_string", "string", "ansi_c_string", "translated_string",
+        "concatenation", "simple_expansion", "expansion", "command_substitution",
+        "process_substitution", "arithmetic_expansion", "brace_expression",
+    }
+)  # fmt: skip
+"""The kinds of node that are words."""
+
+
+@dataclass(slots=True)
+class Reading:
+    """One text while it is read."""
+
+    source: bytes
+    commands: list[SimpleCommand] = field(default_factory=list)
+    unreadable: str | None = None
+    pending: "list[Node]" = field(default_factory=list)
+    """Parts of the tree with commands in them that are still to be read."""
+    heredoc_lines: set[int] = field(default_factory=set)
+
+    def refuse(self, reason: str) -> None:
+        """Make the text unreadable; the first reason stays."""
+        if self.unreadable is None:
+            self.unreadable = reason
+
+    def text_of(self, node: "Node") -> bytes:
+        """The bytes of a node."""
+        return self.source[node.start_byte : node.end_byte]
+
+    def require(self, pattern: "re.Pattern[bytes]", text: bytes, what: str) -> None:
+        """Refuse a text that is not wholly of the pattern."""
+        if pattern.fullmatch(text) is None:
+            self.refuse(what)
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A part of a word: known text, or None."""
+
+    text: str | None
+    quoted: bool
+
+
+def read_word(reading: Reading, node: "Node") -> Word:
+    """The word of a node; what is not understood in it makes the whole text unreadable."""
+    pieces = _pieces(reading, node)
+    whole = reading.text_of(node)
+    if (b"," in whole or b".." in whole) and any(_has_brace(piece) for piece in pieces):
+        before = []
+        for piece in pieces:
+            if _has_brace(piece):
+                before.append(_Piece((piece.text or "").partition("{")[0], quoted=False))
+                break
+            before.append(piece)
+        return _joined([*before, _Piece(None, quoted=False)])
+    return _joined(pieces)
+
+
+def _has_brace(piece: _Piece) -> bool:
+    return piece.text is not None and not piece.quoted and "{" in piece.text
+
+
+def _joined(pieces: list[_Piece]) -> Word:
+    text = ""
+    known, splits = True, False
+    for piece in pieces:
+        if piece.text is None:
+            text += "*"
+        else:
+            text += piece.text
+        if piece.text is None or (not piece.quoted and _GLOB.search(piece.text)):
+            known = False
+            splits = splits or not piece.quoted
+    return Word(text) if known else Word(None, _SET.sub("*", text).replace("?", "*"), splits)
+
+
+def _pieces(reading: Reading, node: "Node") -> list[_Piece]:
+    raw = reading.text_of(node)
+    match node.type:
+        case "word" | "number":
+            return _plain(reading, raw)
+        case "raw_string" | "ansi_c_string":
+            return [_Piece(_verbatim(reading, node), quoted=True)]
+        case "string":
+            return _quoted(reading, node)
+        case "concatenation":
+            return _concatenated(reading, node)
+        case "process_substitution":
+            return [_Piece("/dev/fd/", quoted=True), _expanded(reading, node, quoted=True)]
+        case _:
+            return [_expanded(reading, node, quoted=False)]
+
+
+def _verbatim(reading: Reading, node: "Node") -> str:
+    """`'…'` and `$'…'`."""
+    raw = reading.text_of(node)
+    ansi = node.type == "ansi_c_string"
+    reading.require(_ANSI if ansi else _RAW, raw, "a quotation is not understood")
+    text = raw.decode(errors="replace")
+    return _unescaped(reading, text[2:-1]) if ansi else text[1:-1]
+
+
+def _plain(reading: Reading, raw: bytes) -> list[_Piece]:
+    """An unquoted text; what a backslash stands before is quoted."""
+    reading.require(_PLAIN, raw, "a word is not understood")
+    if raw.startswith(b"#"):
+        reading.refuse("a word begins like a comment")
+    parts = re.split(r"\\(.)", raw.decode(errors="replace"), flags=re.DOTALL)
+    return [_Piece(part, quoted=n % 2 == 1) for n, part in enumerate(parts) if part]
+
+
+def _concatenated(reading: Reading, node: "Node") -> list[_Piece]:
+    pieces: list[_Piece] = []
+    position = node.start_byte
+    for child in node.children:
+        if child.start_byte != position:
+            reading.refuse("a word has a gap")
+        position = child.end_byte
+        if child.type in WORD_KINDS:
+            pieces += _pieces(reading, child)
+        else:  # such as a lone `$`
+            reading.refuse("a word is not understood")
+            pieces.append(_Piece(None, quoted=False))
+    if position != node.end_byte:
+        reading.refuse("a word has a gap")
+    return pieces
+
+
+def _quoted(reading: Reading, node: "Node") -> list[_Piece]:
+    """`"…"`. What is between expansions is taken from the source: the tree drops blanks."""
+    raw = reading.text_of(node)
+    if len(raw) < 2 or raw[:1] != b'"' or raw[-1:] != b'"':  # noqa: PLR2004
+        reading.refuse("a quotation is not understood")
+        return [_Piece(None, quoted=True)]
+    pieces: list[_Piece] = []
+    position = node.start_byte + 1
+    for child in node.children:
+        if child.type in {'"', "string_content", "$"}:
+            continue
+        pieces.append(_literal(reading, position, child.start_byte))
+        pieces.append(_expanded(reading, child, quoted=True))
+        position = child.end_byte
+    return [*pieces, _literal(reading, position, node.end_byte - 1)]
+
+
+def _literal(reading: Reading, start: int, end: int) -> _Piece:
+    """A part of a double-quoted text without expansions."""
+    found = _QUOTED.match(reading.source, start, end + 1)
+    raw = reading.source[start:end]
+    # The match may not stop before the end, and may look one byte beyond it, at what follows `$`.
+    if start > end or found is None or found.end() < end:
+        reading.refuse("a quotation is not understood")
+    text = re.sub(r"\\(\n|[$`\"\\])", lambda m: m[1].strip("\n"), raw.decode(errors="replace"))
+    return _Piece(text, quoted=True)
+
+
+def _expanded(reading: Reading, node: "Node", *, quoted: bool) -> _Piece:
+    """What is only known when it runs. Commands in it are read later."""
+    raw = reading.text_of(node)
+    match node.type:
+        case "simple_expansion":
+            reading.require(_VARIABLE, raw, "an expansion is not understood")
+        case "expansion":
+            reading.require(_EXPANSION, raw, "an expansion is not understood")
+        case "arithmetic_expansion":
+            reading.require(_ARITHMETIC, raw, "arithmetic is not understood")
+        case "command_substitution" | "process_substitution":
+            if raw.startswith(b"$(("):
+                reading.refuse("a substitution can be taken for arithmetic")
+            elif raw.startswith(b"`") and (b"\\" in raw or b"#" in raw):
+                reading.refuse("a substitution is not understood")
+        case "brace_expression":
+            pass
+        case other:
+            reading.refuse(f"a {other} is not understood")
+    reading.pending.append(node)
+    return _Piece(None, quoted=quoted)
+
+
+def _unescaped(reading: Reading, text: str) -> str:
+    """`$'…'` as bash understands it."""
+
+    def one(found: "re.Match[str]") -> str:
+        if found[1]:
+            return _ESCAPED[found[1]]
+        digits = next((found[n] for n in (3, 4, 5) if found[n]), None)
+        code = int(found[2], 8) & 0xFF if found[2] else int(digits, 16) if digits else 0
+        # A NUL ends the text for bash, and bytes beyond ASCII depend on the locale.
+        if not 0 < code < 0x80 and not (found[4] and code > 0):  # noqa: PLR2004
+            reading.refuse("an escape is not understood")
+            return ""
+        return chr(code)
+
+    return _ESCAPE.sub(one, text)
+
+
+def read_test_word(reading: Reading, node: "Node") -> Word:
+    """A word of `[ … ]` or `[[ … ]]`; operators are words there."""
+    if node.type in WORD_KINDS:
+        return read_word(reading, node)
+    raw = reading.text_of(node)
+    if node.is_named and node.type != "test_operator":
+        reading.require(_TEST_PATTERN, raw, "a pattern is not understood")
+    return Word(raw.decode(errors="replace"))

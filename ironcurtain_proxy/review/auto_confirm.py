@@ -1,0 +1,285 @@
+"""The auto-confirm engine on duty: what it approves goes, what it does not goes to a reviewer.
+
+The decision is made by `approval.engine`, which is pure; here it is told what the operator and the
+store know, and what it says is carried out. INVARIANT: nothing is approved that could not be
+written into the store first; where the store fails, the engine approves nothing (I-10).
+"""
+
+import logging
+from dataclasses import dataclass, field, replace
+from typing import Final, Protocol
+
+from ironcurtain_proxy.approval.engine.decision import EngineDecision
+from ironcurtain_proxy.approval.engine.evaluation import evaluate
+from ironcurtain_proxy.approval.engine.extraction import Subject, subject_of
+from ironcurtain_proxy.approval.engine.final_table import is_policy_critical, on_timeout
+from ironcurtain_proxy.approval.engine.interaction import Interaction, Knowledge
+from ironcurtain_proxy.approval.engine.lifecycle import may_hold
+from ironcurtain_proxy.approval.engine.sessions import SessionType
+from ironcurtain_proxy.approval.engine.settings import AutoConfirmSettings
+from ironcurtain_proxy.approval.shell.judging import judge_command
+from ironcurtain_proxy.approval.shell.operations import operation_of
+from ironcurtain_proxy.errors import IronCurtainError, KernelError
+from ironcurtain_proxy.model.command import ParsedCommand
+from ironcurtain_proxy.model.escalation import (
+    Approved,
+    Declined,
+    Escalation,
+    EscalationId,
+    Ruling,
+    Unreachable,
+)
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.ports import Clock
+from ironcurtain_proxy.review.panel import FirstReviewer
+
+_log: Final = logging.getLogger(__name__)
+
+TOO_RISKY_FOR_A_MODEL: Final = 70
+"""Above this the auto-approver is not asked (R-18)."""
+
+LIMIT: Final = "too many calls of this session wait for a reviewer"
+
+
+class LedgerError(IronCurtainError):
+    """The store failed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What the engine found out on its way to a decision."""
+
+    scope: str
+    """What the call is about, in the engine's spelling."""
+    pattern: str | None
+    """The pattern that approved it."""
+    elapsed: float
+    """Seconds it took."""
+
+
+class Ledger(Protocol):
+    """What the engine remembers, over all sessions of this user."""
+
+    async def knowledge(self, session: str) -> Knowledge:
+        """What is known now.
+
+        Raises:
+            LedgerError: nothing is.
+        """
+        ...
+
+    async def opened(
+        self, escalation: Escalation, decision: EngineDecision, found: "Found"
+    ) -> None:
+        """Write a decision down, with its approval if it is one.
+
+        Args:
+            escalation: what was asked.
+            decision: the engine's.
+            found: what is to be remembered besides.
+
+        Raises:
+            LedgerError: it is not written: nothing may be approved.
+        """
+        ...
+
+    async def passed_on(self, escalation: Escalation, source: str, target: str) -> None:
+        """Note that another reviewer is asked. Never fails: the question goes on."""
+        ...
+
+    async def settled(self, escalation: Escalation, ruling: Ruling) -> None:
+        """Note how it ended. Never fails."""
+        ...
+
+    async def ended(self, identifier: EscalationId, *, succeeded: bool) -> None:
+        """Note how a call that was approved ended. Never fails."""
+        ...
+
+
+class Safeguards(Protocol):
+    """What makes a conditional approval revocable."""
+
+    def can_hold(self, escalation: Escalation) -> bool:
+        """Whether the call is one whose effects can be undone."""
+        ...
+
+    async def prepare(self, escalation: Escalation) -> bool:
+        """Take a snapshot and begin to watch. False: it could not be done."""
+        ...
+
+
+class Routes(Protocol):
+    """The reviewers, by the names the engine knows them by."""
+
+    async def ask(self, escalation: Escalation, decision: EngineDecision) -> Ruling:
+        """Ask the decision's target, then its fallback; `Unreachable`: neither is there."""
+        ...
+
+    def is_reachable(self) -> bool:
+        """Whether anybody seems to be there."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """What the operator says of a session. Nothing of it comes from the agent (X-10)."""
+
+    session_type: SessionType
+    workspace: RealPath | None = None
+    home: RealPath | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class AutoConfirm:
+    """A `Reviewer` before all others."""
+
+    settings: AutoConfirmSettings
+    situation: Situation
+    ledger: Ledger
+    routes: Routes
+    clock: Clock
+    safeguards: Safeguards | None = None
+    first: FirstReviewer | None = None
+    """The auto-approver, if it is on."""
+    _held: dict[EscalationId, int] = field(default_factory=dict)
+    """The risk of each call of this session that waits for a reviewer."""
+
+    async def ask(self, escalation: Escalation) -> Ruling:
+        """Approve, or have a reviewer decide."""
+        started = self.clock.monotonic()
+        try:
+            interaction = self._interaction(escalation)
+            subject = subject_of(interaction)
+            knowledge = await self.ledger.knowledge(escalation.session)
+            decision = await self._decide(escalation, interaction, knowledge)
+            found = Found(
+                scope=subject.scope,
+                pattern=_pattern(decision, subject, interaction, knowledge),
+                elapsed=self.clock.monotonic() - started,
+            )
+            await self.ledger.opened(escalation, decision, found)
+        except (LedgerError, KernelError) as error:
+            _log.warning("the engine approves nothing: %s", error)
+            return await self._without_engine(escalation)
+        if decision.approves:
+            return Approved(
+                by=decision.decided_by, reasoning=decision.reason, details=_details(decision)
+            )
+        ruling = await self._routed(escalation, decision)
+        await self.ledger.settled(escalation, ruling)
+        return ruling
+
+    async def _decide(
+        self, escalation: Escalation, interaction: Interaction, knowledge: Knowledge
+    ) -> EngineDecision:
+        known = replace(knowledge, held_risks=tuple(self._held.values()))
+        decision = evaluate(interaction, self.settings, known)
+        if decision.action != "conditional" or self.safeguards is None:
+            return decision
+        if await self.safeguards.prepare(escalation):
+            return decision
+        # INVARIANT: without its safeguards a conditional approval is none.
+        return evaluate(replace(interaction, snapshot=False), self.settings, known)
+
+    def _interaction(self, escalation: Escalation) -> Interaction:
+        command = escalation.command
+        return Interaction(
+            id=escalation.id,
+            request=escalation.request,
+            arguments=escalation.arguments,
+            command_operation=None if command is None else _operation(command),
+            session=escalation.session,
+            session_type=self.situation.session_type,
+            origins=escalation.origins,
+            sandboxed=escalation.sandboxed,
+            snapshot=self.safeguards is not None and self.safeguards.can_hold(escalation),
+            workspace=self.situation.workspace,
+            home=self.situation.home,
+            branch=escalation.branch,
+        )
+
+    async def _routed(self, escalation: Escalation, decision: EngineDecision) -> Ruling:
+        details = _details(decision)
+        if not may_hold([*self._held.values()]):
+            return Declined(by=decision.decided_by, kind="limit", reason=LIMIT, details=details)
+        self._held[escalation.id] = decision.risk
+        try:
+            ruling = await self._reviewed(escalation, decision)
+        finally:
+            del self._held[escalation.id]
+        if isinstance(ruling, Declined) and ruling.kind == "expired":
+            ruling = self._after_silence(escalation, decision, ruling)
+        return ruling if isinstance(ruling, Unreachable) else replace(ruling, details=details)
+
+    async def _reviewed(self, escalation: Escalation, decision: EngineDecision) -> Ruling:
+        if (
+            self.first is not None
+            and decision.risk <= TOO_RISKY_FOR_A_MODEL
+            and decision.action != "held"
+            and self.routes.is_reachable()
+        ):
+            ruling = await self.first.ask(escalation)
+            if not isinstance(ruling, Unreachable):
+                return ruling
+        ruling = await self.routes.ask(escalation, decision)
+        if self.first is not None and isinstance(ruling, Declined) and ruling.kind == "denied":
+            self.first.note_denied_by_person(escalation.fingerprint)
+        return ruling
+
+    def _after_silence(
+        self, escalation: Escalation, decision: EngineDecision, silence: Declined
+    ) -> Approved | Declined:
+        critical = is_policy_critical(escalation.origins, escalation.roles)
+        if on_timeout(decision, self.settings, policy_critical=critical) == "approve":
+            return Approved(by="engine:timeout", reasoning="no reviewer answered in time")
+        return silence
+
+    async def _without_engine(self, escalation: Escalation) -> Ruling:
+        return await self._reviewed(escalation, UNDECIDED)
+
+
+def _operation(command: ParsedCommand) -> str:
+    """What a command does. One that reads secrets is nothing special, and so not safe."""
+    operation, verdict = operation_of(command), judge_command(command)
+    harmless = verdict.effect == "safe" and "secrets.access" not in verdict.capabilities
+    return "other" if operation == "safe" and not harmless else operation
+
+
+def _pattern(
+    decision: EngineDecision, subject: Subject, interaction: Interaction, knowledge: Knowledge
+) -> str | None:
+    """The pattern that approved a call."""
+    if decision.check != "pattern":
+        return None
+    kind = interaction.session_type
+    for pattern in knowledge.patterns:
+        if pattern.approves(subject.operation, subject.scopes, kind):
+            return pattern.name
+    return None
+
+
+def _details(decision: EngineDecision) -> tuple[tuple[str, Json], ...]:
+    """What the record keeps: enough to replay the decision."""
+    return (
+        ("risk", decision.risk / 100),
+        ("confidence", decision.confidence / 100),
+        ("engine", decision.as_json()),
+    )
+
+
+UNDECIDED: Final = EngineDecision(
+    action="escalate",
+    check="default",
+    reason="The engine could not decide",
+    target="human",
+    priority=9,
+    operation="unknown",
+    risk=50,
+    band="MEDIUM",
+    confidence=0,
+    context_score=0,
+    factors=(),
+    confidence_factors=(),
+)
+"""For a question that the engine has nothing to say about: a person."""

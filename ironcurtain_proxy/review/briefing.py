@@ -1,0 +1,199 @@
+"""What a reviewer that is a program gets to know of a question. Pure: no I/O, no clock, no log.
+
+INVARIANT: nothing of a call is shown but what `redact` gave back, cut to a length and with every
+character visible; and the arguments stand apart, named as what they are: somebody else's words.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+from unicodedata import normalize
+
+from ironcurtain_proxy.approval.engine.decision import EngineDecision
+from ironcurtain_proxy.model.escalation import Escalation, Unreachable
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.question import MAX_DEPTH, visible
+
+
+@dataclass(frozen=True, slots=True)
+class Redacted:
+    """An object without its secrets."""
+
+    fields: Mapping[str, Json]
+    complete: bool
+    """Whether it is all there, but for the secrets."""
+
+
+Redact: TypeAlias = Callable[[Mapping[str, Json]], Redacted]
+"""Masks the secrets of an object, by value and by key, and bounds its size."""
+
+MAX_TEXT: Final = 2_000
+"""Characters of one text."""
+
+MAX_ALL: Final = 16_000
+"""Characters of all texts of the arguments together."""
+
+MAX_VALUES: Final = 1_000
+"""Values in the arguments."""
+
+MAX_NAME: Final = 200
+
+_NOTHING_KNOWN: Final = 50
+_USUAL_PRIORITY: Final = 9
+
+REVIEW_BY_REQUESTER: Final = "review by the requester is refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Passed(Unreachable):
+    """This reviewer is out, and why: the next one is asked."""
+
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Briefing:
+    """What the engine found out about a call. Scores in hundredths."""
+
+    operation: str = "unknown"
+    risk: int = _NOTHING_KNOWN
+    confidence: int = 0
+    factors: tuple[tuple[str, int], ...] = ()
+    """What the risk is made of."""
+    reason: str = ""
+    """Why it was not approved."""
+    priority: int = _USUAL_PRIORITY
+    """8 to 10; higher is more urgent."""
+
+
+UNBRIEFED: Final = Briefing()
+"""For a question that the engine was not asked about."""
+
+
+def briefing_of(decision: EngineDecision) -> Briefing:
+    """A decision as its reviewers see it."""
+    return Briefing(
+        operation=decision.operation,
+        risk=decision.risk,
+        confidence=decision.confidence,
+        factors=decision.factors,
+        reason=decision.reason,
+        priority=decision.priority or _USUAL_PRIORITY,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """A call as it may be shown. Every text is visible, on one line, and of bounded length."""
+
+    scope: str
+    reasons: tuple[str, ...]
+    """Why a reviewer is asked: the engine's reason first, then that of everything that asks."""
+    arguments: Mapping[str, Json]
+    complete: bool
+    """Whether nothing was cut."""
+
+
+def view_of(escalation: Escalation, briefing: Briefing, redact: Redact) -> View:
+    """What may be shown of a question.
+
+    Raises:
+        Exception: whatever `redact` raises. The question cannot be shown then.
+    """
+    grounds = [reason.ground.reason for reason in escalation.reasons]
+    reasons = dict.fromkeys([briefing.reason, *(grounds or [escalation.ground.reason])])
+    # Apart from the arguments: what these hold cannot change how the rest is redacted.
+    words = redact({"scope": _scope(escalation), "reasons": [text for text in reasons if text]})
+    redacted = redact(escalation.arguments)
+    cutter = _Cutter()
+    arguments = cutter.object(redacted.fields, MAX_DEPTH)
+    scope, shown = str(words.fields["scope"]), words.fields["reasons"]
+    return View(
+        scope=cut(scope, MAX_TEXT),
+        reasons=tuple(
+            [cut(str(text), MAX_TEXT) for text in (shown if isinstance(shown, list) else ())]
+        ),
+        arguments=arguments,
+        complete=redacted.complete and not cutter.has_cut,
+    )
+
+
+def cut(text: str, limit: int) -> str:
+    """The text, visible, and without its middle if it is long."""
+    left_out = len(text) - limit
+    if left_out <= 0:
+        return visible(text)
+    head = limit // 2
+    tail = text[len(text) - (limit - head) :]
+    return f"{visible(text[:head])} [… {left_out} CHARACTERS ARE NOT SHOWN …] {visible(tail)}"
+
+
+def is_same_party(one: str, other: str) -> bool:
+    """Whether two names are one session's, however they are spelled."""
+    return _folded(one) == _folded(other)
+
+
+def _folded(name: str) -> str:
+    return "".join(normalize("NFKC", name).casefold().split())
+
+
+def _scope(escalation: Escalation) -> str:
+    values = [value.text for fact in escalation.request.arguments for value in fact.values]
+    return " ".join(dict.fromkeys(values)) or f"{escalation.server}/{escalation.tool}"
+
+
+class _Cutter:
+    """Walks the arguments, with what may still be shown."""
+
+    def __init__(self) -> None:
+        self._left = MAX_ALL
+        self._values = MAX_VALUES
+        self.has_cut = False
+
+    def object(self, mapping: Mapping[str, Json], depth: int) -> dict[str, Json]:
+        shown: dict[str, Json] = {}
+        for name, value in mapping.items():
+            if self._is_used_up():
+                break
+            key = self._text(name, MAX_NAME)
+            # Two keys may look alike once they are cut; neither may hide the other.
+            while key in shown:
+                key += "'"
+            shown[key] = self._value(value, depth - 1)
+        return shown
+
+    def _value(self, value: Json, depth: int) -> Json:
+        match value:
+            case str():
+                return self._text(value, MAX_TEXT)
+            case list() | dict() if depth <= 0:
+                self.has_cut = True
+                return "[NESTED TOO DEEPLY TO BE SHOWN]"
+            case list():
+                return self._list(value, depth)
+            case dict():
+                return self.object(value, depth)
+            case _:
+                return value
+
+    def _list(self, items: list[Json], depth: int) -> list[Json]:
+        shown: list[Json] = []
+        for item in items:
+            if self._is_used_up():
+                shown.append(f"[… {len(items) - len(shown)} VALUES ARE NOT SHOWN …]")
+                break
+            shown.append(self._value(item, depth - 1))
+        return shown
+
+    def _is_used_up(self) -> bool:
+        self._values -= 1
+        if self._values < 0:
+            self.has_cut = True
+        return self._values < 0
+
+    def _text(self, text: str, limit: int) -> str:
+        limit = min(limit, max(self._left, 0))
+        self._left -= min(len(text), limit)
+        if len(text) > limit:
+            self.has_cut = True
+        return cut(text, limit)

@@ -1,0 +1,221 @@
+"""The reviewers of one question, one after the other: the target, then the fallback.
+
+Each has its time. Who cannot be asked, fails, or may not decide is passed over at once. Whoever
+asks is never asked. Knows the order and the time; not how any reviewer is reached, nor what becomes
+of a question that nobody answers: that is the engine's final table.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Final, TypeAlias
+
+import anyio
+
+from ironcurtain_proxy.approval.engine.decision import EngineDecision
+from ironcurtain_proxy.approval.engine.settings import HUMAN
+from ironcurtain_proxy.model.escalation import (
+    Approved,
+    Declined,
+    Escalation,
+    Ruling,
+    Unreachable,
+)
+from ironcurtain_proxy.ports import Clock, Reviewer
+from ironcurtain_proxy.review.briefing import (
+    REVIEW_BY_REQUESTER,
+    Briefing,
+    Passed,
+    briefing_of,
+    is_same_party,
+)
+from ironcurtain_proxy.review.notifications import Notification, Notify
+
+_log: Final = logging.getLogger(__name__)
+
+STEP_SECONDS: Final = 300.0
+"""For each reviewer."""
+
+LATE_SECONDS: Final = 0.5
+"""How long after its deadline a reviewer may still hand over what it got in time."""
+
+SILENCE: Final = "no answer in time"
+_BY_REVIEWER: Final = "reviewer:"
+
+AskBriefed: TypeAlias = Callable[[Escalation, Briefing], Awaitable[Ruling]]
+
+
+def _always() -> bool:
+    return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seat:
+    """A reviewer in its place."""
+
+    ask: AskBriefed
+    """Waits at most until the escalation's deadline; a cancelled question is withdrawn."""
+    is_reachable: Callable[[], bool] = _always
+    """Whether somebody seems to be there."""
+    session: str | None = None
+    """The session it reviews from; None: a person does."""
+    may_deny: bool = True
+
+
+def without_briefing(reviewer: Reviewer) -> AskBriefed:
+    """A reviewer that sees the escalation alone, as a person does."""
+
+    async def ask(escalation: Escalation, _: Briefing) -> Ruling:
+        return await reviewer.ask(escalation)
+
+    return ask
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """A question leaves a reviewer without an answer."""
+
+    escalation: Escalation
+    source: str
+    """Whom it leaves, by name."""
+    target: str | None
+    """Who is asked now; None: nobody is left."""
+    reason: str
+
+
+OnStep: TypeAlias = Callable[[Step], Awaitable[None]]
+"""Writes a step down. What it raises is logged: the question goes on."""
+
+
+@dataclass(slots=True, kw_only=True)
+class ReviewerChain:
+    """Asks the reviewers that a decision of the engine names."""
+
+    seats: Mapping[str, Seat]
+    """By name. `human` stands in for a name that has none."""
+    clock: Clock
+    step_seconds: float = STEP_SECONDS
+    on_step: OnStep | None = None
+    notify: Notify | None = None
+    """Tells whoever is asked."""
+
+    def is_reachable(self) -> bool:
+        """Whether anybody seems to be there."""
+        return any(seat.is_reachable() for seat in self.seats.values())
+
+    async def ask(self, escalation: Escalation, decision: EngineDecision) -> Ruling:
+        """Ask the decision's target, then its fallback.
+
+        Every one of them is asked for `step_seconds`, or for its share of the time until the
+        escalation's deadline, if that is less.
+
+        Returns:
+            The first answer that counts; `Declined`, expired, when somebody was asked and nobody
+            answered; `Unreachable` when nobody could be asked.
+        """
+        seats = self._seats(decision)
+        names = [name for name, _ in seats]
+        was_silent = False
+        for place, (name, seat) in enumerate(seats):
+            asked = self._in_its_time(escalation, len(seats) - place)
+            ruling = await self._ask_one(asked, name, seat, decision)
+            if not isinstance(ruling, _Without):
+                return ruling
+            was_silent = was_silent or ruling.reason == SILENCE
+            following = names[place + 1] if place + 1 < len(names) else None
+            await self._record(
+                Step(escalation=escalation, source=name, target=following, reason=ruling.reason)
+            )
+        return Declined(by="timeout", kind="expired") if was_silent else Unreachable()
+
+    def _seats(self, decision: EngineDecision) -> list[tuple[str, Seat | None]]:
+        found: list[tuple[str, Seat | None]] = []
+        for name in (decision.target, decision.fallback):
+            seat = None if name is None else self.seats.get(name, self.seats.get(HUMAN))
+            # The same person is not asked twice.
+            if name is not None and all(seat is not other for _, other in found):
+                found.append((name, seat))
+        return found or [(HUMAN, self.seats.get(HUMAN))]
+
+    def _in_its_time(self, escalation: Escalation, reviewers_left: int) -> Escalation:
+        now = self.clock.now()
+        left = (escalation.deadline - now).total_seconds()
+        seconds = max(min(self.step_seconds, left / reviewers_left), 0.0)
+        return replace(escalation, deadline=now + timedelta(seconds=seconds))
+
+    async def _ask_one(
+        self, escalation: Escalation, name: str, seat: Seat | None, decision: EngineDecision
+    ) -> "Ruling | _Without":
+        if seat is None or not seat.is_reachable():
+            return _Without("it cannot be reached")
+        if self._is_requester(escalation, name, seat):
+            return _Without(REVIEW_BY_REQUESTER)
+        if self.notify is not None:
+            self.notify(_notification(escalation, name, decision))
+        seconds = (escalation.deadline - self.clock.now()).total_seconds()
+        ruling: Ruling = Declined(by="timeout", kind="expired")
+        try:
+            with anyio.move_on_after(max(seconds, 0.0) + LATE_SECONDS):
+                ruling = await seat.ask(escalation, briefing_of(decision))
+        except Exception:  # noqa: BLE001  a defect in one way leaves the others
+            _log.exception("reviewer %s failed", name)
+            return _Without("it failed")
+        objection = self._objection(escalation, seat, ruling)
+        return ruling if objection is None else _Without(objection)
+
+    def _is_requester(self, escalation: Escalation, name: str, seat: Seat) -> bool:
+        # A person is nobody's session, whatever that calls itself.
+        names = () if seat.session is None else (name, seat.session)
+        return any(is_same_party(one, escalation.session) for one in names)
+
+    def _objection(self, escalation: Escalation, seat: Seat, ruling: Ruling) -> str | None:
+        """Why a ruling is no answer; None: it is one."""
+        match ruling:
+            case Passed(reason=reason):
+                return reason
+            case Unreachable():
+                return "it could not be asked"
+            case Declined(kind="expired"):
+                return SILENCE
+            case Declined(kind="denied") if not seat.may_deny:
+                return "it may not deny"
+            case Declined():
+                return None
+            case Approved():
+                return self._objection_to_approval(escalation, ruling)
+
+    def _objection_to_approval(self, escalation: Escalation, approval: Approved) -> str | None:
+        if (self.clock.now() - escalation.deadline).total_seconds() > LATE_SECONDS:
+            # The machine slept, or its clock was set.
+            return SILENCE
+        decider = approval.by.removeprefix(_BY_REVIEWER)
+        if decider != approval.by and is_same_party(decider, escalation.session):
+            return REVIEW_BY_REQUESTER
+        return None
+
+    async def _record(self, step: Step) -> None:
+        _log.info("%s of escalation %s: %s", step.source, step.escalation.id, step.reason)
+        if self.on_step is None:
+            return
+        try:
+            await self.on_step(step)
+        except Exception:  # noqa: BLE001  the record of the call itself is another
+            _log.exception("a step of escalation %s is not written", step.escalation.id)
+
+
+@dataclass(frozen=True, slots=True)
+class _Without:
+    """No answer that counts."""
+
+    reason: str
+
+
+def _notification(escalation: Escalation, target: str, decision: EngineDecision) -> Notification:
+    return Notification(
+        interaction_id=escalation.id,
+        operation=decision.operation,
+        target=target,
+        priority=briefing_of(decision).priority,
+        alert=decision.alert,
+    )

@@ -1,0 +1,212 @@
+"""The file of kept grants on the disk: read, and changed under a lock.
+
+Every proxy of this user shares it. Knows how the file lies there; what it says is `grants_format`,
+which grants belong into it `persisted_grants`.
+"""
+
+import fcntl
+import os
+import stat
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from ironcurtain_proxy.errors import IronCurtainError
+from ironcurtain_proxy.review.grants_format import (
+    KeptGrant,
+    ReadGrants,
+    grants_file_bytes,
+    read_grants_file,
+)
+from ironcurtain_proxy.review.mailbox_directory import UnacceptableFileError, content
+
+KEPT_NAME: Final = "grants.json"
+"""In the state directory."""
+MAX_KEPT_BYTES: Final = 16 * 1024 * 1024
+
+_PRIVATE: Final = 0o600
+_PRIVATE_DIRECTORY: Final = 0o700
+_OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
+_SAFE: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_LOCK_SECONDS: Final = 2.0
+_LOCK_PAUSE: Final = 0.005
+
+Stamp: TypeAlias = tuple[int, ...]
+"""What changes when the file is replaced; empty: there is none."""
+
+Change: TypeAlias = Callable[[tuple[KeptGrant, ...]], Iterable[KeptGrant]]
+"""Is handed what the file holds, and says what it shall hold."""
+
+
+class GrantsFileError(IronCurtainError):
+    """The file cannot be used: what it holds does not count, and nothing can be kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What the file held at one moment."""
+
+    read: ReadGrants
+    stamp: Stamp
+
+    @property
+    def grants(self) -> tuple[KeptGrant, ...]:
+        """Those that count."""
+        return self.read.grants
+
+
+class GrantsFile:
+    """One file of kept grants. Opens nothing until it is used."""
+
+    def __init__(self, path: Path, *, lock_seconds: float = _LOCK_SECONDS) -> None:
+        self.path = path
+        self._lock_seconds = lock_seconds
+
+    def stamp(self) -> Stamp:
+        """A look at whether the file changed, in microseconds.
+
+        Raises:
+            GrantsFileError: the disk does not answer.
+        """
+        try:
+            return _stamp(self.path.lstat())
+        except FileNotFoundError:
+            return ()
+        except OSError as error:
+            raise self._unusable(f"cannot be read: {error.strerror}") from None
+
+    def read(self) -> Snapshot:
+        """What counts of it; a file that is not there holds nothing.
+
+        Raises:
+            GrantsFileError: it must not be believed, or cannot be read.
+        """
+        try:
+            descriptor = os.open(self.path, os.O_RDONLY | _SAFE)
+        except FileNotFoundError:
+            return Snapshot(ReadGrants(), ())
+        except OSError as error:
+            link = self.path.is_symlink()
+            what = "is a symbolic link" if link else f"cannot be read: {error.strerror}"
+            raise self._unusable(what) from None
+        try:
+            found = os.fstat(descriptor)
+            self._refuse_what_is_not_ours(found)
+            raw = content(descriptor, MAX_KEPT_BYTES)
+        except OSError as error:
+            raise self._unusable(f"cannot be read: {error.strerror}") from None
+        except UnacceptableFileError as error:
+            raise self._unusable(str(error)) from None
+        finally:
+            os.close(descriptor)
+        return Snapshot(read_grants_file(raw), _stamp(found))
+
+    def update(self, change: Change) -> Snapshot:
+        """Change what it holds while no other process of ours does. Takes a few milliseconds.
+
+        Raises:
+            GrantsFileError: it cannot be changed, and is as it was.
+        """
+        try:
+            _make_private(self.path.parent)
+            self._refuse_another_s_directory()
+            with self._locked():
+                before = self.read()
+                if before.read.is_foreign:
+                    raise self._unusable("was written by another version")
+                after = tuple(change(before.grants))
+                if after == before.grants and not before.read.problems:
+                    return before
+                self._replace(after)
+                return Snapshot(ReadGrants(after), self.stamp())
+        except OSError as error:
+            raise self._unusable(f"cannot be written: {error.strerror}") from None
+
+    def remove(self, identifiers: Collection[str]) -> Snapshot:
+        """Take grants back, whoever uses them.
+
+        Raises:
+            GrantsFileError: they are still there.
+        """
+        return self.update(lambda grants: [kept for kept in grants if kept.id not in identifiers])
+
+    def _replace(self, grants: tuple[KeptGrant, ...]) -> None:
+        raw = grants_file_bytes(grants)
+        if len(raw) > MAX_KEPT_BYTES:
+            raise self._unusable(f"would be larger than {MAX_KEPT_BYTES} bytes")
+        # Under the lock nobody else writes it: what is there is left from a crash.
+        temporary = self.path.with_name(f".{self.path.name}.tmp")
+        temporary.unlink(missing_ok=True)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFE, _PRIVATE)
+        try:
+            with os.fdopen(descriptor, "wb") as out:
+                out.write(raw)
+                out.flush()
+                os.fsync(out.fileno())
+            temporary.replace(self.path)
+        finally:
+            temporary.unlink(missing_ok=True)
+        _sync_directory(self.path.parent)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Hold the lock of all proxies. Its file stays: were it removed, two could hold it."""
+        path = self.path.with_name(f"{self.path.name}.lock")
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | _SAFE, _PRIVATE)
+        try:
+            self._wait_for(descriptor)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _wait_for(self, descriptor: int) -> None:
+        end = time.monotonic() + self._lock_seconds
+        while True:
+            with suppress(BlockingIOError):
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            if time.monotonic() >= end:
+                raise self._unusable("is in use by another process")
+            time.sleep(_LOCK_PAUSE)
+
+    def _refuse_another_s_directory(self) -> None:
+        found = self.path.parent.stat()
+        if found.st_uid != os.geteuid() or found.st_mode & _OTHERS_WRITE:
+            raise self._unusable("lies in a directory that others can write: chmod go-w")
+
+    def _refuse_what_is_not_ours(self, found: os.stat_result) -> None:
+        if not stat.S_ISREG(found.st_mode):
+            raise self._unusable("is not a regular file")
+        if found.st_uid != os.geteuid():
+            raise self._unusable("belongs to another user")
+        if found.st_mode & _OTHERS_WRITE:
+            raise self._unusable("can be written by other users")
+        self._refuse_another_s_directory()
+
+    def _unusable(self, what: str) -> GrantsFileError:
+        return GrantsFileError(f"remembered approvals: {self.path} {what}")
+
+
+def _stamp(found: os.stat_result) -> Stamp:
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def _make_private(directory: Path) -> None:
+    if directory.is_dir():
+        return
+    _make_private(directory.parent)
+    with suppress(FileExistsError):
+        directory.mkdir(_PRIVATE_DIRECTORY)
+
+
+def _sync_directory(directory: Path) -> None:
+    """Make the new name last, where the file system can."""
+    with suppress(OSError):
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

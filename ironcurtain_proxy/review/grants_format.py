@@ -1,0 +1,369 @@
+"""Kept grants as bytes, and back. Pure: no I/O, no clock, no log.
+
+Reading is strict: an entry counts only if it is, bit for bit, one that was written here. Each
+carries a digest over all that it says, so that what a torn write, a failing disk or an editor
+changed is ignored, not believed. The digest is no secret: whoever may write the file may grant.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from hashlib import sha256
+from math import isfinite
+from typing import Final, Literal, TypeAlias, cast, get_args
+
+import orjson
+
+from ironcurtain_proxy.approval.grant_patterns import HISTORY
+from ironcurtain_proxy.approval.grants import Remembered
+from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole, RoleCategory
+from ironcurtain_proxy.model.grant import (
+    CapabilityPattern,
+    Constraint,
+    ExactValue,
+    Grant,
+    GrantId,
+    GrantPattern,
+    OnHost,
+    Pattern,
+    SameFlag,
+    ToolPattern,
+    WithinDirectory,
+)
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.path import RealPath
+
+KeptScope: TypeAlias = Literal["project", "user"]
+"""For whom: sessions of one workspace, or all sessions of this user."""
+
+VERSION: Final = 1
+_FILE_KEYS: Final = frozenset({"version", "grants"})
+_ENTRY_KEYS: Final = frozenset(
+    {"id", "scope", "workspace", "policyVersion", "serverDigest", "createdAt", "expiresAt"}
+    | {"uses", "lastUsed", "source", "reason", "pattern", "digest"}
+)
+_TOOL_KEYS: Final = frozenset({"kind", "server", "tool", "definition", "description"})
+_PATTERN_KEYS: Final = _TOOL_KEYS | {"constraints"}
+_CONSTRAINT_KEYS: Final[Mapping[str, frozenset[str]]] = {
+    "within": frozenset({"kind", "role", "directory"}),
+    "host": frozenset({"kind", "role", "domain"}),
+    "exact": frozenset({"kind", "role", "value"}),
+    "flag": frozenset({"kind", "argument", "value"}),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptGrant:
+    """A grant that outlives its session, and where it holds."""
+
+    remembered: Remembered
+    """Its grant has an expiry."""
+    scope: KeptScope
+    workspace: RealPath | None
+    """Of the scope `project`; else None."""
+    policy_version: str
+    """Of the policy it was given under: it is void under any other."""
+    server_digest: str
+    """SHA-256 of how its server was started: another program or database under the same name is
+    another server."""
+
+    @property
+    def id(self) -> GrantId:
+        """The grant's id."""
+        return self.remembered.grant.id
+
+
+@dataclass(frozen=True, slots=True)
+class ReadGrants:
+    """What a file holds."""
+
+    grants: tuple[KeptGrant, ...] = ()
+    """Each id once."""
+    problems: tuple[str, ...] = ()
+    """What was ignored and why, one line each."""
+    is_foreign: bool = False
+    """Another version of this program wrote it: nothing is read, and it must not be replaced."""
+
+
+class _MalformedError(ValueError):
+    """An entry that was not written here; says why in a few words."""
+
+
+# --- writing -------------------------------------------------------------------------------------
+
+
+def grants_file_bytes(grants: Iterable[KeptGrant]) -> bytes:
+    """The file.
+
+    Raises:
+        TypeError: a grant cannot be written; see `can_be_kept`.
+    """
+    entries = [_entry(kept) for kept in grants]
+    return orjson.dumps({"version": VERSION, "grants": entries}, option=orjson.OPT_INDENT_2)
+
+
+def can_be_kept(kept: KeptGrant) -> bool:
+    """Whether a grant reads back as it was written.
+
+    A name that is no text, a number that JSON cannot hold, or a capability, does not.
+    """
+    try:
+        return read_grants_file(grants_file_bytes([kept])).grants == (kept,)
+    except (TypeError, ValueError):
+        return False
+
+
+def _entry(kept: KeptGrant) -> dict[str, Json]:
+    grant = kept.remembered.grant
+    fields: dict[str, Json] = {
+        "id": grant.id,
+        "scope": kept.scope,
+        "workspace": None if kept.workspace is None else str(kept.workspace),
+        "policyVersion": kept.policy_version,
+        "serverDigest": kept.server_digest,
+        "createdAt": grant.created.isoformat(),
+        "expiresAt": None if grant.expires is None else grant.expires.isoformat(),
+        "uses": kept.remembered.uses,
+        "lastUsed": _moment_text(kept.remembered.last_used),
+        "source": grant.source,
+        "reason": grant.reason,
+        "pattern": _pattern_fields(grant.pattern),
+    }
+    return {**fields, "digest": _digest(fields)}
+
+
+def _moment_text(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.isoformat()
+
+
+def _digest(fields: Mapping[str, Json]) -> str:
+    said = {name: value for name, value in fields.items() if name != "digest"}
+    return sha256(orjson.dumps(said, option=orjson.OPT_SORT_KEYS)).hexdigest()
+
+
+def _pattern_fields(pattern: Pattern) -> dict[str, Json]:
+    if isinstance(pattern, CapabilityPattern):
+        # A capability is approved for a session (D-29, D-30), whatever the settings say.
+        raise TypeError("a capability is not kept")
+    fields: dict[str, Json] = {
+        "kind": "pattern" if isinstance(pattern, GrantPattern) else "tool",
+        "server": pattern.server,
+        "tool": pattern.tool,
+        "definition": pattern.definition,
+        "description": pattern.description,
+    }
+    if isinstance(pattern, GrantPattern):
+        fields["constraints"] = [_constraint_fields(found) for found in pattern.constraints]
+    return fields
+
+
+def _constraint_fields(constraint: Constraint) -> dict[str, Json]:
+    match constraint:
+        case WithinDirectory(role=role, directory=directory):
+            return {"kind": "within", "role": role, "directory": str(directory)}
+        case OnHost(role=role, domain=domain):
+            return {"kind": "host", "role": role, "domain": domain}
+        case ExactValue(role=role, value=value):
+            return {"kind": "exact", "role": role, "value": value}
+        case SameFlag(argument=argument, value=flag):
+            return {"kind": "flag", "argument": argument, "value": flag}
+
+
+# --- reading -------------------------------------------------------------------------------------
+
+
+def read_grants_file(raw: bytes) -> ReadGrants:
+    """What counts of a file's content. Never raises: what is not understood grants nothing."""
+    try:
+        document = orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        return ReadGrants(problems=("it is not JSON, as after a torn write: nothing is read",))
+    if not isinstance(document, dict) or document.keys() != _FILE_KEYS:
+        return ReadGrants(problems=("it is no file of grants: nothing is read",))
+    version, entries = document["version"], document["grants"]
+    if not isinstance(entries, list) or not isinstance(version, int) or isinstance(version, bool):
+        return ReadGrants(problems=("it is no file of grants: nothing is read",))
+    if version != VERSION:
+        return ReadGrants(
+            problems=("another version wrote it: it is not read, and left as it is",),
+            is_foreign=True,
+        )
+    return _read_entries(entries)
+
+
+def _read_entries(entries: list[Json]) -> ReadGrants:
+    found: dict[GrantId, KeptGrant] = {}
+    problems: list[str] = []
+    for number, entry in enumerate(entries, 1):
+        try:
+            kept = _kept(entry)
+        except _MalformedError as error:
+            problems.append(f"grant {number} is ignored: {error}")
+            continue
+        if found.setdefault(kept.id, kept) is not kept:
+            problems.append(f"grant {number} is ignored: its id stands there twice")
+    return ReadGrants(tuple(found.values()), tuple(problems))
+
+
+def _kept(entry: Json) -> KeptGrant:
+    fields = _object(entry, _ENTRY_KEYS)
+    if _digest(fields) != fields["digest"]:
+        raise _MalformedError("it was changed")
+    scope = fields["scope"]
+    if scope not in get_args(KeptScope):
+        raise _MalformedError("its scope is unknown")
+    created, expires = _moment(fields["createdAt"]), _moment(fields["expiresAt"])
+    if expires < created:
+        raise _MalformedError("it expires before it was given")
+    return KeptGrant(
+        remembered=_remembered(fields, created, expires),
+        scope=cast("KeptScope", scope),
+        workspace=_workspace(fields["workspace"], of_project=scope == "project"),
+        policy_version=_text(fields["policyVersion"]),
+        server_digest=_text(fields["serverDigest"]),
+    )
+
+
+def _remembered(fields: Mapping[str, Json], created: datetime, expires: datetime) -> Remembered:
+    uses, last = fields["uses"], fields["lastUsed"]
+    if not isinstance(uses, int) or isinstance(uses, bool) or uses < 0:
+        raise _MalformedError("its uses are no number")
+    if (uses == 0) != (last is None):
+        raise _MalformedError("its uses and its last use contradict each other")
+    grant = Grant(
+        id=GrantId(_text(fields["id"])),
+        pattern=_pattern(fields["pattern"]),
+        created=created,
+        source=_text(fields["source"]),
+        reason=_any_text(fields["reason"]),
+        expires=expires,
+    )
+    return Remembered(grant=grant, uses=uses, last_used=None if last is None else _moment(last))
+
+
+def _workspace(value: Json, *, of_project: bool) -> RealPath | None:
+    if not of_project:
+        if value is not None:
+            raise _MalformedError("a grant for the user names a workspace")
+        return None
+    return _path(value)
+
+
+def _pattern(value: Json) -> GrantPattern | ToolPattern:
+    kind = value.get("kind") if isinstance(value, dict) else None
+    if kind == "tool":
+        fields = _object(value, _TOOL_KEYS)
+        return ToolPattern(
+            server=_text(fields["server"]),
+            tool=_text(fields["tool"]),
+            definition=_text(fields["definition"]),
+            description=_line(fields["description"]),
+        )
+    if kind != "pattern":
+        raise _MalformedError("its kind is unknown")
+    fields = _object(value, _PATTERN_KEYS)
+    return GrantPattern(
+        server=_text(fields["server"]),
+        tool=_text(fields["tool"]),
+        definition=_text(fields["definition"]),
+        constraints=_constraints(fields["constraints"]),
+        description=_line(fields["description"]),
+    )
+
+
+def _constraints(value: Json) -> tuple[Constraint, ...]:
+    found = tuple([_constraint(one) for one in value]) if isinstance(value, list) else ()
+    # INVARIANT: without a role it would speak of every call.
+    if all(isinstance(one, SameFlag) for one in found):
+        raise _MalformedError("it names nothing")
+    return found
+
+
+def _constraint(value: Json) -> Constraint:
+    kind = value.get("kind") if isinstance(value, dict) else None
+    read = _READERS.get(kind) if isinstance(kind, str) else None
+    if read is None or not isinstance(kind, str):
+        raise _MalformedError("a condition is of no known kind")
+    return read(_object(value, _CONSTRAINT_KEYS[kind]))
+
+
+def _within(fields: Mapping[str, Json]) -> Constraint:
+    directory = _path(fields["directory"])
+    if not directory.parts:
+        raise _MalformedError("it speaks of everything")
+    return WithinDirectory(_role(fields["role"], "path"), directory)
+
+
+def _host(fields: Mapping[str, Json]) -> Constraint:
+    return OnHost(_role(fields["role"], "url"), _text(fields["domain"]))
+
+
+def _exact(fields: Mapping[str, Json]) -> Constraint:
+    return ExactValue(_role(fields["role"], "path", "identifier"), _text(fields["value"]))
+
+
+def _flag(fields: Mapping[str, Json]) -> Constraint:
+    value = fields["value"]
+    if isinstance(value, list | dict) or (isinstance(value, float) and not isfinite(value)):
+        raise _MalformedError("an argument is no single value")
+    return SameFlag(_any_text(fields["argument"]), value)
+
+
+_READERS: Final[Mapping[str, Callable[[Mapping[str, Json]], Constraint]]] = {
+    "within": _within,
+    "host": _host,
+    "exact": _exact,
+    "flag": _flag,
+}
+
+
+def _role(value: Json, *categories: RoleCategory) -> ArgumentRole:
+    for role, traits in ROLE_TRAITS.items():
+        if role == value and role not in HISTORY and traits.category in categories:
+            return role
+    raise _MalformedError("a role cannot be remembered so")
+
+
+def _object(value: Json, keys: frozenset[str]) -> Mapping[str, Json]:
+    if not isinstance(value, dict) or value.keys() != keys:
+        raise _MalformedError("it has other keys than a grant")
+    return value
+
+
+def _any_text(value: Json) -> str:
+    if not isinstance(value, str):
+        raise _MalformedError("a text is missing")
+    return value
+
+
+def _text(value: Json) -> str:
+    """A name or a digest: never empty, or nothing would be compared with nothing."""
+    text = _any_text(value)
+    if not text:
+        raise _MalformedError("a text is empty")
+    return text
+
+
+def _line(value: Json) -> str:
+    text = _text(value)
+    if not text.isprintable():
+        raise _MalformedError("its description is no line")
+    return text
+
+
+def _path(value: Json) -> RealPath:
+    text = _text(value)
+    path = RealPath.from_text(text)
+    if str(path) != text or not {".", ".."}.isdisjoint(path.parts):
+        raise _MalformedError("a path is not a real one")
+    return path
+
+
+def _moment(value: Json) -> datetime:
+    try:
+        moment = datetime.fromisoformat(_text(value))
+    except ValueError:
+        raise _MalformedError("a time is no time") from None
+    if moment.utcoffset() != timedelta(0) or moment.isoformat() != value:
+        raise _MalformedError("a time is not in UTC")
+    return moment

@@ -1,0 +1,245 @@
+"""The ways a notice can go: a command, a webhook, a file, a tmux status line.
+
+Never by `tmux send-keys`: text typed into a terminal is typed into whatever runs there, and that
+may be a model, or a shell.
+"""
+
+import logging
+import os
+import re
+import signal
+import stat
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from subprocess import DEVNULL
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, assert_never
+from urllib.parse import urlsplit
+
+import anyio
+import anyio.to_thread
+import orjson
+
+from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.review.reviewer_start import BASE
+
+if TYPE_CHECKING:
+    import httpx
+
+MAX_WORD: Final = 100
+"""Characters."""
+
+MAX_FILE: Final = 16 << 20
+"""Bytes; nothing is added beyond."""
+
+_DISPLAY_MILLISECONDS: Final = "5000"
+_TMUX_VARIABLES: Final = ("TMUX", "TMUX_TMPDIR")
+_TMUX_TARGET: Final = re.compile(r"[A-Za-z0-9_%@$:.=][A-Za-z0-9_%@$:./=-]{0,99}", re.ASCII)
+# No blank, no quote, and none of `#`, `%` and `$`: tmux runs the command in `#(…)`.
+_HARMFUL: Final = re.compile(r"[^A-Za-z0-9._:@/+-]", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """What is told. Every text is made of few, harmless characters."""
+
+    interaction_id: str
+    operation: str
+    target: str
+    priority: int
+
+    def as_json(self) -> dict[str, Json]:
+        """For programs."""
+        return {
+            "type": "permission_escalation",
+            "interaction_id": self.interaction_id,
+            "operation": self.operation,
+            "target": self.target,
+            "priority": self.priority,
+        }
+
+    def as_text(self) -> str:
+        """For a person; one line."""
+        return (
+            f"Permission review required: {self.operation} ({self.interaction_id}), "
+            f"for {self.target}, priority {self.priority}"
+        )
+
+
+def notice_of(*, interaction_id: str, operation: str, target: str, priority: int) -> Notice:
+    """Make a notice of whatever these hold."""
+    return Notice(
+        interaction_id=_word(interaction_id),
+        operation=_word(operation),
+        target=_word(target),
+        priority=priority,
+    )
+
+
+def _word(text: str) -> str:
+    # A leading hyphen would make an option of it.
+    return _HARMFUL.sub("?", text[:MAX_WORD]).lstrip("-") or "?"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandChannel:
+    """Runs a program, with the id and the operation as its last arguments."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    targets: frozenset[str] = frozenset()
+    """Whose reviews it tells of; empty: everybody's."""
+    kind: Literal["command"] = field(default="command", init=False)
+
+    def __post_init__(self) -> None:
+        if not self.argv or not self.argv[0] or "\0" in "".join(self.argv):
+            raise ConfigurationError("a notification has no command")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebhookChannel:
+    """Posts JSON."""
+
+    url: str = field(repr=False)
+    """Whoever knows it may often post there: it is not logged."""
+    targets: frozenset[str] = frozenset()
+    kind: Literal["webhook"] = field(default="webhook", init=False)
+
+    def __post_init__(self) -> None:
+        parts = urlsplit(self.url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ConfigurationError("a notification's webhook is not an http or https address")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileChannel:
+    """Appends a JSON line."""
+
+    path: Path
+    targets: frozenset[str] = frozenset()
+    kind: Literal["file"] = field(default="file", init=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TmuxChannel:
+    """Shows a message in a status line."""
+
+    target: str
+    """As tmux names a pane."""
+    socket: Path | None = None
+    """Of the tmux server; None: its default."""
+    targets: frozenset[str] = frozenset()
+    kind: Literal["tmux"] = field(default="tmux", init=False)
+
+    def __post_init__(self) -> None:
+        if _TMUX_TARGET.fullmatch(self.target) is None:
+            raise ConfigurationError("a notification's tmux target is not a pane's name")
+
+
+Channel: TypeAlias = CommandChannel | WebhookChannel | FileChannel | TmuxChannel
+
+
+class Transport:
+    """Carries notices. Anything may be raised; nothing is left running."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        """Take the proxy's own environment: commands get the base of it."""
+        self._environ = environ
+        self._client: httpx.AsyncClient | None = None
+        self._loading = anyio.Lock()
+
+    async def carry(self, channel: Channel, notice: Notice) -> None:
+        """Tell one."""
+        match channel:
+            case CommandChannel():
+                argv = (*channel.argv, notice.interaction_id, notice.operation)
+                await _run(argv, {**self._base(), **channel.env})
+            case WebhookChannel():
+                client = await self._loaded()
+                response = await client.post(channel.url, json=notice.as_json())
+                response.raise_for_status()
+            case FileChannel():
+                line = orjson.dumps(notice.as_json(), option=orjson.OPT_APPEND_NEWLINE)
+                # Abandoned where a disk hangs.
+                await anyio.to_thread.run_sync(_append, channel.path, line, abandon_on_cancel=True)
+            case TmuxChannel():
+                await _run(_tmux(channel, notice), self._base(*_TMUX_VARIABLES))
+            case _:
+                assert_never(channel)
+
+    async def aclose(self) -> None:
+        """Close the webhook's connections."""
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
+
+    def _base(self, *further: str) -> dict[str, str]:
+        wanted = BASE.union(further)
+        return {
+            name: value
+            for name, value in self._environ.items()
+            if name in wanted or name.startswith("LC_")
+        }
+
+    async def _loaded(self) -> "httpx.AsyncClient":
+        async with self._loading:
+            if self._client is None:
+                self._client = await anyio.to_thread.run_sync(_client, abandon_on_cancel=True)
+            return self._client
+
+
+def _client() -> "httpx.AsyncClient":
+    """Load the library, which takes a while: in a thread, and only where there is a webhook."""
+    from ironcurtain_proxy.review.auto_transport import plain_client  # noqa: PLC0415
+
+    # It logs every address it asks.
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    return plain_client()
+
+
+def _tmux(channel: TmuxChannel, notice: Notice) -> tuple[str, ...]:
+    server = () if channel.socket is None else ("-S", str(channel.socket))
+    return (
+        *("tmux", *server, "display-message", "-d", _DISPLAY_MILLISECONDS),
+        *("-t", channel.target, "--", notice.as_text()),
+    )
+
+
+async def _run(argv: tuple[str, ...], environment: Mapping[str, str]) -> None:
+    """Run a program to its end. If it does not end in time, it and its process group are killed."""
+    process = await anyio.open_process(
+        argv,
+        stdin=DEVNULL,
+        stdout=DEVNULL,
+        stderr=DEVNULL,
+        env=dict(environment),
+        start_new_session=True,
+    )
+    try:
+        status = await process.wait()
+    finally:
+        with anyio.CancelScope(shield=True):
+            if process.returncode is None:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+            await process.aclose()
+    if status != 0:
+        raise OSError(f"it ended with status {status}")
+
+
+def _append(path: Path, line: bytes) -> None:
+    # No link, and no pipe that would make us wait for a reader.
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    descriptor = os.open(path, flags, 0o600)
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
+            raise OSError("not a regular file of ours")
+        if status.st_size + len(line) > MAX_FILE:
+            raise OSError("the file is full")
+        os.fchmod(descriptor, 0o600)
+        os.write(descriptor, line)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,265 @@
+"""Grants that outlive their session: which are kept, which count, and when the file is written.
+
+The book of the session decides; the file is only its memory. Nothing here approves anything: a
+grant that is read still speaks only of its own tool, as it was defined, and of no denial.
+"""
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+import anyio
+from anyio import to_thread
+
+from ironcurtain_proxy.approval.grants import Remembered
+from ironcurtain_proxy.model.grant import CapabilityPattern, GrantId
+from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.ports import Clock
+from ironcurtain_proxy.review.grants_file import GrantsFile, GrantsFileError, Snapshot, Stamp
+from ironcurtain_proxy.review.grants_format import KeptGrant, KeptScope, can_be_kept
+
+_log = logging.getLogger(__name__)
+
+_USES_EVERY: Final = 60.0
+"""Seconds. That a grant was used once more is news for people, and waits; so does a disk that just
+failed."""
+_DEADLINE: Final = 5.0
+"""Seconds for the disk. A call that waits for its answer is not held up longer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Circumstances:
+    """Where a session stands: what it keeps holds where the same is true."""
+
+    scope: KeptScope
+    workspace: RealPath | None
+    policy_version: str
+    servers: Mapping[str, str]
+    """By the operator's name: SHA-256 of how the server is started."""
+    lifetime: timedelta
+    """Of what is kept."""
+
+    def kept(self, remembered: Remembered) -> KeptGrant | None:
+        """A grant of this session as it is kept; None: it ends with the session.
+
+        A capability always does (D-29, D-30): its approval says what a session may do, whichever
+        tool does it, and no definition that could change would ever void it.
+        """
+        grant = remembered.grant
+        if isinstance(grant.pattern, CapabilityPattern):
+            return None
+        server = self.servers.get(grant.pattern.server, "")
+        kept = KeptGrant(
+            remembered=replace(remembered, grant=replace(grant, expires=self._end(remembered))),
+            scope=self.scope,
+            workspace=self.workspace if self.scope == "project" else None,
+            policy_version=self.policy_version,
+            server_digest=server,
+        )
+        return kept if can_be_kept(kept) else None
+
+    def count(self, kept: KeptGrant, now: datetime) -> bool:
+        """Whether a kept grant holds here and now."""
+        # The narrower of two scopes: what was given for all projects is not used where the
+        # operator wants approvals of this project alone.
+        here = kept.workspace == self.workspace and self.workspace is not None
+        fits = here if kept.scope == "project" else self.scope == "user"
+        grant = kept.remembered.grant
+        return (
+            fits
+            and kept.policy_version == self.policy_version
+            and not isinstance(grant.pattern, CapabilityPattern)
+            and kept.server_digest == self.servers.get(grant.pattern.server)
+            and grant.created <= now < self._end(kept.remembered)
+        )
+
+    def restored(self, kept: KeptGrant) -> Remembered:
+        """The same for the book, with the shorter of its own lifetime and today's."""
+        remembered = kept.remembered
+        return replace(remembered, grant=replace(remembered.grant, expires=self._end(remembered)))
+
+    def _end(self, remembered: Remembered) -> datetime:
+        grant = remembered.grant
+        end = grant.created + self.lifetime
+        return end if grant.expires is None else min(end, grant.expires)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Use:
+    more: int
+    last: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Delta:
+    """What a session did since it last wrote. Others wrote meanwhile: only this is changed."""
+
+    added: tuple[KeptGrant, ...]
+    used: Mapping[GrantId, _Use]
+    removed: frozenset[GrantId]
+    now: datetime
+
+    @property
+    def is_pressing(self) -> bool:
+        return bool(self.added or self.removed)
+
+    def __bool__(self) -> bool:
+        return self.is_pressing or bool(self.used)
+
+    def applied(self, grants: tuple[KeptGrant, ...]) -> Iterable[KeptGrant]:
+        """What the file shall hold. What others took out of it stays out."""
+        left = {kept.id: self._used(kept) for kept in grants if kept.id not in self.removed}
+        left.update({kept.id: kept for kept in self.added})
+        for kept in left.values():
+            expires = kept.remembered.grant.expires
+            if expires is not None and self.now < expires:
+                yield kept
+
+    def _used(self, kept: KeptGrant) -> KeptGrant:
+        use = self.used.get(kept.id)
+        if use is None or use.last is None:
+            return kept
+        known = kept.remembered
+        last = use.last if known.last_used is None else max(use.last, known.last_used)
+        return replace(kept, remembered=replace(known, uses=known.uses + use.more, last_used=last))
+
+
+class PersistedGrants:
+    """The kept grants of one session. Disk errors are told once; the session goes on in memory."""
+
+    def __init__(self, file: GrantsFile, circumstances: Circumstances, clock: Clock) -> None:
+        self._file = file
+        self._here = circumstances
+        self._clock = clock
+        self._stamp: Stamp = ()
+        self._known: dict[GrantId, Remembered] = {}
+        """Grants of this session that the file holds, with the uses that it knows of."""
+        self._seen: tuple[Remembered, ...] = ()
+        """The book as it was last looked through."""
+        self._unfit: set[GrantId] = set()
+        """Grants that are not kept."""
+        self._not_before = float("-inf")
+        self._is_failing = False
+        self._has_warned = False
+        self._lock = anyio.Lock()
+
+    def load(self) -> tuple[Remembered, ...]:
+        """What counts here and now, the oldest first; nothing if the file cannot be read."""
+        try:
+            snapshot = self._file.read()
+        except GrantsFileError as error:
+            self._warn(str(error))
+            return ()
+        for problem in snapshot.read.problems:
+            _log.warning("remembered approvals: %s: %s", self._file.path, problem)
+        now = self._clock.now()
+        found = [kept for kept in snapshot.grants if self._here.count(kept, now)]
+        restored = sorted(map(self._here.restored, found), key=lambda one: one.grant.created)
+        self._stamp = snapshot.stamp
+        self._known = {one.grant.id: one for one in restored}
+        self._seen = tuple(restored)
+        return self._seen
+
+    def withdrawn(self) -> frozenset[GrantId]:
+        """Grants of this session that were taken out of the file since it was last read.
+
+        One look at the file's times, unless it changed.
+        """
+        if not self._known:
+            return frozenset()
+        try:
+            if self._file.stamp() == self._stamp:
+                return frozenset()
+            snapshot = self._file.read()
+        except GrantsFileError as error:
+            self._warn(str(error))
+            return frozenset()
+        return self._note(snapshot)
+
+    async def keep(
+        self, listed: Sequence[Remembered], *, at_once: bool = False
+    ) -> frozenset[GrantId]:
+        """Write down what changed. Nothing is done where nothing did.
+
+        Args:
+            listed: the session's book.
+            at_once: uses, too; else they may wait a minute.
+
+        Returns:
+            Grants of the session that somebody took back meanwhile.
+        """
+        if self._seen == tuple(listed):
+            return frozenset()
+        with anyio.move_on_after(_DEADLINE, shield=True):
+            async with self._lock:
+                return await self._keep(tuple(listed), at_once=at_once)
+        self._fail(f"remembered approvals: {self._file.path}: the disk does not answer")
+        return frozenset()
+
+    async def _keep(self, listed: tuple[Remembered, ...], *, at_once: bool) -> frozenset[GrantId]:
+        delta = self._delta(listed)
+        if not delta:
+            self._seen = listed
+            return frozenset()
+        if not at_once and self._may_wait(delta):
+            return frozenset()
+        try:
+            snapshot = await to_thread.run_sync(
+                self._file.update, delta.applied, abandon_on_cancel=True
+            )
+        except GrantsFileError as error:
+            self._fail(str(error))
+            return frozenset()
+        self._not_before = self._clock.monotonic() + _USES_EVERY
+        self._is_failing = False
+        written = self._known.keys() | {kept.id for kept in delta.added}
+        self._known = {one.grant.id: one for one in listed if one.grant.id in written}
+        self._seen = listed
+        return self._note(snapshot)
+
+    def _delta(self, listed: tuple[Remembered, ...]) -> _Delta:
+        current = {one.grant.id: one for one in listed}
+        added: list[KeptGrant] = []
+        for identifier, one in current.items():
+            if identifier in self._known or identifier in self._unfit:
+                continue
+            kept = self._here.kept(one)
+            if kept is None:
+                self._unfit.add(identifier)
+            else:
+                added.append(kept)
+        return _Delta(
+            added=tuple(added),
+            used={
+                identifier: _Use(more=one.uses - self._known[identifier].uses, last=one.last_used)
+                for identifier, one in current.items()
+                if identifier in self._known and one.uses != self._known[identifier].uses
+            },
+            removed=frozenset(self._known.keys() - current.keys()),
+            now=self._clock.now(),
+        )
+
+    def _note(self, snapshot: Snapshot) -> frozenset[GrantId]:
+        left = {kept.id for kept in snapshot.grants}
+        gone = frozenset(self._known.keys() - left)
+        self._known = {name: one for name, one in self._known.items() if name in left}
+        # A grant that was kept once and taken back is not kept again.
+        self._unfit |= gone
+        self._stamp = snapshot.stamp
+        return gone
+
+    def _may_wait(self, delta: _Delta) -> bool:
+        is_early = self._clock.monotonic() < self._not_before
+        return is_early and (self._is_failing or not delta.is_pressing)
+
+    def _fail(self, what: str) -> None:
+        self._is_failing = True
+        self._not_before = self._clock.monotonic() + _USES_EVERY
+        self._warn(what)
+
+    def _warn(self, what: str) -> None:
+        if not self._has_warned:
+            _log.warning("%s; what was remembered holds for this session only", what)
+        self._has_warned = True

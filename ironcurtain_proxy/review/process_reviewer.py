@@ -1,0 +1,302 @@
+"""A reviewer that is a process: questions go out as lines, answers come back as lines.
+
+Started on first use, and again after it has ended, but not for ever. Knows whose answer counts; the
+lines are `review_lines`, what it is started with is `reviewer_start`. A line that is not an answer
+changes nothing but the log: the process is still asked, and the first answer that counts wins.
+"""
+
+import logging
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
+from anyio.abc import TaskGroup, TaskStatus
+
+from ironcurtain_proxy.errors import IronCurtainError
+from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Ruling
+from ironcurtain_proxy.ports import Clock
+from ironcurtain_proxy.review.briefing import (
+    REVIEW_BY_REQUESTER,
+    UNBRIEFED,
+    Briefing,
+    Passed,
+    Redact,
+    is_same_party,
+    view_of,
+)
+from ironcurtain_proxy.review.review_lines import (
+    MAX_ANSWER,
+    NoAnswer,
+    ProcessAnswer,
+    cancel_line,
+    read_line,
+    review_line,
+)
+from ironcurtain_proxy.review.review_queue import ReviewQueue
+from ironcurtain_proxy.review.reviewer_start import (
+    Launch,
+    ProcessSpec,
+    ReviewerProcess,
+    new_token,
+    prepared,
+)
+from ironcurtain_proxy.wire.pipes import LineReader, LineWriter, open_wire
+
+_log: Final = logging.getLogger(__name__)
+
+PAUSES: Final = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
+"""Seconds until it may be started again; the last for all further times."""
+
+MAX_WARNINGS: Final = 100
+"""Lines that are no answers and are logged, of one process. A flood must not fill the log."""
+
+_GRACE: Final = 1.0
+_MAX_BACKLOG: Final = 8 << 20
+"""Bytes that the process has not read."""
+
+_EXPIRED: Final = Declined(by="timeout", kind="expired")
+_ENDED: Final = Passed("its process has ended")
+
+
+@dataclass(slots=True, eq=False)
+class _Question:
+    escalation: Escalation
+    answered: anyio.Event = field(default_factory=anyio.Event)
+    ruling: Ruling | None = None
+
+    def settle(self, ruling: Ruling) -> None:
+        """The first answer is the only one."""
+        if self.ruling is None:
+            self.ruling = ruling
+            self.answered.set()
+
+
+@dataclass(slots=True, eq=False)
+class _Running:
+    """One life of the process."""
+
+    process: ReviewerProcess
+    token: str = field(repr=False)
+    reader: LineReader
+    writer: LineWriter
+    open: dict[str, _Question] = field(default_factory=dict)
+    strange: int = 0
+    """Lines that were no answers."""
+
+
+class ProcessReviewer:
+    """Asks a process. A `Reviewer`; works only while `run` does."""
+
+    def __init__(
+        self,
+        spec: ProcessSpec,
+        *,
+        clock: Clock,
+        launch: Launch,
+        redact: Redact,
+        environ: Mapping[str, str],
+    ) -> None:
+        """Take what is needed. Starts nothing.
+
+        Args:
+            spec: which process.
+            clock: the time.
+            launch: starts it.
+            redact: what of the arguments may be shown.
+            environ: the proxy's own environment, of which the process gets next to nothing.
+        """
+        self._spec = spec
+        self._clock = clock
+        self._launch = launch
+        self._redact = redact
+        self._environ = environ
+        self._queue = ReviewQueue(spec.at_once)
+        self._starting = anyio.Lock()
+        self._tasks: TaskGroup | None = None
+        self._running: _Running | None = None
+        self._starts = 0
+        self._not_before = 0.0
+        """Monotonic seconds."""
+
+    def is_reachable(self) -> bool:
+        """Whether it runs, or may be started now."""
+        return self._tasks is not None and (self._running is not None or self._may_start())
+
+    async def ask(self, escalation: Escalation, briefing: Briefing = UNBRIEFED) -> Ruling:
+        """Ask, and wait at most until the escalation's deadline."""
+        if self._is_requester(escalation):
+            return Passed(REVIEW_BY_REQUESTER)
+        seconds = (escalation.deadline - self._clock.now()).total_seconds()
+        ruling: Ruling = _EXPIRED
+        with anyio.move_on_after(max(seconds, 0.0)):
+            async with self._queue.turn(briefing.priority, escalation.created):
+                ruling = await self._ask(escalation, briefing)
+        return ruling
+
+    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Own the process until cancelled; then it is ended, and open questions are passed on."""
+        try:
+            async with anyio.create_task_group() as tasks:
+                self._tasks = tasks
+                task_status.started()
+                await anyio.sleep_forever()
+        finally:
+            self._tasks = None
+
+    def _is_requester(self, escalation: Escalation) -> bool:
+        return any(
+            is_same_party(name, escalation.session) for name in (self._spec.name, self._spec.party)
+        )
+
+    # --- asking ----------------------------------------------------------------------------------
+
+    async def _ask(self, escalation: Escalation, briefing: Briefing) -> Ruling:
+        running = await self._started()
+        if isinstance(running, Passed):
+            return running
+        if escalation.id in running.open:
+            return Passed("it is already being asked about this")
+        try:
+            line = review_line(escalation, briefing, view_of(escalation, briefing, self._redact))
+        except Exception:  # noqa: BLE001  what cannot be shown is not reviewed
+            _log.warning("a call cannot be shown to reviewer %s", self._spec.name)
+            return Passed("the call cannot be shown")
+        question = running.open[escalation.id] = _Question(escalation)
+        try:
+            return await self._wait(running, question, line)
+        finally:
+            del running.open[escalation.id]
+            if question.ruling is None:
+                # Out of time, or withdrawn. It has nothing to lose by a question it never read.
+                with suppress(BrokenPipeError):
+                    running.writer.write(cancel_line(escalation.id))
+
+    async def _wait(self, running: _Running, question: _Question, line: bytes) -> Ruling:
+        if running.writer.backlog > _MAX_BACKLOG:
+            question.settle(Passed("it does not read what it is asked"))
+        else:
+            try:
+                await running.writer.send(line)
+            except BrokenPipeError:
+                question.settle(_ENDED)
+        await question.answered.wait()
+        return question.ruling or _ENDED
+
+    # --- answers ---------------------------------------------------------------------------------
+
+    def _take(self, running: _Running, line: bytes) -> None:
+        answer = read_line(line, running.token)
+        if isinstance(answer, NoAnswer):
+            self._warn(running, answer.reason)
+            return
+        question = running.open.get(answer.id)
+        if question is None or question.ruling is not None:
+            self._warn(running, "it answers nothing that is open")
+            return
+        problem = self._problem(question.escalation, answer)
+        if problem:
+            self._warn(running, problem)
+            return
+        question.settle(self._ruling(question.escalation, answer))
+
+    def _problem(self, escalation: Escalation, answer: ProcessAnswer) -> str:
+        if answer.arguments_hash != escalation.fingerprint:
+            return "it answers something else than what was asked"
+        if self._clock.now() > escalation.deadline:
+            # The machine slept, or its clock was set.
+            return "it is late"
+        return ""
+
+    def _ruling(self, escalation: Escalation, answer: ProcessAnswer) -> Ruling:
+        if is_same_party(answer.reviewer, escalation.session):
+            _log.warning("reviewer %s: %s", self._spec.name, REVIEW_BY_REQUESTER)
+            return Passed(REVIEW_BY_REQUESTER)
+        by = f"reviewer:{self._spec.name}"
+        match answer.decision:
+            case "approve":
+                return Approved(by=by, note=answer.note)
+            case "deny" if self._spec.may_deny:
+                return Declined(by=by, kind="denied", note=answer.note)
+            case "deny":
+                return Passed("it may not deny")
+
+    def _warn(self, running: _Running, reason: str) -> None:
+        running.strange += 1
+        if running.strange <= MAX_WARNINGS:
+            _log.warning("a line of reviewer %s does not count: %s", self._spec.name, reason)
+        if running.strange == MAX_WARNINGS:
+            _log.warning("reviewer %s: no more of these are logged", self._spec.name)
+
+    # --- the process -----------------------------------------------------------------------------
+
+    def _may_start(self) -> bool:
+        return self._starts <= self._spec.restarts and self._clock.monotonic() >= self._not_before
+
+    async def _started(self) -> _Running | Passed:
+        async with self._starting:
+            if self._running is not None:
+                return self._running
+            if self._tasks is None:
+                return Passed("the proxy is ending")
+            if not self._may_start():
+                return _ENDED
+            self._starts += 1
+            pause = PAUSES[min(self._starts, len(PAUSES)) - 1]
+            self._not_before = self._clock.monotonic() + pause
+            # Whoever wants it first may give up meanwhile; others wait for it as well.
+            with anyio.CancelScope(shield=True):
+                self._running = await self._start()
+            return self._running or Passed("its process could not be started")
+
+    async def _start(self) -> _Running | None:
+        token = new_token()
+        try:
+            with prepared(self._spec, token, self._environ) as start:
+                process = await anyio.to_thread.run_sync(self._launch, start)
+            try:
+                reader, writer = await open_wire(*process.take_wire(), max_line=MAX_ANSWER)
+            except OSError:
+                await anyio.to_thread.run_sync(process.end, _GRACE)
+                raise
+        except (IronCurtainError, OSError) as error:
+            _log.error("reviewer %s could not be started: %s", self._spec.name, error)
+            return None
+        running = _Running(process, token, reader, writer)
+        if self._tasks is None:
+            await self._end(running)
+            return None
+        self._tasks.start_soon(self._listen, running)
+        return running
+
+    async def _listen(self, running: _Running) -> None:
+        """Read what the process says until it says no more."""
+        try:
+            while (line := await running.reader.receive()) is not None:
+                if isinstance(line, bytes):
+                    self._take(running, line)
+                else:
+                    self._warn(running, "it is too long")
+                # Lines may be there faster than they are read: the others have their turn, too.
+                await anyio.lowlevel.checkpoint()
+            _log.warning("reviewer %s: its process has ended", self._spec.name)
+        finally:
+            self._lose(running)
+            await self._end(running)
+
+    def _lose(self, running: _Running) -> None:
+        if self._running is running:
+            self._running = None
+            pause = PAUSES[min(self._starts, len(PAUSES)) - 1]
+            self._not_before = self._clock.monotonic() + pause
+        for question in list(running.open.values()):
+            question.settle(_ENDED)
+
+    async def _end(self, running: _Running) -> None:
+        running.writer.abort()
+        running.reader.close()
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(running.process.end, _GRACE)

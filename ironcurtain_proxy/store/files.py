@@ -1,0 +1,84 @@
+"""The SQLite file: private from the first moment, and nobody else's."""
+
+import errno
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from ironcurtain_proxy.store.faults import StoreError
+
+_PRIVATE: Final = 0o600
+_PRIVATE_DIRECTORY: Final = 0o700
+_FLAGS: Final = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+_BESIDE: Final = ("-wal", "-shm", "-journal")
+"""SQLite makes these with the permissions of the database itself."""
+
+
+def prepare_file(path: Path, *, create: bool, own_directory: bool) -> None:
+    """See that the database is a file of ours that only we can read; make an empty one.
+
+    Args:
+        path: absolute.
+        create: whether it may be made, and its directory.
+        own_directory: whether the directory is ours alone, to be closed to others.
+
+    Raises:
+        StoreError: it is a link, no file or another user's, or it cannot be made or written.
+    """
+    try:
+        if create:
+            _make_directory(path.parent)
+        if own_directory:
+            _secure_directory(path.parent)
+        _secure_file(path, create=create)
+        for suffix in _BESIDE:
+            with suppress(FileNotFoundError):
+                _secure_file(path.with_name(path.name + suffix), create=False)
+    except FileNotFoundError:
+        raise StoreError(f"{path}: there is no such store") from None
+    except OSError as error:
+        raise StoreError(f"{path}: {_reason(error)}") from None
+
+
+def _reason(error: OSError) -> str:
+    if error.errno in {errno.ELOOP, errno.EMLINK}:
+        return "is a symbolic link; the store must be a file of its own"
+    return f"cannot be used as the store: {error.strerror or error}"
+
+
+def _make_directory(directory: Path) -> None:
+    if directory.is_dir():
+        return
+    if directory != directory.parent:
+        _make_directory(directory.parent)
+    with suppress(FileExistsError):
+        directory.mkdir(_PRIVATE_DIRECTORY)
+
+
+def _secure_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        found = os.fstat(descriptor)
+        if found.st_uid != os.geteuid():
+            raise StoreError(f"{directory}: belongs to another user, who could replace the store")
+        if stat.S_IMODE(found.st_mode) & 0o077:
+            os.fchmod(descriptor, _PRIVATE_DIRECTORY)
+    finally:
+        os.close(descriptor)
+
+
+def _secure_file(path: Path, *, create: bool) -> None:
+    # With O_CREAT the mode holds from the beginning; the umask can only take more away.
+    descriptor = os.open(path, _FLAGS | (os.O_CREAT if create else 0), _PRIVATE)
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise StoreError(f"{path}: is not a regular file")
+        if found.st_uid != os.geteuid():
+            raise StoreError(f"{path}: belongs to another user, who could change what it says")
+        if stat.S_IMODE(found.st_mode) != _PRIVATE:
+            os.fchmod(descriptor, _PRIVATE)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,79 @@
+"""How sessions have fared, from what is recorded of them."""
+
+from datetime import datetime, timedelta
+from typing import Final
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from ironcurtain_proxy.store.interactions import OPEN, OURS
+from ironcurtain_proxy.store.rows import Health
+from ironcurtain_proxy.store.tables import DECISIONS, INTERACTIONS
+
+STUCK_AFTER: Final = timedelta(minutes=10)
+"""A call that waits longer has outlived its reviewer's five minutes and the fallback's five."""
+RECENT: Final = timedelta(hours=1)
+"""What lies further back says nothing of a session's health."""
+QUEUE_LIFETIME: Final = timedelta(hours=1)
+"""An open call older than this is what a crashed proxy left, and not in anybody's queue."""
+_LAST: Final = 10
+_ENOUGH: Final = 3
+
+
+def is_stuck(now: datetime) -> "sa.ColumnElement[bool]":
+    """Whether a call waits that should long have been decided."""
+    since = sa.func.coalesce(INTERACTIONS.c.held_at, INTERACTIONS.c.created_at)
+    return OURS & INTERACTIONS.c.status.in_(OPEN) & (since < now - STUCK_AFTER)
+
+
+def pending_of_others(connection: Connection, session: str, now: datetime) -> int:
+    """How many calls of other sessions wait (R-6): a session cannot raise this number itself."""
+    count = (
+        sa.select(sa.func.count())
+        .select_from(INTERACTIONS)
+        .where(OURS & INTERACTIONS.c.status.in_(OPEN) & (INTERACTIONS.c.session_name != session))
+        .where(INTERACTIONS.c.created_at >= now - QUEUE_LIFETIME)
+    )
+    return connection.execute(count).scalar_one()
+
+
+def session_health(connection: Connection, session: str, now: datetime) -> Health:
+    """How a session has fared in the last hour.
+
+    `stuck`: a call waits for more than ten minutes, or one ended unanswered. `failing`: half or
+    more of its last ten ended calls were refused or failed. `unknown`: fewer than three have ended.
+    """
+    its = OURS & (INTERACTIONS.c.session_name == session)
+    recent = INTERACTIONS.c.created_at >= now - RECENT
+    unanswered = (
+        sa.select(DECISIONS.c.id)
+        .select_from(DECISIONS.join(INTERACTIONS))
+        .where(
+            its & (DECISIONS.c.decision == "timed_out") & (DECISIONS.c.created_at >= now - RECENT)
+        )
+    )
+    waits = sa.select(INTERACTIONS.c.id).where(its & is_stuck(now) & recent)
+    for sign in (waits, unanswered):
+        if connection.execute(sign.limit(1)).first() is not None:
+            return "stuck"
+    ended = connection.execute(
+        sa.select(INTERACTIONS.c.status, INTERACTIONS.c.succeeded)
+        .where(its & recent & INTERACTIONS.c.status.not_in(OPEN))
+        .order_by(INTERACTIONS.c.id.desc())
+        .limit(_LAST)
+    ).all()
+    if len(ended) < _ENOUGH:
+        return "unknown"
+    bad = sum(row.status == "rejected" or row.succeeded is False for row in ended)
+    return "failing" if 2 * bad >= len(ended) else "well"
+
+
+def failures(connection: Connection, session: str, now: datetime) -> int:
+    """How many of a session's calls failed in the last hour."""
+    count = (
+        sa.select(sa.func.count())
+        .select_from(INTERACTIONS)
+        .where(OURS & (INTERACTIONS.c.session_name == session))
+        .where(INTERACTIONS.c.succeeded.is_(False) & (INTERACTIONS.c.created_at >= now - RECENT))
+    )
+    return connection.execute(count).scalar_one()

@@ -1,0 +1,359 @@
+"""The document's success metrics, computed from what is stored, and written for Prometheus.
+
+INVARIANT: an approval is counted from a decision `approved` in the trail, and from nothing else.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from ironcurtain_proxy.store.health import is_stuck
+from ironcurtain_proxy.store.interactions import OURS
+from ironcurtain_proxy.store.rows import HIGH_BANDS, HUMAN, SAFE_BANDS
+from ironcurtain_proxy.store.store import Store
+from ironcurtain_proxy.store.tables import (
+    DECISIONS,
+    HISTORY,
+    INTERACTIONS,
+    REVIEWER_DECISIONS,
+    TASKS,
+)
+
+LATENCY_TARGET_MS: Final = 100.0
+RESPONSE_TARGET_SECONDS: Final = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """So many of so many."""
+
+    part: int
+    whole: int
+
+    @property
+    def value(self) -> float | None:
+        """From 0 to 1; None of nothing."""
+        return self.part / self.whole if self.whole else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Distribution:
+    """How a measured quantity is spread. Percentiles by nearest rank; None of nothing."""
+
+    count: int = 0
+    total: float = 0.0
+    p50: float | None = None
+    p99: float | None = None
+    within_target: int = 0
+    """How many were below the document's target."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metrics:
+    """All metrics at one moment."""
+
+    at: datetime
+    interactions: int
+    safe_auto_approved: Ratio
+    """Of the SAFE and LOW operations, those approved by no person and no reviewer."""
+    decision_ms: Distribution
+    """Milliseconds of kernel, overlay and engine; not of models and reviewers (R-11)."""
+    manual_interventions: int
+    """Decisions that a person had to make."""
+    high_risk_escalated: Ratio
+    """Of the HIGH and CRITICAL operations, those that went to a reviewer."""
+    response_seconds: Distribution
+    """Seconds from holding a call to a reviewer's decision."""
+    stuck_sessions: int
+    """Sessions with a call that should long have been decided."""
+    audited: Ratio
+    """Of all interactions, those with a decision in their trail."""
+    auto_approved: Ratio
+    """Of all interactions, those approved by no person and no reviewer."""
+    escalated: Ratio
+    """Of all interactions, those that went to a reviewer."""
+    passed_on: int
+    """How often one reviewer did not answer and another was asked."""
+    decisions: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """Decisions by word and by who decided: `engine`, `auto-approver`, `reviewer`, `human`, …"""
+    statuses: Mapping[str, int] = field(default_factory=dict)
+    bands: Mapping[str, int] = field(default_factory=dict)
+
+
+def compute(store: Store, now: datetime, since: datetime | None = None) -> Metrics:
+    """Compute all metrics from one state of the store.
+
+    Args:
+        store: what was recorded.
+        now: when; aware.
+        since: only interactions from then on; None: all.
+
+    Raises:
+        StoreError: it cannot be read.
+    """
+    return store.read(lambda connection: _compute(connection, now, since))
+
+
+def _compute(connection: Connection, now: datetime, since: datetime | None) -> Metrics:
+    ours = OURS if since is None else OURS & (INTERACTIONS.c.created_at >= since)
+    approved = _has_decision("approved", automatic=True)
+    escalated = _has_decision("escalated") | _has_task()
+    safe = ours & INTERACTIONS.c.risk_band.in_(SAFE_BANDS)
+    high = ours & INTERACTIONS.c.risk_band.in_(HIGH_BANDS)
+    human = DECISIONS.c.decided_by == HUMAN
+    decided = DECISIONS.c.decision.in_(("approved", "rejected"))
+    return Metrics(
+        at=now,
+        interactions=_count(connection, ours),
+        safe_auto_approved=_ratio(connection, safe, approved),
+        decision_ms=_distribution(
+            connection, INTERACTIONS.c.decision_ms, INTERACTIONS, ours, LATENCY_TARGET_MS
+        ),
+        manual_interventions=_count(
+            connection, ours & human & decided, DECISIONS.join(INTERACTIONS)
+        ),
+        high_risk_escalated=_ratio(connection, high, escalated),
+        response_seconds=_distribution(
+            connection,
+            REVIEWER_DECISIONS.c.response_seconds,
+            REVIEWER_DECISIONS.join(INTERACTIONS),
+            ours,
+            RESPONSE_TARGET_SECONDS,
+        ),
+        stuck_sessions=connection.execute(
+            sa.select(sa.func.count(INTERACTIONS.c.session_name.distinct())).where(
+                ours & is_stuck(now)
+            )
+        ).scalar_one(),
+        audited=_ratio(connection, ours, _has_decision()),
+        auto_approved=_ratio(connection, ours, approved),
+        escalated=_ratio(connection, ours, escalated),
+        passed_on=_count(connection, ours, HISTORY.join(INTERACTIONS)),
+        decisions=_decisions(connection, ours),
+        statuses=_grouped(connection, INTERACTIONS.c.status, ours),
+        bands=_grouped(connection, INTERACTIONS.c.risk_band, ours),
+    )
+
+
+def _has_decision(
+    word: str | None = None, *, automatic: bool | None = None
+) -> "sa.ColumnElement[bool]":
+    found = sa.select(DECISIONS.c.id).where(DECISIONS.c.interaction_id == INTERACTIONS.c.id)
+    if word is not None:
+        found = found.where(DECISIONS.c.decision == word)
+    if automatic is not None:
+        found = found.where(DECISIONS.c.auto_decision.is_(automatic))
+    return found.correlate(INTERACTIONS).exists()
+
+
+def _has_task() -> "sa.ColumnElement[bool]":
+    found = sa.select(TASKS.c.id).where(TASKS.c.interaction_id == INTERACTIONS.c.id)
+    return found.correlate(INTERACTIONS).exists()
+
+
+def _count(
+    connection: Connection,
+    where: "sa.ColumnElement[bool]",
+    source: sa.FromClause = INTERACTIONS,
+) -> int:
+    count = sa.select(sa.func.count()).select_from(source).where(where)
+    return connection.execute(count).scalar_one()
+
+
+def _ratio(
+    connection: Connection, whole: "sa.ColumnElement[bool]", part: "sa.ColumnElement[bool]"
+) -> Ratio:
+    return Ratio(_count(connection, whole & part), _count(connection, whole))
+
+
+def _distribution(
+    connection: Connection,
+    column: "sa.ColumnElement[float]",
+    source: sa.FromClause,
+    where: "sa.ColumnElement[bool]",
+    target: float,
+) -> Distribution:
+    measured = where & column.is_not(None)
+    within = sa.func.coalesce(sa.func.sum(sa.case((column < target, 1), else_=0)), 0)
+    total = sa.func.coalesce(sa.func.sum(column), 0.0)
+    summary = sa.select(sa.func.count(), total, within).select_from(source).where(measured)
+    count, amount, below = connection.execute(summary).one()
+
+    def percentile(share: float) -> float | None:
+        # The database sorts and gives one row: a long history never comes into memory.
+        chosen = sa.select(column).select_from(source).where(measured).order_by(column)
+        return connection.execute(chosen.offset(rank(share, count)).limit(1)).scalar()
+
+    return Distribution(
+        count=count,
+        total=float(amount),
+        p50=percentile(0.5),
+        p99=percentile(0.99),
+        within_target=int(below),
+    )
+
+
+def rank(share: float, count: int) -> int:
+    """Which of so many sorted values, from 0, has at least this share at or below it."""
+    return max(0, math.ceil(share * count) - 1)
+
+
+def _decisions(
+    connection: Connection, where: "sa.ColumnElement[bool]"
+) -> dict[tuple[str, str], int]:
+    rows = connection.execute(
+        sa.select(DECISIONS.c.decision, DECISIONS.c.decided_by, sa.func.count())
+        .select_from(DECISIONS.join(INTERACTIONS))
+        .where(where)
+        .group_by(DECISIONS.c.decision, DECISIONS.c.decided_by)
+    )
+    counts: dict[tuple[str, str], int] = {}
+    for decision, decided_by, count in rows:
+        # A name behind the colon would make a series of its own for every reviewer and grant.
+        key = (decision, (decided_by or "unknown").partition(":")[0])
+        counts[key] = counts.get(key, 0) + count
+    return dict(sorted(counts.items()))
+
+
+def _grouped(
+    connection: Connection, column: "sa.ColumnElement[str]", where: "sa.ColumnElement[bool]"
+) -> dict[str, int]:
+    name = sa.func.coalesce(column, "unknown")
+    rows = connection.execute(
+        sa.select(name, sa.func.count()).select_from(INTERACTIONS).where(where).group_by(name)
+    )
+    return dict(sorted((word, count) for word, count in rows))
+
+
+# --- Prometheus ----------------------------------------------------------------------------------
+
+
+def as_prometheus(metrics: Metrics) -> str:
+    """The text exposition format, version 0.0.4. What has no value yet is left out."""
+    return "".join(f"{line}\n" for line in _lines(metrics))
+
+
+def _lines(metrics: Metrics) -> Iterator[str]:
+    yield from _family(
+        "interactions_total",
+        "counter",
+        "Permission prompts by risk band.",
+        [((("band", band),), count) for band, count in metrics.bands.items()],
+    )
+    yield from _family(
+        "interactions",
+        "gauge",
+        "Permission prompts by status.",
+        [((("status", status),), count) for status, count in metrics.statuses.items()],
+    )
+    yield from _family(
+        "decisions_total",
+        "counter",
+        "Decisions by word and by who decided.",
+        [
+            ((("decision", decision), ("decided_by", who)), count)
+            for (decision, who), count in metrics.decisions.items()
+        ],
+    )
+    for name, words, value in _singles(metrics):
+        kind = "counter" if name.endswith("_total") else "gauge"
+        yield from _family(name, kind, words, [] if value is None else [((), value)])
+    yield from _summary(
+        "decision_seconds",
+        "Time to decide, without models and reviewers.",
+        metrics.decision_ms,
+        1000.0,
+    )
+    yield from _summary(
+        "review_response_seconds",
+        "Time from holding a call to a reviewer's decision.",
+        metrics.response_seconds,
+        1.0,
+    )
+
+
+def _singles(metrics: Metrics) -> Iterator[tuple[str, str, float | None]]:
+    yield (
+        "safe_auto_approved_ratio",
+        "Share of SAFE and LOW operations approved without a reviewer. Target: 0.95 or more.",
+        metrics.safe_auto_approved.value,
+    )
+    yield (
+        "high_risk_escalated_ratio",
+        "Share of HIGH and CRITICAL operations that went to a reviewer. Target: 1.",
+        metrics.high_risk_escalated.value,
+    )
+    yield (
+        "manual_interventions_total",
+        "Decisions that a person had to make. Target: 0.",
+        metrics.manual_interventions,
+    )
+    yield (
+        "stuck_sessions",
+        "Sessions with a call that should long have been decided. Target: 0.",
+        metrics.stuck_sessions,
+    )
+    yield (
+        "audited_ratio",
+        "Share of interactions with a decision in their trail. Target: 1.",
+        metrics.audited.value,
+    )
+    yield (
+        "auto_approved_ratio",
+        "Share of all interactions approved without a reviewer.",
+        metrics.auto_approved.value,
+    )
+    yield (
+        "escalated_ratio",
+        "Share of all interactions that went to a reviewer.",
+        metrics.escalated.value,
+    )
+    yield (
+        "passed_on_total",
+        "How often one reviewer did not answer and another was asked.",
+        metrics.passed_on,
+    )
+
+
+_Sample = tuple[tuple[tuple[str, str], ...], float]
+
+
+def _family(name: str, kind: str, words: str, samples: list[_Sample]) -> Iterator[str]:
+    full = f"ironcurtain_{name}"
+    yield f"# HELP {full} {words}"
+    yield f"# TYPE {full} {kind}"
+    for labels, value in samples:
+        yield f"{full}{_labels(labels)} {_number(value)}"
+
+
+def _summary(name: str, words: str, found: Distribution, divisor: float) -> Iterator[str]:
+    full = f"ironcurtain_{name}"
+    quantiles: list[_Sample] = [
+        ((("quantile", quantile),), value / divisor)
+        for quantile, value in (("0.5", found.p50), ("0.99", found.p99))
+        if value is not None
+    ]
+    yield from _family(name, "summary", words, quantiles)
+    yield f"{full}_sum {_number(found.total / divisor)}"
+    yield f"{full}_count {found.count}"
+
+
+def _labels(labels: tuple[tuple[str, str], ...]) -> str:
+    if not labels:
+        return ""
+    return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in labels) + "}"
+
+
+def _escaped(value: str) -> str:
+    # The format knows these three escapes and no other; a carriage return ends lines for some.
+    lines = value.replace("\r", " ")
+    return lines.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _number(value: float) -> str:
+    return str(value) if isinstance(value, int) else repr(round(value, 9))

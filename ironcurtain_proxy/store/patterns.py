@@ -1,0 +1,242 @@
+"""Approval patterns, and the proposals for new ones: learning that proposes and never decides.
+
+A proposal is made of what people and reviewers approved; an operator promotes it or not (R-19).
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from ironcurtain_proxy.store.faults import StoreError
+from ironcurtain_proxy.store.interactions import OURS
+from ironcurtain_proxy.store.rows import (
+    HIGH_BANDS,
+    LONGEST_REGEX,
+    NewPattern,
+    Pattern,
+    Proposal,
+    RiskBand,
+)
+from ironcurtain_proxy.store.tables import INTERACTIONS, PATTERNS, REVIEWER_DECISIONS
+
+_TOO_WIDE: Final = re.compile(r"/[^/]*|/(home|Users)/[^/]+|/(private|var)/[^/]+", re.ASCII)
+"""Directories that are never proposed: the top ones, and whole homes."""
+_LEARNED: Final[tuple[RiskBand, ...]] = ("LOW", "MEDIUM")
+
+
+def read_patterns(connection: Connection) -> tuple[Pattern, ...]:
+    """All of them, also disabled ones, by name."""
+    rows = connection.execute(sa.select(PATTERNS).order_by(PATTERNS.c.name))
+    return tuple(
+        Pattern(
+            id=row.id,
+            name=row.name,
+            operation=row.operation,
+            scope_regex=row.scope_regex,
+            session_type=row.session_type,
+            risk_level=row.risk_level,
+            auto_approve=bool(row.auto_approve),
+            created_by=row.created_by,
+            usage_count=row.usage_count or 0,
+            success_rate=1.0 if row.success_rate is None else row.success_rate,
+        )
+        for row in rows
+    )
+
+
+def insert_pattern(connection: Connection, pattern: NewPattern, now: datetime) -> int:
+    """Add one; its id.
+
+    Raises:
+        StoreError: there is one of that name.
+    """
+    if connection.execute(sa.select(PATTERNS.c.id).where(_named(pattern.name))).first():
+        raise StoreError(f"there is a pattern {pattern.name!r} already")
+    inserted = connection.execute(
+        sa.insert(PATTERNS).values(
+            name=pattern.name,
+            operation=pattern.operation,
+            scope_regex=pattern.scope_regex,
+            session_type=pattern.session_type,
+            risk_level=pattern.risk_level,
+            auto_approve=pattern.auto_approve,
+            created_by=pattern.created_by,
+            created_at=now,
+        )
+    )
+    key = inserted.inserted_primary_key
+    return 0 if key is None else int(key[0])
+
+
+def switch_pattern(connection: Connection, name: str, *, on: bool) -> bool:
+    """Let a pattern approve, or no longer. False if there is none that may.
+
+    A pattern of high risk is never switched on.
+    """
+    changed = sa.update(PATTERNS).where(_named(name)).values(auto_approve=on)
+    if on:
+        harmless = PATTERNS.c.risk_level.not_in(HIGH_BANDS) | PATTERNS.c.risk_level.is_(None)
+        changed = changed.where(harmless)
+    return connection.execute(changed).rowcount == 1
+
+
+def count_use(connection: Connection, pattern_id: int) -> bool:
+    """One more call was approved by it. False if there is no such pattern."""
+    count = sa.func.coalesce(PATTERNS.c.usage_count, 0) + 1
+    return _change(connection, pattern_id, {"usage_count": count})
+
+
+def count_outcome(connection: Connection, pattern_id: int, *, succeeded: bool) -> bool:
+    """Take a call's outcome into the success rate: the mean over the pattern's uses."""
+    rate = sa.func.coalesce(PATTERNS.c.success_rate, 1.0)
+    uses = sa.func.coalesce(PATTERNS.c.usage_count, 0)
+    # A use is counted before its outcome is known.
+    number = sa.case((uses > 1, uses), else_=1)
+    mean = rate + ((1.0 if succeeded else 0.0) - rate) / number
+    return _change(connection, pattern_id, {"success_rate": mean})
+
+
+def approve_rates(connection: Connection) -> dict[tuple[str, str], tuple[int, int]]:
+    """How people and reviewers decided, by operation and scope: (approved, all).
+
+    No decision of a machine is among them, so the engine cannot feed itself.
+    """
+    approved = sa.func.sum(sa.case((REVIEWER_DECISIONS.c.decision == "approved", 1), else_=0))
+    scope = sa.func.coalesce(INTERACTIONS.c.scope, "")
+    rows = connection.execute(
+        sa.select(INTERACTIONS.c.operation, scope, approved, sa.func.count())
+        .select_from(REVIEWER_DECISIONS.join(INTERACTIONS))
+        .where(OURS & REVIEWER_DECISIONS.c.decision.in_(("approved", "rejected")))
+        .group_by(INTERACTIONS.c.operation, scope)
+    )
+    return {(operation, where): (int(yes), total) for operation, where, yes, total in rows}
+
+
+@dataclass(frozen=True, slots=True)
+class _Evidence:
+    operation: str
+    session_type: str | None
+    session: str
+    directory: tuple[str, ...]
+    band: RiskBand | None
+    approved: bool
+
+
+def propose(connection: Connection, min_evidence: int) -> list[Proposal]:
+    """Patterns that at least so many approvals speak for, and no refusal against.
+
+    Only for operations of LOW and MEDIUM risk on canonical absolute paths. A proposal is for the
+    deepest directory with enough evidence; a whole home is never proposed.
+    """
+    if min_evidence < 1:
+        raise ValueError("min_evidence must be at least 1")
+    evidence = list(_evidence(connection))
+    against = [one for one in evidence if not one.approved or one.band not in _LEARNED]
+    groups: dict[tuple[str, str | None], list[_Evidence]] = defaultdict(list)
+    for one in evidence:
+        if one.approved and one.band in _LEARNED:
+            groups[one.operation, one.session_type].append(one)
+    known = {
+        (pattern.operation, pattern.session_type, pattern.scope_regex)
+        for pattern in read_patterns(connection)
+    }
+    found = [
+        _proposal(operation, session_type, directory, members)
+        for (operation, session_type), members in sorted(groups.items(), key=_sortable)
+        for directory, members in _directories(members, min_evidence)
+        if not any(one.operation == operation and _within(one, directory) for one in against)
+    ]
+    return [
+        one
+        for one in found
+        if (one.operation, one.session_type, one.scope_regex) not in known
+        and len(one.scope_regex) <= LONGEST_REGEX
+    ]
+
+
+def _evidence(connection: Connection) -> Iterable[_Evidence]:
+    rows = connection.execute(
+        sa.select(INTERACTIONS, REVIEWER_DECISIONS.c.decision)
+        .select_from(REVIEWER_DECISIONS.join(INTERACTIONS))
+        .where(OURS & REVIEWER_DECISIONS.c.decision.in_(("approved", "rejected")))
+        .order_by(REVIEWER_DECISIONS.c.id)
+    )
+    for row in rows:
+        parts = _canonical_parts(row.scope)
+        if parts is not None:
+            yield _Evidence(
+                operation=row.operation or "",
+                session_type=row.session_type,
+                session=row.session_name or "",
+                directory=parts[:-1],
+                band=row.risk_band,
+                approved=row.decision == "approved",
+            )
+
+
+def _canonical_parts(scope: str | None) -> tuple[str, ...] | None:
+    """The names of a canonical absolute path; None for what is none, such as a branch."""
+    if scope is None or not scope.startswith("/") or not scope.isprintable():
+        return None
+    parts = tuple(scope[1:].split("/"))
+    return None if any(part in {"", ".", ".."} for part in parts) else parts
+
+
+def _directories(
+    members: Sequence[_Evidence], min_evidence: int
+) -> Iterable[tuple[tuple[str, ...], list[_Evidence]]]:
+    """The deepest directories with enough evidence in them, each piece counted once."""
+    above = {
+        one.directory[:length] for one in members for length in range(1, len(one.directory) + 1)
+    }
+    left = list(members)
+    for directory in sorted(above, key=lambda parts: (-len(parts), parts)):
+        inside = [one for one in left if _within(one, directory)]
+        if len(inside) < min_evidence or _TOO_WIDE.fullmatch("/" + "/".join(directory)):
+            continue
+        left = [one for one in left if not _within(one, directory)]
+        yield directory, inside
+
+
+def _within(one: _Evidence, directory: tuple[str, ...]) -> bool:
+    return one.directory[: len(directory)] == directory
+
+
+def _proposal(
+    operation: str, session_type: str | None, parts: tuple[str, ...], members: Sequence[_Evidence]
+) -> Proposal:
+    directory = "/" + "/".join(parts)
+    risk: RiskBand = "MEDIUM" if any(one.band == "MEDIUM" for one in members) else "LOW"
+    whose = f"{session_type} " if session_type else ""
+    return Proposal(
+        name=f"{whose}{operation} in {directory}",
+        operation=operation,
+        directory=directory,
+        scope_regex=f"{re.escape(directory)}/.*",
+        session_type=session_type,
+        risk_level=risk,
+        approved=len(members),
+        rejected=0,
+        sessions=len({one.session for one in members}),
+    )
+
+
+def _sortable(
+    group: tuple[tuple[str, str | None], Sequence[_Evidence]],
+) -> tuple[str, str]:
+    return group[0][0], group[0][1] or ""
+
+
+def _named(name: str) -> "sa.ColumnElement[bool]":
+    return PATTERNS.c.name == name
+
+
+def _change(connection: Connection, pattern_id: int, values: Mapping[str, object]) -> bool:
+    changed = sa.update(PATTERNS).where(PATTERNS.c.id == pattern_id).values(dict(values))
+    return connection.execute(changed).rowcount == 1

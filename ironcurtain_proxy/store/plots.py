@@ -1,0 +1,216 @@
+"""Plots as inline SVG, coloured by the page's style. Pure: no I/O, no clock, no log.
+
+Every text goes through `shown`: an agent's words never become markup.
+"""
+
+import html
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+from ironcurtain_proxy.store.series import OUTCOMES, Outcome, Slot
+
+_WIDTH: Final = 640
+_HEIGHT: Final = 220
+_LEFT: Final = 40
+_RIGHT: Final = 8
+_TOP: Final = 12
+_BOTTOM: Final = 28
+_PLOT_WIDTH: Final = _WIDTH - _LEFT - _RIGHT
+_PLOT_HEIGHT: Final = _HEIGHT - _TOP - _BOTTOM
+_ROW: Final = 30
+_LABELS: Final = 6
+_LABEL_ROOM: Final = 44
+_LONGEST: Final = 90
+_GAP: Final = 2
+_WIDEST_BAR: Final = 40.0
+_DAY: Final = timedelta(days=1)
+
+COLOURS: Final[Mapping[Outcome, str]] = {
+    "auto-approved": "c1",
+    "approved": "c2",
+    "escalated": "c3",
+    "rejected": "c4",
+    "timed out": "c5",
+}
+
+
+def shown(text: str) -> str:
+    """Text for a page: what does not show itself as an escape, cut, and nothing of it markup."""
+    visible = "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
+    )
+    cut = visible if len(visible) <= _LONGEST else visible[: _LONGEST - 1] + "…"
+    return html.escape(cut)
+
+
+def legend(outcomes: Sequence[Outcome]) -> str:
+    """The colours and what they stand for."""
+    items = "".join(
+        f'<li><span class="key {COLOURS[outcome]}"></span>{shown(outcome)}</li>'
+        for outcome in outcomes
+    )
+    return f'<ul class="legend">{items}</ul>'
+
+
+def used(counts: Sequence[Mapping[Outcome, int]]) -> list[Outcome]:
+    """The outcomes that occur at all, in the order of the legend."""
+    return [one for one in OUTCOMES if any(found.get(one, 0) for found in counts)]
+
+
+def stacked_over_time(slots: Sequence[Slot], step: timedelta, title: str) -> str:
+    """Decisions over time, a bar for each stretch."""
+    most = _ceiling(max(sum(slot.decisions.values()) for slot in slots))
+    return _svg(title, _HEIGHT, "".join(_stacked_parts(slots, step, most)))
+
+
+def _stacked_parts(slots: Sequence[Slot], step: timedelta, most: int) -> Iterator[str]:
+    yield from _grid([(value, str(value)) for value in _ticks(most)], most)
+    for index, slot in enumerate(slots):
+        x, width = _bar(index, len(slots))
+        base = 0
+        for outcome in OUTCOMES:
+            count = slot.decisions.get(outcome, 0)
+            if count:
+                top = base + count
+                words = f"{_time(slot.start, step)}: {count} {outcome}"
+                high = (top - base) / most * _PLOT_HEIGHT
+                yield _rect(x, _y(top / most), width, high, COLOURS[outcome], words)
+                base = top
+    yield from _time_axis([slot.start for slot in slots], step)
+
+
+def rate_over_time(slots: Sequence[Slot], step: timedelta, target: float, title: str) -> str:
+    """The share of safe operations approved without a reviewer, with the target as a line."""
+    return _svg(title, _HEIGHT, "".join(_rate_parts(slots, step, target)))
+
+
+def _rate_parts(slots: Sequence[Slot], step: timedelta, target: float) -> Iterator[str]:
+    yield from _grid([(share, f"{share:.0%}") for share in (0.0, 0.25, 0.5, 0.75, 1.0)], 1)
+    y = _y(target)
+    yield f'<line class="target" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
+    yield _text(_WIDTH - _RIGHT, y + 14, f"target {target:.0%}", "end")
+    points = [
+        (_bar(index, len(slots)), slot) for index, slot in enumerate(slots) if slot.safe_decided
+    ]
+    places = [
+        (x + width / 2, slot, slot.safe_approved / slot.safe_decided) for (x, width), slot in points
+    ]
+    line = " ".join(f"{x:.1f},{_y(min(1.0, share)):.1f}" for x, _, share in places)
+    yield f'<polyline class="line" points="{line}"/>'
+    for x, slot, share in places:
+        words = f"{_time(slot.start, step)}: {slot.safe_approved} of {slot.safe_decided}"
+        y = _y(min(1.0, share))
+        yield f'<circle class="c1" cx="{x:.1f}" cy="{y:.1f}" r="3.5">{_title(words)}</circle>'
+    yield from _time_axis([slot.start for slot in slots], step)
+
+
+def histogram(counts: Sequence[int], labels: Sequence[str], late_from: int, title: str) -> str:
+    """How many of each; from `late_from` on, the bars have the colour of what is too late."""
+    most = _ceiling(max(counts))
+    parts = list(_grid([(value, str(value)) for value in _ticks(most)], most))
+    for index, (count, label) in enumerate(zip(counts, labels, strict=True)):
+        x, width = _bar(index, len(counts), widest=_PLOT_WIDTH)
+        colour = "c5" if index >= late_from else "c2"
+        if count:
+            words = f"{label}: {count}"
+            high = count / most * _PLOT_HEIGHT
+            parts.append(_rect(x, _y(count / most), width, high, colour, words))
+            parts.append(_text(x + width / 2, _y(count / most) - 3, str(count), "middle"))
+        parts.append(_text(x + width / 2, _HEIGHT - 10, label, "middle"))
+    return _svg(title, _HEIGHT, "".join(parts))
+
+
+def stacked_rows(rows: Mapping[str, Mapping[Outcome, int]], title: str) -> str:
+    """A row of segments for each name."""
+    most = max(sum(counts.values()) for counts in rows.values())
+    left, right = 84, 56
+    width = _WIDTH - left - right
+    parts = []
+    for index, (name, counts) in enumerate(rows.items()):
+        y = _TOP + index * _ROW
+        parts.append(_text(left - 10, y + 15, name, "end"))
+        x = float(left)
+        for outcome in OUTCOMES:
+            count = counts.get(outcome, 0)
+            if count:
+                long = count / most * width
+                parts.append(
+                    _rect(x, y, max(1.0, long - _GAP), 22, COLOURS[outcome], f"{count} {outcome}")
+                )
+                x += long
+        parts.append(_text(x + 6, y + 15, str(sum(counts.values())), "start"))
+    return _svg(title, _TOP + len(rows) * _ROW + 4, "".join(parts))
+
+
+# --- parts ---------------------------------------------------------------------------------------
+
+
+def _svg(title: str, height: int, inside: str) -> str:
+    box = f'viewBox="0 0 {_WIDTH} {height}"'
+    return f'<svg {box} role="img" aria-label="{shown(title)}">{inside}</svg>'
+
+
+def _title(words: str) -> str:
+    return f"<title>{shown(words)}</title>"
+
+
+def _rect(x: float, y: float, width: float, height: float, colour: str, words: str) -> str:
+    return (
+        f'<rect class="{colour}" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}"'
+        f' height="{max(0.5, height):.1f}" rx="1.5">{_title(words)}</rect>'
+    )
+
+
+def _text(x: float, y: float, words: str, anchor: str) -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{shown(words)}</text>'
+
+
+def _grid(ticks: Sequence[tuple[float, str]], most: float) -> Iterator[str]:
+    for value, words in ticks:
+        y = _y(value / most)
+        yield f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
+        yield _text(_LEFT - 6, y + 4, words, "end")
+
+
+def _time_axis(starts: Sequence[datetime], step: timedelta) -> Iterator[str]:
+    every = -(-len(starts) // _LABELS)
+    for index in range(0, len(starts), every):
+        x, width = _bar(index, len(starts))
+        middle = x + width / 2
+        words = _time(starts[index], step)
+        if middle > _WIDTH - _LABEL_ROOM:
+            yield _text(_WIDTH - _RIGHT, _HEIGHT - 8, words, "end")
+        else:
+            yield _text(middle, _HEIGHT - 8, words, "middle")
+
+
+def _time(start: datetime, step: timedelta) -> str:
+    if step >= _DAY:
+        return f"{start:%Y-%m-%d}"
+    return f"{start:%m-%d %H:%M}"
+
+
+def _bar(index: int, count: int, widest: float = _WIDEST_BAR) -> tuple[float, float]:
+    """Where a bar begins, and its width."""
+    space = _PLOT_WIDTH / count
+    width = min(widest, space - min(_GAP * 2, space / 4))
+    return _LEFT + index * space + (space - width) / 2, width
+
+
+def _y(share: float) -> float:
+    return _TOP + (1 - share) * _PLOT_HEIGHT
+
+
+def _ceiling(most: int) -> int:
+    """A round number that is not less, and that four lines divide well."""
+    unit = 1
+    while True:
+        for factor in (4, 8, 12, 20, 40):
+            if most <= factor * unit:
+                return factor * unit
+        unit *= 10
+
+
+def _ticks(most: int) -> list[int]:
+    return [most * part // 4 for part in range(5)]

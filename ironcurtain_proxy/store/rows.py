@@ -1,0 +1,228 @@
+"""What goes into the store and comes out of it. Importing this file loads no database library."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final, Literal, TypeAlias
+
+from ironcurtain_proxy.model.json import Json
+
+Status: TypeAlias = Literal["pending", "approved", "rejected", "auto_approved", "held", "escalated"]
+"""Where an interaction stands. `held`: a first reviewer is asked; `escalated`: a further one."""
+
+FinalStatus: TypeAlias = Literal["approved", "rejected", "auto_approved"]
+
+DecisionWord: TypeAlias = Literal["approved", "rejected", "escalated", "timed_out"]
+"""What was decided, in the words of `permission_decisions`."""
+
+RiskBand: TypeAlias = Literal["SAFE", "LOW", "MEDIUM", "HIGH", "CRITICAL"]
+
+TaskStatus: TypeAlias = Literal["open", "answered", "timed_out", "withdrawn"]
+"""What became of the question to one reviewer."""
+
+Health: TypeAlias = Literal["well", "failing", "stuck", "unknown"]
+"""How a session has fared. `unknown`: too little is known of it."""
+
+SAFE_BANDS: Final[tuple[RiskBand, ...]] = ("SAFE", "LOW")
+"""The operations that the engine is to approve by itself."""
+HIGH_BANDS: Final[tuple[RiskBand, ...]] = ("HIGH", "CRITICAL")
+"""Those that always go to a reviewer; no pattern approves them."""
+
+HUMAN: Final = "human"
+REVIEWER_PREFIX: Final = "reviewer:"
+TIMEOUT: Final = "timeout"
+
+LONGEST_REGEX: Final = 512
+"""Characters; the engine reads no longer one."""
+
+
+def is_reviewer(decided_by: str) -> bool:
+    """Whether a person or a reviewer decided, and not a machine rule."""
+    return decided_by == HUMAN or decided_by.startswith(REVIEWER_PREFIX)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interaction:
+    """A permission prompt to be recorded. Texts may be an agent's words: untrusted."""
+
+    request_id: str
+    """The call's id, the same as in the audit log; recorded once."""
+    session_name: str
+    operation: str
+    scope: str | None = None
+    """The canonical real path, or what else the operation is about."""
+    session_type: str | None = None
+    status: Status = "pending"
+    prompt_type: str = "permission"
+    prompt_text: str | None = None
+    file_path: str | None = None
+    action_requested: str | None = None
+    matched_pattern_id: int | None = None
+    risk_score: float = 0.5
+    risk_band: RiskBand | None = None
+    confidence_score: float = 0.5
+    factors: Mapping[str, Json] = field(default_factory=dict)
+    """What risk and confidence were made of."""
+    decision_ms: float | None = None
+    """How long it took to decide, in milliseconds; without models and reviewers (R-11)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PermissionDecision:
+    """One line of an interaction's trail."""
+
+    decision: DecisionWord
+    decided_by: str
+    """`engine:…`, `auto-approver`, `reviewer:ID`, `human` or `timeout`."""
+    reason: str
+    escalation_target: str | None = None
+
+    @property
+    def is_automatic(self) -> bool:
+        """Whether neither a person nor a reviewer decided."""
+        return not is_reviewer(self.decided_by)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settlement:
+    """How an interaction ends."""
+
+    status: FinalStatus
+    decided_by: str
+    reason: str
+    response: str | None = None
+    """The reviewer's own words."""
+
+    @property
+    def decision(self) -> PermissionDecision:
+        """The trail's last line. A refusal by the clock is written as `timed_out`."""
+        word: DecisionWord
+        if self.status != "rejected":
+            word = "approved"
+        else:
+            word = "timed_out" if self.decided_by == TIMEOUT else "rejected"
+        return PermissionDecision(decision=word, decided_by=self.decided_by, reason=self.reason)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EscalationTask:
+    """A question to one reviewer."""
+
+    assign_to: str
+    content: str
+    reason: str
+    decided_by: str
+    """Who routed it there: `engine:…`."""
+    priority: int = 9
+    timeout_minutes: float = 5.0
+    type: str = "claude_permission_review"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedInteraction:
+    """An interaction as it stands. Times are aware, UTC."""
+
+    id: int
+    request_id: str
+    session_name: str
+    operation: str
+    scope: str | None
+    status: Status
+    risk_score: float
+    risk_band: RiskBand | None
+    confidence_score: float
+    auto_approved: bool
+    decided_by: str | None
+    response: str | None
+    escalation_target: str | None
+    escalation_reason: str | None
+    escalation_time: datetime | None
+    escalation_task_id: int | None
+    escalation_count: int
+    """How often it was passed on from one reviewer to another."""
+    created_at: datetime | None
+    held_at: datetime | None
+    responded_at: datetime | None
+    factors: Mapping[str, Json]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pattern:
+    """What the operator lets the engine approve."""
+
+    id: int
+    name: str
+    operation: str
+    scope_regex: str | None
+    """Must match the whole canonical real path; None: any scope."""
+    session_type: str | None
+    """None: any."""
+    risk_level: str | None
+    auto_approve: bool
+    """False: disabled, or never promoted."""
+    created_by: str | None
+    usage_count: int
+    success_rate: float
+    """Of the calls it approved and whose outcome is known; 1.0 before the first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewPattern:
+    """A pattern to be added.
+
+    Raises:
+        ValueError: it could not do what a pattern may do.
+    """
+
+    name: str
+    operation: str
+    scope_regex: str | None
+    session_type: str | None = None
+    risk_level: RiskBand | None = None
+    auto_approve: bool = False
+    created_by: str
+
+    def __post_init__(self) -> None:
+        """Refuse what would approve too much, or never match."""
+        if not self.name.strip() or not self.operation.strip():
+            raise ValueError("a pattern needs a name and an operation")
+        if self.auto_approve and self.risk_level in HIGH_BANDS:
+            raise ValueError(f"a pattern never approves {self.risk_level} risk")
+        if self.scope_regex is None:
+            return
+        if len(self.scope_regex) > LONGEST_REGEX:
+            raise ValueError(f"scope_regex is longer than {LONGEST_REGEX} characters")
+        try:
+            re.compile(self.scope_regex)
+        except (re.error, RecursionError, OverflowError) as error:
+            raise ValueError(f"scope_regex is not a regular expression: {error}") from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """A pattern that reviewers' own decisions suggest. It approves nothing until promoted."""
+
+    name: str
+    operation: str
+    directory: str
+    scope_regex: str
+    session_type: str | None
+    risk_level: RiskBand
+    """The highest seen among the evidence: LOW or MEDIUM."""
+    approved: int
+    """How many approvals by people and reviewers speak for it."""
+    rejected: int
+    """How many refusals speak against it: 0, or it would not be proposed."""
+    sessions: int
+    """In how many sessions."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SafePath:
+    """A path that speaks for an operation's harmlessness. Never opens what the kernel protects."""
+
+    path: str
+    """As the document writes it: `/tmp/`, `project_root/` for the workspace, `.git/` in it."""
+    operation: str | None
+    """None: every operation."""

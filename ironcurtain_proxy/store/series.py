@@ -1,0 +1,197 @@
+"""What a report plots, counted by the database, a minute a row at the finest."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final, Literal, TypeAlias, get_args
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from ironcurtain_proxy.store.interactions import OURS
+from ironcurtain_proxy.store.rows import SAFE_BANDS, RiskBand
+from ironcurtain_proxy.store.store import Store
+from ironcurtain_proxy.store.tables import DECISIONS, INTERACTIONS, REVIEWER_DECISIONS
+
+Outcome: TypeAlias = Literal["auto-approved", "approved", "rejected", "timed out", "escalated"]
+"""What a decision was, in the words of a report. `approved`: by a person or a reviewer."""
+OUTCOMES: Final[tuple[Outcome, ...]] = get_args(Outcome)
+
+_STEPS: Final = tuple(timedelta(minutes=n) for n in (1, 5, 15, 60, 360, 1440, 10080))
+_MOST_BARS: Final = 48
+_TOP: Final = 8
+RESPONSE_BOUNDS: Final = (1.0, 5.0, 15.0, 30.0, 60.0, 120.0, 300.0)
+"""Seconds; the last bar is what took longer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slot:
+    """What happened in one stretch of time."""
+
+    start: datetime
+    decisions: Mapping[Outcome, int]
+    safe_approved: int
+    safe_decided: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """Everything a report plots."""
+
+    step: timedelta
+    slots: Sequence[Slot]
+    """Without gaps, oldest first; empty if nothing was decided."""
+    bands: Mapping[str, Mapping[Outcome, int]]
+    """Decisions by risk band, and how they ended."""
+    responses: Sequence[int]
+    """How many reviewers' answers took up to each of `RESPONSE_BOUNDS`, and longer."""
+    reasons: Sequence[tuple[str, int]]
+    """The most frequent reasons of escalations and refusals: untrusted words."""
+
+
+def collect(store: Store, since: datetime | None = None) -> Series:
+    """Count what a report plots.
+
+    Raises:
+        StoreError: it cannot be read.
+    """
+    return store.read(lambda connection: _collect(connection, since))
+
+
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    minute: datetime
+    band: str
+    outcome: Outcome
+    count: int
+
+
+def _collect(connection: Connection, since: datetime | None) -> Series:
+    ours = OURS if since is None else OURS & (INTERACTIONS.c.created_at >= since)
+    counted = list(_counted(connection, ours))
+    step = _step(counted)
+    return Series(
+        step=step,
+        slots=_slots(counted, step),
+        bands=_bands(counted),
+        responses=_responses(connection, ours),
+        reasons=_reasons(connection, ours),
+    )
+
+
+def _counted(connection: Connection, where: "sa.ColumnElement[bool]") -> Iterable[_Counted]:
+    minute = _minute(connection)
+    columns = (minute, INTERACTIONS.c.risk_band, DECISIONS.c.decision, DECISIONS.c.auto_decision)
+    rows = connection.execute(
+        sa.select(*columns, sa.func.count())
+        .select_from(DECISIONS.join(INTERACTIONS))
+        .where(where & DECISIONS.c.created_at.is_not(None))
+        .group_by(*columns)
+    )
+    for text, band, decision, automatic, count in rows:
+        outcome = _outcome(decision, automatic=bool(automatic))
+        if outcome is not None:
+            at = datetime.fromisoformat(text).replace(tzinfo=UTC)
+            yield _Counted(at, band or "unknown", outcome, count)
+
+
+def _minute(connection: Connection) -> "sa.ColumnElement[str]":
+    """A decision's minute as text, in UTC; each database has its own way."""
+    stored = DECISIONS.c.created_at
+    if connection.dialect.name == "sqlite":
+        return sa.func.substr(sa.cast(stored, sa.Text), 1, 16)
+    return sa.func.to_char(stored, sa.literal_column("'YYYY-MM-DD HH24:MI'"))
+
+
+def _outcome(decision: str, *, automatic: bool) -> Outcome | None:
+    match decision:
+        case "approved":
+            return "auto-approved" if automatic else "approved"
+        case "rejected":
+            return "rejected"
+        case "timed_out":
+            return "timed out"
+        case "escalated":
+            return "escalated"
+        case _:
+            return None
+
+
+def _step(counted: Sequence[_Counted]) -> timedelta:
+    """The finest step that leaves no more bars than can be told apart."""
+    if not counted:
+        return _STEPS[0]
+    span = max(one.minute for one in counted) - min(one.minute for one in counted)
+    return next((step for step in _STEPS if span / step < _MOST_BARS), _STEPS[-1])
+
+
+def _slots(counted: Sequence[_Counted], step: timedelta) -> tuple[Slot, ...]:
+    if not counted:
+        return ()
+    by_start: dict[datetime, list[_Counted]] = {}
+    for one in counted:
+        by_start.setdefault(_floor(one.minute, step), []).append(one)
+    start, end = min(by_start), max(by_start)
+    found = []
+    while start <= end:
+        found.append(_slot(start, by_start.get(start, [])))
+        start += step
+    return tuple(found)
+
+
+def _floor(time: datetime, step: timedelta) -> datetime:
+    epoch = datetime(1970, 1, 5, tzinfo=UTC)  # a Monday, so that weeks begin as weeks do
+    return epoch + (time - epoch) // step * step
+
+
+def _slot(start: datetime, members: Sequence[_Counted]) -> Slot:
+    decisions: Counter[Outcome] = Counter()
+    approved = decided = 0
+    for one in members:
+        decisions[one.outcome] += one.count
+        if one.band in SAFE_BANDS and one.outcome != "timed out":
+            # An escalated safe operation was not approved by itself, however it ends later.
+            approved += one.count if one.outcome == "auto-approved" else 0
+            decided += one.count if one.outcome in {"auto-approved", "escalated"} else 0
+    return Slot(start=start, decisions=decisions, safe_approved=approved, safe_decided=decided)
+
+
+def _bands(counted: Sequence[_Counted]) -> dict[str, Mapping[Outcome, int]]:
+    order = (*get_args(RiskBand), "unknown")
+    found: dict[str, Counter[Outcome]] = {}
+    for one in counted:
+        band = one.band if one.band in order else "unknown"
+        found.setdefault(band, Counter())[one.outcome] += one.count
+    return {band: found[band] for band in order if band in found}
+
+
+def _responses(connection: Connection, where: "sa.ColumnElement[bool]") -> tuple[int, ...]:
+    seconds = REVIEWER_DECISIONS.c.response_seconds
+    place = sa.case(
+        *((seconds < bound, index) for index, bound in enumerate(RESPONSE_BOUNDS)),
+        else_=len(RESPONSE_BOUNDS),
+    )
+    rows = connection.execute(
+        sa.select(place, sa.func.count())
+        .select_from(REVIEWER_DECISIONS.join(INTERACTIONS))
+        .where(where & seconds.is_not(None))
+        .group_by(place)
+    )
+    counts = {int(index): int(count) for index, count in rows}
+    return tuple(counts.get(index, 0) for index in range(len(RESPONSE_BOUNDS) + 1))
+
+
+def _reasons(
+    connection: Connection, where: "sa.ColumnElement[bool]"
+) -> tuple[tuple[str, int], ...]:
+    reason = sa.func.coalesce(DECISIONS.c.reason, "")
+    rows = connection.execute(
+        sa.select(reason, sa.func.count())
+        .select_from(DECISIONS.join(INTERACTIONS))
+        .where(where & (DECISIONS.c.decision != "approved") & (reason != ""))
+        .group_by(reason)
+        .order_by(sa.func.count().desc(), reason)
+        .limit(_TOP)
+    )
+    return tuple((words, count) for words, count in rows)

@@ -1,0 +1,276 @@
+"""The store: what the engine remembers. The audit log stays the record; this is an index (I-10).
+
+Every method is one transaction and raises `StoreError` if it fails: whoever asked then approves
+nothing. Synchronous and thread-safe: an async caller calls it in a thread.
+"""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from ironcurtain_proxy.ports import Clock
+from ironcurtain_proxy.store import health, interactions, patterns
+from ironcurtain_proxy.store.database import Database, open_database
+from ironcurtain_proxy.store.rows import (
+    EscalationTask,
+    Health,
+    Interaction,
+    NewPattern,
+    Pattern,
+    PermissionDecision,
+    Proposal,
+    RecordedInteraction,
+    SafePath,
+    Settlement,
+    TaskStatus,
+)
+from ironcurtain_proxy.store.schema import bring_up_to_date
+from ironcurtain_proxy.store.tables import SAFE_PATHS
+
+T = TypeVar("T")
+
+
+def open_store(
+    url: str | None,
+    state_dir: Path,
+    clock: Clock,
+    *,
+    create: bool = True,
+    deadline_seconds: float = 5.0,
+) -> "Store":
+    """Open the store and bring its tables up to date.
+
+    Args:
+        url: `postgresql://…`, `sqlite:////absolute/path`; None: `interactions.db` in `state_dir`.
+        state_dir: absolute; made private.
+        clock: gives the times that are written.
+        create: whether a missing SQLite file is made.
+        deadline_seconds: how long one transaction may wait for other processes.
+
+    Raises:
+        StoreError: it cannot be used; nothing in it was changed.
+    """
+    database = open_database(url, state_dir, create=create, deadline_seconds=deadline_seconds)
+    try:
+        bring_up_to_date(database)
+    except BaseException:
+        database.close()
+        raise
+    return Store(database, clock)
+
+
+class Store:
+    """Interactions, decisions, escalations, patterns and safe paths."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give all connections back; harmless if repeated."""
+        self._database.close()
+
+    # --- one interaction's life ------------------------------------------------------------------
+
+    def record_interaction(
+        self, interaction: Interaction, decision: PermissionDecision | None = None
+    ) -> int:
+        """Write a new interaction and, if it is decided already, its decision with it.
+
+        Returns:
+            Its id.
+
+        Raises:
+            StoreError: also if this request was recorded before.
+        """
+        now = self._clock.now()
+
+        def work(connection: Connection) -> int:
+            identifier = interactions.insert_interaction(connection, interaction, now)
+            if decision is not None:
+                interactions.insert_decision(connection, identifier, decision, now)
+            return identifier
+
+        return self._database.write(work)
+
+    def record_decision(self, interaction_id: int, decision: PermissionDecision) -> int:
+        """Add a line to an interaction's trail; its id.
+
+        Raises:
+            AlreadyDecidedError: it would be a second `approved` or `rejected`, or an approval of
+                what was refused.
+        """
+        now = self._clock.now()
+        return self._database.write(
+            lambda connection: interactions.insert_decision(
+                connection, interaction_id, decision, now
+            )
+        )
+
+    def settle(self, interaction_id: int, settlement: Settlement) -> bool:
+        """End an interaction: status, trail and open tasks together.
+
+        Returns:
+            False if it had ended, or cannot end so from where it stands: the first answer wins.
+        """
+        now = self._clock.now()
+        return self._database.write(
+            lambda connection: interactions.settle(connection, interaction_id, settlement, now)
+        )
+
+    def open_task(self, interaction_id: int, task: EscalationTask) -> int:
+        """Put the question to a reviewer; the interaction is `held` from then on.
+
+        Returns:
+            The task's id.
+
+        Raises:
+            AlreadyDecidedError: the interaction has ended.
+        """
+        now = self._clock.now()
+        return self._database.write(
+            lambda connection: interactions.open_task(connection, interaction_id, task, now)
+        )
+
+    def close_task(self, task_id: int, status: TaskStatus) -> bool:
+        """End one task. False if it had ended; `settle` ends an interaction's tasks by itself."""
+        now = self._clock.now()
+        return self._database.write(
+            lambda connection: interactions.close_task(connection, task_id, status, now)
+        )
+
+    def record_escalation(
+        self, interaction_id: int, from_target: str, to_target: str, reason: str
+    ) -> bool:
+        """Note that one reviewer did not answer and another is asked; ends the first one's task.
+
+        Returns:
+            False if the interaction is not held: it was answered in the meantime.
+        """
+        now, targets = self._clock.now(), (from_target, to_target)
+        return self._database.write(
+            lambda connection: interactions.pass_on(
+                connection, interaction_id, targets, reason, now
+            )
+        )
+
+    def record_outcome(self, interaction_id: int, *, succeeded: bool) -> None:
+        """Note how the approved call ended; the pattern that approved it learns of it."""
+
+        def work(connection: Connection) -> None:
+            pattern = interactions.set_outcome(connection, interaction_id, succeeded=succeeded)
+            if pattern is not None:
+                patterns.count_outcome(connection, pattern, succeeded=succeeded)
+
+        self._database.write(work)
+
+    def interaction(self, interaction_id: int) -> RecordedInteraction | None:
+        """One interaction as it stands; None: there is none of that id."""
+        return self.read(
+            lambda connection: interactions.find_interaction(connection, interaction_id)
+        )
+
+    def decisions(self, interaction_id: int) -> tuple[PermissionDecision, ...]:
+        """An interaction's trail, oldest first."""
+        return self.read(lambda connection: interactions.trail(connection, interaction_id))
+
+    # --- what the engine knows -------------------------------------------------------------------
+
+    def approve_rates(self) -> Mapping[tuple[str, str], tuple[int, int]]:
+        """(operation, scope) to (approved, all decided) by people and reviewers alone."""
+        return self.read(patterns.approve_rates)
+
+    def safe_paths(self) -> tuple[SafePath, ...]:
+        """The paths that speak for harmlessness, in the order they were added."""
+
+        def work(connection: Connection) -> tuple[SafePath, ...]:
+            rows = connection.execute(sa.select(SAFE_PATHS).order_by(SAFE_PATHS.c.id))
+            return tuple(SafePath(path=row.path, operation=row.operation) for row in rows)
+
+        return self.read(work)
+
+    def pending_of_other_sessions(self, session: str) -> int:
+        """How many calls of other sessions wait; older than an hour, they are a crash's remains."""
+        now = self._clock.now()
+        return self.read(lambda connection: health.pending_of_others(connection, session, now))
+
+    def session_health(self, session: str, now: datetime) -> Health:
+        """How a session has fared in the hour before `now`; see `health.session_health`."""
+        return self.read(lambda connection: health.session_health(connection, session, now))
+
+    def earlier_failures(self, session: str, now: datetime) -> int:
+        """How many of a session's calls failed in the hour before `now`."""
+        return self.read(lambda connection: health.failures(connection, session, now))
+
+    # --- patterns --------------------------------------------------------------------------------
+
+    def patterns(self) -> tuple[Pattern, ...]:
+        """All patterns by name; only those with `auto_approve` may approve."""
+        return self.read(patterns.read_patterns)
+
+    def add_pattern(self, pattern: NewPattern) -> int:
+        """Add one; its id.
+
+        Raises:
+            StoreError: also if there is one of that name.
+        """
+        now = self._clock.now()
+        return self._database.write(
+            lambda connection: patterns.insert_pattern(connection, pattern, now)
+        )
+
+    def enable_pattern(self, name: str) -> bool:
+        """Let a pattern approve. False if there is none, or its risk is HIGH or CRITICAL."""
+        return self._database.write(
+            lambda connection: patterns.switch_pattern(connection, name, on=True)
+        )
+
+    def disable_pattern(self, name: str) -> bool:
+        """Let a pattern approve no longer. False if there is none."""
+        return self._database.write(
+            lambda connection: patterns.switch_pattern(connection, name, on=False)
+        )
+
+    def use_pattern(self, pattern_id: int) -> bool:
+        """Count one approval by a pattern. False if there is no such pattern."""
+        return self._database.write(lambda connection: patterns.count_use(connection, pattern_id))
+
+    def propose_patterns(self, min_evidence: int) -> list[Proposal]:
+        """What reviewers' own approvals suggest; changes nothing. See `patterns.propose`."""
+        return self.read(lambda connection: patterns.propose(connection, min_evidence))
+
+    def promote(self, proposal: Proposal, created_by: str) -> int:
+        """Make a proposal a pattern that approves; its id. Only an operator asks for this."""
+        return self.add_pattern(
+            NewPattern(
+                name=proposal.name,
+                operation=proposal.operation,
+                scope_regex=proposal.scope_regex,
+                session_type=proposal.session_type,
+                risk_level=proposal.risk_level,
+                auto_approve=True,
+                created_by=created_by,
+            )
+        )
+
+    # --- for metrics and reports -----------------------------------------------------------------
+
+    def read(self, work: Callable[[Connection], T]) -> T:
+        """Ask something of the database, in a transaction that changes nothing."""
+        return self._database.read(work)

@@ -1,0 +1,229 @@
+"""The tables as they are now. Migrations make them; a test holds the two together.
+
+On SQLite types and defaults are those of the document's SQL. Columns that the document does not
+have are ours, and none of them must be filled.
+"""
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Final
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import sqlite
+from sqlalchemy.engine import Dialect
+from sqlalchemy.types import TypeDecorator, TypeEngine
+
+_UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
+
+
+class StoredText(TypeDecorator[str]):
+    """Text, with NUL and lone surrogates written as escapes: an agent's words must not be a fault.
+
+    PostgreSQL takes no NUL, and neither database a surrogate, as undecodable file names have.
+    """
+
+    impl = sa.Text  # type: ignore[mutable-override]
+    cache_ok = True  # type: ignore[mutable-override]
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        """Escape."""
+        del dialect
+        return None if value is None else _UNSTORABLE.sub(_escape, value)
+
+
+def _escape(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return f"\\x{code:02x}" if code == 0 else f"\\u{code:04x}"
+
+
+class _SqliteTimestamp(sqlite.DATETIME):
+    """SQLite's text as a time; what is no time, in a table made by another program, is None."""
+
+    __visit_name__ = "TIMESTAMP"
+
+    def result_processor(
+        self, dialect: Dialect, coltype: object
+    ) -> Callable[[object], datetime | None]:
+        """Read leniently."""
+        del dialect, coltype
+        return _read_time
+
+
+def _read_time(value: object) -> datetime | None:
+    try:
+        return datetime.fromisoformat(value) if isinstance(value, str) else None
+    except ValueError:
+        return None
+
+
+class UtcTimestamp(TypeDecorator[datetime]):
+    """Aware times in and out; stored without a zone, in UTC."""
+
+    impl = sa.TIMESTAMP  # type: ignore[mutable-override]
+    cache_ok = True  # type: ignore[mutable-override]
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[datetime]:
+        """SQLite has no type of its own for times."""
+        if dialect.name == "sqlite":
+            return dialect.type_descriptor(_SqliteTimestamp())  # type: ignore[no-untyped-call]
+        return dialect.type_descriptor(sa.TIMESTAMP())
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """To UTC, without zone."""
+        del dialect
+        return None if value is None else value.astimezone(UTC).replace(tzinfo=None)
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """To aware."""
+        del dialect
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+METADATA: Final = sa.MetaData()
+_NOW: Final = sa.func.current_timestamp()
+
+
+def _id() -> sa.Column[int]:
+    return sa.Column("id", sa.Integer, primary_key=True)
+
+
+def _interaction_id() -> sa.Column[int]:
+    key = sa.ForeignKey("claude_interactions.id")
+    return sa.Column("interaction_id", sa.Integer, key, nullable=False)
+
+
+INTERACTIONS: Final = sa.Table(
+    "claude_interactions",
+    METADATA,
+    _id(),
+    sa.Column("session_name", StoredText),
+    sa.Column("prompt_type", StoredText),
+    sa.Column("prompt_text", StoredText),
+    sa.Column("file_path", StoredText),
+    sa.Column("action_requested", StoredText),
+    sa.Column("response", StoredText),
+    sa.Column("matched_pattern_id", sa.Integer),
+    sa.Column("created_at", UtcTimestamp, server_default=_NOW),
+    sa.Column("responded_at", UtcTimestamp),
+    sa.Column("status", StoredText, server_default="pending"),
+    sa.Column("escalation_target", StoredText),
+    sa.Column("escalation_reason", StoredText),
+    sa.Column("escalation_time", UtcTimestamp),
+    sa.Column("escalation_task_id", sa.Integer),
+    sa.Column("auto_approved", sa.Boolean, server_default=sa.false()),
+    sa.Column("risk_score", sa.Float, server_default=sa.text("0.5")),
+    sa.Column("confidence_score", sa.Float, server_default=sa.text("0.5")),
+    sa.Column("request_id", StoredText),
+    sa.Column("held_at", UtcTimestamp),
+    sa.Column("escalation_count", sa.Integer, server_default=sa.text("0")),
+    sa.Column("operation", StoredText),
+    sa.Column("scope", StoredText),
+    sa.Column("session_type", StoredText),
+    sa.Column("risk_band", StoredText),
+    sa.Column("factors", StoredText),
+    sa.Column("decided_by", StoredText),
+    sa.Column("decision_ms", sa.Float),
+    sa.Column("succeeded", sa.Boolean),
+    sa.Index("ix_interactions_request", "request_id", unique=True),
+    sa.Index("ix_interactions_session", "session_name", "created_at"),
+    sa.Index("ix_interactions_status", "status"),
+    sqlite_autoincrement=True,
+)
+
+DECISIONS: Final = sa.Table(
+    "permission_decisions",
+    METADATA,
+    _id(),
+    _interaction_id(),
+    sa.Column("decision", StoredText, nullable=False),
+    sa.Column("reason", StoredText),
+    sa.Column("auto_decision", sa.Boolean, server_default=sa.false()),
+    sa.Column("escalation_target", StoredText),
+    sa.Column("created_at", UtcTimestamp, server_default=_NOW),
+    sa.Column("decided_by", StoredText),
+    sa.Index("ix_decisions_interaction", "interaction_id"),
+    sa.Index(
+        "ix_decisions_final",
+        "interaction_id",
+        unique=True,
+        sqlite_where=sa.text("decision IN ('approved', 'rejected')"),
+        postgresql_where=sa.text("decision IN ('approved', 'rejected')"),
+    ),
+    sqlite_autoincrement=True,
+)
+"""INVARIANT: an interaction is approved or rejected at most once, whoever writes (I-8)."""
+
+PATTERNS: Final = sa.Table(
+    "approval_patterns",
+    METADATA,
+    _id(),
+    sa.Column("name", StoredText, unique=True, nullable=False),
+    sa.Column("operation", StoredText, nullable=False),
+    sa.Column("scope_regex", StoredText),
+    sa.Column("session_type", StoredText),
+    sa.Column("risk_level", StoredText),
+    sa.Column("auto_approve", sa.Boolean, server_default=sa.false()),
+    sa.Column("created_at", UtcTimestamp, server_default=_NOW),
+    sa.Column("created_by", StoredText),
+    sa.Column("usage_count", sa.Integer, server_default=sa.text("0")),
+    sa.Column("success_rate", sa.Float, server_default=sa.text("1.0")),
+    sqlite_autoincrement=True,
+)
+
+SAFE_PATHS: Final = sa.Table(
+    "safe_paths",
+    METADATA,
+    _id(),
+    sa.Column("path", StoredText, unique=True, nullable=False),
+    sa.Column("operation", StoredText),
+    sa.Column("created_at", UtcTimestamp, server_default=_NOW),
+    sqlite_autoincrement=True,
+)
+
+TASKS: Final = sa.Table(
+    "escalation_tasks",
+    METADATA,
+    _id(),
+    _interaction_id(),
+    sa.Column("type", StoredText, server_default="claude_permission_review"),
+    sa.Column("priority", sa.Integer, server_default=sa.text("9")),
+    sa.Column("timeout_minutes", sa.Float, server_default=sa.text("5")),
+    sa.Column("assign_to", StoredText, nullable=False),
+    sa.Column("content", StoredText, nullable=False),
+    sa.Column("status", StoredText, server_default="open"),
+    sa.Column("created_at", UtcTimestamp, server_default=_NOW),
+    sa.Column("answered_at", UtcTimestamp),
+    sa.Index("ix_tasks_interaction", "interaction_id"),
+    sqlite_autoincrement=True,
+)
+
+HISTORY: Final = sa.Table(
+    "escalation_history",
+    METADATA,
+    _id(),
+    _interaction_id(),
+    sa.Column("from_target", StoredText),
+    sa.Column("to_target", StoredText, nullable=False),
+    sa.Column("reason", StoredText),
+    sa.Column("created_at", UtcTimestamp, server_default=_NOW),
+    sa.Index("ix_history_interaction", "interaction_id"),
+    sqlite_autoincrement=True,
+)
+
+REVIEWER_DECISIONS: Final = sa.Table(
+    "escalation_decisions",
+    METADATA,
+    _id(),
+    _interaction_id(),
+    sa.Column("decision", StoredText, nullable=False),
+    sa.Column("decided_by", StoredText, nullable=False),
+    sa.Column("decided_at", UtcTimestamp, server_default=_NOW),
+    sa.Column("reason", StoredText),
+    sa.Column("response_seconds", sa.Float),
+    sa.Index("ix_reviewer_decisions_interaction", "interaction_id"),
+    sqlite_autoincrement=True,
+)
+"""What people and reviewers decided, and nobody else: all that the engine may learn from."""

@@ -1,0 +1,251 @@
+"""The auto-confirm engine, joined: its store, its reviewers, and who is told.
+
+Imported only where `auto_confirm` is enabled: the database library alone takes longer to load than
+the proxy takes to start.
+"""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import anyio
+from anyio.abc import TaskStatus
+
+from ironcurtain_proxy.administration.auto_confirm_settings import (
+    AutoConfirmConfig,
+    NotificationSettings,
+    ReviewerSpec,
+)
+from ironcurtain_proxy.administration.operator_paths import real
+from ironcurtain_proxy.administration.settings import Settings
+from ironcurtain_proxy.approval.engine.settings import HUMAN
+from ironcurtain_proxy.ports import Clock
+from ironcurtain_proxy.review.auto_approver import AutoApproverConfig, create_model
+from ironcurtain_proxy.review.auto_confirm import AutoConfirm, Safeguards, Situation
+from ironcurtain_proxy.review.chain import ReviewerChain, Seat, Step, without_briefing
+from ironcurtain_proxy.review.llm_log import LlmLog
+from ironcurtain_proxy.review.mailbox import Mailbox, MailboxSettings
+from ironcurtain_proxy.review.model_reviewer import ModelReviewer
+from ironcurtain_proxy.review.notification_channels import (
+    Channel,
+    CommandChannel,
+    FileChannel,
+    TmuxChannel,
+    Transport,
+    WebhookChannel,
+)
+from ironcurtain_proxy.review.notifications import Notifier
+from ironcurtain_proxy.review.panel import FirstReviewer, Panel
+from ironcurtain_proxy.review.process_reviewer import ProcessReviewer
+from ironcurtain_proxy.review.reviewer_start import ProcessSpec
+from ironcurtain_proxy.store.store import open_store
+from ironcurtain_proxy.wiring.ledger import LazyStore, StoreLedger
+from ironcurtain_proxy.wiring.reviewer_processes import launcher, redact
+from ironcurtain_proxy.wiring.windows import Windows
+
+_log: Final = logging.getLogger(__name__)
+
+_CLOSE: Final = 2.0
+"""Seconds for connections to be closed."""
+
+
+@dataclass(slots=True, kw_only=True)
+class EngineParts:
+    """The engine and what runs for it."""
+
+    reviewer: AutoConfirm
+    chain: ReviewerChain
+    ledger: StoreLedger
+    notifier: Notifier
+    processes: list[ProcessReviewer] = field(default_factory=list)
+    models: list[ModelReviewer] = field(default_factory=list)
+    mailboxes: list[Mailbox] = field(default_factory=list)
+
+    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Own their tasks until cancelled."""
+        try:
+            async with anyio.create_task_group() as tasks:
+                await tasks.start(self.notifier.run)
+                for process in self.processes:
+                    await tasks.start(process.run)
+                for mailbox in self.mailboxes:
+                    await tasks.start(mailbox.run)
+                for model in self.models:
+                    tasks.start_soon(model.warm)
+                tasks.start_soon(self.ledger.warm)
+                task_status.started()
+                await anyio.sleep_forever()
+        finally:
+            with anyio.move_on_after(_CLOSE, shield=True):
+                for model in self.models:
+                    await model.aclose()
+                await self.ledger.aclose()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What the engine is joined with."""
+
+    clock: Clock
+    environ: Mapping[str, str]
+    people: Panel
+    """Those who answer for a name that no reviewer has."""
+    first: FirstReviewer | None = None
+    safeguards: Safeguards | None = None
+
+
+def assemble_engine(
+    settings: Settings, config: AutoConfirmConfig, around: Surroundings
+) -> EngineParts:
+    """Join the engine. Starts nothing, and opens no database yet."""
+    clock = around.clock
+    minutes = config.engine.escalation_timeout_minutes
+    ledger = StoreLedger(
+        store=LazyStore(lambda: open_store(config.store_url, settings.state_dir, clock)),
+        clock=clock,
+        windows=Windows(settings.state_dir / "windows"),
+        timeout_minutes=minutes,
+    )
+    notifier = Notifier(
+        channels=_channels(config.notifications), transport=Transport(around.environ)
+    )
+
+    async def noted(step: Step) -> None:
+        if step.target is not None:
+            await ledger.passed_on(step.escalation, step.source, step.target)
+
+    person = Seat(ask=without_briefing(around.people), is_reachable=around.people.is_reachable)
+    seats: dict[str, Seat] = {HUMAN: person}
+    chain = ReviewerChain(
+        seats=seats,
+        clock=clock,
+        step_seconds=minutes * 60.0,
+        on_step=noted,
+        notify=notifier.notify,
+    )
+    parts = EngineParts(
+        reviewer=AutoConfirm(
+            settings=config.engine,
+            situation=Situation(
+                session_type=config.session_type,
+                workspace=settings.workspace,
+                home=real(settings.home),
+            ),
+            ledger=ledger,
+            routes=chain,
+            clock=clock,
+            safeguards=around.safeguards,
+            first=around.first,
+        ),
+        chain=chain,
+        ledger=ledger,
+        notifier=notifier,
+    )
+    for spec in config.reviewers:
+        seats[spec.name] = _seat(spec, settings, config, around, parts) or person
+    return parts
+
+
+def _seat(
+    spec: ReviewerSpec,
+    settings: Settings,
+    config: AutoConfirmConfig,
+    around: Surroundings,
+    parts: EngineParts,
+) -> Seat | None:
+    """The place of a reviewer; None: the usual person's."""
+    reviewer = config.engine.reviewer(spec.name)
+    may_deny = reviewer is None or reviewer.may_deny
+    session = spec.name if reviewer is None else reviewer.session or spec.name
+    match spec.kind:
+        case "human" if spec.mailbox is None:
+            return None
+        case "human":
+            mailbox = _mailbox(spec.mailbox, settings, around.clock)
+            parts.mailboxes.append(mailbox)
+            return Seat(
+                ask=without_briefing(mailbox), is_reachable=mailbox.is_reachable, may_deny=may_deny
+            )
+        case "process":
+            process = ProcessReviewer(
+                ProcessSpec(
+                    name=spec.name,
+                    command=spec.command,
+                    env=spec.env,
+                    session=session,
+                    may_deny=may_deny,
+                ),
+                clock=around.clock,
+                launch=launcher(settings.session_log.parent, settings.session_log),
+                redact=redact,
+                environ=around.environ,
+            )
+            parts.processes.append(process)
+            return Seat(
+                ask=process.ask,
+                is_reachable=process.is_reachable,
+                session=session,
+                may_deny=may_deny,
+            )
+        case "model":
+            return _model_seat(spec, settings, around, parts, may_deny=may_deny)
+
+
+def _mailbox(directory: Path | None, settings: Settings, clock: Clock) -> Mailbox:
+    return Mailbox(
+        MailboxSettings(
+            directory=directory or settings.mailbox_dir,
+            assume_listener=True,
+            sessions_dir=settings.state_dir / "sessions",
+            require_digest=settings.escalation.require_digest,
+        ),
+        clock,
+    )
+
+
+def _model_seat(
+    spec: ReviewerSpec,
+    settings: Settings,
+    around: Surroundings,
+    parts: EngineParts,
+    *,
+    may_deny: bool,
+) -> Seat | None:
+    said = settings.auto_approve
+    model = create_model(
+        AutoApproverConfig(enabled=True, model_id=spec.model_id, api_base=said.api_base),
+        spec.env.get("API_KEY", said.api_key),
+    )
+    if model is None:
+        return None
+    reviewer = ModelReviewer(
+        name=spec.name,
+        model=model,
+        clock=around.clock,
+        redact=redact,
+        may_deny=may_deny,
+        log=None if said.llm_log is None else LlmLog(said.llm_log),
+    )
+    parts.models.append(reviewer)
+    return Seat(
+        ask=reviewer.ask,
+        is_reachable=reviewer.is_reachable,
+        session=spec.name,
+        may_deny=may_deny,
+    )
+
+
+def _channels(said: NotificationSettings) -> tuple[Channel, ...]:
+    match said.kind:
+        case "none":
+            return ()
+        case "command":
+            return (CommandChannel(argv=said.command),)
+        case "webhook":
+            return (WebhookChannel(url=said.url),)
+        case "file":
+            return () if said.file is None else (FileChannel(path=said.file),)
+        case "tmux":
+            return (TmuxChannel(target=said.target),)

@@ -1,0 +1,360 @@
+"""One watchdog for a question: the target, the fallback, nobody."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from pathlib import Path
+
+import anyio
+import pytest
+
+from ironcurtain_proxy.approval.engine.decision import EngineDecision
+from ironcurtain_proxy.model.escalation import (
+    Approved,
+    Declined,
+    Escalation,
+    Ruling,
+    Unreachable,
+)
+from ironcurtain_proxy.review.briefing import REVIEW_BY_REQUESTER, Briefing, Passed
+from ironcurtain_proxy.review.chain import (
+    SILENCE,
+    OnStep,
+    ReviewerChain,
+    Seat,
+    Step,
+    without_briefing,
+)
+from ironcurtain_proxy.review.notifications import Notification
+from tests.fakes import FakeClock
+from tests.questions import a_question
+from tests.review.box import APPROVED, CLOCK, a_box, escalation, until
+from tests.review.launching import manager, reviewing
+
+pytestmark = pytest.mark.anyio
+
+DECISION = EngineDecision(
+    action="escalate",
+    check="risk",
+    reason="High risk",
+    target="architect_manager",
+    fallback="claude_code_high_level",
+    priority=9,
+    operation="delete",
+    risk=80,
+    band="HIGH",
+    confidence=50,
+    context_score=0,
+    factors=(("HIGH", 80),),
+    confidence_factors=(),
+)
+EXPIRED = Declined(by="timeout", kind="expired")
+BY_TARGET = Approved(by="reviewer:architect_manager")
+BY_FALLBACK = Approved(by="reviewer:claude_code_high_level")
+DENIED = Declined(by="reviewer:architect_manager", kind="denied")
+
+
+@dataclass
+class Scripted:
+    """A reviewer in memory."""
+
+    ruling: Ruling | Exception | None
+    """None: it never answers."""
+    asked: list[tuple[Escalation, Briefing]] = field(default_factory=list)
+    withdrawn: int = 0
+    meanwhile: Callable[[], None] = lambda: None
+
+    async def ask(self, question: Escalation, briefing: Briefing) -> Ruling:
+        self.asked.append((question, briefing))
+        await anyio.lowlevel.checkpoint()
+        self.meanwhile()
+        if self.ruling is None:
+            try:
+                await anyio.sleep_forever()
+            finally:
+                self.withdrawn += 1
+        if isinstance(self.ruling, Exception):
+            raise self.ruling
+        assert self.ruling is not None
+        return self.ruling
+
+
+@dataclass
+class Table:
+    """A chain of two over a clock that stands still."""
+
+    target: Scripted
+    fallback: Scripted = field(default_factory=lambda: Scripted(BY_FALLBACK))
+    steps: list[tuple[str, str | None, str]] = field(default_factory=list)
+    told: list[Notification] = field(default_factory=list)
+    clock: FakeClock = field(default_factory=FakeClock)
+
+    def __post_init__(self) -> None:
+        self.seats = {
+            "architect_manager": Seat(ask=self.target.ask, session="architect-1"),
+            "claude_code_high_level": Seat(ask=self.fallback.ask, session="high-1"),
+        }
+
+    async def note(self, step: Step) -> None:
+        self.steps.append((step.source, step.target, step.reason))
+
+    async def ask(
+        self, question: Escalation | None = None, decision: EngineDecision = DECISION
+    ) -> Ruling:
+        chain = ReviewerChain(
+            seats=self.seats, clock=self.clock, on_step=self.note, notify=self.told.append
+        )
+        return await chain.ask(question or a_question(seconds=600), decision)
+
+
+ANSWERS = {"an approval": BY_TARGET, "a denial": DENIED}
+NO_ANSWERS: dict[str, tuple[Ruling | Exception, str]] = {
+    "silence": (EXPIRED, SILENCE),
+    "nobody there": (Unreachable(), "it could not be asked"),
+    "its death": (Passed("its process has ended"), "its process has ended"),
+    "a defect": (ValueError("a secret"), "it failed"),
+    "the requester's approval": (Approved(by="reviewer:S"), REVIEW_BY_REQUESTER),
+}
+
+
+@pytest.mark.requirement("B-56")
+@pytest.mark.parametrize("answer", ANSWERS.values(), ids=ANSWERS)
+async def test_the_first_answer_that_counts_is_the_answer(answer: Ruling) -> None:
+    table = Table(Scripted(answer))
+    assert await table.ask() == answer
+    assert not table.fallback.asked
+    assert not table.steps
+
+
+@pytest.mark.requirement("B-60", "B-169")
+@pytest.mark.parametrize(("found", "reason"), NO_ANSWERS.values(), ids=NO_ANSWERS)
+async def test_without_an_answer_the_next_one_is_asked_and_that_is_recorded(
+    found: Ruling | Exception, reason: str
+) -> None:
+    table = Table(Scripted(found))
+    assert await table.ask() == BY_FALLBACK
+    assert table.steps == [("architect_manager", "claude_code_high_level", reason)]
+
+
+@pytest.mark.requirement("B-60", "B-172")
+async def test_when_nobody_answers_the_question_has_expired() -> None:
+    table = Table(Scripted(EXPIRED), Scripted(Unreachable()))
+    assert await table.ask() == EXPIRED
+    assert table.steps == [
+        ("architect_manager", "claude_code_high_level", SILENCE),
+        ("claude_code_high_level", None, "it could not be asked"),
+    ]
+
+
+async def test_when_nobody_could_be_asked_the_caller_may_know_another_way() -> None:
+    table = Table(Scripted(Unreachable()), Scripted(Passed("its process has ended")))
+    assert await table.ask() == Unreachable()
+
+
+@pytest.mark.requirement("B-55", "B-101")
+async def test_each_reviewer_has_five_minutes() -> None:
+    table = Table(Scripted(EXPIRED), Scripted(EXPIRED))
+    table.target.meanwhile = lambda: setattr(table.clock, "seconds", 300.0)
+    await table.ask()
+    [(first, _)], [(second, _)] = table.target.asked, table.fallback.asked
+    start = FakeClock().now()
+    assert first.deadline == start + timedelta(seconds=300)
+    assert second.deadline == start + timedelta(seconds=600)
+
+
+async def test_where_there_is_less_time_everybody_has_a_share() -> None:
+    table = Table(Scripted(Unreachable()), Scripted(EXPIRED))
+    question = a_question(seconds=300)
+    await table.ask(question)
+    [(first, _)], [(second, _)] = table.target.asked, table.fallback.asked
+    assert first.deadline - question.created == timedelta(seconds=150)
+    assert second.deadline == question.deadline
+
+
+async def test_a_reviewer_that_keeps_no_deadline_is_stopped() -> None:
+    table = Table(Scripted(None))
+    assert await table.ask(a_question(seconds=0.2)) == BY_FALLBACK
+    assert table.target.withdrawn == 1
+
+
+@pytest.mark.requirement("X-8")
+async def test_an_approval_from_after_the_deadline_is_none() -> None:
+    table = Table(Scripted(BY_TARGET))
+    table.target.meanwhile = lambda: setattr(table.clock, "seconds", 301.0)
+    assert await table.ask() == BY_FALLBACK
+    assert table.steps[0][2] == SILENCE
+
+
+async def test_a_question_that_is_withdrawn_is_withdrawn_from_its_reviewer() -> None:
+    table = Table(Scripted(None))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(table.ask)
+        await anyio.wait_all_tasks_blocked()
+        tasks.cancel_scope.cancel()
+    assert (table.target.withdrawn, table.fallback.asked, table.steps) == (1, [], [])
+
+
+@pytest.mark.requirement("X-7")
+@pytest.mark.parametrize("requester", ["architect_manager", "architect-1", "Architect-1 "])
+async def test_whoever_asks_is_not_asked(requester: str) -> None:
+    table = Table(Scripted(BY_TARGET))
+    assert await table.ask(replace(a_question(seconds=600), session=requester)) == BY_FALLBACK
+    assert not table.target.asked
+    assert table.steps == [("architect_manager", "claude_code_high_level", REVIEW_BY_REQUESTER)]
+
+
+@pytest.mark.requirement("X-7")
+async def test_whoever_asks_is_not_asked_as_the_fallback_either() -> None:
+    table = Table(Scripted(Unreachable()))
+    assert await table.ask(replace(a_question(), session="high-1")) == Unreachable()
+    assert not table.fallback.asked
+
+
+async def test_who_is_not_there_is_not_waited_for() -> None:
+    table = Table(Scripted(None))
+    table.seats["architect_manager"] = replace(
+        table.seats["architect_manager"], is_reachable=lambda: False
+    )
+    assert await table.ask() == BY_FALLBACK
+    assert not table.target.asked
+
+
+async def test_a_denial_by_who_may_not_deny_goes_to_the_next() -> None:
+    table = Table(Scripted(DENIED))
+    table.seats["architect_manager"] = replace(table.seats["architect_manager"], may_deny=False)
+    assert await table.ask() == BY_FALLBACK
+    assert table.steps[0][2] == "it may not deny"
+
+
+@pytest.mark.requirement("X-8")
+async def test_an_answer_that_could_not_be_accepted_refuses_the_call() -> None:
+    refused = Declined(by="kernel", kind="invalid", reason="the response is not JSON")
+    assert await Table(Scripted(refused)).ask() == refused
+
+
+async def test_a_person_stands_in_for_a_name_without_a_reviewer_and_is_asked_once() -> None:
+    table, person = Table(Scripted(EXPIRED)), Scripted(EXPIRED)
+    table.seats = {"human": Seat(ask=person.ask)}
+    assert await table.ask() == EXPIRED
+    assert len(person.asked) == 1
+    table.seats = {}
+    assert await table.ask() == Unreachable()
+
+
+async def test_a_person_is_not_kept_from_reviewing_by_a_sessions_name() -> None:
+    table, person = Table(Scripted(EXPIRED)), Scripted(Approved(by="human"))
+    table.seats = {"human": Seat(ask=person.ask)}
+    question = replace(a_question(), session="human")
+    assert await table.ask(question) == Approved(by="human")
+
+
+async def test_a_step_that_cannot_be_written_stops_nobody() -> None:
+    async def failing(step: Step) -> None:
+        raise OSError("no space left on device")
+
+    on_step: OnStep = failing
+    table = Table(Scripted(EXPIRED))
+    chain = ReviewerChain(seats=table.seats, clock=table.clock, on_step=on_step)
+    assert await chain.ask(a_question(), DECISION) == BY_FALLBACK
+
+
+@pytest.mark.requirement("B-57", "B-67", "B-103")
+async def test_whoever_is_asked_is_told_of_it() -> None:
+    table = Table(Scripted(EXPIRED))
+    await table.ask(decision=replace(DECISION, action="held", alert=True, risk=95, priority=10))
+    assert [(one.target, one.priority, one.operation, one.alert) for one in table.told] == [
+        ("architect_manager", 10, "delete", True),
+        ("claude_code_high_level", 10, "delete", True),
+    ]
+
+
+@pytest.mark.requirement("B-53")
+async def test_a_reviewer_is_told_what_the_engine_found() -> None:
+    table = Table(Scripted(BY_TARGET))
+    await table.ask()
+    [(_, briefing)] = table.target.asked
+    assert briefing == Briefing(
+        operation="delete",
+        risk=80,
+        confidence=50,
+        factors=(("HIGH", 80),),
+        reason="High risk",
+        priority=9,
+    )
+
+
+def test_a_chain_is_reachable_while_somebody_is() -> None:
+    table = Table(Scripted(BY_TARGET))
+    chain = ReviewerChain(seats=table.seats, clock=table.clock)
+    assert chain.is_reachable()
+    gone = {name: replace(seat, is_reachable=lambda: False) for name, seat in table.seats.items()}
+    assert not ReviewerChain(seats=gone, clock=table.clock).is_reachable()
+
+
+@pytest.mark.requirement("B-60", "B-172")
+@pytest.mark.parametrize("answers", [True, False])
+async def test_from_a_silent_process_to_a_persons_mailbox(answers: bool, tmp_path: Path) -> None:
+    """The real ones: a process that never answers, then files in a directory."""
+    async with reviewing(manager("tardy")) as process, a_box(tmp_path / "box") as person:
+        chain = ReviewerChain(
+            seats={
+                "architect_manager": Seat(ask=process.ask, session="architect-1"),
+                "human": Seat(
+                    ask=without_briefing(person.mailbox), is_reachable=person.mailbox.is_reachable
+                ),
+            },
+            clock=CLOCK,
+            step_seconds=1.0,
+        )
+        question = escalation(tool="patience", seconds=20)
+        rulings: list[Ruling] = []
+
+        async def ask() -> None:
+            rulings.append(await chain.ask(question, DECISION))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ask)
+            if answers:
+                await until(person.request(question).exists)
+                person.answer(question, APPROVED)
+        assert person.names() == []
+    assert rulings == [Approved(by="human") if answers else EXPIRED]
+
+
+@pytest.mark.requirement("B-169", "B-165")
+@pytest.mark.timeout(120)
+async def test_of_200_reviews_none_is_lost_and_none_is_done_twice_when_a_process_dies(
+    tmp_path: Path,
+) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    dying = replace(manager("dying", 50, first), restarts=0)
+    other = manager("deciding", "approve", second, name="claude_code_high_level")
+    asked = [escalation(seconds=100) for _ in range(200)]
+    rulings: dict[str, list[Ruling]] = {question.id: [] for question in asked}
+    passed: list[str] = []
+
+    async def note(step: Step) -> None:
+        passed.append(step.escalation.id)
+
+    async with reviewing(dying) as target, reviewing(other) as fallback:
+        chain = ReviewerChain(
+            seats={
+                "architect_manager": Seat(ask=target.ask, session="architect-1"),
+                "claude_code_high_level": Seat(ask=fallback.ask, session="high-1"),
+            },
+            clock=CLOCK,
+            on_step=note,
+        )
+
+        async def ask(question: Escalation) -> None:
+            rulings[question.id].append(await chain.ask(question, DECISION))
+
+        async with anyio.create_task_group() as tasks:
+            for question in asked:
+                tasks.start_soon(ask, question)
+    by_first, by_second = first.read_text().split(), second.read_text().split()
+    assert [len(found) for found in rulings.values()] == [1] * 200
+    assert {type(found) for [found] in rulings.values()} == {Approved}
+    assert len(by_first) == 50
+    assert sorted(by_second) == sorted(passed)
+    assert sorted(by_first + by_second) == sorted(rulings)

@@ -1,0 +1,368 @@
+"""Others are told: by a command, over HTTP, in a file, in tmux. Nobody waits for it."""
+
+import logging
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field, replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import anyio
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.review.notification_channels import (
+    Channel,
+    CommandChannel,
+    FileChannel,
+    TmuxChannel,
+    Transport,
+    WebhookChannel,
+    notice_of,
+)
+from ironcurtain_proxy.review.notifications import Notification, Notifier
+from tests.review.box import until
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+NOTE = Notification(
+    interaction_id="7db5443e-0000-4000-8000-000000000000",
+    operation="delete",
+    target="architect_manager",
+    priority=9,
+)
+PAYLOAD = {
+    "type": "permission_escalation",
+    "interaction_id": "7db5443e-0000-4000-8000-000000000000",
+    "operation": "delete",
+    "target": "architect_manager",
+    "priority": 9,
+}
+
+
+@asynccontextmanager
+async def notifying(*channels: Channel, deadline: float = 5.0) -> AsyncIterator[Notifier]:
+    notifier = Notifier(channels=channels, transport=Transport(os.environ), deadline=deadline)
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(notifier.run)
+        yield notifier
+        tasks.cancel_scope.cancel()
+
+
+async def told(notifier: Notifier, notifications: int = 1) -> None:
+    await until(lambda: notifier.delivered + notifier.failed >= notifications)
+
+
+@dataclass
+class Hook:
+    """A server that takes notices."""
+
+    url: str = ""
+    got: list[bytes] = field(default_factory=list)
+    status: int = 200
+    location: str = ""
+    hangs: bool = False
+    released: threading.Event = field(default_factory=threading.Event)
+
+
+@contextmanager
+def a_hook(hook: Hook) -> Iterator[Hook]:
+    class Handler(BaseHTTPRequestHandler):
+        def log_message(self, *args: object) -> None:
+            pass
+
+        def do_POST(self) -> None:
+            hook.got.append(self.rfile.read(int(self.headers["content-length"])))
+            if hook.hangs:
+                hook.released.wait(30)
+                return
+            self.send_response(hook.status)
+            if hook.location:
+                self.send_header("location", hook.location)
+            self.send_header("content-length", "0")
+            self.end_headers()
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    hook.url = f"http://127.0.0.1:{server.server_address[1]}/secret-path"
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    try:
+        yield hook
+    finally:
+        hook.released.set()
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+WRITE_ARGUMENTS = "import sys, pathlib; pathlib.Path(sys.argv[1]).write_text(repr(sys.argv[2:]))"
+
+
+@pytest.mark.anyio
+@pytest.mark.requirement("B-57", "B-103")
+async def test_a_command_gets_id_and_operation_as_its_last_arguments(tmp_path: Path) -> None:
+    file = tmp_path / "got"
+    argv = (sys.executable, "-c", WRITE_ARGUMENTS, str(file))
+    async with notifying(CommandChannel(argv=argv)) as notifier:
+        notifier.notify(NOTE)
+        await told(notifier)
+    assert file.read_text() == "['7db5443e-0000-4000-8000-000000000000', 'delete']"
+
+
+@pytest.mark.anyio
+async def test_a_command_gets_nothing_of_the_proxys_secrets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-proxy")
+    file = tmp_path / "got"
+    code = "import os, sys, pathlib; pathlib.Path(sys.argv[1]).write_text(' '.join(os.environ))"
+    channel = CommandChannel(argv=(sys.executable, "-c", code, str(file)), env={"MINE": "1"})
+    async with notifying(channel) as notifier:
+        notifier.notify(NOTE)
+        await told(notifier)
+    names = set(file.read_text().split())
+    assert {"PATH", "MINE"} <= names
+    assert "ANTHROPIC_API_KEY" not in names
+
+
+@pytest.mark.anyio
+@pytest.mark.requirement("B-103")
+async def test_a_webhook_gets_the_payload() -> None:
+    with a_hook(Hook()) as hook:
+        async with notifying(WebhookChannel(url=hook.url)) as notifier:
+            notifier.notify(NOTE)
+            await told(notifier)
+    assert [orjson.loads(body) for body in hook.got] == [PAYLOAD]
+
+
+@pytest.mark.anyio
+async def test_a_file_gets_a_line_that_only_its_owner_can_read(tmp_path: Path) -> None:
+    path = tmp_path / "notices.jsonl"
+    path.write_text("")
+    path.chmod(0o644)
+    async with notifying(FileChannel(path=path)) as notifier:
+        notifier.notify(NOTE)
+        notifier.notify(replace(NOTE, operation="deploy"))
+        await told(notifier, 2)
+    lines = [orjson.loads(line) for line in path.read_bytes().splitlines()]
+    assert sorted(line["operation"] for line in lines) == ["delete", "deploy"]
+    assert PAYLOAD in lines
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+@contextmanager
+def a_terminal(tmp_path: Path) -> Iterator[tuple[Path, Callable[..., str]]]:
+    """A tmux server with one session, in which `cat` writes what is typed to a file."""
+    socket = tmp_path / "tmux.sock"
+
+    def tmux(*words: str) -> str:
+        command = ["tmux", "-S", str(socket), "-f", "/dev/null", *words]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+    tmux("new-session", "-d", "-s", "reviewers", f"cat > {tmp_path}/typed")
+    ours, theirs = os.openpty()
+    attach = ["tmux", "-S", str(socket), "attach", "-t", "reviewers"]
+    environment = {**os.environ, "TERM": "xterm"}
+    with subprocess.Popen(
+        attach, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, start_new_session=True
+    ):
+        try:
+            yield socket, tmux
+        finally:
+            tmux("kill-server")
+            os.close(theirs)
+            os.close(ours)
+
+
+@pytest.mark.anyio
+@pytest.mark.requirement("B-57", "X-18")
+async def test_tmux_shows_a_notice_types_nothing_and_runs_nothing(tmp_path: Path) -> None:
+    attack = f"#(touch {tmp_path}/pwned)#[fg=red]%H\n\x1b[2Jrm -rf /;$(id)`id`"
+    with a_terminal(tmp_path) as (socket, tmux):
+        await until(lambda: tmux("list-clients") != "")
+        channel = TmuxChannel(target="reviewers", socket=socket)
+        async with notifying(channel) as notifier:
+            notifier.notify(NOTE)
+            notifier.notify(replace(NOTE, operation=attack, target=attack))
+            await told(notifier, 2)
+        assert (notifier.delivered, notifier.failed) == (2, 0)
+        messages = tmux("show-messages")
+    shown = "Permission review required: delete (7db5443e-0000-4000-8000-000000000000)"
+    assert f"message: {shown}, for architect_manager, priority 9" in messages
+    assert messages.count("message: ") == 2
+    assert not (tmp_path / "pwned").exists()
+    assert (tmp_path / "typed").read_text() == ""
+
+
+@given(st.text(), st.text(), st.text(), st.integers())
+@pytest.mark.requirement("X-18")
+def test_a_notice_is_one_harmless_short_line(
+    interaction_id: str, operation: str, target: str, priority: int
+) -> None:
+    notice = notice_of(
+        interaction_id=interaction_id, operation=operation, target=target, priority=priority
+    )
+    words = (notice.interaction_id, notice.operation, notice.target)
+    for word in words:
+        assert word.isascii()
+        assert word.isprintable()
+        assert 0 < len(word) <= 100
+        assert not set(word) & set(" #$%`'\"\\;|&<>(){}[]*!~\n")
+        assert not word.startswith("-")
+
+
+# --- nobody waits --------------------------------------------------------------------------------
+
+
+def _broken(tmp_path: Path) -> dict[str, Channel]:
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    os.mkfifo(tmp_path / "pipe")
+    return {
+        "no such program": CommandChannel(argv=("/nonexistent/program",)),
+        "a program that fails": CommandChannel(argv=("false",)),
+        "a program that hangs": CommandChannel(argv=("sleep", "600")),
+        "nobody listens": WebhookChannel(url="http://127.0.0.1:9/secret-path"),
+        "no such directory": FileChannel(path=tmp_path / "none" / "file"),
+        "a link": FileChannel(path=tmp_path / "link"),
+        "a pipe nobody reads": FileChannel(path=tmp_path / "pipe"),
+        "a directory": FileChannel(path=tmp_path),
+        "no tmux there": TmuxChannel(target="nobody", socket=tmp_path / "none.sock"),
+    }
+
+
+BROKEN = (
+    "no such program",
+    "a program that fails",
+    "a program that hangs",
+    "nobody listens",
+    "no such directory",
+    "a link",
+    "a pipe nobody reads",
+    "a directory",
+    "no tmux there",
+)
+
+
+@pytest.mark.anyio
+@pytest.mark.requirement("X-18")
+@pytest.mark.parametrize("name", BROKEN)
+async def test_a_channel_that_fails_is_a_debug_line_and_the_next_one_is_told(
+    name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken = _broken(tmp_path)[name]
+    working = FileChannel(path=tmp_path / "notices")
+    with caplog.at_level(logging.DEBUG, "ironcurtain_proxy"):
+        # The first webhook waits for its library.
+        deadline = 20.0 if name == "nobody listens" else 0.5
+        async with notifying(broken, working, deadline=deadline) as notifier:
+            notifier.notify(NOTE)
+            await told(notifier, 2)
+    assert (notifier.failed, notifier.delivered) == (1, 1)
+    assert working.path.exists()
+    assert not (tmp_path / "elsewhere").exists()
+    [line] = [r for r in caplog.records if "notification failed" in r.getMessage()]
+    assert line.levelno == logging.DEBUG
+    assert "secret-path" not in caplog.text
+
+
+@pytest.mark.anyio
+@pytest.mark.requirement("X-18")
+@pytest.mark.parametrize(
+    "hook", [Hook(status=500), Hook(status=302, location="http://127.0.0.1:9/"), Hook(hangs=True)]
+)
+async def test_a_webhook_that_fails_is_asked_once(
+    hook: Hook, caplog: pytest.LogCaptureFixture
+) -> None:
+    with a_hook(hook), caplog.at_level(logging.DEBUG):
+        notifier = Notifier(channels=(), transport=Transport(os.environ))
+        await notifier.transport._loaded()
+        async with notifying(WebhookChannel(url=hook.url), deadline=0.5) as notifier:
+            notifier.notify(NOTE)
+            await told(notifier)
+        assert (notifier.failed, len(hook.got)) == (1, 1)
+    assert "secret-path" not in caplog.text
+
+
+@pytest.mark.anyio
+async def test_a_command_that_hangs_is_ended_with_all_it_started(tmp_path: Path) -> None:
+    kept = tmp_path / "pid"
+    script = f"sleep 600 & echo $! > {kept}.new; mv {kept}.new {kept}; wait"
+    async with notifying(CommandChannel(argv=("sh", "-c", script)), deadline=1.0) as notifier:
+        notifier.notify(NOTE)
+        await told(notifier)
+    stat = Path(f"/proc/{int(kept.read_text())}/stat")
+    # Dead; somebody above collects it in their own time.
+    await until(lambda: not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z")
+
+
+@pytest.mark.anyio
+@pytest.mark.requirement("X-18")
+async def test_what_does_not_fit_is_dropped_and_counted_and_nobody_waits() -> None:
+    hanging = CommandChannel(argv=("sleep", "600"))
+    notifier = Notifier(channels=(hanging,), transport=Transport(os.environ), at_most=10)
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(notifier.run)
+        for _ in range(1_000):
+            notifier.notify(NOTE)
+        assert notifier.dropped == 990
+        tasks.cancel_scope.cancel()
+    notifier.notify(NOTE)
+    assert notifier.dropped == 991
+
+
+def test_without_a_channel_nothing_is_dropped_either() -> None:
+    notifier = Notifier(channels=(), transport=Transport(os.environ))
+    notifier.notify(NOTE)
+    assert notifier.dropped == 0
+
+
+@pytest.mark.anyio
+@pytest.mark.requirement("B-67")
+async def test_a_channel_may_be_for_one_reviewer_but_an_alert_is_for_everyone(
+    tmp_path: Path,
+) -> None:
+    everyone = FileChannel(path=tmp_path / "everyone")
+    other = FileChannel(path=tmp_path / "other", targets=frozenset({"wrapper_claude"}))
+    async with notifying(everyone, other) as notifier:
+        notifier.notify(NOTE)
+        await told(notifier)
+        assert not other.path.exists()
+        notifier.notify(replace(NOTE, alert=True))
+        await told(notifier, 3)
+    assert len(everyone.path.read_bytes().splitlines()) == 2
+    assert len(other.path.read_bytes().splitlines()) == 1
+
+
+def test_the_http_library_is_not_loaded_without_a_webhook() -> None:
+    code = (
+        "import sys\n"
+        "import ironcurtain_proxy.review.chain\n"
+        "print(sorted(n for n in ('litellm', 'openai', 'httpx') if n in sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == "[]"
+
+
+IMPOSSIBLE: dict[str, Callable[[], object]] = {
+    "no command": lambda: CommandChannel(argv=()),
+    "a NUL": lambda: CommandChannel(argv=("a\0b",)),
+    "a file address": lambda: WebhookChannel(url="file:///etc/passwd"),
+    "no host": lambda: WebhookChannel(url="http:///x"),
+    "an option for a pane": lambda: TmuxChannel(target="-x"),
+    "no pane": lambda: TmuxChannel(target=""),
+    "a format for a pane": lambda: TmuxChannel(target="#(id)"),
+}
+
+
+@pytest.mark.parametrize("channel", IMPOSSIBLE.values(), ids=IMPOSSIBLE)
+def test_a_channel_that_cannot_be_is_refused(channel: Callable[[], object]) -> None:
+    with pytest.raises(ConfigurationError):
+        channel()
