@@ -1,13 +1,17 @@
 """The process between the proxy and one server, which leaves nothing of the server running.
 
-    python -I -S guardian.py LIFELINE KEEP_LC_CTYPE -- COMMAND [ARGUMENT ...]
+    python -I -S guardian.py LIFELINE KEEP_LC_CTYPE DIRECTORY -- COMMAND [ARGUMENT ...]
 
 Knows processes; does not know MCP, and neither reads nor writes what the server says. A program of
 its own, run once a server: it imports next to nothing, and nothing of this package.
 
-The guardian starts the server and waits for one of three things: the server ends, the proxy ends,
-or it is told to end (SIGTERM). Then it kills whatever the server has started, also what has left
-its session or lost its parent, and ends with the server's exit status.
+The guardian starts the server and waits for one of four things: the server ends, the proxy ends,
+it is told to end (SIGTERM), or a socket in DIRECTORY is removed. Then it kills whatever the server
+has started, also what has left its session or lost its parent, removes DIRECTORY, if it is not
+empty text, and ends with the server's exit status.
+
+DIRECTORY is where a server's sandbox has the sockets of its network. One that is interrupted closes
+them and runs on, and the server in it would never again reach anybody.
 
 That the proxy is gone shows as end-of-file on LIFELINE, a pipe whose only write end the proxy
 holds: so it is noticed however the proxy died. A parent-death signal would not do, because it
@@ -28,6 +32,7 @@ GRACE = 1.0
 _KILLING = 30.0
 """Seconds after which we stop waiting for processes that do not even die of SIGKILL."""
 
+_IN_DELETE = 0x200
 _PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -41,13 +46,24 @@ def main(arguments: list[str]) -> int:
     os.set_inheritable(lifeline, False)  # noqa: FBT003  the function takes no keyword
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     wakeup = _listen_to_signals()
-    server = _start(arguments[3:])
+    removals = _watch(arguments[2])
+    server = _start(arguments[4:])
     _let_go_of_stdio()
-    status = _wait(server, lifeline, wakeup)
+    status = _wait(server, lifeline, wakeup, removals)
     if status is None:
         _signal_all(server, signal.SIGTERM)
         status = _reap(server, time.monotonic() + GRACE)
-    return _end_all(server, status)
+    code = _end_all(server, status)
+    _remove(arguments[2])
+    return code
+
+
+def _remove(directory: str) -> None:
+    """Remove what only the dead have used."""
+    if directory:
+        import shutil  # noqa: PLC0415  the server has not waited for it
+
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def prctl(option: int, value: int) -> None:
@@ -56,6 +72,19 @@ def prctl(option: int, value: int) -> None:
         import ctypes  # noqa: PLC0415  a third of the start-up time
 
         ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+
+
+def _watch(directory: str) -> int:
+    """A descriptor that tells of what is removed from a directory; -1 if there is none."""
+    if not directory or sys.platform != "linux":
+        return -1
+    import ctypes  # noqa: PLC0415  as above
+
+    libc = ctypes.CDLL(None)
+    inotify = int(libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK))
+    if inotify >= 0:
+        libc.inotify_add_watch(inotify, os.fsencode(directory), _IN_DELETE)
+    return inotify
 
 
 def _listen_to_signals() -> int:
@@ -98,15 +127,21 @@ def _let_go_of_stdio() -> None:
         os.dup2(null, fd)
 
 
-def _wait(server: int, lifeline: int, wakeup: int) -> int | None:
-    """Wait for the server's exit status; None if the proxy is gone or wants us to end."""
+def _wait(server: int, lifeline: int, wakeup: int, removals: int) -> int | None:
+    """Wait for the server's exit status; None if it is to be ended."""
     poll = select.poll()
-    for fd in (lifeline, wakeup):
+    # A negative descriptor would be refused.
+    for fd in {lifeline, wakeup, removals} - {-1}:
         poll.register(fd, select.POLLIN)
     while True:
         ready = [fd for fd, _ in poll.poll()]
         if lifeline in ready:
             return None
+        if removals in ready and b".sock" in os.read(removals, 65536):
+            # Usually because it is about to end.
+            return _reap(server, time.monotonic() + GRACE)
+        if wakeup not in ready:
+            continue
         signals = os.read(wakeup, 4096)
         status = _reap(server, 0.0)
         if status is not None or signal.SIGTERM in signals:

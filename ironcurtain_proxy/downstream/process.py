@@ -108,6 +108,7 @@ def spawn(
     cwd: str,
     argv: Sequence[str],
     inherited: Sequence[int] = (),
+    directory: str | None = None,
 ) -> ServerProcess:
     """Start a server.
 
@@ -118,6 +119,7 @@ def spawn(
         argv: What to run, as the sandbox wants it; the command is looked up in the environment's
             `PATH`.
         inherited: Descriptors that the process gets under the same numbers.
+        directory: What its guardian removes once all of it has ended, absolute.
 
     Raises:
         ServerUnavailableError: no process could be made. That the command does not exist shows
@@ -126,7 +128,7 @@ def spawn(
     # What is created here is closed on exec, so that no server can hold another's pipes open.
     pipes = _Pipes()
     command = [sys.executable, "-I", "-S", str(_GUARDIAN), str(pipes.child[3])]
-    command += ["1" if "LC_CTYPE" in environment else "0", "--", *argv]
+    command += ["1" if "LC_CTYPE" in environment else "0", directory or "", "--", *argv]
     try:
         popen = subprocess.Popen(  # noqa: S603  an argument list, no shell
             command,

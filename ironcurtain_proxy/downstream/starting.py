@@ -19,7 +19,7 @@ from ironcurtain_proxy.downstream.session_log import SessionLog
 from ironcurtain_proxy.downstream.stderr import StderrDrain
 from ironcurtain_proxy.errors import ConfigurationError, ServerUnavailableError
 from ironcurtain_proxy.model.server import ServerSpec
-from ironcurtain_proxy.sandbox.launch import confine
+from ironcurtain_proxy.sandbox.launch import Launch, confine
 
 _DRAIN = 0.5
 """Seconds to wait for the last words of a server that has ended."""
@@ -31,11 +31,17 @@ class Started:
 
     process: ServerProcess
     drain: StderrDrain
-    sandboxed: bool
+    launch: Launch
+
+    @property
+    def sandboxed(self) -> bool:
+        """Whether the process is confined."""
+        return self.launch.sandboxed
 
     def end(self, grace: float) -> int:
         """End the process, as `ServerProcess.end`, and its drain. Blocks."""
         status = self.process.end(grace)
+        self.launch.remove()
         self.drain.join(_DRAIN)
         return status
 
@@ -62,14 +68,19 @@ def start_server(spec: ServerSpec, options: DownstreamOptions, log: SessionLog) 
             cwd=spec.cwd or options.workspace or os.getcwd(),  # noqa: PTH109  a string is wanted
             argv=launch.argv,
             inherited=launch.descriptors,
+            directory=launch.directory,
         )
+    except ServerUnavailableError:
+        launch.remove()
+        raise
     finally:
         launch.close()
     try:
         drain = StderrDrain(spec.name, process.take_stderr(), Masker(secrets_of(spec)), log)
     except RuntimeError:
         process.end(0)
+        launch.remove()
         raise ServerUnavailableError(
             f'server "{spec.name}" could not be started: the system has no thread left'
         ) from None
-    return Started(process, drain, launch.sandboxed)
+    return Started(process, drain, launch)

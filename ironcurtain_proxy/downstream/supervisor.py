@@ -13,6 +13,7 @@ from typing import Final
 import anyio
 from anyio.to_thread import run_sync
 
+from ironcurtain_proxy.downstream.bereaved import end_if_bereaved
 from ironcurtain_proxy.downstream.connection import Connection, Listeners
 from ironcurtain_proxy.downstream.dropped import Dropped
 from ironcurtain_proxy.downstream.environment import secrets_of
@@ -209,6 +210,7 @@ class Supervisor:
             connection = await self._connect(started)
             async with anyio.create_task_group() as group:
                 group.start_soon(self._look_after, connection, group.cancel_scope, trouble)
+                group.start_soon(end_if_bereaved, started.process, self._limiter)
                 await connection.run()
                 has_ended = True
                 # Before those whose calls have just failed go on, and call again.

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ironcurtain_proxy.model.server import ServerSpec
+from ironcurtain_proxy.sandbox.directory import make_directory, remove_directory
 from ironcurtain_proxy.sandbox.profile import Profile
 from ironcurtain_proxy.sandbox.settings import Settings, sealed
 
@@ -29,11 +30,18 @@ class Launch:
     """Variables it needs besides the server's."""
     descriptors: tuple[int, ...] = ()
     """What the process has to inherit; closed by `close`."""
+    directory: str | None = None
+    """What has to be gone when the process is; removed by `remove`."""
 
     def close(self) -> None:
         """Close our copies, once the process has been started or could not be."""
         for descriptor in self.descriptors:
             os.close(descriptor)
+
+    def remove(self) -> None:
+        """Remove what the process may have left, once it has ended or could not be started."""
+        if self.directory is not None:
+            remove_directory(self.directory)
 
 
 def confine(spec: ServerSpec, confinement: Confinement | None) -> Launch:
@@ -45,18 +53,27 @@ def confine(spec: ServerSpec, confinement: Confinement | None) -> Launch:
 
     Raises:
         ConfigurationError: its sandbox cannot be as it is configured.
-        OSError: no memory, or no descriptor left.
+        OSError: no memory, no descriptor or no room for a directory left.
     """
     if confinement is None:
         return unsafe_no_sandbox(spec)
-    descriptor = sealed(Settings.of(confinement.profile))
+    settings = Settings.of(confinement.profile)
+    directory = make_directory()
+    try:
+        descriptor = sealed(settings)
+    except OSError:
+        remove_directory(directory)
+        raise
+    # srt has its sockets in TMPDIR, and gives the server another, which usually does not exist and
+    # is shared where it does.
+    own = {} if spec.cwd is None else {"CLAUDE_CODE_TMPDIR": spec.cwd}
     return Launch(
         # Without `--` srt would take the server's own options for its own.
         (*confinement.command, "-s", f"/proc/self/fd/{descriptor}", "--", spec.command, *spec.args),
         sandboxed=True,
-        # srt sets TMPDIR to a directory that usually does not exist, and is shared where it does.
-        environment={} if spec.cwd is None else {"CLAUDE_CODE_TMPDIR": spec.cwd},
+        environment={**own, "TMPDIR": directory},
         descriptors=(descriptor,),
+        directory=directory,
     )
 
 

@@ -7,11 +7,12 @@ none works (G16).
 import os
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
+from ironcurtain_proxy.sandbox.directory import make_directory, remove_directory
 from ironcurtain_proxy.sandbox.profile import Profile
 from ironcurtain_proxy.sandbox.settings import Settings, sealed
 
@@ -19,6 +20,8 @@ VERSION: Final = "0.0.83"
 """The one version of srt that was tried."""
 
 _SECONDS: Final = 20.0
+_BUSY: Final = "bridge sockets"
+"""Stands in srt's error where socat took longer to start than the 0.6 s it has."""
 _APT: Final = "sudo apt-get install -y"
 _PROGRAMS: Final = (
     ("node", "node", "install Node.js 20 or newer"),
@@ -78,6 +81,8 @@ def probe(environ: Mapping[str, str]) -> Available | Unavailable:
     found = shutil.which("srt", path=environ.get("PATH", os.defpath))
     command = (os.path.abspath(found or "srt"),)  # noqa: PTH100  a link must stay one
     why = _try(command, environ)
+    if why is not None and _BUSY in why:
+        why = _try(command, environ)
     if why is None:
         return Available(command)
     return Unavailable((Missing("sandbox", why, _NAMESPACES),))
@@ -86,17 +91,20 @@ def probe(environ: Mapping[str, str]) -> Available | Unavailable:
 def _try(command: tuple[str, ...], environ: Mapping[str, str]) -> str | None:
     """What went wrong; None: a process saw that it could not write where nothing may be written."""
     descriptor = sealed(Settings.of(Profile()))
-    directory = tempfile.mkdtemp(prefix="ironcurtain-probe-")
+    directory = None
     try:
+        directory = make_directory()
+        # srt searches its working directory for files to protect: an empty one.
+        empty = Path(directory, "empty")
+        empty.mkdir()
         # The file system of a confined process is read-only, and its process table its own.
         test = "[ ! -w / ] && [ $(ls -d /proc/[0-9]* | wc -l) -lt 30 ] && echo confined"
         ran = subprocess.run(  # noqa: S603  an argument list, no shell of ours
             [*command, "-s", f"/proc/self/fd/{descriptor}", "--", "sh", "-c", test],
             check=False,
             capture_output=True,
-            # srt searches its working directory for files to protect: an empty one.
-            cwd=directory,
-            env=dict(environ),
+            cwd=empty,
+            env={**environ, "TMPDIR": directory},
             pass_fds=(descriptor,),
             stdin=subprocess.DEVNULL,
             timeout=_SECONDS,
@@ -107,7 +115,8 @@ def _try(command: tuple[str, ...], environ: Mapping[str, str]) -> str | None:
         return os.strerror(error.errno or 0).lower()
     finally:
         os.close(descriptor)
-        shutil.rmtree(directory, ignore_errors=True)
+        if directory is not None:
+            remove_directory(directory)
     if ran.returncode == 0 and ran.stdout.decode(errors="replace").strip() == "confined":
         return None
     words = " ".join(ran.stderr.decode(errors="replace").split())

@@ -4,12 +4,12 @@ import os
 import shutil
 import subprocess
 import sys
-import sysconfig
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+import anyio
 import pytest
 
 from tests.e2e.confined import (
@@ -66,7 +66,7 @@ def theirs() -> Iterator[House]:
     place = Path(tempfile.mkdtemp(prefix="house-"))
     house = House(place)
     house.command = [*AS_USER, python, "-m", "ironcurtain_proxy"]
-    site = sysconfig.get_path("platlib")
+    site = Path(anyio.__file__).parents[1]
     add_hostile(house, "hostile")
     configured = house.servers["hostile"]
     assert isinstance(configured, dict)
