@@ -6,7 +6,7 @@ nowhere else; an `AuthorizedCall` is made here and nowhere else.
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Final, assert_never
 
@@ -52,6 +52,7 @@ from ironcurtain_proxy.model.reply import Answered, Failed, Refused, Reply
 from ironcurtain_proxy.model.request import Facts, Gathered, Unresolvable
 from ironcurtain_proxy.model.server import ToolResult
 from ironcurtain_proxy.ports import (
+    Aftermath,
     Clock,
     FactGatherer,
     IdSource,
@@ -89,6 +90,7 @@ class World:
     recorder: Recorder
     clock: Clock
     ids: IdSource
+    aftermath: Aftermath | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -283,6 +285,7 @@ class Mediator:
                 if not same or self._asked(case, facts, judged) != asked:
                     return await self.journal.refuse(case, "policy", CHANGED)
                 case.settlement, case.roots = by_reviewer(ruling), roots
+                case.question = question.id
                 self._remember(question, ruling, asked)
                 return None
             case _:
@@ -357,6 +360,7 @@ class Mediator:
         try:
             result = await self.world.servers.forward(call, on_progress, roots=case.roots)
         except DownstreamError as error:
+            await self._note_end(case, succeeded=False)
             return Failed(message=str(error), recorded=await self.journal.fail(case, str(error)))
         except BaseException:
             with anyio.CancelScope(shield=True):
@@ -365,7 +369,15 @@ class Mediator:
         summary = self.world.recorder.summarize(result)
         if summary.status == "success":
             self.world.facts.succeeded(call)
+        await self._note_end(case, succeeded=summary.status == "success")
         return Answered(result=result, recorded=await self.journal.write(case, summary))
+
+    async def _note_end(self, case: Case, *, succeeded: bool) -> None:
+        aftermath, settlement = self.world.aftermath, case.settlement
+        if aftermath is None or case.question is None or settlement is None:
+            return
+        notes = await aftermath.ended(case.question, succeeded=succeeded)
+        case.settlement = replace(settlement, extra=(*settlement.extra, *notes))
 
 
 def _sign_of_life(

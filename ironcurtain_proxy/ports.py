@@ -160,6 +160,16 @@ class ReviewDesk(Protocol):
         ...
 
 
+class Aftermath(Protocol):
+    """Whoever wants to know how a call ended that was approved."""
+
+    async def ended(
+        self, question: EscalationId, *, succeeded: bool
+    ) -> tuple[tuple[str, Json], ...]:
+        """Take note of it; gives what the record of the call should say besides. Never fails."""
+        ...
+
+
 class Clock(Protocol):
     """The time."""
 

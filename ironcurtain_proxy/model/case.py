@@ -11,7 +11,7 @@ from typing import Final
 from ironcurtain_proxy.model.audit import AuditRecord, EscalationResult, ResultSummary
 from ironcurtain_proxy.model.call import ToolCall
 from ironcurtain_proxy.model.decision import Decision, Effect, Escalate, effect_of
-from ironcurtain_proxy.model.escalation import OriginReason
+from ironcurtain_proxy.model.escalation import EscalationId, OriginReason
 from ironcurtain_proxy.model.grant import GrantId
 from ironcurtain_proxy.model.json import Arguments, Json
 
@@ -49,6 +49,8 @@ class Case:
     reasons: tuple[OriginReason, ...] = ()
     """What asked for a review."""
     settlement: Settlement | None = None
+    question: EscalationId | None = None
+    """The question that was approved, if one was asked."""
     run: GrantId | None = None
     """The composite's run that the call is a step of."""
     roots: tuple[str, ...] = ()

@@ -84,7 +84,9 @@ class Ledger(Protocol):
         """
         ...
 
-    async def passed_on(self, escalation: Escalation, source: str, target: str) -> None:
+    async def passed_on(
+        self, escalation: Escalation, source: str, target: str, reason: str
+    ) -> None:
         """Note that another reviewer is asked. Never fails: the question goes on."""
         ...
 
@@ -106,6 +108,10 @@ class Safeguards(Protocol):
 
     async def prepare(self, escalation: Escalation) -> bool:
         """Take a snapshot and begin to watch. False: it could not be done."""
+        ...
+
+    async def ended(self, identifier: EscalationId) -> tuple[tuple[str, Json], ...]:
+        """Look at what the call did; gives what the record should say of it. Never fails."""
         ...
 
 
@@ -170,17 +176,25 @@ class AutoConfirm:
         await self.ledger.settled(escalation, ruling)
         return ruling
 
+    async def ended(
+        self, question: EscalationId, *, succeeded: bool
+    ) -> tuple[tuple[str, Json], ...]:
+        """Take note how an approved call ended: implements `ports.Aftermath`."""
+        await self.ledger.ended(question, succeeded=succeeded)
+        return () if self.safeguards is None else await self.safeguards.ended(question)
+
     async def _decide(
         self, escalation: Escalation, interaction: Interaction, knowledge: Knowledge
     ) -> EngineDecision:
-        known = replace(knowledge, held_risks=tuple(self._held.values()))
-        decision = evaluate(interaction, self.settings, known)
+        # What is held does not count here: what the engine approves waits for nobody, and the
+        # session goes on with it. It counts before a reviewer is asked: see `_routed`.
+        decision = evaluate(interaction, self.settings, knowledge)
         if decision.action != "conditional" or self.safeguards is None:
             return decision
         if await self.safeguards.prepare(escalation):
             return decision
         # INVARIANT: without its safeguards a conditional approval is none.
-        return evaluate(replace(interaction, snapshot=False), self.settings, known)
+        return evaluate(replace(interaction, snapshot=False), self.settings, knowledge)
 
     def _interaction(self, escalation: Escalation) -> Interaction:
         command = escalation.command

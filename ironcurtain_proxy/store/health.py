@@ -7,8 +7,8 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from ironcurtain_proxy.store.interactions import OPEN, OURS
-from ironcurtain_proxy.store.rows import Health
-from ironcurtain_proxy.store.tables import DECISIONS, INTERACTIONS
+from ironcurtain_proxy.store.rows import TIMEOUT, Health
+from ironcurtain_proxy.store.tables import INTERACTIONS
 
 STUCK_AFTER: Final = timedelta(minutes=10)
 """A call that waits longer has outlived its reviewer's five minutes and the fallback's five."""
@@ -45,26 +45,28 @@ def session_health(connection: Connection, session: str, now: datetime) -> Healt
     """
     its = OURS & (INTERACTIONS.c.session_name == session)
     recent = INTERACTIONS.c.created_at >= now - RECENT
-    unanswered = (
-        sa.select(DECISIONS.c.id)
-        .select_from(DECISIONS.join(INTERACTIONS))
-        .where(
-            its & (DECISIONS.c.decision == "timed_out") & (DECISIONS.c.created_at >= now - RECENT)
-        )
+    # That one reviewer was silent, and the next one answered, is not the session's trouble.
+    unanswered = sa.select(INTERACTIONS.c.id).where(
+        its & recent & (INTERACTIONS.c.decided_by == TIMEOUT) & INTERACTIONS.c.status.not_in(OPEN)
     )
     waits = sa.select(INTERACTIONS.c.id).where(its & is_stuck(now) & recent)
     for sign in (waits, unanswered):
         if connection.execute(sign.limit(1)).first() is not None:
             return "stuck"
     ended = connection.execute(
-        sa.select(INTERACTIONS.c.status, INTERACTIONS.c.succeeded)
+        sa.select(INTERACTIONS.c.status, INTERACTIONS.c.succeeded, INTERACTIONS.c.decided_by)
         .where(its & recent & INTERACTIONS.c.status.not_in(OPEN))
         .order_by(INTERACTIONS.c.id.desc())
         .limit(_LAST)
     ).all()
     if len(ended) < _ENOUGH:
         return "unknown"
-    bad = sum(row.status == "rejected" or row.succeeded is False for row in ended)
+    bad = sum(
+        row.succeeded is False
+        # That nobody was asked, because too much was open, says nothing of the session.
+        or (row.status == "rejected" and not str(row.decided_by).startswith("engine:"))
+        for row in ended
+    )
     return "failing" if 2 * bad >= len(ended) else "well"
 
 

@@ -114,7 +114,7 @@ def assemble_engine(
 
     async def noted(step: Step) -> None:
         if step.target is not None:
-            await ledger.passed_on(step.escalation, step.source, step.target)
+            await ledger.passed_on(step.escalation, step.source, step.target, step.reason)
 
     person = Seat(ask=without_briefing(around.people), is_reachable=around.people.is_reachable)
     seats: dict[str, Seat] = {HUMAN: person}

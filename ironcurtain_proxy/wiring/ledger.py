@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from threading import Lock
 from typing import Final, TypeVar, get_args
@@ -37,11 +37,14 @@ _log: Final = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-DEADLINE: Final = 3.0
-"""Seconds for one question or one line."""
+DEADLINE: Final = 10.0
+"""Seconds for one question or one line: the first one may have to wait for the store to open."""
 
 FRESH: Final = 2.0
 """Seconds for which patterns, safe paths and rates are taken for what they were."""
+
+LATELY: Final = 0.5
+"""Seconds for which a session's health, its failures and the queue are taken for what they were."""
 
 _OPERATIONS: Final[tuple[Operation, ...]] = get_args(Operation)
 _SESSION_TYPES: Final[tuple[SessionType, ...]] = get_args(SessionType)
@@ -86,6 +89,7 @@ class StoreLedger:
     _rows: dict[EscalationId, int] = field(default_factory=dict)
     _pattern_ids: dict[str, int] = field(default_factory=dict)
     _lasting: tuple[float, Knowledge] | None = None
+    _lately: dict[str, tuple[float, Knowledge]] = field(default_factory=dict)
     _limiter: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(4))
 
     async def warm(self) -> None:
@@ -105,22 +109,30 @@ class StoreLedger:
         return await self._in_thread(lambda: self._knowledge(session))
 
     def _knowledge(self, session: str) -> Knowledge:
-        now, lasting = self.clock.now(), self._lasting_knowledge()
+        now = self.clock.now()
         windows = self.windows.read(now)
+        known = self._lately.get(session)
+        if known is None or self.clock.monotonic() - known[0] > LATELY:
+            known = (self.clock.monotonic(), self._of_session(session, now))
+            self._lately[session] = known
+        return replace(
+            known[1],
+            moment=now.astimezone(),
+            testing=windows.testing,
+            deployment=windows.deployment,
+        )
+
+    def _of_session(self, session: str, now: datetime) -> Knowledge:
+        lasting = self._lasting_knowledge()
         health = self.store.get().session_health(session, now)
         # A session of ours of which nothing is known yet is a new one, not a strange one: what
         # kind of session it is the operator said.
         known: SessionHealth = "normal" if health == "unknown" else health
-        return Knowledge(
-            moment=now.astimezone(),
-            patterns=lasting.patterns,
-            safe_paths=lasting.safe_paths,
-            approve_rates=lasting.approve_rates,
+        return replace(
+            lasting,
             queue_depth=self.store.get().pending_of_other_sessions(session),
             health=known,
             earlier_failures=self.store.get().earlier_failures(session, now),
-            testing=windows.testing,
-            deployment=windows.deployment,
         )
 
     def _lasting_knowledge(self) -> Knowledge:
@@ -178,13 +190,13 @@ class StoreLedger:
             timeout_minutes=self.timeout_minutes,
         )
 
-    async def passed_on(self, escalation: Escalation, source: str, target: str) -> None:
+    async def passed_on(
+        self, escalation: Escalation, source: str, target: str, reason: str
+    ) -> None:
         """Note that another reviewer is asked."""
         await self._noted(
             escalation.id,
-            lambda row: self.store.get().record_escalation(
-                row, source, target, "no answer in time"
-            ),
+            lambda row: self.store.get().record_escalation(row, source, target, reason),
         )
 
     async def settled(self, escalation: Escalation, ruling: Ruling) -> None:

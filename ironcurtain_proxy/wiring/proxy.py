@@ -170,6 +170,7 @@ def assemble(
             recorder=audit,
             clock=clock,
             ids=RandomIds(),
+            aftermath=None if reviewers.engine is None else reviewers.engine.reviewer,
         ),
         policy=loaded.policy,
         session=settings.session,

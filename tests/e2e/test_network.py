@@ -58,7 +58,7 @@ def pushing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connected]:
         annotations="git",
         sandbox={"network": {"allowedDomains": ["github.com"]}},
     )
-    house.rules.append(rule("git-may", server=["git"]))
+    house.rules.append(rule("git-may", server=["git"], tool=[*GIT_ROLES]))
     yield house, house.start()
     house.end()
 

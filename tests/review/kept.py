@@ -73,8 +73,9 @@ def a_kept(identifier: str = "g1", **words: str) -> KeptGrant:
 
 # --- any -----------------------------------------------------------------------------------------
 
-names = st.text(min_size=1, max_size=12)
-components = st.text(min_size=1, max_size=5).filter(lambda t: "/" not in t and t not in (".", ".."))
+texts = st.text(st.sampled_from('aB0 "\\/.\n\0é\u202e\U0001f600'), max_size=6)
+names = texts.filter(bool)
+components = names.filter(lambda text: "/" not in text and text not in (".", ".."))
 paths = st.lists(components, min_size=1, max_size=3).map(lambda parts: RealPath(tuple(parts)))
 moments = st.integers(0, 10**9).map(lambda microseconds: NOW + timedelta(microseconds=microseconds))
 scalars = (
@@ -82,14 +83,14 @@ scalars = (
     | st.booleans()
     | st.integers(-(2**63), 2**63)
     | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(max_size=8)
+    | texts
 )
 naming = (
     st.builds(WithinDirectory, st.sampled_from(("read-path", "write-path", "delete-path")), paths)
     | st.builds(OnHost, st.sampled_from(("fetch-url", "git-remote-url")), names)
     | st.builds(ExactValue, st.sampled_from(("read-path", "github-owner")), names)
 )
-flags = st.builds(SameFlag, st.text(max_size=8), scalars)
+flags = st.builds(SameFlag, texts, scalars)
 lines = names.filter(str.isprintable)
 patterns = st.builds(
     GrantPattern,
@@ -112,7 +113,7 @@ def kept_grants(draw: st.DrawFn) -> KeptGrant:
         pattern=draw(patterns | tools),
         created=created,
         source=draw(names),
-        reason=draw(st.text(max_size=8)),
+        reason=draw(texts),
         expires=created + timedelta(seconds=draw(st.integers(0, 10**8))),
     )
     uses = draw(st.integers(0, 3))

@@ -297,4 +297,4 @@ async def test_what_was_asked_and_said_is_logged_with_the_prompts_version(tmp_pa
         "approve",
     )
     assert entry["promptVersion"] == PROMPT_VERSION
-    assert "/etc/hosts" in entry["prompt"]
+    assert '\nArgument path = "/etc/hosts"\n' in entry["prompt"]

@@ -14,7 +14,7 @@ from pathlib import Path
 import anyio
 import orjson
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ironcurtain_proxy.errors import ConfigurationError
@@ -202,6 +202,7 @@ async def test_tmux_shows_a_notice_types_nothing_and_runs_nothing(tmp_path: Path
     assert (tmp_path / "typed").read_text() == ""
 
 
+@example("-x", "--help", "-", 9)
 @given(st.text(), st.text(), st.text(), st.integers())
 @pytest.mark.requirement("X-18")
 def test_a_notice_is_one_harmless_short_line(

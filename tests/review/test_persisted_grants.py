@@ -259,6 +259,18 @@ async def test_what_was_taken_back_by_others_is_not_written_again(path: Path) ->
     assert session.kept() == ()
 
 
+async def test_what_was_taken_back_is_not_written_again_by_a_call_that_still_knew_it(
+    path: Path,
+) -> None:
+    session = await after_one_grant(path)
+    session.use()
+    known = session.book.list()
+    GrantsFile(path).remove({"g1"})
+    session.take_back()
+    await session.persisted.keep(known, at_once=True)
+    assert session.kept() == ()
+
+
 async def test_what_has_expired_leaves_the_file_with_the_next_change(path: Path) -> None:
     await after_one_grant(path, replace(USER, workspace=ELSEWHERE))
     later = Session(path, clock=Hands(NOW + timedelta(days=31)))
@@ -336,11 +348,15 @@ async def test_garbled_entries_are_told_and_the_others_count(
     assert said == f"remembered approvals: {path}: grant 1 is ignored: it was changed"
 
 
-async def test_calls_that_end_at_once_write_one_after_the_other(path: Path) -> None:
-    session = Session(path)
+async def test_calls_that_end_at_once_are_each_counted_once(path: Path) -> None:
+    session = await after_one_grant(path)
     async with anyio.create_task_group() as tasks:
         for number in range(5):
-            session.book.add(a_grant(f"g{number}"))
-            tasks.start_soon(session.keep)
-    assert sorted(kept.id for kept in session.kept()) == [f"g{number}" for number in range(5)]
-    assert len(session.ids()) == 5
+            session.use()
+            session.book.add(a_grant(f"h{number}"))
+            tasks.start_soon(lambda: session.keep(at_once=True))
+    assert {kept.id: kept.remembered.uses for kept in session.kept()} == {
+        "g1": 5,
+        **{f"h{number}": 0 for number in range(5)},
+    }
+    assert len(session.ids()) == 6

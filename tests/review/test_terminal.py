@@ -84,9 +84,13 @@ def a_terminal(*questions: str, raw: bool = False) -> Iterator[Screen]:
 @pytest.mark.parametrize(
     ("typed", "expected"),
     [
-        pytest.param("y\n", "Approved(by='human', reasoning='', remember=None, note='')", id="y"),
+        pytest.param(
+            "y\n", "Approved(by='human', reasoning='', remember=None, note='', details=())", id="y"
+        ),
         pytest.param(" YES \n", "Approved(by='human'", id="yes"),
-        pytest.param("a\n", "Approved(by='human', reasoning='', remember=0, note='')", id="a"),
+        pytest.param(
+            "a\n", "Approved(by='human', reasoning='', remember=0, note='', details=())", id="a"
+        ),
         pytest.param("Always\n", "remember=0", id="always"),
         pytest.param("n\n", "Declined(by='human', kind='denied'", id="n"),
         pytest.param("\n", "Declined(by='human', kind='denied'", id="nothing"),
@@ -135,7 +139,8 @@ def test_a_question_ends_with_its_deadline_and_one_that_waits_for_its_turn_as_we
         screen.result()
         results = sorted((screen.result(), screen.result()))
     assert results == [
-        f"{number}: Declined(by='timeout', kind='expired', reason='', note='')" for number in (0, 1)
+        f"{number}: Declined(by='timeout', kind='expired', reason='', note='', details=())"
+        for number in (0, 1)
     ]
 
 

@@ -1,0 +1,150 @@
+"""The section `auto_confirm`, as the document writes it, in YAML and in JSON."""
+
+from pathlib import Path
+
+import pytest
+
+from ironcurtain_proxy.administration.auto_confirm_settings import AutoConfirmConfig
+from ironcurtain_proxy.administration.problems import ProblemsError
+from ironcurtain_proxy.administration.settings import load_settings
+from ironcurtain_proxy.approval.engine.settings import EscalationTargets, SafetyRule
+from ironcurtain_proxy.approval.engine.windows import NightMode
+from ironcurtain_proxy.model.json import Json
+from tests.administration.files import write
+
+DOCUMENT = """\
+mcpServers: {x: {command: x}}
+auto_confirm:
+  enabled: true
+  intelligent_escalation: true
+  escalation_targets:
+    high_risk: "architect_manager"
+    medium_risk: "wrapper_claude"
+    low_risk: "auto_approve"
+  safety_rules:
+    - pattern: "file_edit_in_tmp"
+      action: "auto_approve"
+    - pattern: "git_delete_force"
+      action: "escalate"
+      target: "architect_manager"
+  night_mode:
+    enabled: true
+    start_hour: 21
+    end_hour: 6
+    action: "escalate"
+  escalation_timeout_minutes: 5
+  fallback_escalation: "claude_code_high_level"
+"""
+
+
+def loaded(tmp_path: Path, section: Json) -> AutoConfirmConfig | None:
+    config = write(
+        tmp_path / "c.json", {"mcpServers": {"x": {"command": "x"}}, "auto_confirm": section}
+    )
+    return load_settings({"HOME": str(tmp_path)}, config).auto_confirm
+
+
+def refusal(tmp_path: Path, section: Json) -> str:
+    with pytest.raises(ProblemsError) as caught:
+        loaded(tmp_path, section)
+    return str(caught.value)
+
+
+@pytest.mark.requirement(
+    *("B-151", "B-152", "B-153", "B-154", "B-155", "B-156", "B-157", "B-158", "B-159"),
+    *("B-160", "B-161", "B-162", "B-163", "B-164"),
+)
+def test_the_document_s_own_configuration_is_read_as_it_stands(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(DOCUMENT)
+    config = load_settings({"HOME": str(tmp_path)}, file).auto_confirm
+    assert config is not None
+    engine = config.engine
+    assert engine.enabled is True
+    assert engine.intelligent_escalation is True
+    assert engine.escalation_targets == EscalationTargets(
+        high_risk="architect_manager", medium_risk="wrapper_claude", low_risk="auto_approve"
+    )
+    assert engine.safety_rules == (
+        SafetyRule(pattern="file_edit_in_tmp", action="auto_approve"),
+        SafetyRule(pattern="git_delete_force", action="escalate", target="architect_manager"),
+    )
+    assert engine.night_mode == NightMode(
+        enabled=True, start_hour=21, end_hour=6, action="escalate"
+    )
+    assert engine.escalation_timeout_minutes == 5
+    assert engine.fallback_escalation == "claude_code_high_level"
+
+
+def test_without_the_section_there_is_no_engine(tmp_path: Path) -> None:
+    config = write(tmp_path / "c.json", {"mcpServers": {"x": {"command": "x"}}})
+    assert load_settings({"HOME": str(tmp_path)}, config).auto_confirm is None
+
+
+@pytest.mark.parametrize("section", [{}, {"night_mode": {}}, {"enabled": False}])
+def test_a_section_that_does_not_say_so_does_not_switch_it_on(
+    tmp_path: Path, section: Json
+) -> None:
+    config = loaded(tmp_path, section)
+    assert config is not None
+    assert config.engine.enabled is False
+
+
+@pytest.mark.parametrize(
+    ("section", "words"),
+    [
+        ({"enable": True}, "unknown key"),
+        ({"enabled": "yes"}, "must be true or false"),
+        ({"escalation_timeout_minutes": 0}, "greater than 0"),
+        ({"night_mode": {"start_hour": 24}}, "from 0 to 23"),
+        ({"safety_rules": [{"pattern": "file_delete", "action": "auto_approve"}]}, "escalated"),
+        ({"safety_rules": [{"pattern": "anything", "action": "escalate"}]}, "is not one of"),
+        ({"on_timeout": {"delete": "approve"}}, "cannot be approved without an answer"),
+        ({"on_timeout": {"git-force-push": "approve"}}, "cannot be approved without an answer"),
+        ({"on_timeout": {"everything": "deny"}}, "is not one of"),
+        ({"unknown": "approve"}, "is not one of"),
+        ({"reviewers": [{"name": "a", "kind": "process"}]}, "needs a command"),
+        ({"reviewers": [{"name": "a", "kind": "model"}]}, "needs a modelId"),
+        ({"reviewers": [{"kind": "human"}]}, "is missing"),
+        ({"reviewers": [{"name": "a"}, {"name": "a"}]}, "one name"),
+        ({"store": {"url": "mysql://x"}}, "must begin with postgresql://"),
+        ({"notifications": {"kind": "webhook"}}, "webhook needs 'url'"),
+        ({"notifications": {"kind": "webhook", "url": "file:///x"}}, "must begin with http"),
+        ({"session_type": "root"}, "is not one of"),
+    ],
+    ids=str,
+)
+@pytest.mark.requirement("B-172")
+def test_what_makes_no_sense_or_approves_too_much_is_refused_at_load(
+    tmp_path: Path, section: Json, words: str
+) -> None:
+    assert words in refusal(tmp_path, section)
+
+
+def test_secrets_do_not_stand_in_what_is_printed_of_the_settings(tmp_path: Path) -> None:
+    config = loaded(
+        tmp_path,
+        {
+            "store": {"url": "postgresql://u:hunter2@db/x"},
+            "notifications": {"kind": "webhook", "url": "https://hooks.example/hunter2"},
+            "reviewers": [
+                {"name": "m", "kind": "process", "command": ["x"], "env": {"KEY": "hunter2"}}
+            ],
+        },
+    )
+    assert config is not None
+    assert config.store_url == "postgresql://u:hunter2@db/x"
+    assert "hunter2" not in repr(config)
+
+
+@pytest.mark.requirement("B-15")
+def test_reviewers_of_the_document_are_what_it_says_unless_the_operator_says_otherwise(
+    tmp_path: Path,
+) -> None:
+    named: Json = [
+        {"name": "architect_manager", "kind": "process", "command": ["x"]},
+        {"name": "other", "kind": "process", "command": ["x"], "session_type": "manager"},
+    ]
+    config = loaded(tmp_path, {"reviewers": named})
+    assert config is not None
+    assert [one.session_type for one in config.engine.reviewers] == ["architect", "manager"]
