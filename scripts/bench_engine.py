@@ -197,13 +197,16 @@ def mix(chance: random.Random, number: int) -> tuple[str, str]:
     return tool, f"{directory}/{number}"
 
 
-async def drive(session: Session, calls: int, half: anyio.Event, done: list[int]) -> None:
-    """One session's calls, a few at a time."""
+async def drive(
+    session: Session, calls: int, half: anyio.Event, done: list[int], pause: float
+) -> None:
+    """One session's calls, a few at a time, and not faster than agents would make them."""
     chance = random.Random(session.number)  # noqa: S311  a mix, not a secret
     numbers = iter(range(calls))
 
     async def worker() -> None:
         for number in numbers:
+            await anyio.sleep(chance.expovariate(1 / (pause * AT_ONCE)) if pause else 0)
             tool, path = mix(chance, session.number * calls + number)
             await session.call(tool, path)
             done[0] += 1
@@ -215,9 +218,10 @@ async def drive(session: Session, calls: int, half: anyio.Event, done: list[int]
             tasks.start_soon(worker)
 
 
-async def run(sessions: list[Session], calls: int, kill: Path) -> float:
+async def run(sessions: list[Session], calls: int, kill: Path, rate: float) -> float:
     """Drive all sessions; the seconds it took."""
     half, done = anyio.Event(), [0, calls * len(sessions)]
+    pause = len(sessions) / rate if rate else 0.0
     async with anyio.create_task_group() as all_tasks:
         for session in sessions:
             session.directory.mkdir()
@@ -249,7 +253,7 @@ async def run(sessions: list[Session], calls: int, kill: Path) -> float:
         began = time.perf_counter()
         async with anyio.create_task_group() as tasks:
             for session in sessions:
-                tasks.start_soon(drive, session, calls, half, done)
+                tasks.start_soon(drive, session, calls, half, done, pause)
             await half.wait()
             kill.touch()  # noqa: ASYNC240  one empty file
         seconds = time.perf_counter() - began
@@ -378,6 +382,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sessions", type=int, default=20)
     parser.add_argument("--calls", type=int, default=10_000, help="of all sessions together")
+    parser.add_argument(
+        "--rate", type=float, default=50, help="calls a second, all together; 0: no pause"
+    )
     parser.add_argument("--keep", action="store_true", help="keep the directory")
     options = parser.parse_args()
     home = Path(tempfile.mkdtemp(prefix="bench-engine-"))
@@ -385,7 +392,7 @@ def main() -> int:
     sessions = [Session(number, home, home / f"s{number}") for number in range(options.sessions)]
     each = options.calls // options.sessions
     try:
-        seconds = anyio.run(partial(run, sessions, each, home / "kill"))
+        seconds = anyio.run(partial(run, sessions, each, home / "kill", options.rate))
         return report(sessions, read_books(home, sessions), seconds)
     finally:
         if options.keep:

@@ -117,6 +117,8 @@ class LitellmModel:
     api_key: str = field(default="", repr=False)
     """Empty: the provider's own default (A-60)."""
     api_base: str | None = None
+    answer_schema: Mapping[str, Json] = field(default_factory=lambda: ANSWER_SCHEMA, repr=False)
+    """What an answer looks like, for providers that hold their models to it."""
     _ask: _Ask | None = field(default=None, init=False, repr=False)
     _close: _Close | None = field(default=None, init=False, repr=False)
     _loading: anyio.Lock = field(default_factory=anyio.Lock, init=False, repr=False)
@@ -181,7 +183,11 @@ class LitellmModel:
             "drop_params": True,
             "response_format": {
                 "type": "json_schema",
-                "json_schema": {"name": "decision", "strict": True, "schema": dict(ANSWER_SCHEMA)},
+                "json_schema": {
+                    "name": "decision",
+                    "strict": True,
+                    "schema": dict(self.answer_schema),
+                },
             },
         }
         acompletion = cast("Callable[..., Awaitable[object]]", litellm.acompletion)

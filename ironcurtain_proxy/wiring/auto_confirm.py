@@ -22,12 +22,12 @@ from ironcurtain_proxy.administration.operator_paths import real
 from ironcurtain_proxy.administration.settings import Settings
 from ironcurtain_proxy.approval.engine.settings import HUMAN
 from ironcurtain_proxy.ports import Clock
-from ironcurtain_proxy.review.auto_approver import AutoApproverConfig, create_model
-from ironcurtain_proxy.review.auto_confirm import AutoConfirm, Safeguards, Situation
+from ironcurtain_proxy.review.auto_confirm import AutoConfirm, Situation
+from ironcurtain_proxy.review.auto_model import LitellmModel, parse_model_id
 from ironcurtain_proxy.review.chain import ReviewerChain, Seat, Step, without_briefing
 from ironcurtain_proxy.review.llm_log import LlmLog
 from ironcurtain_proxy.review.mailbox import Mailbox, MailboxSettings
-from ironcurtain_proxy.review.model_reviewer import ModelReviewer
+from ironcurtain_proxy.review.model_reviewer import ANSWER_SCHEMA, ModelReviewer
 from ironcurtain_proxy.review.notification_channels import (
     Channel,
     CommandChannel,
@@ -43,6 +43,7 @@ from ironcurtain_proxy.review.reviewer_start import ProcessSpec
 from ironcurtain_proxy.store.store import open_store
 from ironcurtain_proxy.wiring.ledger import LazyStore, StoreLedger
 from ironcurtain_proxy.wiring.reviewer_processes import launcher, redact
+from ironcurtain_proxy.wiring.safekeeping import Safekeeping
 from ironcurtain_proxy.wiring.windows import Windows
 
 _log: Final = logging.getLogger(__name__)
@@ -74,7 +75,7 @@ class EngineParts:
                     await tasks.start(mailbox.run)
                 for model in self.models:
                     tasks.start_soon(model.warm)
-                tasks.start_soon(self.ledger.warm)
+                tasks.start_soon(self.ledger.run)
                 task_status.started()
                 await anyio.sleep_forever()
         finally:
@@ -93,7 +94,6 @@ class Surroundings:
     people: Panel
     """Those who answer for a name that no reviewer has."""
     first: FirstReviewer | None = None
-    safeguards: Safeguards | None = None
 
 
 def assemble_engine(
@@ -136,7 +136,11 @@ def assemble_engine(
             ledger=ledger,
             routes=chain,
             clock=clock,
-            safeguards=around.safeguards,
+            safeguards=Safekeeping(
+                directory=settings.state_dir / "snapshots",
+                workspace=settings.workspace,
+                clock=clock,
+            ),
             first=around.first,
         ),
         chain=chain,
@@ -212,14 +216,14 @@ def _model_seat(
     parts: EngineParts,
     *,
     may_deny: bool,
-) -> Seat | None:
+) -> Seat:
     said = settings.auto_approve
-    model = create_model(
-        AutoApproverConfig(enabled=True, model_id=spec.model_id, api_base=said.api_base),
-        spec.env.get("API_KEY", said.api_key),
+    model = LitellmModel(
+        model_id=parse_model_id(spec.model_id),
+        api_key=spec.env.get("API_KEY", said.api_key),
+        api_base=said.api_base,
+        answer_schema=ANSWER_SCHEMA,
     )
-    if model is None:
-        return None
     reviewer = ModelReviewer(
         name=spec.name,
         model=model,

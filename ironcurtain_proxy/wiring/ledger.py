@@ -5,6 +5,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from threading import Lock
 from typing import Final, TypeVar, get_args
 
@@ -19,7 +20,13 @@ from ironcurtain_proxy.approval.engine.patterns import ApprovalPattern, PatternR
 from ironcurtain_proxy.approval.engine.places import SafePath
 from ironcurtain_proxy.approval.engine.sessions import SessionType
 from ironcurtain_proxy.errors import IronCurtainError
-from ironcurtain_proxy.model.escalation import Approved, Escalation, EscalationId, Ruling
+from ironcurtain_proxy.model.escalation import (
+    Approved,
+    Escalation,
+    EscalationId,
+    Ruling,
+    Unreachable,
+)
 from ironcurtain_proxy.ports import Clock
 from ironcurtain_proxy.review.auto_confirm import Found, LedgerError
 from ironcurtain_proxy.store.rows import (
@@ -44,7 +51,10 @@ FRESH: Final = 2.0
 """Seconds for which patterns, safe paths and rates are taken for what they were."""
 
 LATELY: Final = 0.5
-"""Seconds for which a session's health, its failures and the queue are taken for what they were."""
+"""Seconds between two looks at a session's health, its failures, the queue and the windows."""
+
+STALE: Final = 5.0
+"""Seconds after which a call waits for a fresh look instead of being decided by the last one."""
 
 _OPERATIONS: Final[tuple[Operation, ...]] = get_args(Operation)
 _SESSION_TYPES: Final[tuple[SessionType, ...]] = get_args(SessionType)
@@ -90,14 +100,25 @@ class StoreLedger:
     _pattern_ids: dict[str, int] = field(default_factory=dict)
     _lasting: tuple[float, Knowledge] | None = None
     _lately: dict[str, tuple[float, Knowledge]] = field(default_factory=dict)
+    _wanted: anyio.Event = field(default_factory=anyio.Event)
     _limiter: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(4))
 
-    async def warm(self) -> None:
-        """Open the store ahead of the first question. Never raises but when cancelled."""
+    async def run(self) -> None:
+        """Keep what is known fresh while it is asked for. Never raises but when cancelled."""
         try:
             await self._in_thread(self.store.get)
         except LedgerError as error:
             _log.warning("the auto-confirm engine approves nothing: %s", error)
+        while True:
+            await self._wanted.wait()
+            self._wanted = anyio.Event()
+            for session in list(self._lately):
+                try:
+                    await self._in_thread(partial(self._refresh, session))
+                except LedgerError as error:
+                    # What was known grows stale, and then nothing is approved.
+                    _log.warning("the store does not answer: %s", error)
+            await anyio.sleep(LATELY)
 
     async def aclose(self) -> None:
         """Give the database's connections back."""
@@ -105,22 +126,23 @@ class StoreLedger:
             await self._in_thread(self.store.close)
 
     async def knowledge(self, session: str) -> Knowledge:
-        """What is known now."""
-        return await self._in_thread(lambda: self._knowledge(session))
-
-    def _knowledge(self, session: str) -> Knowledge:
-        now = self.clock.now()
-        windows = self.windows.read(now)
+        """What is known, as it was at most a few seconds ago."""
         known = self._lately.get(session)
-        if known is None or self.clock.monotonic() - known[0] > LATELY:
-            known = (self.clock.monotonic(), self._of_session(session, now))
-            self._lately[session] = known
-        return replace(
-            known[1],
-            moment=now.astimezone(),
+        self._wanted.set()
+        if known is None or self.clock.monotonic() - known[0] > STALE:
+            await self._in_thread(partial(self._refresh, session))
+            known = self._lately[session]
+        return replace(known[1], moment=self.clock.now().astimezone())
+
+    def _refresh(self, session: str) -> None:
+        asked, now = self.clock.monotonic(), self.clock.now()
+        windows = self.windows.read(now)
+        found = replace(
+            self._of_session(session, now),
             testing=windows.testing,
             deployment=windows.deployment,
         )
+        self._lately[session] = (asked, found)
 
     def _of_session(self, session: str, now: datetime) -> Knowledge:
         lasting = self._lasting_knowledge()
@@ -202,7 +224,8 @@ class StoreLedger:
     async def settled(self, escalation: Escalation, ruling: Ruling) -> None:
         """Note how it ended."""
         approved = isinstance(ruling, Approved)
-        by = ruling.by if isinstance(ruling, Approved) else getattr(ruling, "by", "timeout")
+        # That nobody could be asked says nothing of the session, and was nobody's decision.
+        by = "engine:unreachable" if isinstance(ruling, Unreachable) else ruling.by
         automatic = approved and (by == "auto-approver" or by.startswith("engine:"))
         status: FinalStatus = "rejected"
         if approved:

@@ -19,7 +19,7 @@ from ironcurtain_proxy.review.review_lines import review_line
 from ironcurtain_proxy.review.reviewer_start import ProcessSpec
 from tests.fakes import FakeClock
 from tests.questions import a_question
-from tests.review.box import escalation
+from tests.review.box import escalation, until
 from tests.review.launching import Launcher, manager, redact, reviewing
 
 pytestmark = pytest.mark.anyio
@@ -232,17 +232,14 @@ async def test_a_process_that_reads_nothing_stops_nobody(tmp_path: Path) -> None
     rulings: list[Ruling] = []
 
     async def ask(reviewer: ProcessReviewer) -> None:
-        rulings.append(await reviewer.ask(escalation(arguments=big, seconds=2.0)))
+        rulings.append(await reviewer.ask(escalation(arguments=big, seconds=60)))
 
     async with reviewing(spec) as reviewer, anyio.create_task_group() as tasks:
         for _ in range(200):
             tasks.start_soon(ask, reviewer)
-    assert len(rulings) == 200
-    silent = Declined(by="timeout", kind="expired")
-    unread = Passed("it does not read what it is asked")
-    assert all(ruling in (silent, unread) for ruling in rulings)
-    assert silent in rulings
-    assert unread in rulings
+        await until(lambda: bool(rulings))
+        tasks.cancel_scope.cancel()
+    assert set(rulings) == {Passed("it does not read what it is asked")}
 
 
 async def test_all_that_it_started_ends_with_the_session(tmp_path: Path) -> None:

@@ -1,0 +1,136 @@
+"""What makes a conditional approval revocable: a snapshot before the call, a look after it.
+
+Implements `review.auto_confirm.Safeguards` with the room `safeguards`, in threads.
+"""
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import anyio.to_thread
+
+from ironcurtain_proxy.errors import IronCurtainError
+from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
+from ironcurtain_proxy.model.escalation import Escalation, EscalationId
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.request import AccessRequest, PathValue
+from ironcurtain_proxy.ports import Clock
+from ironcurtain_proxy.safeguards.retention import prune
+from ironcurtain_proxy.safeguards.snapshot import Snapshot, finish, take
+from ironcurtain_proxy.safeguards.watch import Effects, SideEffects
+
+_log: Final = logging.getLogger(__name__)
+
+_CHANGES: Final[frozenset[ArgumentRole]] = frozenset({"write-path", "delete-path", "write-history"})
+_REVOCABLE: Final[frozenset[ArgumentRole]] = _CHANGES | {
+    "read-path",
+    "branch-name",
+    "commit-message",
+    "none",
+}
+"""What leaves the machine, or rewrites history, no snapshot brings back."""
+
+
+@dataclass(slots=True)
+class _Watched:
+    snapshot: Snapshot
+    effects: SideEffects
+
+
+@dataclass(slots=True, kw_only=True)
+class Safekeeping:
+    """The snapshots of one session's conditional approvals."""
+
+    directory: Path
+    """`snapshots` in the state directory."""
+    workspace: RealPath | None
+    clock: Clock
+    _open: dict[EscalationId, _Watched] = field(default_factory=dict)
+
+    def can_hold(self, escalation: Escalation) -> bool:
+        """Whether all that the call may change is named, lies on the disk, and can be put back."""
+        request = escalation.request
+        roles = {role for fact in request.arguments for role in fact.roles}
+        return (
+            escalation.sandboxed
+            and escalation.command is None
+            and bool(roles & _CHANGES)
+            and roles <= _REVOCABLE
+        )
+
+    async def prepare(self, escalation: Escalation) -> bool:
+        """Take a snapshot and begin to watch. False: it could not be done."""
+        try:
+            watched = await anyio.to_thread.run_sync(
+                partial(self._prepare, escalation), abandon_on_cancel=False
+            )
+        except (IronCurtainError, OSError) as error:
+            _log.warning("no safeguards for escalation %s: %s", escalation.id, error)
+            return False
+        self._open[escalation.id] = watched
+        return True
+
+    def _prepare(self, escalation: Escalation) -> _Watched:
+        now = self.clock.now()
+        prune(self.directory, now)
+        request = escalation.request
+        paths = list(_changed(request))
+        has_history = any("write-history" in fact.roles for fact in request.arguments)
+        snapshot = take(
+            escalation.id,
+            paths,
+            request.repository if has_history else None,
+            self.directory,
+            now,
+        )
+        around = [place for place in (self.workspace, request.repository) if place is not None]
+        return _Watched(snapshot, SideEffects(around, paths))
+
+    async def ended(self, identifier: EscalationId) -> tuple[tuple[str, Json], ...]:
+        """Look at what the call did; gives what the record should say of it. Never fails."""
+        watched = self._open.pop(identifier, None)
+        if watched is None:
+            return ()
+        try:
+            return await anyio.to_thread.run_sync(partial(_notes, watched))
+        except (IronCurtainError, OSError) as error:
+            _log.warning("what escalation %s did is not known: %s", identifier, error)
+            return (("snapshot", watched.snapshot.id),)
+
+
+def _notes(watched: _Watched) -> tuple[tuple[str, Json], ...]:
+    finished = finish(watched.snapshot)
+    effects = watched.effects.report()
+    notes: list[tuple[str, Json]] = [
+        ("snapshot", watched.snapshot.id),
+        ("changed", list(finished.changed)),
+        ("sideEffects", _as_json(effects)),
+    ]
+    if finished.problem:
+        notes.append(("snapshotProblem", finished.problem))
+    return tuple(notes)
+
+
+def _as_json(effects: Effects) -> dict[str, Json]:
+    return {
+        "created": list(effects.created),
+        "changed": list(effects.changed),
+        "deleted": list(effects.deleted),
+        "more": effects.more,
+        "complete": effects.complete,
+    }
+
+
+def _changed(request: AccessRequest) -> Iterable[RealPath]:
+    """The paths that the call may write or delete. Of a repository's history git holds its own."""
+    for fact in request.arguments:
+        if not _CHANGES.isdisjoint(fact.roles) and any(
+            ROLE_TRAITS[role].category == "path" for role in fact.roles
+        ):
+            for value in fact.values:
+                if isinstance(value, PathValue) and value.path != request.repository:
+                    yield value.path
