@@ -8,6 +8,9 @@ import pytest
 from tests.e2e.confined import add_hostile, escalations, require_sandbox
 from tests.e2e.house import House
 from tests.e2e.raw_client import RawClient
+from tests.store.conftest import postgres_server, postgres_url
+
+__all__ = ["postgres_server", "postgres_url"]
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import pytest
 
 from ironcurtain_proxy.trusted_process import ToolCallRequest, TrustedProcess
 from tests.e2e.house import House, rule
-from tests.e2e.raw_client import Message, RawClient, texts
 from tests.e2e.person import Person
+from tests.e2e.raw_client import Message, RawClient, texts
 from tests.review.scripted_model import ScriptedModel, says, scripted_model
 
 

@@ -1,6 +1,7 @@
 """A repository is held without being touched, and nothing that it configures is run."""
 
 import os
+import sys
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
@@ -11,7 +12,8 @@ from ironcurtain_proxy.safeguards.faults import ConflictError, RollbackError, Sn
 from ironcurtain_proxy.safeguards.retention import Retention, prune
 from ironcurtain_proxy.safeguards.rollback import restore
 from ironcurtain_proxy.safeguards.snapshot import Limits, Snapshot, finish, forget
-from tests.safeguards.scenery import NOW, Scene, git, history, repository, seen
+from tests.safeguards.deaths import FAILED, in_a_child
+from tests.safeguards.scenery import NOW, Scene, git, history, names_in, repository, seen
 
 pytestmark = pytest.mark.requirement("B-62")
 
@@ -303,3 +305,20 @@ def test_the_digest_of_a_file_is_that_of_its_object(place: Scene, top: Path) -> 
     entry = snapshot.manifest.before[(*top.parts[1:], "src", "a.py")]
     assert entry.content == sha256(b"blob 6\0a = 2\n").hexdigest()
     assert own(snapshot, "cat-file", "blob", entry.content) == "a = 2\n"
+
+
+def test_a_commit_while_it_is_taken_makes_no_snapshot(place: Scene, top: Path) -> None:
+    branch = top / ".git" / "refs" / "heads" / "meanwhile"
+
+    def commit_meanwhile(event: str, arguments: tuple[object, ...]) -> None:
+        if event == "subprocess.Popen" and "update-ref" in str(arguments[1]):
+            branch.write_text((top / ".git" / "refs" / "heads" / "main").read_text())
+
+    def work() -> None:
+        sys.addaudithook(commit_meanwhile)
+        place.take(repository=top)
+
+    assert in_a_child(work) == FAILED
+    assert branch.exists()
+    assert names_in(place.snapshots) == []
+    assert git(top, "for-each-ref", "refs/ironcurtain") == ""
