@@ -43,7 +43,7 @@ def parse_command(text: str, *, depth: int = MAX_DEPTH) -> ParsedCommand:
         reason = "commands are nested too deeply"
     if reason is not None:
         return ParsedCommand(unreadable=reason, loose_words=_loose_words(text))
-    from tree_sitter import Parser  # noqa: PLC0415  not at the start of the proxy
+    from tree_sitter import Parser
 
     source = text.encode()
     root = Parser(_language()).parse(source).root_node
@@ -65,8 +65,8 @@ def _loose_words(text: str) -> tuple[str, ...]:
 
 @functools.cache
 def _language() -> "Language":
-    import tree_sitter_bash  # noqa: PLC0415  not at the start of the proxy
-    from tree_sitter import Language  # noqa: PLC0415
+    import tree_sitter_bash
+    from tree_sitter import Language
 
     return Language(tree_sitter_bash.language())
 

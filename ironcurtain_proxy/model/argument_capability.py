@@ -37,16 +37,18 @@ def capabilities_by_argument(
 
 def _words(value: Json) -> Iterator[str]:
     for item in value if isinstance(value, list) else (value,):
-        match item:
-            case str():
-                yield item
-            case bool():
-                yield "true" if item else "false"
-            case int() | float():
-                # 2 and 2.0 are the same number to a server.
-                whole = isinstance(item, float) and item.is_integer()
-                yield str(int(item) if whole else item)
-            case None:
-                yield "null"
-            case list() | dict():
-                pass
+        word = _word(item)
+        if word is not None:
+            yield word
+
+
+def _word(item: Json) -> str | None:
+    """A scalar as it is written in the configuration; what holds others has no word."""
+    if isinstance(item, str):
+        return item
+    if isinstance(item, bool):
+        return "true" if item else "false"
+    if isinstance(item, int | float):
+        # 2 and 2.0 are the same number to a server.
+        return str(int(item) if isinstance(item, float) and item.is_integer() else item)
+    return "null" if item is None else None

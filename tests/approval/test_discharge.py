@@ -84,6 +84,11 @@ def test_each_kind_of_grant_settles_its_own_origin_and_no_other(
     assert len(left.grants) == len(patterns)
 
 
+def test_every_origin_is_named_once_and_without_reasons_it_is_the_policy() -> None:
+    assert ask(*REASONS).origins == ("policy", "capability", "tool-policy")
+    assert a_question().origins == ("policy",)
+
+
 def test_a_budget_settles_capabilities_and_nothing_else() -> None:
     left = discharge(REASONS, CALL, GrantBook(), NOW, frozenset({"fs.write", "net.egress"}))
     assert left.open == (POLICY, MODE)

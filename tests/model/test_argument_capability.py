@@ -54,3 +54,9 @@ def test_a_star_holds_for_every_value_of_an_argument_that_is_there(value: Json) 
 
 def test_an_argument_that_is_not_there_adds_nothing() -> None:
     assert capabilities_by_argument(RULES, {}) == frozenset()
+
+
+def test_an_object_has_no_word_of_its_own_and_is_there_all_the_same() -> None:
+    rules = (ArgumentCapabilities("a", {"{}": ("x",), "*": ("y",)}),)
+    assert capabilities_by_argument(rules, {"a": {}}) == {"y"}
+    assert capabilities_by_argument(rules, {"a": [[], {"b": 1}]}) == {"y"}

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from ironcurtain_proxy.safeguards.faults import SnapshotError
+from ironcurtain_proxy.safeguards.retention import Retention, prune
 from ironcurtain_proxy.safeguards.rollback import restore
 from ironcurtain_proxy.safeguards.snapshot import finish
-from tests.safeguards.scenery import Scene, git, names_in, repository, seen
+from tests.safeguards.scenery import NOW, Scene, git, names_in, repository, seen
 
 pytestmark = pytest.mark.requirement("B-62")
 
@@ -85,11 +86,15 @@ def set_up_everything(top: Path, alarm: Path) -> None:
     update-ref = !{alarm}
     ls-files = !{alarm}
 [remote "origin"]
-    url = ssh://example.org/x
+    url = ext::{alarm}
     promisor = true
     partialclonefilter = blob:none
     uploadpack = {alarm}
+[extensions]
+    partialClone = origin
 [protocol]
+    allow = always
+[protocol "ext"]
     allow = always
 """
         )
@@ -179,9 +184,13 @@ def test_a_configured_work_tree_elsewhere_is_of_no_concern(
     outside = place.root / "outside"
     outside.mkdir()
     (outside / "secret").write_text("x")
+    (outside / ".gitignore").write_text("src/\n")
+    (outside / "src").mkdir()
+    (outside / "src" / "x").write_text("ignored there, not here")
     lead(top, outside)
     left = seen(outside)
     snapshot = place.take(repository=top)
+    assert (*top.parts[1:], "src", "a.py") in snapshot.manifest.before
     assert not any("secret" in path for path in snapshot.manifest.before)
     (top / "run.sh").unlink()
     (outside / "secret").write_text("later")
@@ -280,3 +289,12 @@ def test_a_branch_of_a_misleading_name_is_only_a_name(place: Scene, top: Path) -
     finish(snapshot)
     changes = restore("one", place.snapshots).changes
     assert [change.what for change in changes] == ["refs/heads/-d"]
+
+
+def test_a_name_is_not_taken_away_through_a_link(place: Scene, top: Path) -> None:
+    place.take(repository=top)
+    outside = place.root / "outside"
+    (top / ".git" / "refs" / "ironcurtain").rename(outside)
+    (top / ".git" / "refs" / "ironcurtain").symlink_to(outside)
+    assert prune(place.snapshots, NOW, Retention(count=0)) == ("one",)
+    assert names_in(outside) == ["one"]

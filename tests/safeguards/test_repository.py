@@ -322,3 +322,19 @@ def test_a_commit_while_it_is_taken_makes_no_snapshot(place: Scene, top: Path) -
     assert branch.exists()
     assert names_in(place.snapshots) == []
     assert git(top, "for-each-ref", "refs/ironcurtain") == ""
+
+
+def test_files_within_and_around_a_repository_count_together(place: Scene, top: Path) -> None:
+    held = len(place.take(repository=top).manifest.before)
+    place.take(repository=top, name="two", limits=Limits(files=held))
+    with pytest.raises(SnapshotError):
+        place.take(repository=top, name="three", limits=Limits(files=held - 1))
+
+
+@pytest.mark.requirement("B-63")
+def test_what_a_call_changed_is_told_with_branches_and_head(place: Scene, top: Path) -> None:
+    snapshot = place.take(repository=top)
+    git(top, "update-ref", "refs/heads/new", "HEAD")
+    git(top, "symbolic-ref", "HEAD", "refs/heads/new")
+    (top / "run.sh").unlink()
+    assert finish(snapshot).changed == (str(top / "run.sh"), "refs/heads/new", "HEAD")
