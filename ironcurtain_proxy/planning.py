@@ -204,6 +204,7 @@ class Planner:
             ground=ground,
             reasons=(OriginReason(origin="capability", ground=ground, capabilities=names),),
             context=_context(steps),
+            for_people=True,
             fingerprint=world.facts.fingerprint(case.call, case.call.arguments),
             policy_version=frame.policy.version,
             created=now,

@@ -41,6 +41,8 @@ class LiveCatalogue:
         self._annotations = annotations
         self._source = source
         self._current: Catalogue | None = None
+        self._listed: set[str] = set()
+        """The servers that have listed their tools, at some time."""
 
     @property
     def tools(self) -> tuple[CataloguedTool, ...]:
@@ -50,6 +52,7 @@ class LiveCatalogue:
     def refresh(self) -> Catalogue:
         """Take what the servers have said by now."""
         definitions = self._source.tools_now()
+        self._listed.update(name for name, tools in definitions.items() if tools)
         self._current = build_catalogue(self._servers, definitions, self._annotations)
         return self._current
 
@@ -88,8 +91,12 @@ class LiveCatalogue:
     def names(self, server: str, tool: str) -> frozenset[str]:
         """What the operator may call a tool: `server/tool`, and `tool` if one server has it."""
         full = f"{server}/{tool}"
-        is_shared = self._current is not None and self._current.has_elsewhere(server, tool)
-        return frozenset([full] if is_shared else [full, tool])
+        # While a server has not listed its tools, nobody knows whether it has one of this name:
+        # what the operator said of the bare name must not hold for another server's tool meanwhile.
+        is_known = self._current is not None and len(self._listed) == len(self._servers)
+        if not is_known or self._current is None or self._current.has_elsewhere(server, tool):
+            return frozenset([full])
+        return frozenset([full, tool])
 
     def lookup(self, server: str, tool: str) -> CataloguedTool | None:
         """A server's tool by the server's own name for it."""

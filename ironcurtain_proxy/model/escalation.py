@@ -57,6 +57,8 @@ class Escalation:
     """The branch of the repository that the call works in, if that is known."""
     sandboxed: bool = False
     """Whether the server's process is confined."""
+    for_people: bool = False
+    """Neither a model nor the engine may approve it: it is about more than one call."""
     candidates: tuple[Pattern, ...] = ()
     """What may be remembered; an answer names one by its place."""
     fingerprint: str

@@ -153,6 +153,8 @@ class AutoConfirm:
 
     async def ask(self, escalation: Escalation) -> Ruling:
         """Approve, or have a reviewer decide."""
+        if escalation.for_people:
+            return await self.routes.ask(escalation, UNDECIDED)
         started = self.clock.monotonic()
         try:
             interaction = self._interaction(escalation)

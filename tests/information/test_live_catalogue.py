@@ -93,3 +93,17 @@ async def test_the_list_waits_for_every_server() -> None:
             assert shown == []
             source.start("two", "b")
     assert shown == [{"name": "one__a"}, {"name": "two__b"}]
+
+
+async def test_a_bare_name_stands_for_a_tool_once_every_server_has_listed_its_own() -> None:
+    source = Starting()
+    catalogue = catalogue_of(source, "a", "b")
+    source.start("a", "write")
+    catalogue.refresh()
+    assert catalogue.names("a", "write") == {"a/write"}
+    source.start("b", "read")
+    catalogue.refresh()
+    assert catalogue.names("a", "write") == {"a/write", "write"}
+    source.start("b", "write")
+    catalogue.refresh()
+    assert catalogue.names("a", "write") == {"a/write"}

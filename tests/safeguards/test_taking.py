@@ -57,6 +57,13 @@ def test_nobody_else_can_read_what_is_kept(place: Scene) -> None:
     assert {stat.S_IMODE(path.lstat().st_mode) for path in directories} == {0o700}
 
 
+def test_a_directory_that_others_could_read_is_closed_to_them(place: Scene) -> None:
+    place.snapshots.mkdir(parents=True)
+    place.snapshots.chmod(0o755)
+    place.take(place.work / "f")
+    assert stat.S_IMODE(place.snapshots.stat().st_mode) == 0o700
+
+
 def pipe(path: Path) -> None:
     os.mkfifo(path)
 

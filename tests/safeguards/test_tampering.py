@@ -15,13 +15,17 @@ pytestmark = pytest.mark.requirement("B-62")
 Tamper = Callable[[dict[str, object], Scene], None]
 
 
+def _with_row(manifest: dict[str, object], path: str) -> None:
+    row = list(manifest["before"][0])  # type: ignore[index]
+    manifest["before"].append([path, *row[1:]])  # type: ignore[attr-defined]
+
+
 def outside_its_roots(manifest: dict[str, object], place: Scene) -> None:
-    row = manifest["before"][0]  # type: ignore[index]
-    row[0] = str(place.root / "outside")
+    _with_row(manifest, str(place.root / "outside"))
 
 
 def with_dots(manifest: dict[str, object], place: Scene) -> None:
-    manifest["before"][1][0] = f"{place.work}/held/../../x"  # type: ignore[index]
+    _with_row(manifest, f"{place.work}/held/..")
 
 
 def relative(manifest: dict[str, object], place: Scene) -> None:

@@ -103,3 +103,13 @@ def test_below_what_is_declared_nothing_is_a_side_effect(work: Path) -> None:
     watch = SideEffects([real(work)], [real(work.parent)])
     (work / "made").write_text("x")
     assert watch.report() == Effects()
+
+
+def test_what_was_only_found_the_second_time_is_not_called_new(work: Path) -> None:
+    watch = watching(work, limits=WatchLimits(files=4, seconds=60))
+    (work / "a").unlink()
+    (work / "b").unlink()
+    effects = watch.report()
+    assert effects.created == ()
+    assert effects.deleted == (f"{work}/a", f"{work}/b")
+    assert not effects.complete
