@@ -318,7 +318,10 @@ async def test_an_auto_approval_is_marked_as_one() -> None:
     assert (record.effect, record.rule) == ("allow", "it")
     assert record.reason == "Auto-approved: the user asked for it"
     assert record.decided_by == "auto-approver"
-    assert dict(record.context) == {"autoApproved": True}
+    assert dict(record.context) == {
+        "autoApproved": True,
+        "stages": ["kernel:escalate", "grants:open", "auto-approver:approved"],
+    }
 
 
 @pytest.mark.requirement("X-11")

@@ -90,5 +90,25 @@ class Case:
             result=result,
             duration_ms=0 if result is None or denied else round(elapsed * 1000),
             sandboxed=None if not sandboxed and self.call.server in _NO_SERVERS else sandboxed,
-            context=() if settlement is None else settlement.extra,
+            context=self._context(),
         )
+
+    def _context(self) -> tuple[tuple[str, Json], ...]:
+        extra = () if self.settlement is None else self.settlement.extra
+        return (*extra, ("stages", self._stages())) if self.reasons else extra
+
+    def _stages(self) -> list[Json]:
+        """Who had a say about an escalated call, in order, and what each said (X-5)."""
+        origins = {reason.origin for reason in self.reasons}
+        stages: list[Json] = [f"kernel:{'escalate' if 'policy' in origins else 'allow'}"]
+        if origins - {"policy"}:
+            stages.append("overlay:escalate")
+        settlement = self.settlement
+        by_grant = settlement is not None and settlement.decided_by.startswith("grant:")
+        stages.append("grants:approve" if by_grant else "grants:open")
+        engine = None if settlement is None else dict(settlement.extra).get("engine")
+        if isinstance(engine, dict):
+            stages.append(f"engine:{engine.get('action')}")
+        if settlement is not None and not by_grant and settlement.result is not None:
+            stages.append(f"{settlement.decided_by}:{settlement.result}")
+        return stages

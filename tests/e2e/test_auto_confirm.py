@@ -98,6 +98,12 @@ def test_a_delete_is_sent_to_the_manager_whose_approval_lets_it_go(office: Offic
     agent.call("delete_file", {"path": OUTSIDE})
     outcome = office.outcome()
     assert outcome["decidedBy"] == "reviewer:architect_manager"
+    assert outcome["stages"] == [
+        "kernel:escalate",
+        "grants:open",
+        "engine:held",
+        "reviewer:architect_manager:approved",
+    ]
     assert "autoApproved" not in outcome
     assert at(outcome, "engine", "target") == "architect_manager"
     assert len(office.house.received("files")) == 1

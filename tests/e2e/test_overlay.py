@@ -75,7 +75,14 @@ def test_a_supervised_session_reads_freely_and_asks_once_for_each_capability(
     assert person.command("approve", "all").returncode == 0
     agent.result(write)
     agent.call("edit", {"path": str(house.workspace / "b")})
-    last = house.outcomes()[-1]
+    first, last = [one for one in house.outcomes() if one["toolName"] == "edit"]
+    assert first["stages"] == [
+        "kernel:allow",
+        "overlay:escalate",
+        "grants:open",
+        "human:approved",
+    ]
+    assert last["stages"] == ["kernel:allow", "overlay:escalate", "grants:approve"]
     assert str(last["decidedBy"]).startswith("grant:")
     assert last["origins"] == ["capability"]
 

@@ -6,8 +6,10 @@ import pytest
 
 from ironcurtain_proxy.model.audit import ResultSummary
 from ironcurtain_proxy.model.call import RequestId, ToolCall
-from ironcurtain_proxy.model.case import Case
-from ironcurtain_proxy.model.decision import Deny, Ground
+from ironcurtain_proxy.model.case import Case, Settlement
+from ironcurtain_proxy.model.decision import Deny, Escalate, Ground
+from ironcurtain_proxy.model.escalation import Origin, OriginReason
+from ironcurtain_proxy.model.json import Json
 
 
 def said_of(server: str, *, confined: bool) -> bool | None:
@@ -45,3 +47,73 @@ def test_a_record_that_involves_no_server_says_nothing_of_one(name: str) -> None
 
 def test_a_confined_server_of_such_a_name_is_said_to_be_confined() -> None:
     assert said_of("unknown", confined=True) is True
+
+
+def reason(origin: Origin) -> OriginReason:
+    return OriginReason(origin=origin, ground=Ground("r", "why"))
+
+
+def stages(origins: tuple[Origin, ...], settlement: Settlement | None) -> Json:
+    case = Case(
+        call=ToolCall(
+            request_id=RequestId("r"),
+            exposed_name="tool",
+            server="s",
+            tool="tool",
+            arguments={},
+            params={},
+        ),
+        session="s",
+        policy_version="",
+        arrived=datetime(2026, 11, 21, tzinfo=UTC),
+        started=0.0,
+        arguments={},
+        decision=Escalate(Ground("r", "why")),
+        reasons=tuple([reason(origin) for origin in origins]),
+        settlement=settlement,
+    )
+    record = case.record(ResultSummary(status="denied"), elapsed=0.0, sandboxed=False)
+    return dict(record.context).get("stages")
+
+
+def settled(by: str, **extra: Json) -> Settlement:
+    return Settlement(
+        effect="allow", reason="r", decided_by=by, result="approved", extra=tuple(extra.items())
+    )
+
+
+@pytest.mark.requirement("X-5")
+@pytest.mark.parametrize(
+    ("origins", "settlement", "expected"),
+    [
+        ((), None, None),
+        (("policy",), None, ["kernel:escalate", "grants:open"]),
+        (
+            ("capability",),
+            settled("grant:1"),
+            ["kernel:allow", "overlay:escalate", "grants:approve"],
+        ),
+        (
+            ("policy", "tool-policy"),
+            settled("reviewer:boss", engine={"action": "held"}),
+            [
+                *("kernel:escalate", "overlay:escalate", "grants:open", "engine:held"),
+                "reviewer:boss:approved",
+            ],
+        ),
+        (
+            ("policy",),
+            settled("auto-approver", engine="not an object"),
+            ["kernel:escalate", "grants:open", "auto-approver:approved"],
+        ),
+        (
+            ("policy",),
+            Settlement(effect="escalate", reason="r", decided_by="kernel", result=None),
+            ["kernel:escalate", "grants:open"],
+        ),
+    ],
+)
+def test_an_escalated_call_s_record_lists_who_had_a_say_in_order(
+    origins: tuple[Origin, ...], settlement: Settlement | None, expected: Json
+) -> None:
+    assert stages(origins, settlement) == expected
