@@ -2,16 +2,19 @@
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import anyio
 
 from ironcurtain_proxy.errors import AuditError
 from ironcurtain_proxy.model.audit import AuditRecord, ResultSummary
 from ironcurtain_proxy.model.call import ToolCall
 from ironcurtain_proxy.model.case import Case
 from ironcurtain_proxy.model.decision import Deny, Ground
+from ironcurtain_proxy.model.escalation import EscalationId
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.reply import Refused, RefusedBy
-from ironcurtain_proxy.ports import Clock, IdSource, Recorder
+from ironcurtain_proxy.ports import Aftermath, Clock, IdSource, Recorder
 
 _log = logging.getLogger(__name__)
 
@@ -27,6 +30,7 @@ class Journal:
     policy_version: str
     is_sandboxed: Callable[[str], bool]
     """By server: whether the very process that serves it now is confined."""
+    aftermath: Aftermath | None = None
 
     def open(
         self, exposed_name: str, params: Mapping[str, Json], found: tuple[str, str] | None
@@ -74,6 +78,30 @@ class Journal:
             _log.error("call %s is not recorded: %s", case.call.request_id, error)
             return False
         return True
+
+    async def end(self, case: Case, summary: ResultSummary) -> bool:
+        """Write how a call ended that was carried out, with what its approver has to say of it.
+
+        False: it could not be written.
+        """
+        if self.aftermath is None or case.question is None:
+            return await self.write(case, summary)
+        # That the agent gives up now must not leave it without its outcome, nor that a note fails.
+        with anyio.CancelScope(shield=True):
+            await self._note(case, self.aftermath, case.question, summary)
+            written = await self.write(case, summary)
+        return written  # noqa: RET504  mypy takes the scope for one that may swallow errors
+
+    async def _note(
+        self, case: Case, aftermath: Aftermath, question: EscalationId, summary: ResultSummary
+    ) -> None:
+        try:
+            notes = await aftermath.ended(question, succeeded=summary.status == "success")
+        except Exception:  # noqa: BLE001  the record of the call is worth more
+            _log.exception("what call %s did is not noted", case.call.request_id)
+            return
+        if case.settlement is not None:
+            case.settlement = replace(case.settlement, extra=(*case.settlement.extra, *notes))
 
     async def fail(self, case: Case, error: str) -> bool:
         """Write that a call was forwarded and brought nothing."""

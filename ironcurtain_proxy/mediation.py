@@ -6,7 +6,7 @@ nowhere else; an `AuthorizedCall` is made here and nowhere else.
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final, assert_never
 
@@ -30,6 +30,7 @@ from ironcurtain_proxy.decision.breaker import Breaker
 from ironcurtain_proxy.decision.standing import standing_of
 from ironcurtain_proxy.errors import AuditError, BusyError, DownstreamError, KernelError
 from ironcurtain_proxy.journal import Journal
+from ironcurtain_proxy.model.audit import ResultSummary
 from ironcurtain_proxy.model.authorized import AuthorizedCall
 from ironcurtain_proxy.model.call import ToolCall
 from ironcurtain_proxy.model.case import Case
@@ -124,6 +125,7 @@ class Mediator:
             session=self.session,
             policy_version=self.policy.version,
             is_sandboxed=self.world.servers.is_sandboxed,
+            aftermath=self.world.aftermath,
         )
 
     async def handle(
@@ -156,6 +158,9 @@ class Mediator:
             return await deciding
         except Exception:  # noqa: BLE001  what could not be judged is refused, here and nowhere else
             _log.exception("call %s could not be handled", case.call.request_id)
+            if case.sent:
+                # It may have been carried out: to say otherwise would have it done twice.
+                return Failed(message="the outcome of the call is not known", recorded=False)
             case.decision = Deny(DEFECT)
             case.settlement = None
             return await self.journal.refuse(case, "kernel", DEFECT)
@@ -285,7 +290,7 @@ class Mediator:
                 if not same or self._asked(case, facts, judged) != asked:
                     return await self.journal.refuse(case, "policy", CHANGED)
                 case.settlement, case.roots = by_reviewer(ruling), roots
-                case.question = question.id
+                case.question = ruling.question or question.id
                 self._remember(question, ruling, asked)
                 return None
             case _:
@@ -357,11 +362,12 @@ class Mediator:
             params=case.call.params,
         )
         # (9) The server is asked. Whatever happens now has an outcome line.
+        case.sent = True
         try:
             result = await self.world.servers.forward(call, on_progress, roots=case.roots)
         except DownstreamError as error:
-            await self._note_end(case, succeeded=False)
-            return Failed(message=str(error), recorded=await self.journal.fail(case, str(error)))
+            failure = ResultSummary(status="error", error=str(error))
+            return Failed(message=str(error), recorded=await self.journal.end(case, failure))
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await self.journal.fail(case, "withdrawn by the agent before the server answered")
@@ -369,15 +375,7 @@ class Mediator:
         summary = self.world.recorder.summarize(result)
         if summary.status == "success":
             self.world.facts.succeeded(call)
-        await self._note_end(case, succeeded=summary.status == "success")
-        return Answered(result=result, recorded=await self.journal.write(case, summary))
-
-    async def _note_end(self, case: Case, *, succeeded: bool) -> None:
-        aftermath, settlement = self.world.aftermath, case.settlement
-        if aftermath is None or case.question is None or settlement is None:
-            return
-        notes = await aftermath.ended(case.question, succeeded=succeeded)
-        case.settlement = replace(settlement, extra=(*settlement.extra, *notes))
+        return Answered(result=result, recorded=await self.journal.end(case, summary))
 
 
 def _sign_of_life(

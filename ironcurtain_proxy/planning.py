@@ -93,13 +93,23 @@ class Planner:
             parent: the run that it is a part of.
             private: whether only calls that name the run may use it.
         """
+        mediator = self._mediator
+        key = mediator.world.facts.fingerprint(case.call, case.call.arguments)
+        if mediator.breaker.trips(key, mediator.world.clock.monotonic()):
+            ground = mediator.breaker.ground(SERVER, case.call.tool)
+            return await mediator.journal.refuse(case, "breaker", ground)
         steps = [await self._look_at(planned) for planned in calls]
         for number, step in enumerate(steps, 1):
             if isinstance(step.judged.decision, Deny):
                 return await self._refuse_step(case, number, step)
         asking = _asking(steps)
         wanted = Counter([(step.call.server, step.call.tool) for step in steps])
-        if not (parent is not None and parent.holds(wanted, asking)) and not self._granted(asking):
+        inner = parent is not None and parent.holds(wanted, asking)
+        if not inner and self._granted(asking):
+            # What was approved for the session settles it when the call is made, if it still holds
+            # then: a budget of its own would outlive its being taken back.
+            asking = frozenset()
+        elif not inner:
             refused = await self._ask(case, steps, asking)
             if refused is not None:
                 return refused
@@ -112,7 +122,7 @@ class Planner:
             calls=wanted,
             expires=expires if parent is None else min(expires, parent.expires),
             private=private,
-            parent=parent if parent is not None and parent.holds(wanted, asking) else None,
+            parent=parent if inner else None,
         )
         if not self._mediator.budgets.open(budget):
             ground = Ground("too-many-runs", "too many runs are open: end those that are done")
@@ -182,8 +192,9 @@ class Planner:
         names = tuple(sorted(asking))
         ground = Ground(
             f"capability:{','.join(names)}",
-            f"A plan of {len(steps)} calls needs: {', '.join([described(n) for n in names])}; an "
-            "approval is for this run alone",
+            f"A plan of {len(steps)} calls needs: {', '.join([described(n) for n in names])}. An "
+            "approval is for this run alone, and for as many calls of each of these tools; what "
+            "they name may differ, and the policy decides each",
         )
         world, frame = self._mediator.world, self._mediator.frame
         now = world.clock.now()
@@ -206,6 +217,10 @@ class Planner:
             context=_context(steps),
             for_people=True,
             fingerprint=world.facts.fingerprint(case.call, case.call.arguments),
+            # What the calls name is part of what was asked: see the desk.
+            definition=world.facts.fingerprint(
+                case.call, {"steps": [_looked_at(s) for s in steps]}
+            ),
             policy_version=frame.policy.version,
             created=now,
             deadline=now + frame.patience,
@@ -228,6 +243,10 @@ def _asked_later(steps: Sequence[_Step]) -> tuple[str, ...]:
 def _shown(step: _Step) -> Json:
     judged = step.gathered.arguments if isinstance(step.gathered, Facts) else step.call.arguments
     return {"tool": f"{step.call.server}/{step.call.tool}", "arguments": dict(judged)}
+
+
+def _looked_at(step: _Step) -> Json:
+    return repr((step.gathered, step.judged))
 
 
 def _context(steps: Sequence[_Step]) -> tuple[tuple[str, str], ...]:

@@ -16,6 +16,7 @@ from ironcurtain_proxy.approval.engine.operations import Operation
 from ironcurtain_proxy.approval.engine.sessions import SessionType
 from ironcurtain_proxy.approval.engine.settings import (
     FURTHER_RULES,
+    HUMAN,
     REVIEWER_TYPES,
     AutoConfirmSettings,
     EscalationTargets,
@@ -168,6 +169,10 @@ class _Reader:
         if len(name) > _NAME_LENGTH or not name.isprintable():
             spot.error(f"a name has at most {_NAME_LENGTH} visible characters")
         kind = members.read("kind", _kind, _HUMAN)
+        if name == HUMAN and kind != _HUMAN:
+            spot.error(
+                f'"{HUMAN}" is the person who is asked where nobody else is: take another name'
+            )
         command = members.read("command", lambda inner: inner.each(Spot.name), ())
         if kind == "process" and not command:
             spot.error("a process needs a command: a list of the program and its arguments")

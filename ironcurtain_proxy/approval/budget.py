@@ -114,6 +114,12 @@ class BudgetBook:
             budget.parent.children.remove(budget)
         return True
 
+    def clear(self) -> int:
+        """End all runs. How many there were."""
+        count = len(self._open)
+        self._open.clear()
+        return count
+
     def _tidy(self, now: datetime) -> None:
         for budget in list(self._open.values()):
             if now >= budget.expires:

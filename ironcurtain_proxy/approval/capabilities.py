@@ -16,6 +16,7 @@ from ironcurtain_proxy.model.capability import (
     Capability,
     Isolation,
     ToolDeclaration,
+    spoken_of,
 )
 from ironcurtain_proxy.model.json import Json
 
@@ -189,8 +190,9 @@ def verdict(names: frozenset[str], needed: frozenset[Capability], profile: Profi
     levels = {capability: level_of(capability, profile) for capability in sorted(needed)}
     denied = tuple([name for name, level in levels.items() if level == "deny"])
     asked = tuple([name for name, level in levels.items() if level == "approve"])
-    if denied or names & profile.blocked_tools:
-        return Verdict(level="deny", capabilities=() if names & profile.blocked_tools else denied)
+    blocked = spoken_of(names) & profile.blocked_tools
+    if denied or blocked:
+        return Verdict(level="deny", capabilities=() if blocked else denied)
     if asked and not names & profile.pre_approved_tools:
         return Verdict(level="approve", capabilities=asked)
     return Verdict(level="allow")
@@ -207,7 +209,7 @@ def effective_profile(profile: Profile, isolation: Isolation) -> tuple[Profile, 
     denied: dict[Capability, Level] = {
         name: level
         for name, level in profile.rules.items()
-        if level == "deny" and built_in.get(name) != "deny"
+        if level == "deny" and (profile is not AUTONOMOUS or built_in.get(name) != "deny")
     }
     instead = replace(
         SUPERVISED,

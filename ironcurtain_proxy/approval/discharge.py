@@ -6,7 +6,7 @@ asks by the capability, or by the budget of the plan that the call belongs to.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import assert_never
 
@@ -174,6 +174,14 @@ def offered(
     """What a reviewer may choose to remember: what the policy asks first."""
     asked = {reason.origin for reason in reasons}
     found: list[Pattern] = list(patterns) if "policy" in asked else []
-    if not found and tool is not None and "tool-policy" in asked:
-        found.append(tool)
-    return tuple(found)
+    if tool is None or "tool-policy" not in asked:
+        return tuple(found)
+    if not found:
+        return (tool,)
+    # One answer settles both: what it remembers of the tool is said with it (R-28).
+    return tuple(
+        [
+            replace(pattern, description=f"{pattern.description}; {tool.description}")
+            for pattern in patterns
+        ]
+    )

@@ -63,6 +63,7 @@ def question_about(posed: Posed, frame: Frame) -> Escalation:
         roles=posed.asked.roles,
         reasons=tuple(posed.reasons),
         context=_context(posed.facts),
+        definition=posed.asked.definition,
         command=posed.facts.command,
         branch=posed.facts.branch,
         sandboxed=posed.sandboxed,

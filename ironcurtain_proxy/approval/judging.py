@@ -4,7 +4,7 @@ No I/O, no clock, no log. Brings together what is known of the tool; `overlay` d
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ironcurtain_proxy.approval.capabilities import Profile
 from ironcurtain_proxy.approval.overlay import OverlayRules, judge
@@ -13,7 +13,7 @@ from ironcurtain_proxy.model.argument_capability import (
     ArgumentCapabilities,
     capabilities_by_argument,
 )
-from ironcurtain_proxy.model.capability import Capability, ToolDeclaration
+from ironcurtain_proxy.model.capability import Capability, ToolDeclaration, spoken_of
 from ironcurtain_proxy.model.command import ParsedCommand
 from ironcurtain_proxy.model.decision import Decision, Deny, Escalate, Standing
 from ironcurtain_proxy.model.escalation import OriginReason
@@ -74,7 +74,7 @@ class Overlay:
             by_arguments=frozenset(
                 [
                     capability
-                    for name in tool.names
+                    for name in spoken_of(tool.names)
                     for capability in capabilities_by_argument(
                         self.by_argument.get(name, ()), facts.arguments
                     )
@@ -93,9 +93,11 @@ class Overlay:
         if not self.declarations:
             return None
         # The longer name first: what was said of this server's tool goes before the bare name.
-        for name in sorted(names, key=len, reverse=True):
+        for name in sorted(spoken_of(names), key=len, reverse=True):
             if name in self.declarations:
-                return self.declarations[name]
+                found = self.declarations[name]
+                # How dangerous it is may be little: that needs a name that is certain.
+                return found if name in names else replace(found, safety_level=None)
         return None
 
 

@@ -7,7 +7,7 @@ does not ask about is still decided by the policy.
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from ironcurtain_proxy.model.capability import SafetyLevel
+from ironcurtain_proxy.model.capability import SafetyLevel, spoken_of
 
 ApprovalPolicy: TypeAlias = str
 """One of the words below. An empty one is `dangerous`; any other asks about every tool."""
@@ -56,7 +56,7 @@ def why_asked(tool: RatedTool, config: InterceptorConfig) -> AskedBecause | None
     """Why a tool needs approval; None: it does not."""
     if not tool.names.isdisjoint(config.exempt_tools):
         return None
-    if not tool.names.isdisjoint(config.sensitive_tools):
+    if not spoken_of(tool.names).isdisjoint(config.sensitive_tools):
         return "sensitive"
     match config.mode:
         case "dangerous":

@@ -42,7 +42,7 @@ class LiveCatalogue:
         self._source = source
         self._current: Catalogue | None = None
         self._listed: set[str] = set()
-        """The servers that have listed their tools, at some time."""
+        """The servers whose tools are known now."""
 
     @property
     def tools(self) -> tuple[CataloguedTool, ...]:
@@ -52,7 +52,7 @@ class LiveCatalogue:
     def refresh(self) -> Catalogue:
         """Take what the servers have said by now."""
         definitions = self._source.tools_now()
-        self._listed.update(name for name, tools in definitions.items() if tools)
+        self._listed = {name for name, tools in definitions.items() if tools}
         self._current = build_catalogue(self._servers, definitions, self._annotations)
         return self._current
 

@@ -38,6 +38,19 @@ class SafetyLevel(IntEnum):
     DANGEROUS = 3
 
 
+def spoken_of(names: frozenset[str]) -> frozenset[str]:
+    """Every name by which a tool may be meant where a list restricts.
+
+    What is listed to be left alone needs a name that is certain; what is listed to be stopped, or
+    asked about, is meant by its bare name too while it is not certain: otherwise a server that
+    lists a tool of the same name, or lists nothing, would take the restriction away.
+
+    Args:
+        names: those that are certain; `server/tool` is among them.
+    """
+    return names | {name.partition("/")[2] for name in names if "/" in name}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolDeclaration:
     """What the operator says a tool can do."""

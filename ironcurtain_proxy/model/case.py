@@ -55,6 +55,8 @@ class Case:
     """The composite's run that the call is a step of."""
     roots: tuple[str, ...] = ()
     """Directories that the server must be told of for this call."""
+    sent: bool = False
+    """Whether its server was asked."""
     recorded: bool = False
     """Whether there is an entry for it."""
 

@@ -57,6 +57,8 @@ class Escalation:
     """The branch of the repository that the call works in, if that is known."""
     sandboxed: bool = False
     """Whether the server's process is confined."""
+    definition: str = ""
+    """SHA-256 of the tool's definition, or of all that a plan's calls name."""
     for_people: bool = False
     """Neither a model nor the engine may approve it: it is about more than one call."""
     candidates: tuple[Pattern, ...] = ()
@@ -87,6 +89,8 @@ class Approved:
     reasoning: str = ""
     remember: int | None = None
     """The place of the candidate to remember; None: this once."""
+    question: EscalationId | None = None
+    """Which question it answered, where a call joined one that was asked before."""
     note: str = ""
     """A word of the reviewer to the agent."""
     details: tuple[tuple[str, Json], ...] = ()

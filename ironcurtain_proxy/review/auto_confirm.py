@@ -9,6 +9,8 @@ import logging
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
+import anyio
+
 from ironcurtain_proxy.approval.engine.decision import EngineDecision
 from ironcurtain_proxy.approval.engine.evaluation import evaluate
 from ironcurtain_proxy.approval.engine.extraction import Subject, subject_of
@@ -90,8 +92,8 @@ class Ledger(Protocol):
         """Note that another reviewer is asked. Never fails: the question goes on."""
         ...
 
-    async def settled(self, escalation: Escalation, ruling: Ruling) -> None:
-        """Note how it ended. Never fails."""
+    async def settled(self, escalation: Escalation, ruling: Ruling) -> bool:
+        """Note how it ended. False: it could not be written; never raises."""
         ...
 
     async def ended(self, identifier: EscalationId, *, succeeded: bool) -> None:
@@ -174,8 +176,14 @@ class AutoConfirm:
             return Approved(
                 by=decision.decided_by, reasoning=decision.reason, details=_details(decision)
             )
-        ruling = await self._routed(escalation, decision)
-        await self.ledger.settled(escalation, ruling)
+        try:
+            ruling = await self._routed(escalation, decision)
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await self.ledger.settled(escalation, WITHDRAWN)
+            raise
+        if not await self.ledger.settled(escalation, ruling) and _is_own(ruling):
+            return Declined(by="timeout", kind="expired", details=_details(decision))
         return ruling
 
     async def ended(
@@ -275,6 +283,11 @@ def _pattern(
     return None
 
 
+def _is_own(ruling: Ruling) -> bool:
+    """Whether the engine itself approved, after nobody had answered."""
+    return isinstance(ruling, Approved) and ruling.by.startswith("engine:")
+
+
 def _details(decision: EngineDecision) -> tuple[tuple[str, Json], ...]:
     """What the record keeps: enough to replay the decision."""
     return (
@@ -284,8 +297,10 @@ def _details(decision: EngineDecision) -> tuple[tuple[str, Json], ...]:
     )
 
 
+WITHDRAWN: Final = Declined(by="timeout", kind="withdrawn")
+
 UNDECIDED: Final = EngineDecision(
-    action="escalate",
+    action="held",
     check="default",
     reason="The engine could not decide",
     target="human",

@@ -11,7 +11,7 @@ call (G27).
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final, TypeAlias
 
@@ -47,6 +47,9 @@ MAX_OPEN: Final = 1000
 """Questions at once. A person cannot answer more, and an agent could ask without end."""
 
 
+_Key: TypeAlias = tuple[object, ...]
+
+
 @dataclass(slots=True)
 class _Question:
     """One escalation and those who wait for it."""
@@ -76,7 +79,7 @@ class Desk:
         self._reviewer = reviewer
         self._clock = clock
         self._hold_after = hold_after
-        self._questions: dict[tuple[str, str], _Question] = {}
+        self._questions: dict[_Key, _Question] = {}
         self._tasks: TaskGroup | None = None
 
     @property
@@ -104,6 +107,8 @@ class Desk:
                 question.held = True
                 return Held(question.escalation.id)
             ruling = self._take(question)
+            if isinstance(ruling, Approved) and question.escalation.id != escalation.id:
+                return replace(ruling, question=question.escalation.id)
             if ruling is not None:
                 return ruling
             # An identical call that waited as well has used the approval: this one asks anew.
@@ -197,5 +202,19 @@ class Desk:
                 self._forget(question)
 
 
-def _key(escalation: Escalation) -> tuple[str, str]:
-    return escalation.fingerprint, escalation.policy_version
+def _key(escalation: Escalation) -> "_Key":
+    """All that a reviewer's answer rests on: what is not the same in all of it is asked anew.
+
+    The arguments alone would not do. They may lead elsewhere by now (a link, a remote), and the
+    answer would be used for what nobody was asked about.
+    """
+    return (
+        escalation.fingerprint,
+        escalation.policy_version,
+        escalation.definition,
+        escalation.request,
+        escalation.reasons,
+        escalation.candidates,
+        escalation.context,
+        escalation.command,
+    )

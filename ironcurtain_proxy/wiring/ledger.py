@@ -28,7 +28,7 @@ from ironcurtain_proxy.model.escalation import (
     Unreachable,
 )
 from ironcurtain_proxy.ports import Clock
-from ironcurtain_proxy.review.auto_confirm import Found, LedgerError
+from ironcurtain_proxy.review.auto_confirm import WITHDRAWN, Found, LedgerError
 from ironcurtain_proxy.store.rows import (
     EscalationTask,
     FinalStatus,
@@ -221,11 +221,15 @@ class StoreLedger:
             lambda row: self.store.get().record_escalation(row, source, target, reason),
         )
 
-    async def settled(self, escalation: Escalation, ruling: Ruling) -> None:
+    async def settled(self, escalation: Escalation, ruling: Ruling) -> bool:
         """Note how it ended."""
         approved = isinstance(ruling, Approved)
         # That nobody could be asked says nothing of the session, and was nobody's decision.
-        by = "engine:unreachable" if isinstance(ruling, Unreachable) else ruling.by
+        by = (
+            "engine:unreachable"
+            if isinstance(ruling, Unreachable) or ruling == WITHDRAWN
+            else ruling.by
+        )
         automatic = approved and (by == "auto-approver" or by.startswith("engine:"))
         status: FinalStatus = "rejected"
         if approved:
@@ -233,9 +237,12 @@ class StoreLedger:
         settlement = Settlement(
             status=status, decided_by=by, reason=getattr(ruling, "reason", "") or by
         )
-        await self._noted(escalation.id, lambda row: self.store.get().settle(row, settlement))
+        written = await self._noted(
+            escalation.id, lambda row: self.store.get().settle(row, settlement)
+        )
         if not approved:
             self._rows.pop(escalation.id, None)
+        return written
 
     async def ended(self, identifier: EscalationId, *, succeeded: bool) -> None:
         """Note how a call that was approved ended."""
@@ -244,14 +251,16 @@ class StoreLedger:
         )
         self._rows.pop(identifier, None)
 
-    async def _noted(self, identifier: EscalationId, write: Callable[[int], object]) -> None:
+    async def _noted(self, identifier: EscalationId, write: Callable[[int], object]) -> bool:
         row = self._rows.get(identifier)
         if row is None:
-            return
+            return False
         try:
             await self._in_thread(lambda: write(row))
         except LedgerError as error:
             _log.warning("the store does not know how an escalation ended: %s", error)
+            return False
+        return True
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         try:

@@ -83,6 +83,8 @@ class OwnTools:
         case.decision = OWN_TOOL
         if exposed_name == PREFLIGHT:
             return await self.mediator.guarded(case, self._announced(case, arguments))
+        if arguments:
+            return await self._answer(case, told("This tool takes no arguments.", failed=True))
         spec = self.composites[exposed_name.removeprefix(COMPOSITE)]
         return await self.mediator.guarded(case, self._carried_out(case, spec, on_progress))
 

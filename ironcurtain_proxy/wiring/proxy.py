@@ -181,6 +181,7 @@ def assemble(
         patience=_patience(settings),
         home=real(settings.home),
     )
+    reviewers.on_clear = mediator.budgets.clear
     return Proxy(
         settings=settings,
         loaded=loaded,

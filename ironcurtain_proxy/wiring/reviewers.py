@@ -1,7 +1,7 @@
 """Who is asked about an escalation, joined from the settings."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
@@ -48,6 +48,8 @@ class Reviewers:
     """What the operator should know at the start; empty: nothing."""
     auto_approver: "AutoApprover | None"
     order: tuple[ChannelName, ...]
+    on_clear: Callable[[], object] = lambda: None
+    """Ends what rests on grants besides: the runs of approved plans."""
     engine: "EngineParts | None" = None
     """The auto-confirm engine, if it is on."""
     places: dict[ChannelName, Channel] = field(default_factory=dict)
@@ -128,6 +130,7 @@ def assemble_reviewers(
     async def command(action: GrantsAction, identifier: str | None) -> None:
         if action == "clear":
             grants.clear()
+            reviewers.on_clear()
         elif identifier is not None:
             grants.revoke(GrantId(identifier))
         await reviewers.keep_grants(at_once=True)

@@ -19,6 +19,7 @@ from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import AccessRequest, PathValue
 from ironcurtain_proxy.ports import Clock
+from ironcurtain_proxy.safeguards.faults import SnapshotError
 from ironcurtain_proxy.safeguards.retention import prune
 from ironcurtain_proxy.safeguards.snapshot import Snapshot, finish, take
 from ironcurtain_proxy.safeguards.watch import Effects, SideEffects
@@ -55,11 +56,14 @@ class Safekeeping:
         """Whether all that the call may change is named, lies on the disk, and can be put back."""
         request = escalation.request
         roles = {role for fact in request.arguments for role in fact.roles}
+        changes = [fact for fact in request.arguments if not _CHANGES.isdisjoint(fact.roles)]
         return (
             escalation.sandboxed
             and escalation.command is None
-            and bool(roles & _CHANGES)
             and roles <= _REVOCABLE
+            # What is left out the server fills in as it likes.
+            and bool(changes)
+            and all(fact.values for fact in changes)
         )
 
     async def prepare(self, escalation: Escalation) -> bool:
@@ -78,8 +82,10 @@ class Safekeeping:
         now = self.clock.now()
         prune(self.directory, now)
         request = escalation.request
-        paths = list(_changed(request))
         has_history = any("write-history" in fact.roles for fact in request.arguments)
+        paths = list(_changed(request, None if not has_history else request.repository))
+        if not paths and not (has_history and request.repository is not None):
+            raise SnapshotError("the call names nothing that could be held")
         snapshot = take(
             escalation.id,
             paths,
@@ -125,12 +131,12 @@ def _as_json(effects: Effects) -> dict[str, Json]:
     }
 
 
-def _changed(request: AccessRequest) -> Iterable[RealPath]:
-    """The paths that the call may write or delete. Of a repository's history git holds its own."""
+def _changed(request: AccessRequest, held_by_git: RealPath | None) -> Iterable[RealPath]:
+    """The paths that the call may write or delete, but for the repository that git holds."""
     for fact in request.arguments:
         if not _CHANGES.isdisjoint(fact.roles) and any(
             ROLE_TRAITS[role].category == "path" for role in fact.roles
         ):
             for value in fact.values:
-                if isinstance(value, PathValue) and value.path != request.repository:
+                if isinstance(value, PathValue) and value.path != held_by_git:
                     yield value.path

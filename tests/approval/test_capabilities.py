@@ -320,7 +320,12 @@ def test_what_an_operator_denies_stays_denied_without_isolation() -> None:
         pre_approved_tools=frozenset({"s/tool"}),
     )
     holds, _ = effective_profile(mine, "unknown")
-    assert holds.rules == {**SUPERVISED.rules, "secrets.access": "deny"}
+    assert holds.rules == {
+        **SUPERVISED.rules,
+        "secrets.access": "deny",
+        # Its author's own word, though `autonomous` says the same.
+        "net.egress": "deny",
+    }
     assert holds.default == "deny"
     assert holds.blocked_tools == {"s/tool"}
     assert holds.pre_approved_tools == NOTHING

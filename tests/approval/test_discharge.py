@@ -163,7 +163,10 @@ def test_a_place_that_was_not_offered_remembers_nothing(place: int) -> None:
 
 def test_what_the_policy_asks_is_never_offered_for_the_approval_mode() -> None:
     assert offered((MODE,), (ETC,), TOOL) == (TOOL,)
-    assert offered((POLICY, MODE), (ETC,), TOOL) == (ETC,)
+    assert TOOL is not None
+    (both,) = offered((POLICY, MODE), (ETC,), TOOL)
+    # What it remembers of the tool besides is said before the answer.
+    assert both == replace(ETC, description=f"{ETC.description}; {TOOL.description}")
     assert offered((PROFILE,), (ETC,), TOOL) == ()
 
 

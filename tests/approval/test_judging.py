@@ -115,3 +115,34 @@ def test_a_program_that_the_profile_blocks_is_denied_anywhere_in_a_command(comma
     assert decision == Deny(
         Ground("capability:blocked-program", "The profile own forbids to run: rm")
     )
+
+
+@pytest.mark.parametrize("names", [{"shell/run", "run"}, {"shell/run"}], ids=["certain", "not"])
+def test_what_was_said_of_a_bare_name_restricts_a_tool_though_another_may_have_the_name(
+    names: set[str],
+) -> None:
+    """A server that lists a tool of the same name, or none at all, must not lift a restriction."""
+    overlay = Overlay(
+        rules=OverlayRules(
+            interceptor=InterceptorConfig(approval_policy="configured", sensitive_tools=("run",)),
+            profile=Profile(name="own", blocked_tools=frozenset({"stop"})),
+        ),
+        declarations={
+            "run": ToolDeclaration(
+                tool_id="run", safety_level=SafetyLevel.SAFE, command_argument="command"
+            )
+        },
+    )
+    declared = overlay.declared(frozenset(names))
+    assert declared is not None
+    assert declared.command_argument == "command"
+    assert (declared.safety_level is SafetyLevel.SAFE) is ("run" in names)
+    request = AccessRequest(
+        server="shell", tool="run", annotated=True, has_arguments=True, arguments=()
+    )
+    tool = NamedTool("shell", "run", frozenset(names))
+    found = overlay.judge(ALLOWED, Facts(request=request, arguments={}), tool, Standing())
+    assert "tool-policy" in [reason.origin for reason in found.reasons]
+    blocked = NamedTool("shell", "stop", frozenset({"shell/stop"}))
+    denied = overlay.judge(ALLOWED, Facts(request=request, arguments={}), blocked, Standing())
+    assert isinstance(denied.decision, Deny)

@@ -196,7 +196,8 @@ def test_true_is_not_a_level() -> None:
         ("s/tool", True, True),
         ("s/tool", False, True),
         ("tool", True, True),
-        ("tool", False, False),
+        # Not certain: then it restricts all the same, lest another server take the mark away.
+        ("tool", False, True),
         ("t/tool", True, False),
         ("s__tool", True, False),
         ("s/too", True, False),
@@ -204,12 +205,19 @@ def test_true_is_not_a_level() -> None:
         ("S/TOOL", True, False),
     ],
 )
-def test_a_bare_name_means_a_tool_that_one_server_has(
+def test_a_sensitive_tool_is_meant_by_its_full_name_or_its_bare_one(
     listed: str, unique: bool, meant: bool
 ) -> None:
     named = RatedTool(names=tool_names("s", "tool", is_unique=unique), safety_level=SAFE)
     config = InterceptorConfig(sensitive_tools=(listed,))
     assert needs_approval(named, config) is meant
+
+
+@pytest.mark.parametrize(("unique", "exempt"), [(True, True), (False, False)])
+def test_a_bare_name_exempts_a_tool_only_if_one_server_has_it(unique: bool, exempt: bool) -> None:
+    named = RatedTool(names=tool_names("s", "tool", is_unique=unique), safety_level=SAFE)
+    config = InterceptorConfig(approval_policy="all", exempt_tools=("tool",))
+    assert needs_approval(named, config) is not exempt
 
 
 @unhurried

@@ -1,13 +1,14 @@
 """Each question is asked once, and each approval used once."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 import anyio
 import pytest
 
+from ironcurtain_proxy.model.command import ParsedCommand
 from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.escalation import (
     Approved,
@@ -15,9 +16,11 @@ from ironcurtain_proxy.model.escalation import (
     Escalation,
     EscalationId,
     Held,
+    OriginReason,
     Ruling,
     Unreachable,
 )
+from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import AccessRequest
 from ironcurtain_proxy.ports import Reviewer
 from ironcurtain_proxy.review import desk as desk_module
@@ -153,7 +156,7 @@ async def test_a_held_call_joins_its_question_and_runs_once_when_it_was_approved
         person.answer(question(1), YES)
         while desk.state_of(question(1).id) != "approved":
             await anyio.lowlevel.checkpoint()
-        assert await desk.settle(question(3)) == YES
+        assert await desk.settle(question(3)) == replace(YES, question=question(1).id)
         assert desk.state_of(question(1).id) is None
         assert await desk.settle(question(4)) == Held(question(4).id)
 
@@ -286,3 +289,35 @@ async def test_a_way_that_leads_to_nobody_is_followed_by_the_next() -> None:
     there.answers[question().id] = YES
     panel = Panel([Channel(away, lambda: True), Channel(there, lambda: True)])
     assert await panel.ask(question()) == YES
+
+
+CHANGES: dict[str, Callable[[Escalation], Escalation]] = {
+    "definition": lambda asked: replace(asked, definition="other"),
+    "path": lambda asked: replace(
+        asked, request=replace(asked.request, repository=RealPath.from_text("/srv/other"))
+    ),
+    "branch": lambda asked: replace(asked, context=(("Current branch", "main"),)),
+    "reasons": lambda asked: replace(
+        asked, reasons=(OriginReason(origin="capability", ground=asked.ground),)
+    ),
+    "command": lambda asked: replace(asked, command=ParsedCommand(unreadable="x")),
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+@pytest.mark.requirement("X-8", "X-11")
+async def test_an_answer_is_not_used_for_the_same_arguments_when_they_lead_elsewhere(
+    what: str,
+) -> None:
+    """A link or a remote may have changed while the call was held."""
+    person = Person()
+    async with at_work(person, hold_after=0.01) as (desk, clock):
+        clock.tick = 0.02
+        assert await desk.settle(question(1)) == Held(question(1).id)
+        await person.until_asked(1)
+        person.answer(question(1), YES)
+        while desk.state_of(question(1).id) != "approved":
+            await anyio.lowlevel.checkpoint()
+        assert await desk.settle(CHANGES[what](question(2))) == Held(question(2).id)
+        await person.until_asked(2)
+        assert person.asked == [question(1).id, question(2).id]

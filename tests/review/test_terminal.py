@@ -85,11 +85,15 @@ def a_terminal(*questions: str, raw: bool = False) -> Iterator[Screen]:
     ("typed", "expected"),
     [
         pytest.param(
-            "y\n", "Approved(by='human', reasoning='', remember=None, note='', details=())", id="y"
+            "y\n",
+            "Approved(by='human', reasoning='', remember=None, question=None, note='', details=())",
+            id="y",
         ),
         pytest.param(" YES \n", "Approved(by='human'", id="yes"),
         pytest.param(
-            "a\n", "Approved(by='human', reasoning='', remember=0, note='', details=())", id="a"
+            "a\n",
+            "Approved(by='human', reasoning='', remember=0, question=None, note='', details=())",
+            id="a",
         ),
         pytest.param("Always\n", "remember=0", id="always"),
         pytest.param("n\n", "Declined(by='human', kind='denied'", id="n"),
