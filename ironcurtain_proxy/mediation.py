@@ -280,9 +280,7 @@ class Mediator:
                 return await self.journal.refuse(case, "held", ground, identifier)
             case Declined():
                 case.settlement = by_refusal(ruling)
-                by = refused_by(ruling)
-                note = ruling.note or (ruling.reason if by == "held" else "")
-                return await self.journal.refuse(case, by, ground, note)
+                return await self.journal.refuse(case, refused_by(ruling), ground, ruling.note)
             case Approved():
                 # (6) A wait lies behind us: what was approved must be what is there now, the
                 # tool's definition included (R-30).
@@ -311,6 +309,8 @@ class Mediator:
         self, case: Case, asked: EscalatedCall, judged: Judged
     ) -> tuple[OriginReason, ...]:
         """What is left to ask once an approved plan and the grants have had their say."""
+        if not judged.reasons:
+            raise KernelError("a call that nothing asks about came to be reviewed")
         now = self.world.clock.now()
         tool = (case.call.server, case.call.tool)
         asking = judged.asking

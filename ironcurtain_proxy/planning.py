@@ -174,8 +174,7 @@ class Planner:
                 return await refuse(case, "held", ground, identifier)
             case Declined():
                 case.settlement = by_refusal(ruling)
-                by = refused_by(ruling)
-                return await refuse(case, by, ground, ruling.note)
+                return await refuse(case, refused_by(ruling), ground, ruling.note)
             case Approved():
                 for step in steps:
                     again = await self._mediator.examine(step.call)

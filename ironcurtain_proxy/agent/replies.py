@@ -58,6 +58,13 @@ REFUSALS: Final[Mapping[RefusedBy, tuple[str, ...]]] = MappingProxyType(
                 "later: it is not asked about twice, and runs once when it is approved."
             ),
         ),
+        "limit": (
+            "HELD: too many calls of this session wait for a reviewer",
+            (
+                "ESCALATION REQUIRED: {clause}. Rule: {rule}. Nobody has been asked about this "
+                "call yet. Go on with something else; make exactly the same call again later."
+            ),
+        ),
         "breaker": ("CIRCUIT BREAKER: {reason}",),
         "busy": ("Error: {reason}", "Nothing was done. The call may be tried again."),
         "audit": (

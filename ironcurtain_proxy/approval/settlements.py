@@ -86,7 +86,7 @@ def refused_by(declined: Declined) -> RefusedBy:
         case "expired":
             return "expired"
         case "limit":
-            return "held"
+            return "limit"
         case "denied" | "invalid" | "withdrawn":
             return "declined"
         case _:

@@ -4,7 +4,7 @@ Knows how to ask for the tools and how long an answer holds; does not know who a
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from ironcurtain_proxy.information.catalogue import (
     SEPARATOR,
@@ -16,6 +16,9 @@ from ironcurtain_proxy.information.fingerprint import fingerprint
 from ironcurtain_proxy.model.annotation import Annotations
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.server import ServerSpec, ToolDefinition
+
+RESERVED: Final = "ironcurtain_"
+"""Begins the names of the proxy's own tools: no server's tool of such a name is ever reached."""
 
 
 class ToolSource(Protocol):
@@ -76,7 +79,9 @@ class LiveCatalogue:
 
     def find(self, exposed_name: str) -> tuple[str, str] | None:
         """The (server, tool) that the agent knows by this name; None: there is none."""
-        tool = None if self._current is None else self._current.named(exposed_name)
+        if self._current is None or exposed_name.startswith(RESERVED):
+            return None
+        tool = self._current.named(exposed_name)
         return None if tool is None else (tool.server, tool.definition.name)
 
     def exposed(self, server: str, tool: str) -> str:

@@ -14,6 +14,7 @@ RefusedBy: TypeAlias = Literal[
     "declined",
     "expired",
     "held",
+    "limit",
     "breaker",
     "busy",
     "audit",
@@ -24,8 +25,9 @@ RefusedBy: TypeAlias = Literal[
 `unknown-tool` and `arguments`: the call could not be read. `policy`: the kernel denied it.
 `no-reviewer`: it needed a reviewer and none can be reached. `declined`: a reviewer said no, or
 what came back was no answer. `expired`: no answer came in time. `held`: it waits for its answer and
-may be made again. `breaker`: the same call again and
-again. `busy`: other calls on its repository did not end. `audit`: it could not be recorded.
+may be made again. `limit`: nobody was asked, too much of the session is open. `breaker`: the same
+call again and again. `busy`: other calls on its repository did not end. `audit`: it could not be
+recorded.
 `kernel`: a defect of ours.
 """
 

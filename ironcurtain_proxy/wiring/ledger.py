@@ -50,6 +50,9 @@ DEADLINE: Final = 10.0
 FRESH: Final = 2.0
 """Seconds for which patterns, safe paths and rates are taken for what they were."""
 
+_MOST_ROWS: Final = 10_000
+"""Approvals that nobody took, or that came to nothing later, are not waited for."""
+
 LATELY: Final = 0.5
 """Seconds between two looks at a session's health, its failures, the queue and the windows."""
 
@@ -197,7 +200,10 @@ class StoreLedger:
             self.store.get().open_task(identifier, self._task(escalation, decision, found.scope))
             return identifier
 
-        self._rows[escalation.id] = await self._in_thread(write)
+        row_id = await self._in_thread(write)
+        while len(self._rows) >= _MOST_ROWS:
+            del self._rows[next(iter(self._rows))]
+        self._rows[escalation.id] = row_id
 
     def _task(self, escalation: Escalation, decision: EngineDecision, scope: str) -> EscalationTask:
         return EscalationTask(

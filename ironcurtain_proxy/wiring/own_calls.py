@@ -124,6 +124,11 @@ class OwnTools:
         opened = await self.planner.open(case, calls, private=True)
         if isinstance(opened, Refused):
             return opened
+        if opened.asked_later and self.desk.holds:
+            # A step that is held would come back as done by halves, and be done again.
+            self.mediator.budgets.close(opened.budget.id)
+            text = f"Make these calls one by one: {'; '.join(opened.asked_later)}"
+            return await self._answer(case, told(text, failed=True))
         steps: list[tuple[str, Mapping[str, Json]]] = []
         try:
             for call in calls:

@@ -27,6 +27,8 @@ from ironcurtain_proxy.safeguards.watch import Effects, SideEffects
 _log: Final = logging.getLogger(__name__)
 
 _CHANGES: Final[frozenset[ArgumentRole]] = frozenset({"write-path", "delete-path", "write-history"})
+_MOST_WATCHED: Final = 16
+
 _REVOCABLE: Final[frozenset[ArgumentRole]] = _CHANGES | {
     "read-path",
     "branch-name",
@@ -75,6 +77,9 @@ class Safekeeping:
         except (IronCurtainError, OSError) as error:
             _log.warning("no safeguards for escalation %s: %s", escalation.id, error)
             return False
+        # Of approvals that nobody took: the snapshot stays for as long as any.
+        while len(self._open) >= _MOST_WATCHED:
+            del self._open[next(iter(self._open))]
         self._open[escalation.id] = watched
         return True
 

@@ -100,6 +100,7 @@ def test_a_delete_is_sent_to_the_manager_whose_approval_lets_it_go(office: Offic
     assert outcome["decidedBy"] == "reviewer:architect_manager"
     assert outcome["stages"] == [
         "kernel:escalate",
+        "overlay:escalate",  # a delete, which the approval mode asks about as well
         "grants:open",
         "engine:held",
         "reviewer:architect_manager:approved",
