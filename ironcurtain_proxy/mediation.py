@@ -229,8 +229,9 @@ class Mediator:
                     return by_policy_alone(kernel)
                 names = self.world.tools.names(call.server, call.tool)
                 tool = NamedTool(call.server, call.tool, names)
-                standing = standing_of(request, self.policy, kernel)
-                return self.overlay.judge(kernel, gathered, tool, standing)
+                return self.overlay.judge(
+                    kernel, gathered, tool, lambda: standing_of(request, self.policy, kernel)
+                )
             case _:
                 assert_never(gathered)
 

@@ -3,22 +3,29 @@
 No I/O, no clock, no log. Brings together what is known of the tool; `overlay` decides.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Final, TypeAlias
 
-from ironcurtain_proxy.approval.capabilities import Profile
-from ironcurtain_proxy.approval.overlay import OverlayRules, judge
+from ironcurtain_proxy.approval.capabilities import HINT_CAPABILITIES, Profile
+from ironcurtain_proxy.approval.overlay import Overlaid, OverlayRules, judge
+from ironcurtain_proxy.approval.safety import DANGEROUS_ROLES
 from ironcurtain_proxy.approval.subject import Subject
+from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.argument_capability import (
     ArgumentCapabilities,
     capabilities_by_argument,
 )
 from ironcurtain_proxy.model.capability import Capability, ToolDeclaration, spoken_of
 from ironcurtain_proxy.model.command import ParsedCommand
-from ironcurtain_proxy.model.decision import Decision, Deny, Escalate, Standing
+from ironcurtain_proxy.model.decision import Allow, Decision, Deny, Escalate, Standing
 from ironcurtain_proxy.model.escalation import OriginReason
+from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.judgement import Judged
 from ironcurtain_proxy.model.request import Facts
+
+_HINTS: Final = ("readOnlyHint", *HINT_CAPABILITIES)
+_MOST_KNOWN: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +38,9 @@ class NamedTool:
     """What stands for it where tools are listed (R-35)."""
 
 
+_Key: TypeAlias = tuple[NamedTool, frozenset[ArgumentRole], bool, tuple[bool, ...] | None]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overlay:
     """Capability profile and approval mode, with what the operator says of tools."""
@@ -40,19 +50,29 @@ class Overlay:
     declarations: Mapping[str, ToolDeclaration] = field(default_factory=dict)
     """By the tool as the operator wrote it."""
     by_argument: Mapping[str, tuple[ArgumentCapabilities, ...]] = field(default_factory=dict)
+    _known: dict[_Key, Overlaid] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    """What was said of harmless calls: it is the same whatever their arguments name."""
 
-    def judge(self, kernel: Decision, facts: Facts, tool: NamedTool, standing: Standing) -> Judged:
+    def judge(
+        self,
+        kernel: Decision,
+        facts: Facts,
+        tool: NamedTool,
+        standing: Callable[[], Standing],
+    ) -> Judged:
         """What is decided of a call.
 
         Args:
             kernel: the policy's decision.
             facts: what the call names.
             tool: what it calls.
-            standing: what a person had settled beforehand.
+            standing: finds out what a person had settled beforehand; asked only if it matters.
         """
         if self.rules is None:
             return by_policy_alone(kernel)
-        overlaid = judge(kernel, self._subject(facts, tool, standing), self.rules)
+        overlaid = self._overlaid(kernel, facts, tool, standing, self.rules)
         decision = kernel
         if overlaid.denied is not None:
             decision = Deny(overlaid.denied)
@@ -60,6 +80,40 @@ class Overlay:
             decision = Escalate(overlaid.origins[0].ground)
         return Judged(
             decision=decision, reasons=overlaid.origins, capabilities=overlaid.capabilities
+        )
+
+    def _overlaid(
+        self,
+        kernel: Decision,
+        facts: Facts,
+        tool: NamedTool,
+        standing: Callable[[], Standing],
+        rules: OverlayRules,
+    ) -> Overlaid:
+        roles = frozenset([role for fact in facts.request.arguments for role in fact.roles])
+        if (
+            not isinstance(kernel, Allow)
+            or facts.command is not None
+            or facts.pushes
+            or self.by_argument
+            or roles & DANGEROUS_ROLES
+        ):
+            return judge(kernel, self._subject(facts, tool, standing()), rules)
+        key = (tool, roles, facts.request.annotated, _hinted(facts.hints))
+        known = self._known.get(key)
+        if known is None:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            # Nothing here is dangerous by its role, so nothing that was settled could make it less.
+            known = judge(kernel, self._subject(facts, tool, Standing()), rules)
+            if not self._runs_commands(tool):
+                self._known[key] = known
+        return known
+
+    def _runs_commands(self, tool: NamedTool) -> bool:
+        declared = self.declared(tool.names)
+        return declared is not None and (
+            declared.command_argument is not None or bool(declared.capabilities)
         )
 
     def _subject(self, facts: Facts, tool: NamedTool, standing: Standing) -> Subject:
@@ -99,6 +153,13 @@ class Overlay:
                 # How dangerous it is may be little: that needs a name that is certain.
                 return found if name in names else replace(found, safety_level=None)
         return None
+
+
+def _hinted(hints: Mapping[str, Json] | None) -> tuple[bool, ...] | None:
+    """The hints that count: others change nothing, and a server may send any."""
+    if hints is None:
+        return None
+    return tuple([hints.get(name) is True for name in _HINTS])
 
 
 def _needs_of_command(command: ParsedCommand | None) -> tuple[frozenset[Capability], bool]:

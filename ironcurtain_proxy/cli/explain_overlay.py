@@ -42,7 +42,7 @@ def judged(asked: Asked, facts: Facts, policy: Policy) -> Judged:
         if isinstance(command, str):
             facts = replace(facts, command=parse_command(command))
     tool = NamedTool(asked.server, asked.tool, names)
-    return overlay.judge(kernel, facts, tool, standing_of(facts.request, policy, kernel))
+    return overlay.judge(kernel, facts, tool, lambda: standing_of(facts.request, policy, kernel))
 
 
 def _overlay(settings: Settings) -> Overlay:

@@ -1,17 +1,22 @@
 """What a shell command does decides what is asked about the tool that runs it."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from ironcurtain_proxy.approval.capabilities import SUPERVISED, Profile
+from ironcurtain_proxy.approval.capabilities import AUTONOMOUS, SUPERVISED, Profile
 from ironcurtain_proxy.approval.judging import NamedTool, Overlay
 from ironcurtain_proxy.approval.modes import InterceptorConfig
-from ironcurtain_proxy.approval.overlay import OverlayRules
+from ironcurtain_proxy.approval.overlay import OverlayRules, judge
+from ironcurtain_proxy.approval.subject import Subject
 from ironcurtain_proxy.information.shell import parse_command
 from ironcurtain_proxy.model.argument_capability import ArgumentCapabilities
 from ironcurtain_proxy.model.capability import SafetyLevel, ToolDeclaration
 from ironcurtain_proxy.model.decision import Allow, Deny, Effect, Ground, Standing, effect_of
+from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.judgement import Judged
 from ironcurtain_proxy.model.request import AccessRequest, Facts
+from tests.strategies import requests
 
 ALLOWED = Allow(Ground("rule", "so"))
 SHELL = NamedTool("shell", "run", frozenset({"shell/run", "run"}))
@@ -34,7 +39,7 @@ def judged(
         arguments={"command": command, **more},
         command=parse_command(command),
     )
-    return overlay.judge(ALLOWED, facts, SHELL, Standing())
+    return overlay.judge(ALLOWED, facts, SHELL, Standing)
 
 
 @pytest.mark.requirement("D-10", "D-11")
@@ -141,8 +146,49 @@ def test_what_was_said_of_a_bare_name_restricts_a_tool_though_another_may_have_t
         server="shell", tool="run", annotated=True, has_arguments=True, arguments=()
     )
     tool = NamedTool("shell", "run", frozenset(names))
-    found = overlay.judge(ALLOWED, Facts(request=request, arguments={}), tool, Standing())
+    found = overlay.judge(ALLOWED, Facts(request=request, arguments={}), tool, Standing)
     assert "tool-policy" in [reason.origin for reason in found.reasons]
     blocked = NamedTool("shell", "stop", frozenset({"shell/stop"}))
-    denied = overlay.judge(ALLOWED, Facts(request=request, arguments={}), blocked, Standing())
+    denied = overlay.judge(ALLOWED, Facts(request=request, arguments={}), blocked, Standing)
     assert isinstance(denied.decision, Deny)
+
+
+HINTS = st.sampled_from(
+    [None, {}, {"readOnlyHint": True}, {"destructiveHint": True}, {"openWorldHint": True, "x": 1}]
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.tuples(requests(), HINTS, st.booleans()), min_size=1, max_size=8),
+    st.sampled_from([None, SUPERVISED, AUTONOMOUS]),
+    st.sampled_from(["dangerous", "all", "configured", "none"]),
+)
+def test_what_is_remembered_of_calls_never_changes_what_is_said_of_the_next(
+    calls: list[tuple[AccessRequest, dict[str, Json] | None, bool]],
+    profile: Profile | None,
+    mode: str,
+) -> None:
+    rules = OverlayRules(
+        interceptor=InterceptorConfig(approval_policy=mode), profile=profile, isolation="isolated"
+    )
+    shared = Overlay(rules=rules)
+    for request, hints, pushes in calls:
+        facts = Facts(request=request, arguments={}, hints=hints, pushes=pushes)
+        tool = NamedTool(request.server, request.tool, frozenset({f"s/{request.tool}"}))
+        fresh = Overlay(rules=rules)
+        assert shared.judge(ALLOWED, facts, tool, Standing) == fresh.judge(
+            ALLOWED, facts, tool, Standing
+        )
+        subject = Subject(
+            server=tool.server,
+            tool=tool.tool,
+            names=tool.names,
+            request=request,
+            hints=hints,
+            pushes=pushes,
+        )
+        assert (
+            shared.judge(ALLOWED, facts, tool, Standing).reasons
+            == judge(ALLOWED, subject, rules).origins
+        )
