@@ -2,18 +2,20 @@
 
 from collections.abc import Mapping
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from ironcurtain_proxy.administration.settings import Settings
 from ironcurtain_proxy.information.fingerprint import fingerprint
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.ports import Clock
-from ironcurtain_proxy.review.grants_file import KEPT_NAME, GrantsFile
-from ironcurtain_proxy.review.persisted_grants import Circumstances, PersistedGrants
+
+if TYPE_CHECKING:
+    from ironcurtain_proxy.review.persisted_grants import PersistedGrants
 
 
 def persisted_grants(
     settings: Settings, policy_version: str, clock: Clock
-) -> tuple[PersistedGrants | None, str]:
+) -> "tuple[PersistedGrants | None, str]":
     """What keeps grants, or None; and what the operator should know, if anything.
 
     Args:
@@ -31,6 +33,13 @@ def persisted_grants(
         )
     if said.scope == "project" and settings.workspace is None:
         return None, "grants.persist has the scope project, but no workspace: nothing is kept"
+    # Off unless switched on: most sessions start without it.
+    from ironcurtain_proxy.review.grants_file import KEPT_NAME, GrantsFile  # noqa: PLC0415
+    from ironcurtain_proxy.review.persisted_grants import (  # noqa: PLC0415
+        Circumstances,
+        PersistedGrants,
+    )
+
     here = Circumstances(
         scope=said.scope,
         workspace=settings.workspace,

@@ -20,12 +20,12 @@ from ironcurtain_proxy.review.desk import Desk
 from ironcurtain_proxy.review.mailbox import Mailbox, MailboxSettings
 from ironcurtain_proxy.review.mailbox_grants import GrantsAction
 from ironcurtain_proxy.review.panel import Channel, Panel
-from ironcurtain_proxy.review.persisted_grants import PersistedGrants
 from ironcurtain_proxy.review.user_context import ContextFile, MessageSource, is_pty_session
 from ironcurtain_proxy.wiring.persistence import persisted_grants
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.review.auto_approver import AutoApprover
+    from ironcurtain_proxy.review.persisted_grants import PersistedGrants
     from ironcurtain_proxy.wiring.auto_confirm import EngineParts
 
 _log = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ class Reviewers:
     panel: Panel
     mailbox: Mailbox
     grants: GrantBook
-    persisted: PersistedGrants | None
+    persisted: "PersistedGrants | None"
     """What keeps grants; None: they end with the session."""
     notice: str
     """What the operator should know at the start; empty: nothing."""

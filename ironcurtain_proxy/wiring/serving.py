@@ -15,7 +15,6 @@ from typing import Final
 import anyio
 
 from ironcurtain_proxy.administration.layers import CONFIG_NAME
-from ironcurtain_proxy.administration.migration import migrate_file
 from ironcurtain_proxy.administration.policy_loading import load_policy
 from ironcurtain_proxy.administration.settings import Settings, load_settings
 from ironcurtain_proxy.agent.guidance import tool_usage
@@ -71,6 +70,9 @@ def serve(environ: MutableMapping[str, str], config: Path | None = None) -> int:
 def _backfill(settings: Settings) -> None:
     file = settings.state_dir / CONFIG_NAME
     if settings.config_file == file:
+        # Only the usual file is ever changed, and most clients name one of their own.
+        from ironcurtain_proxy.administration.migration import migrate_file  # noqa: PLC0415
+
         for line in migrate_file(file, SystemClock().now()):
             say(f"{file}: {line}")
 
