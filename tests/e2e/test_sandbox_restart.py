@@ -55,15 +55,11 @@ def is_bridge(words: list[str]) -> bool:
 
 KILLED: Final = {
     "srt, SIGKILL": (is_srt, signal.SIGKILL),
-    "srt, SIGTERM": (is_srt, signal.SIGTERM),
     "srt, SIGINT": (is_srt, signal.SIGINT),
-    "srt, SIGHUP": (is_srt, signal.SIGHUP),
     "the server, SIGKILL": (is_server, signal.SIGKILL),
-    "the server, SIGTERM": (is_server, signal.SIGTERM),
     "bubblewrap, SIGKILL": (is_bubblewrap, signal.SIGKILL),
     "the network's bridge, SIGTERM": (is_bridge, signal.SIGTERM),
     "the guardian, SIGKILL": (is_guardian, signal.SIGKILL),
-    "the guardian, SIGTERM": (is_guardian, signal.SIGTERM),
 }
 
 killed = pytest.mark.parametrize(("who", "number"), KILLED.values(), ids=[*KILLED])
