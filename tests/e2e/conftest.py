@@ -8,6 +8,7 @@ import pytest
 from tests.e2e.confined import add_hostile, escalations, require_sandbox
 from tests.e2e.house import House
 from tests.e2e.raw_client import RawClient
+from tests.e2e.website import Website, open_website
 from tests.store.conftest import postgres_server, postgres_url
 
 __all__ = ["postgres_server", "postgres_url"]
@@ -58,3 +59,10 @@ def single(house: House) -> House:
     escalations(house)
     house.variables["SANDBOX_POLICY"] = "enforce"
     return house
+
+
+@pytest.fixture
+def website() -> Iterator[Website]:
+    """A web server on this machine, outside every sandbox."""
+    with open_website() as server:
+        yield server

@@ -10,9 +10,7 @@ import socket
 import stat
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Final
 
@@ -41,6 +39,7 @@ from tests.e2e.house import House, rule
 from tests.e2e.raw_client import DEADLINE, Message, RawClient, at, text
 from tests.e2e.real_servers import COMMANDS
 from tests.e2e.servers import hostile
+from tests.e2e.website import Website
 
 CANARY: Final = "the canary sings"
 SECRET: Final = "neighbours-secret-7261"  # noqa: S105  of no account
@@ -122,44 +121,6 @@ def cell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cell]:
     add_hostile(house, "free", sandbox=False)
     yield house, house.start()
     house.end()
-
-
-class Website(ThreadingHTTPServer):
-    """Says hello to everyone on this machine, and remembers that they came."""
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Hello)
-        self.visits: list[str] = []
-
-    @property
-    def url(self) -> str:
-        return f"http://localhost:{self.server_port}/"
-
-
-class Hello(BaseHTTPRequestHandler):
-    """One page."""
-
-    def do_GET(self) -> None:
-        assert isinstance(self.server, Website)
-        self.server.visits.append(self.path)
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write(b"hello")
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the library's name
-        """Say nothing."""
-
-
-@pytest.fixture
-def website() -> Iterator[Website]:
-    """A web server on this machine, outside every sandbox."""
-    server = Website()
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
 
 
 # --- files
