@@ -124,6 +124,7 @@ def test_a_model_is_scored_alone_and_with_the_check(
             "--deadline",
             "50",
         )
+    assert document["outages"] == []
     judges = cast("dict[str, dict[str, list[str]]]", document["judges"])
     assert len(judges["model"]["falseApprovals"]) == 2
     assert judges["both"]["falseApprovals"] == []

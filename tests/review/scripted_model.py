@@ -96,6 +96,8 @@ def scripted_model(act: Callable[[dict[str, object]], Step] | Step) -> Iterator[
             payload = _reply(self.path, step)
             self.send_response(step.status)
             self.send_header("content-type", "application/json")
+            # It closes: a client that was not told would send its next question into the void.
+            self.send_header("connection", "close")
             for name, value in step.headers.items():
                 self.send_header(name, value)
             self.send_header("content-length", str(len(payload)))
