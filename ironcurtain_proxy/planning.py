@@ -104,6 +104,7 @@ class Planner:
                 return await self._refuse_step(case, number, step)
         asking = _asking(steps)
         wanted = Counter([(step.call.server, step.call.tool) for step in steps])
+        parent = self._still_open(parent)
         inner = parent is not None and parent.holds(wanted, asking)
         if not inner and self._granted(asking):
             # What was approved for the session settles it when the call is made, if it still holds
@@ -128,6 +129,11 @@ class Planner:
             ground = Ground("too-many-runs", "too many runs are open: end those that are done")
             return await self._mediator.journal.refuse(case, "policy", ground)
         return Opened(budget, _asked_later(steps))
+
+    def _still_open(self, run: Budget | None) -> Budget | None:
+        """An outer run, unless it ended or was taken back while the steps were looked at."""
+        now = self._mediator.world.clock.now()
+        return None if run is None else self._mediator.budgets.get(run.id, now)
 
     async def _look_at(self, planned: PlannedCall) -> _Step:
         found = self._mediator.world.tools.find(planned.exposed_name)

@@ -179,6 +179,18 @@ async def test_a_plan_within_a_plan_takes_its_part_and_beyond_it_asks() -> None:
     assert len(made.desk.asked) == 2
 
 
+async def test_a_run_that_was_taken_back_meanwhile_pays_for_no_plan_within_it() -> None:
+    made = harness()
+    made.desk.ruling = Approved(by="human")
+    outer = await open_plan(made, "edit", "edit")
+    assert isinstance(outer, Opened)
+    made.mediator.budgets.clear()
+    made.desk.ruling = Unreachable()
+    case = made.mediator.journal.open("ironcurtain_preflight", {}, ("ironcurtain", "preflight"))
+    inner = await Planner(made.mediator).open(case, calls("edit"), parent=outer.budget)
+    assert isinstance(inner, Refused)
+
+
 @pytest.mark.parametrize(
     "given",
     [
