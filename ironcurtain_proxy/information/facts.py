@@ -37,6 +37,10 @@ from ironcurtain_proxy.model.request import (
 )
 
 _REPOSITORY_ARGUMENTS: Final = ("path", "repo_path")
+_WORKING_DIRECTORY_ARGUMENTS: Final = (
+    *("cwd", "workdir", "workDir", "working_dir", "workingDir"),
+    *("working_directory", "workingDirectory"),
+)
 _MAX_STRINGS: Final = 10_000
 """Paths or URLs in one argument: looking at more would keep a processor busy for seconds."""
 _TOO_MANY: Final = Refusal("holds too many values")
@@ -221,7 +225,7 @@ class FactReader:
             ),
             arguments=sent,
             repository=root,
-            branch=None if root is None else current_branch(root),
+            branch=_branch(root if of_git else _working_root(facts)),
             pushes=bool(awaiting) and operation_of(annotation.tool) != "fetch",
         )
 
@@ -242,6 +246,20 @@ def _repository(facts: list[ArgumentFact]) -> RealPath | None:
                 if isinstance(value, PathValue):
                     return value.path
     return None
+
+
+def _working_root(facts: list[ArgumentFact]) -> RealPath | None:
+    """The repository around the directory that a command is said to run in."""
+    said = [fact for fact in facts if fact.name in _WORKING_DIRECTORY_ARGUMENTS and fact.values]
+    values = [value for fact in said for value in fact.values]
+    if len(values) != 1 or not isinstance(values[0], PathValue):
+        return None
+    root = repository_root(values[0].path)
+    return None if isinstance(root, Refusal) else root
+
+
+def _branch(root: RealPath | None) -> str | None:
+    return None if root is None else current_branch(root)
 
 
 def _about(name: str, refusal: Refusal) -> str:

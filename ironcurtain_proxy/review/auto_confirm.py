@@ -19,6 +19,7 @@ from ironcurtain_proxy.approval.engine.interaction import Interaction, Knowledge
 from ironcurtain_proxy.approval.engine.lifecycle import may_hold
 from ironcurtain_proxy.approval.engine.sessions import SessionType
 from ironcurtain_proxy.approval.engine.settings import AutoConfirmSettings
+from ironcurtain_proxy.approval.shell.branches import branches_of_command
 from ironcurtain_proxy.approval.shell.judging import judge_command
 from ironcurtain_proxy.approval.shell.operations import operation_of
 from ironcurtain_proxy.errors import IronCurtainError, KernelError
@@ -213,6 +214,7 @@ class AutoConfirm:
             request=escalation.request,
             arguments=escalation.arguments,
             command_operation=None if command is None else _operation(command),
+            command_branches=None if command is None else branches_of_command(command),
             session=escalation.session,
             session_type=self.situation.session_type,
             origins=escalation.origins,

@@ -246,3 +246,27 @@ def test_paths_are_counted_before_anything_is_looked_up(tree: Tree) -> None:
     assert reader.looks_up(READ, {"path": "a"}) == 1
     assert reader.looks_up(FETCH, {"url": "x"}) == 0
     assert reader.looks_up(PUSH, {}) is None
+
+
+SHELL = annotation("shell", "run", command=("none",), cwd=("read-path",), workdir=("read-path",))
+
+
+@pytest.mark.requirement("B-76")
+def test_a_command_is_on_the_branch_of_the_repository_it_is_said_to_run_in(tree: Tree) -> None:
+    Path(tree.path("work/sub/.git")).mkdir(parents=True)
+    Path(tree.path("work/sub/.git/HEAD")).write_text("ref: refs/heads/feature/x\n")
+    inside = gather(tree, SHELL, command="git commit", cwd="sub")
+    assert inside.branch == "feature/x"
+    assert inside.request.repository is None
+    assert gather(tree, SHELL, command="git commit").branch is None
+    assert gather(tree, SHELL, command="git commit", cwd="~/notes").branch is None
+    both = gather(tree, SHELL, command="git commit", cwd="sub", workdir="sub")
+    assert both.branch is None
+
+
+def test_no_branch_is_known_in_a_directory_that_git_may_take_for_a_bare_repository(
+    tree: Tree,
+) -> None:
+    Path(tree.path("work/bare/objects")).mkdir(parents=True)
+    Path(tree.path("work/bare/HEAD")).write_text("ref: refs/heads/feature/x\n")
+    assert gather(tree, SHELL, command="git commit", cwd="bare").branch is None

@@ -26,10 +26,19 @@ def branches_of(interaction: Interaction) -> tuple[str, ...]:
     named = [name for text in _named(interaction) for name in _sides(text, current)]
     if at_hand:
         named.insert(0, UNREADABLE if current is None else _short(current))
-        # A command may push anywhere: what it names was not handed in.
-        if interaction.command_operation in {"git-push", "git-force-push"}:
-            named.append(UNREADABLE)
+        named += _of_command(interaction)
     return tuple(dict.fromkeys(named))
+
+
+def _of_command(interaction: Interaction) -> Iterator[str]:
+    if interaction.command_operation not in {"git-commit", "git-push", "git-force-push"}:
+        return
+    if interaction.command_branches is None:
+        # It may work in another repository, or push anywhere.
+        yield UNREADABLE
+        return
+    for refspec in interaction.command_branches:
+        yield from _sides(refspec, interaction.branch)
 
 
 def are_feature_branches(branches: tuple[str, ...], prefixes: tuple[str, ...]) -> bool:

@@ -36,6 +36,9 @@ class Interaction:
     """What would be sent. Untrusted: its words can only raise the risk."""
     command_operation: str | None = None
     """For a tool that takes a shell command: what the parser says the command does."""
+    command_branches: tuple[str, ...] | None = None
+    """The refspecs that this command commits and pushes to, `HEAD` for the current branch; None:
+    not known."""
     session: str
     session_type: SessionType
     origins: tuple[Origin, ...]

@@ -193,6 +193,25 @@ def test_to_read_something_else_is_another_thing_than_to_edit() -> None:
     assert subject(calls.shell("install")).single
 
 
+@pytest.mark.parametrize(
+    ("operation", "said", "current", "branches"),
+    [
+        ("git-commit", ("HEAD",), "feature/x", ("feature/x",)),
+        ("git-commit", ("HEAD",), None, ("?",)),
+        ("git-commit", None, "feature/x", ("feature/x", "?")),
+        ("git-push", ("feature/y",), "feature/x", ("feature/x", "feature/y")),
+        ("git-push", ("HEAD:main",), "feature/x", ("feature/x", "main")),
+        ("git-push", None, "feature/x", ("feature/x", "?")),
+        ("safe", None, "feature/x", ("feature/x",)),
+    ],
+)
+def test_a_command_changes_the_branches_it_names_and_the_current_one(
+    operation: str, said: tuple[str, ...] | None, current: str | None, branches: tuple[str, ...]
+) -> None:
+    asked = replace(calls.shell(operation), command_branches=said, branch=current)
+    assert branches_of(asked) == branches
+
+
 def test_no_branch_is_not_a_feature_branch() -> None:
     assert not are_feature_branches((), ("feature/",))
     assert not are_feature_branches(("feature/a", "main"), ("feature/",))
