@@ -27,6 +27,7 @@ from ironcurtain_proxy.review.terminal import TerminalReviewer
 from ironcurtain_proxy.wire.pipes import claim_stdio, open_reader, open_writer
 from ironcurtain_proxy.wiring.clocks import SystemClock
 from ironcurtain_proxy.wiring.confinement import find_sandbox
+from ironcurtain_proxy.wiring.memory import give_large_blocks_back
 from ironcurtain_proxy.wiring.overlay import say_what_holds
 from ironcurtain_proxy.wiring.proxy import Proxy, assemble, state_of
 
@@ -43,6 +44,7 @@ def serve(environ: MutableMapping[str, str], config: Path | None = None) -> int:
         ConfigurationError: something cannot be used; nothing was started.
     """
     hide_from_debuggers()
+    give_large_blocks_back()
     settings = load_settings(environ, config)
     loaded = load_policy(settings)
     for problem in (*settings.warnings, *loaded.warnings):

@@ -213,3 +213,21 @@ def test_a_call_refused_by_a_dead_server_says_what_to_do(house: House) -> None:
     result = house.start().call("ends__answer", {"text": "x"})
     assert result["isError"] is True
     assert all("Traceback" not in block for block in texts(result))
+
+
+@pytest.mark.skipif(
+    os.confstr("CS_GNU_LIBC_VERSION") is None, reason="needs the allocator of glibc"
+)
+def test_a_large_message_does_not_stay_in_memory(pair: House) -> None:
+    agent = pair.start()
+    agent.call("well__answer", {"text": "small"})
+    before = resident(agent.process.pid)
+    for size in (MEGABYTE, 10 * MEGABYTE):
+        assert len(text(agent.call("sick__fill", {"bytes": size}))) == size
+    assert resident(agent.process.pid) - before < 10 * MEGABYTE
+
+
+def resident(pid: int) -> int:
+    """Bytes."""
+    lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmRSS:"))
