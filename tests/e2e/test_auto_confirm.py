@@ -214,20 +214,3 @@ def test_the_metrics_know_what_was_approved_and_by_whom(office: Office) -> None:
     metrics = orjson.loads(shown.stdout)
     assert metrics["interactions"] == 3
     assert metrics["manualInterventions"] == 0
-
-
-@pytest.mark.requirement("B-127")
-def test_the_store_may_be_a_postgresql_server(office: Office, postgres_url: str) -> None:
-    agent = office.start(
-        manager("architect_manager", "deciding", "approve"), store={"url": postgres_url}
-    )
-    agent.call("write_file", {"path": "/tmp/ironcurtain-test/x"})
-    agent.call("delete_file", {"path": OUTSIDE})
-    assert [outcome["decidedBy"] for outcome in office.house.outcomes()] == [
-        "engine:safety-rule",
-        "reviewer:architect_manager",
-    ]
-    assert not (office.house.home / ".ironcurtain/interactions.db").exists()
-    shown = office.person.run("metrics", "--json")
-    assert shown.returncode == 0, shown.stderr
-    assert orjson.loads(shown.stdout)["interactions"] == 2

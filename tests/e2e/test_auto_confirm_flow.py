@@ -1,0 +1,159 @@
+"""The whole flow of the auto-confirm engine in one session, on either database."""
+
+import shutil
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import orjson
+import pytest
+import sqlalchemy as sa
+
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.store.store import open_store
+from tests.e2e.confined import PATH, require_sandbox, use_default_sandbox
+from tests.e2e.house import House, rule
+from tests.e2e.person import Person
+from tests.e2e.raw_client import Message, RawClient, at, texts
+from tests.e2e.real_servers import npm_server
+from tests.e2e.test_auto_confirm import ROLES, manager, tools
+from tests.fakes import FakeClock
+
+OUTSIDE = "/srv/elsewhere"
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def store_url(request: pytest.FixtureRequest, house: House) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{house.root}/store.db"
+    found: str = request.getfixturevalue("postgres_url")
+    return found
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[Path]:
+    """Neither in the workspace nor below /tmp: writing there is of medium risk."""
+    made = Path(tempfile.mkdtemp(dir="/var/tmp"))
+    yield made
+    shutil.rmtree(made, ignore_errors=True)
+
+
+class Flow:
+    """A fleet's proxy: a confined real server, another one, and two managers."""
+
+    def __init__(self, house: House, elsewhere: Path, store_url: str) -> None:
+        require_sandbox()
+        self.house = house
+        self.store_url = store_url
+        scratch = house.root / "scratch"
+        scratch.mkdir()
+        self.scratch = scratch
+        house.add_server("fs", npm_server("filesystem", str(scratch), str(elsewhere)))
+        use_default_sandbox(house, "fs")
+        entry = house.servers["fs"]
+        assert isinstance(entry, dict)
+        writable: list[Json] = [str(scratch), str(elsewhere)]
+        entry["sandbox"] = {"filesystem": {"allowWrite": writable}}
+        house.add_scripted("files", ROLES, tools=tools())
+        house.annotations["filesystem"] = {
+            "write_file": {"path": ["write-path"], "content": ["none"]}
+        }
+        house.rules = [rule("ask", "escalate", "a reviewer must agree", tool=[*ROLES])]
+        house.variables["PATH"] = PATH
+        state = house.home / ".ironcurtain"
+        state.mkdir(mode=0o700)
+        engine: Json = {
+            "enabled": True,
+            "night_mode": {"enabled": False},
+            "escalation_timeout_minutes": 0.05,
+            "store": {"url": store_url},
+            "reviewers": [
+                manager("architect_manager", "by_name"),
+                manager("claude_code_high_level", "deciding", "approve"),
+            ],
+        }
+        (state / "config.json").write_bytes(orjson.dumps({"auto_confirm": engine}))
+        self.agent: RawClient = house.start()
+
+    def write(self, path: Path, content: str) -> Message:
+        return self.agent.call("fs__write_file", {"path": str(path), "content": content})
+
+    def written(self, path: Path, content: str) -> Message:
+        """What became of a write."""
+        self.write(path, content)
+        return self.house.outcomes()[-1]
+
+    def delete(self, name: str) -> Message:
+        """What becomes of a call that no engine approves."""
+        self.agent.call("files__delete_file", {"path": f"{OUTSIDE}/{name}"})
+        return self.house.outcomes()[-1]
+
+    def stored(self) -> Counter[str]:
+        """How many interactions ended how, by the store."""
+        with open_store(self.store_url, self.house.root / "none", FakeClock()) as store:
+            query = sa.text("SELECT status FROM claude_interactions")
+            return Counter(store.read(lambda c: [row.status for row in c.execute(query)]))
+
+
+@pytest.mark.requirement("B-1", "B-45", "B-60", "B-127", "B-62", "B-65", "B-66", "B-119", "B-168")
+def test_one_session_through_approve_deny_timeout_with_fallback_and_rollback(
+    house: House, elsewhere: Path, store_url: str
+) -> None:
+    flow = Flow(house, elsewhere, store_url)
+    for number in range(3):
+        assert "isError" not in flow.write(flow.scratch / f"{number}", "x")
+    assert house.outcomes()[-1]["decidedBy"] == "engine:safety-rule"
+
+    kept = elsewhere / "kept.txt"
+    kept.write_text("before")
+    end = time.monotonic() + 30
+    # How a session does is looked at every half second: until then a manager is asked.
+    while at(conditional := flow.written(kept, "after"), "engine", "action") != "conditional":
+        assert time.monotonic() < end, conditional
+        kept.write_text("before")
+    assert kept.read_text() == "after"
+    restored = Person(house).run("rollback", str(conditional["snapshot"]))
+    assert restored.returncode == 0, restored.stderr
+    assert kept.read_text() == "before"
+
+    assert flow.delete("approve")["decidedBy"] == "reviewer:architect_manager"
+    denied = flow.delete("deny")
+    assert (denied["decidedBy"], at(denied, "result", "status")) == (
+        "reviewer:architect_manager",
+        "denied",
+    )
+    silent = flow.delete("silence")
+    assert silent["decidedBy"] == "reviewer:claude_code_high_level"
+    deleted = [at(one, "arguments", "path") for one in house.received("files")]
+    assert deleted == [f"{OUTSIDE}/approve", f"{OUTSIDE}/silence"]
+
+    flow.agent.close()
+    ends = Counter(str(one["decidedBy"]).partition(":")[0] for one in house.outcomes())
+    denials = 1
+    assert flow.stored() == {
+        "auto_approved": ends["engine"],
+        "approved": ends["reviewer"] - denials,
+        "rejected": denials,
+    }
+    shown = Person(house).run("metrics", "--json")
+    assert orjson.loads(shown.stdout)["interactions"] == sum(ends.values()), shown.stderr
+    assert not (house.home / ".ironcurtain/interactions.db").exists()
+    assert house.verify_audit().returncode == 0
+
+
+@pytest.mark.requirement("X-17")
+def test_a_flood_of_risky_calls_holds_up_nobody(house: House, elsewhere: Path) -> None:
+    flow = Flow(house, elsewhere, f"sqlite:///{house.root}/store.db")
+    flood = [
+        flow.agent.start_call("files__delete_file", {"path": f"{OUTSIDE}/silence-{n}"})
+        for n in range(40)
+    ]
+    assert "isError" not in flow.write(flow.scratch / "safe", "x")
+    # Each of the flood has an answer, and most of them at once: they were too many.
+    answers = [flow.agent.result(one) for one in flood]
+    kinds = Counter(texts(one)[0].partition(":")[0] for one in answers if one.get("isError"))
+    assert sum(kinds.values()) >= 30, kinds
+    assert len(house.received("files")) == 40 - sum(kinds.values())
+    assert flow.delete("approve")["decidedBy"] == "reviewer:architect_manager"
