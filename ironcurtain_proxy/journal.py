@@ -80,7 +80,7 @@ class Journal:
         return True
 
     async def end(self, case: Case, summary: ResultSummary) -> bool:
-        """Write how a call ended that was carried out, with what its approver has to say of it.
+        """Write how a call ended, done or not, with what its approver has to say of it.
 
         False: it could not be written.
         """
@@ -105,15 +105,15 @@ class Journal:
 
     async def fail(self, case: Case, error: str) -> bool:
         """Write that a call was forwarded and brought nothing."""
-        return await self.write(case, ResultSummary(status="error", error=error))
+        return await self.end(case, ResultSummary(status="error", error=error))
 
     async def refuse(self, case: Case, by: RefusedBy, ground: Ground, note: str = "") -> Refused:
         """Write that a call was not forwarded. The refusal stands whether or not that succeeds."""
-        await self.write(case, ResultSummary(status="denied", error=ground.reason))
+        await self.end(case, ResultSummary(status="denied", error=ground.reason))
         return Refused(by=by, ground=ground, note=note)
 
     def _record(self, case: Case, result: ResultSummary | None) -> AuditRecord:
-        case.recorded = True
+        case.recorded = result is not None
         return case.record(
             result,
             elapsed=self.clock.monotonic() - case.started,

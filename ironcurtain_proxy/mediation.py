@@ -6,14 +6,15 @@ nowhere else; an `AuthorizedCall` is made here and nowhere else.
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Final, assert_never
 
 import anyio
 
+from ironcurtain_proxy.approval.approvals import Approvals, Claim
 from ironcurtain_proxy.approval.budget import BudgetBook
-from ironcurtain_proxy.approval.discharge import Remembering, discharge, remembered, tool_candidate
+from ironcurtain_proxy.approval.discharge import Remembering, without
 from ironcurtain_proxy.approval.framing import Frame, Posed, question_about
 from ironcurtain_proxy.approval.grant_patterns import EscalatedCall
 from ironcurtain_proxy.approval.grants import GrantBook
@@ -38,60 +39,31 @@ from ironcurtain_proxy.model.decision import Allow, Deny, Escalate, Ground
 from ironcurtain_proxy.model.escalation import (
     Approved,
     Declined,
-    Escalation,
     Held,
-    OriginReason,
     Unreachable,
 )
 from ironcurtain_proxy.model.grant import GrantId
+from ironcurtain_proxy.model.grounds import (
+    CHANGED,
+    DEFECT,
+    ENDED,
+    NOT_RECORDED,
+    OWN_TOOL,
+    WITHDRAWN,
+)
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.judgement import Judged
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.model.progress import sign_of_life
 from ironcurtain_proxy.model.reply import Answered, Failed, Refused, Reply
-from ironcurtain_proxy.model.request import Facts, Gathered, Unresolvable
+from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered, Unresolvable
 from ironcurtain_proxy.model.server import ToolResult
-from ironcurtain_proxy.ports import (
-    Aftermath,
-    Clock,
-    FactGatherer,
-    IdSource,
-    ProgressListener,
-    Recorder,
-    ReviewDesk,
-    Servers,
-    ToolFinder,
-)
+from ironcurtain_proxy.ports import ProgressListener, World
 
 _log = logging.getLogger(__name__)
 
-CHANGED: Final = Ground("changed-meanwhile", "what it names changed while waiting")
-"""What was judged a moment ago is not what is there now (R-30)."""
-
-WITHDRAWN: Final = Ground("withdrawn", "withdrawn by the agent before it was carried out")
-
-OWN_TOOL: Final = Allow(Ground("own-tool", "The tool is the proxy's own and changes nothing"))
-
-NOT_RECORDED: Final = Ground(
-    "audit-unavailable", "the call cannot be recorded, so it is not carried out"
-)
-
-DEFECT: Final = Ground("internal-error", "the call could not be judged, so it is not carried out")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class World:
-    """The ports, joined by `wiring`."""
-
-    tools: ToolFinder
-    facts: FactGatherer
-    desk: ReviewDesk
-    servers: Servers
-    recorder: Recorder
-    clock: Clock
-    ids: IdSource
-    aftermath: Aftermath | None = None
+_UNKNOWN: Final = "the outcome of the call is not known"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -111,10 +83,12 @@ class Mediator:
     """The user's home directory: never remembered as a whole."""
     grant_ttl: timedelta | None = None
     """How long what is remembered holds; None: as long as the session."""
+    approvals: Approvals = field(init=False)
     frame: Frame = field(init=False)
     journal: Journal = field(init=False)
 
     def __post_init__(self) -> None:
+        self.approvals = Approvals(self.grants, self.budgets)
         self.frame = Frame(
             session=self.session, policy=self.policy, home=self.home, patience=self.patience
         )
@@ -148,9 +122,8 @@ class Mediator:
         found = self.world.tools.find(exposed_name)
         case = self.journal.open(exposed_name, params, found)
         case.run = run
-        if found is None:
-            return await self.journal.refuse(case, "unknown-tool", case.decision.ground)
-        return await self.guarded(case, self._decide(case, on_progress))
+        later = self._decide if found is not None else self._find
+        return await self.guarded(case, later(case, on_progress))
 
     async def guarded(self, case: Case, deciding: Awaitable[Reply]) -> Reply:
         """The reply to a call; a defect of ours or a withdrawal is a refusal, and recorded."""
@@ -160,7 +133,8 @@ class Mediator:
             _log.exception("call %s could not be handled", case.call.request_id)
             if case.sent:
                 # It may have been carried out: to say otherwise would have it done twice.
-                return Failed(message="the outcome of the call is not known", recorded=False)
+                recorded = case.recorded or await self.journal.fail(case, _UNKNOWN)
+                return Failed(message=_UNKNOWN, recorded=recorded)
             case.decision = Deny(DEFECT)
             case.settlement = None
             return await self.journal.refuse(case, "kernel", DEFECT)
@@ -187,6 +161,15 @@ class Mediator:
         """What would be decided of a call now. Nothing is carried out, asked or recorded."""
         gathered = await self.world.facts.gather(call)
         return gathered, self._judge(call, gathered)
+
+    async def _find(self, case: Case, on_progress: ProgressListener | None) -> Reply:
+        """Wait for the server that may have the tool: a call may come before it has started."""
+        await self.world.tools.ready(case.call.exposed_name)
+        found = self.world.tools.find(case.call.exposed_name)
+        if found is None:
+            return await self.journal.refuse(case, "unknown-tool", case.decision.ground)
+        case.call = replace(case.call, server=found[0], tool=found[1])
+        return await self._decide(case, on_progress)
 
     async def _decide(self, case: Case, on_progress: ProgressListener | None) -> Reply:
         # (1) The call is turned into facts: all disk, git and parsing that a decision needs.
@@ -250,12 +233,13 @@ class Mediator:
         on_progress: ProgressListener | None,
     ) -> Refused | None:
         """Settle an escalation. None: it was approved, and may go."""
-        asked = self._asked(case, facts, judged)
+        if not judged.reasons:
+            raise KernelError("a call that nothing asks about came to be reviewed")
         directories = await self.world.facts.directories(facts.request)
-        roots = self.world.facts.roots(facts.request, directories)
-        left = self._discharge(case, asked, judged)
+        claim = self._claim(case, facts)
+        case.roots = self.world.facts.roots(facts.request, directories)
+        left = self.approvals.look(claim, self.world.clock.now()).open
         if not left:
-            case.roots = roots
             return None
         ground = left[0].ground
         question = question_about(
@@ -264,7 +248,7 @@ class Mediator:
                 now=self.world.clock.now(),
                 call=case.call,
                 facts=facts,
-                asked=asked,
+                asked=claim.call,
                 reasons=left,
                 fingerprint=self.world.facts.fingerprint(case.call, facts.arguments),
                 directories=directories,
@@ -285,49 +269,40 @@ class Mediator:
             case Approved():
                 # (6) A wait lies behind us: what was approved must be what is there now, the
                 # tool's definition included (R-30).
-                same = await self.examine(case.call) == (facts, judged)
-                if not same or self._asked(case, facts, judged) != asked:
-                    return await self.journal.refuse(case, "policy", CHANGED)
-                case.settlement, case.roots = by_reviewer(ruling), roots
                 case.question = ruling.question or question.id
-                self._remember(question, ruling, asked)
+                same = await self.examine(case.call) == (facts, judged)
+                if not same or self._claim(case, facts) != claim:
+                    return await self.journal.refuse(case, "policy", CHANGED)
+                now = self.world.clock.now()
+                how = Remembering(new_id=self.world.ids.new, now=now, ttl=self.grant_ttl)
+                self.approvals.remember(question, ruling, claim.call, how)
+                case.settlement, case.approved = by_reviewer(ruling), left
                 return None
             case _:
                 assert_never(ruling)
 
-    def _asked(self, case: Case, facts: Facts, judged: Judged) -> EscalatedCall:
-        decision = judged.decision
-        return EscalatedCall(
-            server=case.call.server,
-            tool=case.call.tool,
-            definition=self.world.tools.definition(case.call.server, case.call.tool),
-            request=facts.request,
-            arguments=facts.arguments,
-            roles=decision.roles if isinstance(decision, Escalate) else (),
+    def _claim(self, case: Case, facts: Facts) -> Claim:
+        """What asks about a call and was not approved yet, of the tool as it is now."""
+        decision = case.decision
+        return Claim(
+            call=EscalatedCall(
+                server=case.call.server,
+                tool=case.call.tool,
+                definition=self.world.tools.definition(case.call.server, case.call.tool),
+                request=facts.request,
+                arguments=facts.arguments,
+                roles=decision.roles if isinstance(decision, Escalate) else (),
+            ),
+            reasons=without(case.reasons, case.approved),
+            run=case.run,
         )
 
-    def _discharge(
-        self, case: Case, asked: EscalatedCall, judged: Judged
-    ) -> tuple[OriginReason, ...]:
-        """What is left to ask once an approved plan and the grants have had their say."""
-        if not judged.reasons:
-            raise KernelError("a call that nothing asks about came to be reviewed")
-        now = self.world.clock.now()
-        tool = (case.call.server, case.call.tool)
-        asking = judged.asking
-        run = self.budgets.spend(tool, asking, now, case.run) if asking else None
-        budgeted = frozenset[str]() if run is None else run.capabilities
-        left = discharge(judged.reasons, asked, self.grants, now, budgeted)
-        for grant in left.grants:
-            self.grants.note_use(grant.id, now)
-        if not left.open:
-            case.settlement = by_grants(left.grants, None if run is None else run.id)
-        return left.open
-
-    def _remember(self, question: Escalation, approved: Approved, asked: EscalatedCall) -> None:
-        how = Remembering(new_id=self.world.ids.new, now=self.world.clock.now(), ttl=self.grant_ttl)
-        for grant in remembered(question, approved, tool_candidate(asked), how):
-            self.grants.add(grant)
+    def _settle(self, case: Case, facts: Facts) -> bool:
+        """Use what was approved before. False: it does not cover what no reviewer approved now."""
+        cover = self.approvals.use(self._claim(case, facts), self.world.clock.now())
+        if case.settlement is None and not cover.open:
+            case.settlement = by_grants(cover.grants, cover.run)
+        return not cover.open
 
     async def _enforce(
         self, case: Case, facts: Facts, on_progress: ProgressListener | None
@@ -340,11 +315,16 @@ class Mediator:
                 stale = facts.pushes or waited
                 if stale and await self.world.facts.gather(case.call) != facts:
                     return await self.journal.refuse(case, "policy", CHANGED)
-                return await self._forward(case, on_progress)
+                # Grants and budgets count as they are at this moment, after every wait.
+                if isinstance(case.decision, Escalate) and not self._settle(case, facts):
+                    return await self.journal.refuse(case, "lapsed", ENDED)
+                return await self._forward(case, facts.request, on_progress)
         except BusyError as error:
             return await self.journal.refuse(case, "busy", Ground("repository-busy", str(error)))
 
-    async def _forward(self, case: Case, on_progress: ProgressListener | None) -> Reply:
+    async def _forward(
+        self, case: Case, request: AccessRequest, on_progress: ProgressListener | None
+    ) -> Reply:
         if isinstance(case.decision, Deny) or (
             isinstance(case.decision, Escalate)
             and (case.settlement is None or case.settlement.effect != "allow")
@@ -354,13 +334,14 @@ class Mediator:
         try:
             await self.journal.intend(case)
         except AuditError:
-            return Refused(by="audit", ground=NOT_RECORDED)
+            return await self.journal.refuse(case, "audit", NOT_RECORDED)
         call = AuthorizedCall(
             request_id=case.call.request_id,
             server=case.call.server,
             tool=case.call.tool,
             arguments=case.arguments,
             params=case.call.params,
+            request=request,
         )
         # (9) The server is asked. Whatever happens now has an outcome line.
         case.sent = True

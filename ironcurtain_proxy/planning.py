@@ -15,7 +15,7 @@ from typing import Final, assert_never
 from ironcurtain_proxy.approval.budget import Budget
 from ironcurtain_proxy.approval.capabilities import described
 from ironcurtain_proxy.approval.settlements import by_refusal, by_reviewer, held, refused_by
-from ironcurtain_proxy.mediation import CHANGED, OWN_TOOL, Mediator
+from ironcurtain_proxy.mediation import Mediator
 from ironcurtain_proxy.model.call import ToolCall
 from ironcurtain_proxy.model.capability import Capability
 from ironcurtain_proxy.model.case import Case
@@ -29,6 +29,7 @@ from ironcurtain_proxy.model.escalation import (
     Unreachable,
 )
 from ironcurtain_proxy.model.grant import GrantId
+from ironcurtain_proxy.model.grounds import CHANGED, OWN_TOOL
 from ironcurtain_proxy.model.json import Arguments, Json
 from ironcurtain_proxy.model.judgement import Judged
 from ironcurtain_proxy.model.reply import Refused

@@ -5,6 +5,7 @@ The policy is not a port: mediation asks `decision.authorize` itself, so nobody 
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol, TypeAlias
 
@@ -102,6 +103,10 @@ class Servers(Protocol):
 class ToolFinder(Protocol):
     """Which tool a name stands for."""
 
+    async def ready(self, exposed_name: str) -> None:
+        """Wait until the tool can be found, if there is one; not for ever."""
+        ...
+
     def find(self, exposed_name: str) -> tuple[str, str] | None:
         """The (server, tool) that the agent knows by this name; None: there is none."""
         ...
@@ -161,12 +166,19 @@ class ReviewDesk(Protocol):
 
 
 class Aftermath(Protocol):
-    """Whoever wants to know how a call ended that was approved."""
+    """Whoever wants to know what became of a call that was approved."""
 
     async def ended(
         self, question: EscalationId, *, succeeded: bool
     ) -> tuple[tuple[str, Json], ...]:
-        """Take note of it; gives what the record of the call should say besides. Never fails."""
+        """Take note of it; gives what the record of the call should say besides. Never fails.
+
+        Every approval is told of once.
+
+        Args:
+            question: what was approved.
+            succeeded: False also if the call was not made after all.
+        """
         ...
 
 
@@ -192,3 +204,17 @@ class IdSource(Protocol):
     def new_escalation(self) -> EscalationId:
         """A fresh random UUID for a question."""
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """The ports, joined by `wiring`."""
+
+    tools: ToolFinder
+    facts: FactGatherer
+    desk: ReviewDesk
+    servers: Servers
+    recorder: Recorder
+    clock: Clock
+    ids: IdSource
+    aftermath: Aftermath | None = None

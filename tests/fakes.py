@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from ironcurtain_proxy.errors import AuditError
-from ironcurtain_proxy.mediation import Mediator, World
+from ironcurtain_proxy.mediation import Mediator
 from ironcurtain_proxy.model.audit import AuditRecord, ResultSummary
 from ironcurtain_proxy.model.authorized import AuthorizedCall
 from ironcurtain_proxy.model.call import RequestId, ToolCall
@@ -22,7 +22,7 @@ from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered, PathValue
 from ironcurtain_proxy.model.server import ToolResult
-from ironcurtain_proxy.ports import ProgressListener
+from ironcurtain_proxy.ports import Aftermath, ProgressListener, World
 
 DONE = ToolResult(result={"content": [{"type": "text", "text": "done"}]})
 
@@ -32,6 +32,9 @@ class FakeTools:
     known: dict[str, tuple[str, str]] = field(default_factory=lambda: {"read": ("files", "read")})
 
     digest: str = "d1"
+
+    async def ready(self, exposed_name: str) -> None:
+        return
 
     def find(self, exposed_name: str) -> tuple[str, str] | None:
         return self.known.get(exposed_name)
@@ -62,6 +65,8 @@ class FakeFacts:
     answer: Callable[[ToolCall], Gathered] = no_roles
     succeeded_calls: list[AuthorizedCall] = field(default_factory=list)
     waited: bool = False
+    meanwhile: Callable[[], object] = lambda: None
+    """What happens while a call waits for its repository."""
 
     async def gather(self, call: ToolCall) -> Gathered:
         return self.answer(call)
@@ -71,6 +76,7 @@ class FakeFacts:
 
     @asynccontextmanager
     async def undisturbed(self, facts: Facts) -> AsyncIterator[bool]:
+        self.meanwhile()
         yield self.waited
 
     async def directories(self, request: AccessRequest) -> frozenset[RealPath] | None:
@@ -95,7 +101,7 @@ class FakeDesk:
     """Rules on every escalation in the same way; keeps what was asked."""
 
     ruling: Ruling | Held = field(default_factory=Unreachable)
-    on_ask: Callable[[], None] = lambda: None
+    on_ask: Callable[[], object] = lambda: None
     asked: list[Escalation] = field(default_factory=list)
 
     async def settle(
@@ -189,6 +195,7 @@ class Harness:
     servers: FakeServers = field(default_factory=FakeServers)
     recorder: FakeRecorder = field(default_factory=FakeRecorder)
     clock: FakeClock = field(default_factory=FakeClock)
+    aftermath: Aftermath | None = None
 
     def __post_init__(self) -> None:
         self.mediator = Mediator(
@@ -200,6 +207,7 @@ class Harness:
                 recorder=self.recorder,
                 clock=self.clock,
                 ids=FakeIds(),
+                aftermath=self.aftermath,
             ),
             policy=self.policy,
             session="s",

@@ -50,6 +50,13 @@ REFUSALS: Final[Mapping[RefusedBy, tuple[str, ...]]] = MappingProxyType(
                 "user, who may ask for it again."
             ),
         ),
+        "lapsed": (
+            "DENIED: {reason}",
+            (
+                "Nothing was done (rule: {rule}). The call may be made again: what is not "
+                "approved any more is asked about then."
+            ),
+        ),
         "held": (
             "HELD: {note}",
             (

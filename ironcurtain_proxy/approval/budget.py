@@ -74,18 +74,18 @@ class BudgetBook:
         self._tidy(now)
         return self._open.get(GrantId(identifier))
 
-    def spend(
+    def find(
         self,
         tool: Tool,
         capabilities: frozenset[Capability],
         now: datetime,
         run: GrantId | None = None,
     ) -> Budget | None:
-        """Take one call out of the first run that covers it; None: no run does.
+        """The first run that covers a call; None: no run does. Nothing is taken out of it.
 
         Args:
             tool: what is called.
-            capabilities: what the profile asks about.
+            capabilities: what is to be covered.
             now: aware, UTC.
             run: the one run that the call belongs to; None: any that is not private.
         """
@@ -94,11 +94,14 @@ class BudgetBook:
             if budget.private if run is None else budget.id != run:
                 continue
             if budget.covers(tool, capabilities):
-                budget.calls[tool] -= 1
-                if not +budget.calls and not budget.children:
-                    self.close(budget.id)
                 return budget
         return None
+
+    def spend(self, budget: Budget, tool: Tool) -> None:
+        """Take one call out of a run that was just found. The last one ends it."""
+        budget.calls[tool] -= 1
+        if not +budget.calls and not budget.children:
+            self.close(budget.id)
 
     def close(self, identifier: GrantId) -> bool:
         """End a run and those within it. What a child had left is not given back.

@@ -2,16 +2,17 @@
 
 No I/O, no clock, no log. Each origin is discharged by its own kind of grant (R-16): what the policy
 escalated by a pattern, what the approval mode asks by "always allow" of the tool, what the profile
-asks by the capability, or by the budget of the plan that the call belongs to.
+asks by the capability.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import assert_never
 
 from ironcurtain_proxy.approval.grant_patterns import EscalatedCall
 from ironcurtain_proxy.approval.grants import GrantBook
+from ironcurtain_proxy.approval.overlay import asked_before
 from ironcurtain_proxy.model.capability import CAPABILITIES, Capability
 from ironcurtain_proxy.model.escalation import Approved, Decider, Escalation, OriginReason
 from ironcurtain_proxy.model.grant import (
@@ -38,50 +39,66 @@ def discharge(
     call: EscalatedCall,
     book: GrantBook,
     now: datetime,
-    budgeted: frozenset[Capability] = frozenset(),
 ) -> Discharged:
-    """Take away what is settled already.
+    """Take away what is settled already. Of several capabilities, those that are missing stay.
 
     Args:
         reasons: what asks.
         call: what is asked about.
         book: the grants of the session.
         now: aware, UTC.
-        budgeted: the capabilities that an approved plan covers for this call.
     """
     still_open: list[OriginReason] = []
     used: dict[GrantId, Grant] = {}
     for reason in reasons:
-        found = _grants_for(reason, call, book, now, budgeted)
-        if found is None:
-            still_open.append(reason)
-        else:
-            used.update({grant.id: grant for grant in found})
+        left, found = _settled(reason, call, book, now)
+        still_open += left
+        used.update({grant.id: grant for grant in found})
     return Discharged(tuple(still_open), tuple(used.values()))
 
 
-def _grants_for(
-    reason: OriginReason,
-    call: EscalatedCall,
-    book: GrantBook,
-    now: datetime,
-    budgeted: frozenset[Capability],
-) -> tuple[Grant, ...] | None:
-    """The grants that settle a reason; None: they do not."""
+def _settled(
+    reason: OriginReason, call: EscalatedCall, book: GrantBook, now: datetime
+) -> tuple[list[OriginReason], list[Grant]]:
+    """What is left of a reason, and the grants that settle the rest of it."""
     match reason.origin:
         case "policy":
-            found = [book.find(call, now)]
+            grant = book.find(call, now)
         case "tool-policy":
-            found = [book.find_tool(call, now)]
+            grant = book.find_tool(call, now)
         case "capability":
-            asked = [name for name in reason.capabilities if name not in budgeted]
-            found = [book.find_capability(name, now) for name in asked]
-            if not reason.capabilities:
-                return None
+            found = {name: book.find_capability(name, now) for name in reason.capabilities}
+            settled = [name for name, one in found.items() if one is not None]
+            return _less(reason, settled), [one for one in found.values() if one is not None]
         case _:
             assert_never(reason.origin)
-    grants = [grant for grant in found if grant is not None]
-    return tuple(grants) if len(grants) == len(found) else None
+    return ([reason], []) if grant is None else ([], [grant])
+
+
+def _less(reason: OriginReason, settled: Collection[Capability]) -> list[OriginReason]:
+    """A profile's reason without the capabilities that are settled; empty if that was all.
+
+    One that names none asks about a tool that nobody described: no capability settles that.
+    """
+    missing = tuple([name for name in reason.capabilities if name not in settled])
+    if missing == reason.capabilities:
+        return [reason]
+    return [asked_before(reason.profile, missing)] if missing else []
+
+
+def without(
+    reasons: Iterable[OriginReason], approved: Sequence[OriginReason]
+) -> tuple[OriginReason, ...]:
+    """What asks and is not among what was approved of the same call; empty: all of it is."""
+    origins = {reason.origin for reason in approved if not reason.capabilities}
+    names = {name for reason in approved for name in reason.capabilities}
+    left: list[OriginReason] = []
+    for reason in reasons:
+        if reason.capabilities:
+            left += _less(reason, names)
+        elif reason.origin not in origins:
+            left.append(reason)
+    return tuple(left)
 
 
 def tool_candidate(call: EscalatedCall) -> ToolPattern | None:

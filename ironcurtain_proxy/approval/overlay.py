@@ -110,14 +110,7 @@ def _by_profile(
         case "deny":
             return _denial(said, subject, holds)
         case "approve" if not undescribed:
-            return OriginReason(
-                origin="capability",
-                ground=Ground(
-                    _rule_of(said.capabilities),
-                    f"The profile {holds.name} asks before: {_listed(said.capabilities)}",
-                ),
-                capabilities=said.capabilities,
-            )
+            return asked_before(holds.name, said.capabilities)
         case "allow" if not undescribed or subject.names & holds.pre_approved_tools:
             return None
         case "allow" | "approve":
@@ -130,9 +123,27 @@ def _by_profile(
                     f"The profile {holds.name} asks before tools that nobody described: "
                     f"{subject.server}/{subject.tool}",
                 ),
+                profile=holds.name,
             )
         case _:
             assert_never(said.level)
+
+
+def asked_before(profile: str, capabilities: tuple[Capability, ...]) -> OriginReason:
+    """What a profile says that asks before a call has these capabilities.
+
+    Args:
+        profile: its name.
+        capabilities: at least one, in order of name.
+    """
+    return OriginReason(
+        origin="capability",
+        ground=Ground(
+            _rule_of(capabilities), f"The profile {profile} asks before: {_listed(capabilities)}"
+        ),
+        capabilities=capabilities,
+        profile=profile,
+    )
 
 
 def _denial(said: Verdict, subject: Subject, profile: Profile) -> Ground:

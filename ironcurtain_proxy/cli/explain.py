@@ -11,7 +11,7 @@ import orjson
 from ironcurtain_proxy.administration.engine_file import LoadedEngine, load_engine
 from ironcurtain_proxy.administration.policy_loading import load_policy
 from ironcurtain_proxy.administration.settings import Settings, load_settings
-from ironcurtain_proxy.cli.explain_overlay import Asked, judged
+from ironcurtain_proxy.cli.explain_overlay import Asked, Found, judged
 from ironcurtain_proxy.cli.explain_overlay import as_json as overlay_as_json
 from ironcurtain_proxy.cli.explain_overlay import as_text as overlay_as_text
 from ironcurtain_proxy.cli.kernel import Kernel
@@ -19,7 +19,6 @@ from ironcurtain_proxy.decision.explanation import Explanation, explain, shown
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.decision import Escalate, effect_of
 from ironcurtain_proxy.model.json import Arguments, Json
-from ironcurtain_proxy.model.judgement import Judged
 from ironcurtain_proxy.model.policy import Rule
 from ironcurtain_proxy.model.request import Facts, Gathered
 
@@ -70,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
     explanation = (
         explain(gathered.request, engine.loaded.policy) if isinstance(gathered, Facts) else None
     )
-    overlay: Judged | None = None
+    overlay: Found | None = None
     asked = None if settings is None else Asked(server, tool, settings)
     if asked is not None and isinstance(gathered, Facts):
         overlay = judged(asked, gathered, engine.loaded.policy)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from ironcurtain_proxy.administration.settings import Settings
 from ironcurtain_proxy.approval.capabilities import described
 from ironcurtain_proxy.approval.judging import NamedTool, Overlay
+from ironcurtain_proxy.approval.subject import tool_names
 from ironcurtain_proxy.decision.authorizer import authorize
 from ironcurtain_proxy.decision.standing import standing_of
 from ironcurtain_proxy.model.decision import effect_of
@@ -29,10 +30,31 @@ class Asked:
     settings: Settings
 
 
-def judged(asked: Asked, facts: Facts, policy: Policy) -> Judged:
-    """What `serve` would decide, as far as files tell: a server's own hints are not known here."""
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What `serve` would decide, as far as files tell."""
+
+    certain: Judged
+    if_unique: Judged | None
+    """Once every server has listed its tools and no other has one of this name: then lists that
+    spare a question count for the bare name, too. None: that makes no difference."""
+
+
+def judged(asked: Asked, facts: Facts, policy: Policy) -> Found:
+    """What asks besides the policy. A server's own hints and tools are not known here."""
     overlay = _overlay(asked.settings)
-    names = frozenset({f"{asked.server}/{asked.tool}", asked.tool})
+    certain, unique = (
+        _judged(
+            asked, facts, policy, overlay, tool_names(asked.server, asked.tool, is_unique=is_it)
+        )
+        for is_it in (len(asked.settings.servers) == 1, True)
+    )
+    return Found(certain, None if unique == certain else unique)
+
+
+def _judged(
+    asked: Asked, facts: Facts, policy: Policy, overlay: Overlay, names: frozenset[str]
+) -> Judged:
     kernel = authorize(facts.request, policy)
     declared = overlay.declared(names)
     if declared is not None and declared.command_argument is not None:
@@ -51,11 +73,21 @@ def _overlay(settings: Settings) -> Overlay:
     return overlay_for(settings, {name for name, inside in confined.items() if inside})
 
 
-def as_text(found: Judged, asked: Asked) -> list[str]:
+def as_text(found: Found, asked: Asked) -> list[str]:
     """The lines of the report."""
-    lines = ["", "besides the policy"]
+    lines = ["", "besides the policy", *_lines(found.certain, asked)]
+    if found.if_unique is not None:
+        name = f'"{asked.tool}"'
+        lines += ["", f"once every server has listed its tools, and no other has {name}"]
+        lines += _lines(found.if_unique, asked)
+        full = f'"{asked.server}/{asked.tool}"'
+        lines.append(f"  for it to hold in any case, write {full} where you wrote {name}")
+    return lines
+
+
+def _lines(found: Judged, asked: Asked) -> list[str]:
     names = ", ".join([described(name) for name in sorted(found.capabilities)])
-    lines.append(f"  the call needs: {names or 'nothing that is known'}")
+    lines = [f"  the call needs: {names or 'nothing that is known'}"]
     asking = [reason for reason in found.reasons if reason.origin != "policy"]
     if effect_of(found.decision) == "deny":
         ground = found.decision.ground
@@ -89,8 +121,15 @@ def spared_by(reason: OriginReason, asked: Asked) -> Sequence[str]:
             ]
 
 
-def as_json(found: Judged, asked: Asked) -> Mapping[str, Json]:
+def as_json(found: Found, asked: Asked) -> Mapping[str, Json]:
     """The same for programs."""
+    fields = _fields(found.certain, asked)
+    if found.if_unique is not None:
+        fields["ifNameIsUnique"] = _fields(found.if_unique, asked)
+    return fields
+
+
+def _fields(found: Judged, asked: Asked) -> dict[str, Json]:
     return {
         "decision": effect_of(found.decision),
         "rule": found.decision.ground.rule,

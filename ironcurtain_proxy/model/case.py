@@ -49,6 +49,8 @@ class Case:
     reasons: tuple[OriginReason, ...] = ()
     """What asked for a review."""
     settlement: Settlement | None = None
+    approved: tuple[OriginReason, ...] = ()
+    """What a reviewer has approved of it; something approved before must cover the rest."""
     question: EscalationId | None = None
     """The question that was approved, if one was asked."""
     run: GrantId | None = None
@@ -58,7 +60,7 @@ class Case:
     sent: bool = False
     """Whether its server was asked."""
     recorded: bool = False
-    """Whether there is an entry for it."""
+    """Whether how it ended has an entry: an intent alone is not enough."""
 
     def record(
         self, result: ResultSummary | None, *, elapsed: float, sandboxed: bool

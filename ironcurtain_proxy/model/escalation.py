@@ -27,6 +27,8 @@ class OriginReason:
     ground: Ground
     capabilities: tuple[Capability, ...] = ()
     """Those that asked, where the origin is `capability`."""
+    profile: str = ""
+    """The one that asks, where the origin is `capability`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

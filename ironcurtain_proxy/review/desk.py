@@ -24,6 +24,7 @@ from ironcurtain_proxy.approval.lifecycle import (
     advance,
     state_after,
 )
+from ironcurtain_proxy.model.capability import Capability
 from ironcurtain_proxy.model.escalation import (
     Approved,
     Declined,
@@ -33,7 +34,7 @@ from ironcurtain_proxy.model.escalation import (
     Ruling,
     Unreachable,
 )
-from ironcurtain_proxy.ports import Clock, Reviewer
+from ironcurtain_proxy.ports import Aftermath, Clock, Reviewer
 
 _log: Final = logging.getLogger(__name__)
 
@@ -47,7 +48,8 @@ MAX_OPEN: Final = 1000
 """Questions at once. A person cannot answer more, and an agent could ask without end."""
 
 
-_Key: TypeAlias = tuple[object, ...]
+_Key: TypeAlias = tuple[tuple[object, ...], frozenset[Capability]]
+"""The question but for its capabilities, and these."""
 
 
 @dataclass(slots=True)
@@ -68,17 +70,26 @@ class _Question:
 class Desk:
     """Settles the escalations of one session."""
 
-    def __init__(self, reviewer: Reviewer, clock: Clock, *, hold_after: float | None) -> None:
+    def __init__(
+        self,
+        reviewer: Reviewer,
+        clock: Clock,
+        *,
+        hold_after: float | None,
+        aftermath: Aftermath | None = None,
+    ) -> None:
         """Take who is asked.
 
         Args:
             reviewer: usually a panel.
             clock: the time.
             hold_after: seconds that a call waits before it is held; None: it waits to the end.
+            aftermath: is told of approvals that nobody took.
         """
         self._reviewer = reviewer
         self._clock = clock
         self._hold_after = hold_after
+        self._aftermath = aftermath
         self._questions: dict[_Key, _Question] = {}
         self._tasks: TaskGroup | None = None
 
@@ -92,7 +103,10 @@ class Desk:
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
             task_status.started()
-            await anyio.sleep_forever()
+            try:
+                await anyio.sleep_forever()
+            finally:
+                self._tasks = None
 
     async def settle(self, escalation: Escalation, on_wait: OnWait | None = None) -> Ruling | Held:
         """Get a ruling on a call, or have it held.
@@ -120,7 +134,7 @@ class Desk:
         except BaseException:
             if question.waiting == 1 and not question.held:
                 question.scope.cancel()
-                self._forget(question)
+                self._drop(question)
             raise
         finally:
             question.waiting -= 1
@@ -142,13 +156,21 @@ class Desk:
         self._tidy()
         # INVARIANT: an approval is bound to the session, the exact call and the policy version.
         key = _key(escalation)
-        question = self._questions.get(key)
+        question = self._questions.get(key) or self._find_wider(key)
         if question is None:
             if self._tasks is None or len(self._questions) >= MAX_OPEN:
                 return None
             question = self._questions[key] = _Question(escalation)
             self._tasks.start_soon(self._ask, question)
         return question
+
+    def _find_wider(self, key: _Key) -> _Question | None:
+        """The same question when more capabilities were missing: its answer settles this, too."""
+        same, names = key
+        for (other, wider), question in self._questions.items():
+            if names < wider and other == same:
+                return question
+        return None
 
     async def _ask(self, question: _Question) -> None:
         ruling: Ruling = Declined(by="timeout", kind="withdrawn")
@@ -197,24 +219,38 @@ class Desk:
         now = self._clock.now()
         for question in list(self._questions.values()):
             if question.ruled_at is not None and now - question.ruled_at > APPROVAL_LASTS:
-                if question.state == "approved":
-                    question.state = advance(question.state, "lapsed")
-                self._forget(question)
+                self._drop(question)
+
+    def _drop(self, question: _Question) -> None:
+        """Forget a question that no call will come back for."""
+        self._forget(question)
+        if question.state == "approved":
+            question.state = advance(question.state, "lapsed")
+            if self._tasks is not None and self._aftermath is not None:
+                self._tasks.start_soon(self._tell, self._aftermath, question.escalation.id)
+
+    async def _tell(self, aftermath: Aftermath, identifier: EscalationId) -> None:
+        try:
+            await aftermath.ended(identifier, succeeded=False)
+        except Exception:  # noqa: BLE001  a note; the other questions are worth more
+            _log.exception("that nobody took the approval %s is not noted", identifier)
 
 
-def _key(escalation: Escalation) -> "_Key":
+def _key(escalation: Escalation) -> _Key:
     """All that a reviewer's answer rests on: what is not the same in all of it is asked anew.
 
     The arguments alone would not do. They may lead elsewhere by now (a link, a remote), and the
     answer would be used for what nobody was asked about.
     """
-    return (
+    names = frozenset([name for reason in escalation.reasons for name in reason.capabilities])
+    same = (
         escalation.fingerprint,
         escalation.policy_version,
         escalation.definition,
         escalation.request,
-        escalation.reasons,
+        tuple([reason for reason in escalation.reasons if not reason.capabilities]),
         escalation.candidates,
         escalation.context,
         escalation.command,
     )
+    return same, names

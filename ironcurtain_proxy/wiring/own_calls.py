@@ -19,9 +19,10 @@ from ironcurtain_proxy.agent.own_tools import (
 from ironcurtain_proxy.agent.replies import words
 from ironcurtain_proxy.approval.budget import Budget
 from ironcurtain_proxy.approval.capabilities import described
-from ironcurtain_proxy.mediation import OWN_TOOL, Mediator
+from ironcurtain_proxy.mediation import Mediator
 from ironcurtain_proxy.model.case import Case
 from ironcurtain_proxy.model.composite import CompositeSpec
+from ironcurtain_proxy.model.grounds import OWN_TOOL
 from ironcurtain_proxy.model.json import Arguments, Json
 from ironcurtain_proxy.model.reply import Answered, Refused, Reply
 from ironcurtain_proxy.model.server import ToolResult

@@ -29,11 +29,11 @@ from ironcurtain_proxy.information.mounts import MountTable
 from ironcurtain_proxy.information.paths import PathReader
 from ironcurtain_proxy.information.resolver import Resolver, ToolSource
 from ironcurtain_proxy.information.spelling import Speller
-from ironcurtain_proxy.mediation import Mediator, World
+from ironcurtain_proxy.mediation import Mediator
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.reply import Reply
 from ironcurtain_proxy.model.server import ServerSpec
-from ironcurtain_proxy.ports import ProgressListener
+from ironcurtain_proxy.ports import ProgressListener, World
 from ironcurtain_proxy.review.user_context import MessageSource
 from ironcurtain_proxy.sandbox.launch import Confinement
 from ironcurtain_proxy.sandbox.probe import Available
@@ -67,12 +67,11 @@ class Proxy:
         params: Mapping[str, Json],
         on_progress: ProgressListener | None = None,
     ) -> Reply:
-        """Carry one call, as soon as it is known which tools its server has."""
+        """Carry one call."""
         self.reviewers.take_back_grants()
         if self.own.has(exposed_name):
             reply = await self.own.handle(exposed_name, params, on_progress)
         else:
-            await self.catalogue.ready(exposed_name)
             reply = await self.mediator.handle(exposed_name, params, on_progress)
         if self._published or len(self.reviewers.grants):
             self._publish_grants()

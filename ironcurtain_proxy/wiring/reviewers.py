@@ -155,7 +155,12 @@ def assemble_reviewers(
     engine = _engine(settings, clock, environ, panel)
     hold_after = settings.escalation.hold_after_seconds if holds(settings) else None
     reviewers = Reviewers(
-        desk=Desk(panel if engine is None else engine.reviewer, clock, hold_after=hold_after),
+        desk=Desk(
+            panel if engine is None else engine.reviewer,
+            clock,
+            hold_after=hold_after,
+            aftermath=None if engine is None else engine.reviewer,
+        ),
         panel=panel,
         engine=engine,
         mailbox=mailbox,

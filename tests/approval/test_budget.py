@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ironcurtain_proxy.approval.budget import MAX_RUNS, Budget, BudgetBook
+from ironcurtain_proxy.approval.budget import MAX_RUNS, Budget, BudgetBook, Tool
 from ironcurtain_proxy.model.grant import GrantId
 
 pytestmark = pytest.mark.requirement("D-25")
@@ -35,38 +35,58 @@ def opened(*budgets: Budget) -> BudgetBook:
     return book
 
 
+def spend(
+    book: BudgetBook,
+    tool: Tool,
+    capabilities: frozenset[str],
+    now: datetime,
+    run: GrantId | None = None,
+) -> Budget | None:
+    found = book.find(tool, capabilities, now, run)
+    if found is not None:
+        book.spend(found, tool)
+    return found
+
+
+def test_looking_for_a_run_takes_nothing_out_of_it() -> None:
+    mine = budget(edits=1)
+    book = opened(mine)
+    assert [book.find(EDIT, WRITE, NOW) for _ in range(3)] == [mine] * 3
+    assert mine.calls[EDIT] == 1
+
+
 @pytest.mark.requirement("D-26", "D-27")
 def test_a_run_pays_for_as_many_calls_as_were_announced_and_then_ends() -> None:
     book = opened(budget(edits=2))
-    assert [book.spend(EDIT, WRITE, NOW) is not None for _ in range(3)] == [True, True, False]
+    assert [spend(book, EDIT, WRITE, NOW) is not None for _ in range(3)] == [True, True, False]
     assert book.get("b", NOW) is None
 
 
 def test_a_run_does_not_pay_for_another_tool_or_another_capability() -> None:
     book = opened(budget())
-    assert book.spend(SEND, WRITE, NOW) is None
-    assert book.spend(EDIT, frozenset({"fs.write", "fs.delete"}), NOW) is None
+    assert spend(book, SEND, WRITE, NOW) is None
+    assert spend(book, EDIT, frozenset({"fs.write", "fs.delete"}), NOW) is None
 
 
 def test_a_run_ends_by_itself() -> None:
     book = opened(budget())
-    assert book.spend(EDIT, WRITE, NOW + timedelta(minutes=10)) is None
+    assert spend(book, EDIT, WRITE, NOW + timedelta(minutes=10)) is None
 
 
 def test_a_closed_run_pays_for_nothing() -> None:
     book = opened(budget())
     assert book.close(GrantId("b"))
     assert not book.close(GrantId("b"))
-    assert book.spend(EDIT, WRITE, NOW) is None
+    assert spend(book, EDIT, WRITE, NOW) is None
 
 
 def test_a_private_run_pays_only_for_calls_that_name_it() -> None:
     mine = budget()
     mine.private = True
     book = opened(mine)
-    assert book.spend(EDIT, WRITE, NOW) is None
-    assert book.spend(EDIT, WRITE, NOW, GrantId("b")) is mine
-    assert book.spend(EDIT, WRITE, NOW, GrantId("other")) is None
+    assert spend(book, EDIT, WRITE, NOW) is None
+    assert spend(book, EDIT, WRITE, NOW, GrantId("b")) is mine
+    assert spend(book, EDIT, WRITE, NOW, GrantId("other")) is None
 
 
 def test_what_a_child_may_do_is_taken_from_its_parent() -> None:
@@ -77,7 +97,7 @@ def test_what_a_child_may_do_is_taken_from_its_parent() -> None:
     assert not parent.holds({EDIT: 1}, frozenset({"net.egress"}))
     assert book.open(budget("c", edits=2, parent=parent))
     assert parent.calls[EDIT] == 1
-    spent = [book.spend(EDIT, WRITE, NOW) for _ in range(4)]
+    spent = [spend(book, EDIT, WRITE, NOW) for _ in range(4)]
     assert [one.id if one else None for one in spent] == ["p", "c", "c", None]
 
 
@@ -106,7 +126,7 @@ def test_children_never_make_more_calls_than_was_approved(
         elif act == "x":
             book.close(GrantId(f"c{number - 1}"))
         else:
-            spent += book.spend(EDIT, WRITE, NOW) is not None
-    while book.spend(EDIT, WRITE, NOW) is not None:
+            spent += spend(book, EDIT, WRITE, NOW) is not None
+    while spend(book, EDIT, WRITE, NOW) is not None:
         spent += 1
     assert spent <= 5

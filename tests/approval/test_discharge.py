@@ -1,5 +1,6 @@
 """Each origin is settled by its own kind of grant, and by no other."""
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -9,6 +10,8 @@ import pytest
 from anyio import create_task_group
 from anyio.lowlevel import checkpoint
 
+from ironcurtain_proxy.approval.approvals import Approvals, Claim
+from ironcurtain_proxy.approval.budget import Budget, BudgetBook
 from ironcurtain_proxy.approval.discharge import (
     Remembering,
     capability_pattern,
@@ -16,9 +19,11 @@ from ironcurtain_proxy.approval.discharge import (
     offered,
     remembered,
     tool_candidate,
+    without,
 )
 from ironcurtain_proxy.approval.grant_patterns import EscalatedCall, Places, candidates
 from ironcurtain_proxy.approval.grants import GrantBook
+from ironcurtain_proxy.approval.overlay import asked_before
 from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.escalation import Approved, Escalation, OriginReason
 from ironcurtain_proxy.model.grant import CapabilityPattern, Grant, GrantId, Pattern, ToolPattern
@@ -52,6 +57,7 @@ POLICY = OriginReason(origin="policy", ground=Ground("ask", "a person must agree
 PROFILE = OriginReason(
     origin="capability", ground=Ground("capability:fs.write", "writes"), capabilities=("fs.write",)
 )
+BOTH = asked_before("careful", ("fs.delete", "fs.write"))
 MODE = OriginReason(origin="tool-policy", ground=Ground("approval-policy:all", "asks"))
 REASONS = (POLICY, PROFILE, MODE)
 
@@ -89,22 +95,67 @@ def test_every_origin_is_named_once_and_without_reasons_it_is_the_policy() -> No
     assert a_question().origins == ("policy",)
 
 
+def approvals(*patterns: Pattern, budgeted: tuple[str, ...] = ()) -> Approvals:
+    """Grants, and a plan of one call of the tool that was approved for these capabilities."""
+    budgets = BudgetBook()
+    budgets.open(
+        Budget(
+            id=GrantId("run"),
+            capabilities=frozenset(budgeted),
+            calls=Counter({("files", "edit"): 1}),
+            expires=NOW + timedelta(minutes=10),
+        )
+    )
+    return Approvals(grants_of(*patterns), budgets)
+
+
 def test_a_budget_settles_capabilities_and_nothing_else() -> None:
-    left = discharge(REASONS, CALL, GrantBook(), NOW, frozenset({"fs.write", "net.egress"}))
-    assert left.open == (POLICY, MODE)
+    cover = approvals(budgeted=("fs.write", "net.egress")).look(
+        Claim(call=CALL, reasons=REASONS), NOW
+    )
+    assert (cover.open, cover.run) == ((POLICY, MODE), "run")
 
 
-def test_one_capability_of_two_settles_nothing() -> None:
-    both = replace(PROFILE, capabilities=("fs.delete", "fs.write"))
-    assert discharge((both,), CALL, grants_of(WRITE), NOW).open == (both,)
-    with_budget = discharge((both,), CALL, grants_of(WRITE), NOW, frozenset({"fs.delete"}))
-    assert with_budget.open == ()
+def test_one_capability_of_two_leaves_the_other_to_ask_about() -> None:
+    left = discharge((BOTH,), CALL, grants_of(WRITE), NOW)
+    assert left.open == (asked_before("careful", ("fs.delete",)),)
+    assert [grant.pattern for grant in left.grants] == [WRITE]
+    for delete in ("fs.delete", "net.egress"):
+        cover = approvals(WRITE, budgeted=(delete,)).look(Claim(call=CALL, reasons=(BOTH,)), NOW)
+        assert (cover.open == ()) is (delete == "fs.delete")
+
+
+def test_a_budget_is_not_looked_for_where_grants_cover_all() -> None:
+    cover = approvals(WRITE, budgeted=("fs.write",)).look(Claim(call=CALL, reasons=(PROFILE,)), NOW)
+    assert (cover.open, cover.run) == ((), None)
+
+
+def test_what_leaves_something_to_ask_uses_nothing_up() -> None:
+    before = approvals(WRITE, budgeted=("fs.delete",))
+    assert before.use(Claim(call=CALL, reasons=(BOTH, MODE)), NOW).open == (MODE,)
+    assert [one.uses for one in before.grants.list()] == [0]
+    assert before.use(Claim(call=CALL, reasons=(BOTH,)), NOW).run == "run"
+    assert [one.uses for one in before.grants.list()] == [1]
+    assert before.use(Claim(call=CALL, reasons=(BOTH,)), NOW).run is None
 
 
 def test_a_reason_without_a_capability_is_never_settled_by_one() -> None:
     nameless = replace(PROFILE, capabilities=())
-    left = discharge((nameless,), CALL, grants_of(WRITE), NOW, frozenset({"fs.write"}))
-    assert left.open == (nameless,)
+    before = approvals(WRITE, budgeted=("fs.write",))
+    assert before.look(Claim(call=CALL, reasons=(nameless,)), NOW).open == (nameless,)
+    assert without((nameless,), (PROFILE, POLICY)) == (nameless,)
+    assert without((nameless,), (nameless,)) == ()
+
+
+@pytest.mark.requirement("X-11")
+def test_an_approval_settles_what_it_was_asked_about_and_nothing_else() -> None:
+    delete, write = (asked_before("careful", (name,)) for name in ("fs.delete", "fs.write"))
+    assert without(REASONS, ()) == REASONS
+    assert without(REASONS, REASONS) == ()
+    assert without(REASONS, (POLICY,)) == (PROFILE, MODE)
+    assert without((BOTH,), (delete,)) == (write,)
+    assert without((delete,), (BOTH,)) == ()
+    assert without((delete,), (write,)) == (delete,)
 
 
 def test_an_always_allowed_tool_is_asked_about_again_when_it_has_changed() -> None:

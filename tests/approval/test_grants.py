@@ -9,6 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from ironcurtain_proxy.approval.grant_matching import covers
 from ironcurtain_proxy.approval.grant_patterns import (
     FLAGS,
     HISTORY,
@@ -16,7 +17,7 @@ from ironcurtain_proxy.approval.grant_patterns import (
     Places,
     candidates,
 )
-from ironcurtain_proxy.approval.grants import GrantBook, covers
+from ironcurtain_proxy.approval.grants import GrantBook
 from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
 from ironcurtain_proxy.model.grant import Grant, GrantId
 from ironcurtain_proxy.model.json import Json

@@ -56,6 +56,7 @@ def test_a_profile_asks_in_words_that_people_read() -> None:
                 "create or change files (fs.write)",
             ),
             capabilities=("fs.delete", "fs.write"),
+            profile="supervised",
         ),
     )
     assert found.effect == "escalate"

@@ -10,17 +10,19 @@ import pytest
 
 from ironcurtain_proxy.model.json import Json
 
+FS: Json = {"command": "true", "annotations": "filesystem", "sandbox": False}
 
-def explain(tmp_path: Path, overlay: dict[str, Json], *arguments: str) -> str:
+
+def explain(
+    tmp_path: Path, overlay: dict[str, Json], *arguments: str, others: tuple[str, ...] = ()
+) -> str:
     workspace = tmp_path / "workspace"
     workspace.mkdir(exist_ok=True)
     config = tmp_path / "config.json"
     config.write_bytes(
         orjson.dumps(
             {
-                "mcpServers": {
-                    "fs": {"command": "true", "annotations": "filesystem", "sandbox": False}
-                },
+                "mcpServers": dict.fromkeys(("fs", *others), FS),
                 "allowedDirectory": str(workspace),
                 **overlay,
             }
@@ -77,3 +79,48 @@ def test_what_a_profile_denies_is_denied(tmp_path: Path) -> None:
     own: Json = {"careful": {"rules": {"fs.write": "deny"}}}
     shown = explain(tmp_path, {"capabilities": {"profile": "careful", "profiles": own}})
     assert "DENIED by capability:fs.write" in shown
+
+
+ALL: dict[str, Json] = {"approvalPolicy": "all", "exemptTools": ["write_file"]}
+UNIQUE = 'once every server has listed its tools, and no other has "write_file"'
+
+
+@pytest.mark.requirement("D-42")
+def test_a_bare_name_spares_the_question_where_there_is_one_server(tmp_path: Path) -> None:
+    shown = explain(tmp_path, {"security": {"interceptor": ALL}})
+    assert "nothing else asks" in shown
+    assert UNIQUE not in shown
+
+
+@pytest.mark.requirement("D-42")
+def test_where_there_are_several_servers_a_bare_name_spares_the_question_under_a_condition(
+    tmp_path: Path,
+) -> None:
+    overlay: dict[str, Json] = {"security": {"interceptor": ALL}}
+    shown = explain(tmp_path, overlay, others=("docs",))
+    certain, found, under_condition = shown.partition(UNIQUE)
+    assert "asks: The approval policy all asks before every tool" in certain
+    assert found
+    assert "nothing else asks" in under_condition
+    assert 'write "fs/write_file" where you wrote "write_file"' in under_condition
+    fields = orjson.loads(explain(tmp_path, overlay, "--json", others=("docs",)))["overlay"]
+    assert fields["decision"] == "escalate"
+    assert fields["ifNameIsUnique"]["origins"] == []
+
+
+@pytest.mark.requirement("D-42")
+def test_a_bare_name_that_restricts_holds_at_once(tmp_path: Path) -> None:
+    sensitive: Json = {"approvalPolicy": "configured", "sensitiveTools": ["write_file"]}
+    overlay: dict[str, Json] = {"security": {"interceptor": sensitive}}
+    shown = explain(tmp_path, overlay, others=("docs",))
+    assert "asks: The tool fs/write_file is listed as sensitive" in shown
+    assert UNIQUE not in shown
+
+
+@pytest.mark.requirement("D-42")
+def test_a_full_name_needs_no_condition(tmp_path: Path) -> None:
+    named: Json = {"approvalPolicy": "all", "exemptTools": ["fs/write_file"]}
+    overlay: dict[str, Json] = {"security": {"interceptor": named}}
+    shown = explain(tmp_path, overlay, others=("docs",))
+    assert "nothing else asks" in shown
+    assert UNIQUE not in shown

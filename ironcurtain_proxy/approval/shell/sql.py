@@ -185,23 +185,24 @@ def _statements(given: Sequence[Word], operands: Sequence[Word], before: int) ->
     return "a statement is not known to only read"
 
 
+_LOOKS: Final = options(
+    "-readonly -safe -json -csv -table -header -noheader -box -line -list -column -markdown"
+    " -html -quote -ascii -batch -bail"
+)
+"""How a client of a file shows what it reads: SQLite's, and DuckDB's after it."""
+_ABOUT: Final = options("-help -version --help --version")
+
 SQLITE: Final = Client(
-    flags=options(
-        "-readonly -safe -json -csv -table -header -noheader -box -line -list -column -markdown"
-        " -html -quote -tabs -ascii -batch -bail -echo -stats"
-    ),
+    flags=_LOOKS | options("-tabs -echo -stats"),
     values=options("-separator -nullvalue -newline -maxsize"),
-    enough=options("-help -version --help --version"),
+    enough=_ABOUT,
     operands_before=1,
 )
 DUCKDB: Final = Client(
     statements=options("-c -s"),
-    flags=options(
-        "-readonly -safe -json -csv -table -header -noheader -box -line -list -column -markdown"
-        " -html -quote -ascii -batch -bail"
-    ),
+    flags=_LOOKS,
     values=options("-separator -nullvalue -newline"),
-    enough=options("-help -version --help --version"),
+    enough=_ABOUT,
     operands_before=1,
 )
 SQLCMD: Final = Client(

@@ -1,0 +1,81 @@
+"""What was approved before a call came: grants, and the budgets of plans. Pure.
+
+No I/O, no clock, no log. It is looked at before anyone is asked, and used when the call goes: what
+ended in between does not count, and what does not go uses nothing up.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from ironcurtain_proxy.approval.budget import Budget, BudgetBook
+from ironcurtain_proxy.approval.discharge import (
+    Remembering,
+    discharge,
+    remembered,
+    tool_candidate,
+)
+from ironcurtain_proxy.approval.grant_patterns import EscalatedCall
+from ironcurtain_proxy.approval.grants import GrantBook
+from ironcurtain_proxy.model.escalation import Approved, Escalation, OriginReason
+from ironcurtain_proxy.model.grant import Grant, GrantId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A call that wants to be spared a question."""
+
+    call: EscalatedCall
+    reasons: tuple[OriginReason, ...]
+    """What asks about it."""
+    run: GrantId | None = None
+    """The composite's run that it is a step of."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cover:
+    """What speaks for a call, and what is left to ask."""
+
+    open: tuple[OriginReason, ...]
+    grants: tuple[Grant, ...]
+    budget: Budget | None = None
+
+    @property
+    def run(self) -> GrantId | None:
+        """The approved plan that pays for the call."""
+        return None if self.budget is None else self.budget.id
+
+
+@dataclass(frozen=True, slots=True)
+class Approvals:
+    """Those of one session. Every method is done without waiting; see the books."""
+
+    grants: GrantBook
+    budgets: BudgetBook
+
+    def look(self, claim: Claim, now: datetime) -> Cover:
+        """What would be used if the call went now: grants first, a budget for what they leave."""
+        left = discharge(claim.reasons, claim.call, self.grants, now)
+        missing = frozenset([name for reason in left.open for name in reason.capabilities])
+        tool = (claim.call.server, claim.call.tool)
+        budget = self.budgets.find(tool, missing, now, claim.run) if missing else None
+        if budget is None:
+            return Cover(open=left.open, grants=left.grants)
+        others = tuple([reason for reason in left.open if not reason.capabilities])
+        return Cover(open=others, grants=left.grants, budget=budget)
+
+    def use(self, claim: Claim, now: datetime) -> Cover:
+        """Use it: the call goes. If something is left to ask, nothing is used."""
+        cover = self.look(claim, now)
+        if not cover.open:
+            for grant in cover.grants:
+                self.grants.note_use(grant.id, now)
+            if cover.budget is not None:
+                self.budgets.spend(cover.budget, (claim.call.server, claim.call.tool))
+        return cover
+
+    def remember(
+        self, question: Escalation, approved: Approved, call: EscalatedCall, how: Remembering
+    ) -> None:
+        """Keep what follows from an approval for later calls."""
+        for grant in remembered(question, approved, tool_candidate(call), how):
+            self.grants.add(grant)

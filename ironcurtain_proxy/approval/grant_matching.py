@@ -1,0 +1,105 @@
+"""Whether what was remembered speaks of a call. Pure: no I/O, no clock, no log.
+
+A grant can only turn an escalation of its own kind into a forwarded call, and is void when the tool
+is no longer defined as it was.
+"""
+
+from datetime import datetime
+
+from ironcurtain_proxy.approval.grant_patterns import HISTORY, EscalatedCall
+from ironcurtain_proxy.model.annotation import ArgumentRole, same_scalar
+from ironcurtain_proxy.model.grant import (
+    Constraint,
+    ExactValue,
+    Grant,
+    GrantPattern,
+    OnHost,
+    SameFlag,
+    ToolPattern,
+    WithinDirectory,
+)
+from ironcurtain_proxy.model.request import PathValue, TextValue, UrlValue, Value
+
+
+def covers(grant: Grant, call: EscalatedCall, now: datetime) -> bool:
+    """Whether a grant approves what the policy escalated.
+
+    Args:
+        grant: what was remembered.
+        call: what is asked.
+        now: aware, UTC.
+    """
+    pattern = grant.pattern
+    # INVARIANT: only a pattern approves what the policy escalated (R-16).
+    if not isinstance(pattern, GrantPattern) or not is_of(pattern, call):
+        return False
+    if has_expired(grant, now):
+        return False
+    flags = {found.argument: found for found in pattern.constraints if isinstance(found, SameFlag)}
+    return _flags_hold(flags, call) and _roles_hold(pattern.constraints, flags, call)
+
+
+def is_of(pattern: GrantPattern | ToolPattern, call: EscalatedCall) -> bool:
+    """Whether a pattern was approved of this very tool."""
+    # INVARIANT: a tool that is not what it was when it was approved is asked about again.
+    return (pattern.server, pattern.tool) == (call.server, call.tool) and (
+        bool(call.definition) and pattern.definition == call.definition
+    )
+
+
+def has_expired(grant: Grant, now: datetime) -> bool:
+    """Whether a grant's time is over; `now` is aware, UTC."""
+    return grant.expires is not None and now >= grant.expires
+
+
+def _flags_hold(flags: dict[str, SameFlag], call: EscalatedCall) -> bool:
+    # Both ways: what was there is there as it was, and nothing has come to it.
+    return all(name in flags or call.arguments.get(name) is None for name in call.flags()) and all(
+        same_scalar(call.arguments.get(name), flag.value) for name, flag in flags.items()
+    )
+
+
+def _roles_hold(
+    constraints: tuple[Constraint, ...], flags: dict[str, SameFlag], call: EscalatedCall
+) -> bool:
+    by_role: dict[ArgumentRole, list[Constraint]] = {}
+    for constraint in constraints:
+        if not isinstance(constraint, SameFlag):
+            by_role.setdefault(constraint.role, []).append(constraint)
+    open_roles = call.open_roles
+    if not by_role or not open_roles or not HISTORY.isdisjoint(open_roles):
+        return False
+    return all(_values_hold(call.values(role), found) for role, found in by_role.items()) and all(
+        role in by_role or _is_left_out(role, flags, call) for role in open_roles
+    )
+
+
+def _values_hold(values: tuple[Value, ...], constraints: list[Constraint]) -> bool:
+    """Each value needs one of the constraints (G23), and there must be a value."""
+    return bool(values) and all(_one_holds(value, constraints) for value in values)
+
+
+def _one_holds(value: Value, constraints: list[Constraint]) -> bool:
+    if isinstance(value, UrlValue):
+        # It may lead to several hosts, and goes to all of them.
+        hosts = {found.domain for found in constraints if isinstance(found, OnHost)}
+        return value.ordinary and bool(value.domains) and hosts.issuperset(value.domains)
+    return any(_holds(value, constraint) for constraint in constraints)
+
+
+def _holds(value: PathValue | TextValue, constraint: Constraint) -> bool:
+    match (constraint, value):
+        case (WithinDirectory(directory=directory), PathValue(path=path)):
+            return path.is_within(directory)
+        case (ExactValue(value=wanted), PathValue(path=path)):
+            return str(path) == wanted
+        case (ExactValue(value=wanted), TextValue(text=text)):
+            return text.lower() == wanted
+        case _:
+            return False
+
+
+def _is_left_out(role: ArgumentRole, flags: dict[str, SameFlag], call: EscalatedCall) -> bool:
+    """Whether the call leaves the role's arguments out, as the one that was approved did."""
+    facts = [fact for fact in call.request.arguments if role in fact.roles]
+    return bool(facts) and all(not fact.values and fact.name in flags for fact in facts)

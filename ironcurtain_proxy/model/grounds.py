@@ -1,0 +1,21 @@
+"""Why a call goes or does not go, where it is not the policy that says so. Pure: no I/O, no log."""
+
+from typing import Final
+
+from ironcurtain_proxy.model.decision import Allow, Ground
+
+CHANGED: Final = Ground("changed-meanwhile", "what it names changed while waiting")
+"""What was judged a moment ago is not what is there now (R-30)."""
+
+ENDED: Final = Ground("approval-ended", "an approval that it rests on ended while it waited")
+"""A grant or a plan's budget that was to spare a question does not hold any more."""
+
+WITHDRAWN: Final = Ground("withdrawn", "withdrawn by the agent before it was carried out")
+
+OWN_TOOL: Final = Allow(Ground("own-tool", "The tool is the proxy's own and changes nothing"))
+
+NOT_RECORDED: Final = Ground(
+    "audit-unavailable", "the call cannot be recorded, so it is not carried out"
+)
+
+DEFECT: Final = Ground("internal-error", "the call could not be judged, so it is not carried out")

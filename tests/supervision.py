@@ -1,0 +1,101 @@
+"""A supervised session in memory, with grants, plans and somebody who is told how calls end."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+
+from ironcurtain_proxy.approval.capabilities import SUPERVISED
+from ironcurtain_proxy.approval.discharge import capability_pattern
+from ironcurtain_proxy.approval.judging import Overlay
+from ironcurtain_proxy.approval.modes import InterceptorConfig
+from ironcurtain_proxy.approval.overlay import OverlayRules
+from ironcurtain_proxy.model.capability import ToolDeclaration
+from ironcurtain_proxy.model.decision import Effect
+from ironcurtain_proxy.model.escalation import Approved, EscalationId
+from ironcurtain_proxy.model.grant import Grant, GrantId
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.policy import Policy, Rule
+from ironcurtain_proxy.model.reply import Reply
+from ironcurtain_proxy.planning import Opened, PlannedCall, Planner
+from tests.fakes import FakeRecorder, FakeTools, Harness, no_roles
+
+YES = Approved(by="human")
+TOOLS = {name: ("files", name) for name in ("edit", "mirror")}
+NEEDS = {"edit": ("fs.write",), "mirror": ("fs.write", "net.egress")}
+
+
+@dataclass
+class Aftermath:
+    """Keeps what it is told."""
+
+    told: list[tuple[EscalationId, bool]] = field(default_factory=list)
+
+    async def ended(
+        self, question: EscalationId, *, succeeded: bool
+    ) -> tuple[tuple[str, Json], ...]:
+        self.told.append((question, succeeded))
+        return ()
+
+
+def supervised(policy: Effect = "allow", recorder: FakeRecorder | None = None) -> Harness:
+    rule = Rule(name="all", effect=policy, reason="so")
+    made = Harness(
+        Policy(rules=(rule,), version="v1"),
+        tools=FakeTools(known=TOOLS),
+        recorder=recorder or FakeRecorder(),
+        aftermath=Aftermath(),
+    )
+    made.mediator.overlay = Overlay(
+        rules=OverlayRules(
+            interceptor=InterceptorConfig(approval_policy="none"), profile=SUPERVISED
+        ),
+        declarations={
+            tool: ToolDeclaration(tool_id=tool, capabilities=needs) for tool, needs in NEEDS.items()
+        },
+    )
+    return made
+
+
+def grant(made: Harness, name: str, minutes: float | None = None) -> GrantId:
+    """Let the session have a capability."""
+    now = made.clock.now()
+    identifier = GrantId(f"g-{name}")
+    made.mediator.grants.add(
+        Grant(
+            id=identifier,
+            pattern=capability_pattern(name),
+            created=now,
+            source="",
+            reason="",
+            expires=None if minutes is None else now + timedelta(minutes=minutes),
+        )
+    )
+    return identifier
+
+
+async def plan(made: Harness, *names: str) -> Opened:
+    """A plan that a person has approved."""
+    made.desk.ruling = YES
+    case = made.mediator.journal.open("ironcurtain_preflight", {}, ("ironcurtain", "preflight"))
+    opened = await Planner(made.mediator).open(case, [PlannedCall(name, {}) for name in names])
+    assert isinstance(opened, Opened)
+    made.desk.asked.clear()
+    return opened
+
+
+async def call(made: Harness, tool: str = "edit", number: int = 0) -> Reply:
+    return await made.mediator.handle(tool, {"arguments": {"n": number}})
+
+
+def uses(made: Harness, identifier: GrantId) -> int:
+    (found,) = [one for one in made.mediator.grants.list() if one.grant.id == identifier]
+    return found.uses
+
+
+def moved(made: Harness) -> Callable[[], None]:
+    """What the call names changes."""
+
+    def change() -> None:
+        made.facts.answer = lambda call: replace(no_roles(call), arguments={"other": 1})
+
+    return change

@@ -1,0 +1,205 @@
+"""Whatever ends a call on its way: it is recorded, and who approved it is told."""
+
+import anyio
+import pytest
+
+from ironcurtain_proxy.errors import AuditError, BusyError
+from ironcurtain_proxy.model.audit import AuditRecord
+from ironcurtain_proxy.model.authorized import AuthorizedCall
+from ironcurtain_proxy.model.call import ToolCall
+from ironcurtain_proxy.model.escalation import Declined
+from ironcurtain_proxy.model.reply import Answered, Failed, Refused
+from ironcurtain_proxy.model.request import Gathered
+from ironcurtain_proxy.model.server import ToolResult
+from tests.fakes import DONE, FakeRecorder, Harness
+from tests.supervision import TOOLS, YES, Aftermath, call, grant, moved, supervised
+
+pytestmark = pytest.mark.anyio
+
+
+# --- the record of calls that were withdrawn -----------------------------------------------------
+
+
+class Slow(FakeRecorder):
+    """Writes a record at once, and says so only when it is too late."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writing = anyio.Event()
+
+    async def record(self, record: AuditRecord) -> None:
+        await super().record(record)
+        if not self.writing.is_set():
+            self.writing.set()
+            await anyio.sleep_forever()
+
+
+async def cancelled_when(made: Harness, happens: anyio.Event) -> None:
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(call, made)
+        await happens.wait()
+        tasks.cancel_scope.cancel()
+
+
+@pytest.mark.requirement("C-36")
+async def test_a_call_that_is_withdrawn_while_its_intent_is_written_has_an_outcome() -> None:
+    recorder = Slow()
+    made = supervised(recorder=recorder)
+    grant(made, "fs.write")
+    await cancelled_when(made, recorder.writing)
+    intent, outcome = made.recorder.records
+    assert (intent.result, intent.request_id) == (None, outcome.request_id)
+    assert outcome.result is not None
+    assert (outcome.result.status, outcome.rule) == ("denied", "withdrawn")
+    assert made.servers.forwarded == []
+
+
+@pytest.mark.requirement("C-36")
+async def test_a_call_that_is_withdrawn_before_its_server_listed_its_tools_is_recorded() -> None:
+    made = supervised()
+    made.tools.known = {}
+    waits = anyio.Event()
+
+    async def ready(exposed_name: str) -> None:
+        waits.set()
+        await anyio.sleep_forever()
+
+    made.tools.ready = ready  # type: ignore[method-assign]
+    await cancelled_when(made, waits)
+    (record,) = made.recorder.records
+    assert (record.tool, record.rule, record.effect) == ("edit", "withdrawn", "deny")
+    assert record.arguments == {"n": 0}
+
+
+async def test_a_call_may_come_before_its_server_has_listed_its_tools() -> None:
+    made = supervised()
+    grant(made, "fs.write")
+    made.tools.known = {}
+
+    async def ready(exposed_name: str) -> None:
+        made.tools.known = TOOLS
+
+    made.tools.ready = ready  # type: ignore[method-assign]
+    assert isinstance(await call(made), Answered)
+    assert {(record.server, record.tool) for record in made.recorder.records} == {TOOLS["edit"]}
+
+
+async def test_a_defect_after_the_server_answered_leaves_no_intent_without_an_outcome() -> None:
+    made = supervised()
+    grant(made, "fs.write")
+
+    def broken(_: ToolResult) -> None:
+        raise RuntimeError("a secret of ours")
+
+    made.recorder.summarize = broken  # type: ignore[method-assign, assignment]
+    assert await call(made) == Failed(message="the outcome of the call is not known")
+    assert [record.result is None for record in made.recorder.records] == [True, False]
+
+
+# --- who approved is told ------------------------------------------------------------------------
+
+
+def told(made: Harness) -> list[bool]:
+    """Of the one question that was asked: how its call ended."""
+    (question,) = made.desk.asked
+    assert isinstance(made.aftermath, Aftermath)
+    assert {identifier for identifier, _ in made.aftermath.told} <= {question.id}
+    return [succeeded for _, succeeded in made.aftermath.told]
+
+
+async def test_who_approved_is_told_once_that_a_call_was_done() -> None:
+    made = supervised()
+    made.desk.ruling = YES
+    assert isinstance(await call(made), Answered)
+    assert told(made) == [True]
+
+
+async def test_who_did_not_approve_is_told_nothing() -> None:
+    made = supervised()
+    made.desk.ruling = Declined(by="human", kind="denied")
+    assert isinstance(await call(made), Refused)
+    assert told(made) == []
+
+
+async def test_who_approved_is_told_that_the_call_had_changed() -> None:
+    made = supervised()
+    made.desk.ruling, made.desk.on_ask = YES, moved(made)
+    assert isinstance(await call(made), Refused)
+    assert told(made) == [False]
+
+
+async def test_who_approved_is_told_that_another_approval_had_ended() -> None:
+    made = supervised("escalate")
+    identifier = grant(made, "fs.write")
+    made.desk.ruling, made.desk.on_ask = YES, lambda: made.mediator.grants.revoke(identifier)
+    assert isinstance(await call(made), Refused)
+    assert told(made) == [False]
+
+
+async def test_who_approved_is_told_that_the_repository_was_busy() -> None:
+    def busy() -> None:
+        raise BusyError("another call")
+
+    made = supervised()
+    made.desk.ruling, made.facts.meanwhile = YES, busy
+    reply = await call(made)
+    assert isinstance(reply, Refused)
+    assert reply.by == "busy"
+    assert told(made) == [False]
+
+
+async def test_who_approved_is_told_that_the_call_could_not_be_recorded() -> None:
+    made = supervised(recorder=FakeRecorder(failing_from=0))
+    made.desk.ruling = YES
+    reply = await call(made)
+    assert isinstance(reply, Refused)
+    assert reply.by == "audit"
+    assert told(made) == [False]
+
+
+async def test_who_approved_is_told_that_the_agent_gave_up_before_the_call_went() -> None:
+    made = supervised()
+    made.desk.ruling = YES
+    looks = anyio.Event()
+
+    async def hang(_: ToolCall) -> Gathered:
+        looks.set()
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    made.desk.on_ask = lambda: setattr(made.facts, "gather", hang)
+    await cancelled_when(made, looks)
+    assert told(made) == [False]
+
+
+async def test_who_approved_is_told_that_the_agent_gave_up_before_the_server_answered() -> None:
+    made = supervised()
+    made.desk.ruling = YES
+    sent = anyio.Event()
+
+    async def hang(_: AuthorizedCall) -> ToolResult:
+        sent.set()
+        await anyio.sleep_forever()
+        return DONE
+
+    made.servers.act = hang
+    await cancelled_when(made, sent)
+    assert told(made) == [False]
+
+
+async def test_a_record_that_fails_in_another_way_is_a_refusal_and_who_approved_is_told() -> None:
+    class Broken(FakeRecorder):
+        async def record(self, record: AuditRecord) -> None:
+            if record.result is None:
+                raise AuditError("no space left on device")
+            await super().record(record)
+
+    made = supervised(recorder=Broken())
+    made.desk.ruling = YES
+    reply = await call(made)
+    assert isinstance(reply, Refused)
+    assert reply.by == "audit"
+    (record,) = made.recorder.records
+    assert record.result is not None
+    assert record.result.status == "denied"
+    assert told(made) == [False]
