@@ -16,10 +16,12 @@ from ironcurtain_proxy.safeguards.storage import (
     MANIFEST,
     all_ids,
     locked,
+    locked_remains,
     read_file,
     remove_place,
     size_of,
 )
+from ironcurtain_proxy.safeguards.under_way import is_under_way
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +40,7 @@ def prune(
 ) -> tuple[str, ...]:
     """Remove the snapshots that are not to be kept, and those whose taking was cut short.
 
-    Blocks: not for an event loop. One that is in use stays.
+    Blocks: not for an event loop. One that is in use, or whose call is under way, stays.
 
     Args:
         directory: where all snapshots are; it need not exist.
@@ -69,9 +71,10 @@ def _read(directory: Path) -> Iterator[tuple[str, Manifest]]:
 
 
 def _remove(place: Path, *, is_whole: bool) -> bool:
-    with suppress(OSError), locked(place, wait=False) as alone:
+    lock = locked(place, wait=False) if is_whole else locked_remains(place)
+    with suppress(OSError), lock as alone:
         # It may have been finished since it was looked at.
-        if not alone or (not is_whole and _readable(place)):
+        if not alone or is_under_way(place) or (not is_whole and _readable(place)):
             return False
         with suppress(RollbackError):
             top = read_file(place, ANCHORED)

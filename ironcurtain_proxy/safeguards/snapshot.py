@@ -44,8 +44,7 @@ from ironcurtain_proxy.safeguards.storage import (
     MANIFEST,
     REPOSITORY,
     empty_place,
-    locked,
-    make_place,
+    new_place,
     remove_file,
     remove_place,
     write_file,
@@ -116,22 +115,19 @@ def take(
     Raises:
         SnapshotError: not all of it can be held, and nothing is.
     """
+    parts = None if repository is None else repository.parts
     try:
-        place = make_place(id, directory)
+        with new_place(id, directory) as place:
+            taking = _Taking(id, place, now, limits)
+            try:
+                return taking.take([path.parts for path in paths], parts)
+            except BaseException:
+                taking.undo()
+                raise
     except OSError as error:
         raise SnapshotError(f"no snapshot can be kept: {error.strerror}") from None
-    taking = _Taking(id, place, now, limits)
-    try:
-        with locked(place):
-            parts = None if repository is None else repository.parts
-            return taking.take([path.parts for path in paths], parts)
-    except BaseException as error:
-        taking.undo()
-        if isinstance(error, OSError):
-            raise SnapshotError(f"no snapshot can be kept: {error.strerror}") from None
-        if isinstance(error, GitError):
-            raise SnapshotError(f"the repository cannot be held: {error}") from None
-        raise
+    except GitError as error:
+        raise SnapshotError(f"the repository cannot be held: {error}") from None
 
 
 def finish(snapshot: Snapshot, limits: Limits = Limits()) -> Finished:

@@ -3,6 +3,7 @@
 <id>/manifest.json   what was held; written last: without it there is no snapshot
 <id>/after.json      what the call left
 <id>/restoring.json  what a rollback found that has not ended yet
+<id>/running         is locked while the call is under way
 <id>/blobs/          content of files, each under its digest
 <id>/repository/     a bare repository of our own, with the work tree as a commit
 """
@@ -13,7 +14,7 @@ import re
 import shutil
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -35,8 +36,9 @@ _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def make_place(identifier: str, directory: Path) -> Path:
-    """A new directory for one snapshot.
+@contextmanager
+def new_place(identifier: str, directory: Path) -> Iterator[Path]:
+    """A new directory for one snapshot, for this process alone until the end of the block.
 
     Raises:
         SnapshotError: there is one already, or the id cannot be one.
@@ -47,12 +49,16 @@ def make_place(identifier: str, directory: Path) -> Path:
     directory.mkdir(_PRIVATE_DIRECTORY, parents=True, exist_ok=True)
     _own(directory)
     place = directory / identifier
-    try:
-        place.mkdir(_PRIVATE_DIRECTORY)
-    except FileExistsError:
-        raise SnapshotError("this call has a snapshot already") from None
-    empty_place(place)
-    return place
+    with ExitStack() as stack:
+        # Else it could be taken for the remains of one that was killed: see `locked_remains`.
+        with locked(directory):
+            try:
+                place.mkdir(_PRIVATE_DIRECTORY)
+            except FileExistsError:
+                raise SnapshotError("this call has a snapshot already") from None
+            stack.enter_context(locked(place))
+        empty_place(place)
+        yield place
 
 
 def empty_place(place: Path) -> None:
@@ -112,6 +118,15 @@ def locked(place: Path, *, wait: bool = True) -> Iterator[bool]:
         yield True
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def locked_remains(place: Path) -> Iterator[bool]:
+    """As `locked`, without waiting, for what has no manifest: it may be about to be begun."""
+    with ExitStack() as stack:
+        with locked(place.parent, wait=False) as still:
+            alone = still and stack.enter_context(locked(place, wait=False))
+        yield alone
 
 
 def write_file(place: Path, name: str, raw: bytes) -> None:

@@ -11,6 +11,7 @@ from sqlalchemy.engine import Connection, Row
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.store.faults import AlreadyDecidedError, StoreError
 from ironcurtain_proxy.store.rows import (
+    MODEL,
     TIMEOUT,
     EscalationTask,
     Interaction,
@@ -42,8 +43,8 @@ _ASKED: Final[tuple[Status, ...]] = ("held", "escalated")
 def _before(settlement: Settlement) -> tuple[Status, ...]:
     """From where an interaction may come to this end. From anywhere else it does not."""
     match settlement.status:
-        case "auto_approved" if settlement.decided_by == TIMEOUT:
-            # What the final table approves where nobody answered.
+        case "auto_approved" if settlement.decided_by in (TIMEOUT, MODEL):
+            # What the final table approves where nobody answered, and a model before they do.
             return _ASKED
         case "auto_approved":
             return ("pending",)

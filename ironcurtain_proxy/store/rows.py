@@ -33,6 +33,9 @@ HUMAN: Final = "human"
 REVIEWER_PREFIX: Final = "reviewer:"
 TIMEOUT: Final = "timeout"
 
+MODEL: Final = "auto-approver"
+"""It is asked before a reviewer, about what is held already."""
+
 LONGEST_REGEX: Final = 512
 """Characters; the engine reads no longer one."""
 

@@ -5,7 +5,7 @@ nothing. Synchronous and thread-safe: an async caller calls it in a thread.
 """
 
 from collections.abc import Callable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
@@ -14,8 +14,9 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from ironcurtain_proxy.ports import Clock
-from ironcurtain_proxy.store import health, interactions, patterns
+from ironcurtain_proxy.store import health, interactions, patterns, retention
 from ironcurtain_proxy.store.database import Database, open_database
+from ironcurtain_proxy.store.history import RecentWork, recent_work
 from ironcurtain_proxy.store.rows import (
     EscalationTask,
     Health,
@@ -196,6 +197,10 @@ class Store:
         """(operation, scope) to (approved, all decided) by people and reviewers alone."""
         return self.read(patterns.approve_rates)
 
+    def recent_work(self) -> RecentWork:
+        """What was approved lately, in all sessions."""
+        return self.read(recent_work)
+
     def safe_paths(self) -> tuple[SafePath, ...]:
         """The paths that speak for harmlessness, in the order they were added."""
 
@@ -268,6 +273,29 @@ class Store:
                 created_by=created_by,
             )
         )
+
+    # --- what is removed -------------------------------------------------------------------------
+
+    def begin_purge(self, keep: timedelta) -> int:
+        """Delete a first batch of old interactions, unless somebody began within the last day.
+
+        Args:
+            keep: how old an interaction may become. One that waits is kept for three days.
+
+        Returns:
+            How many went with all that is theirs; `retention.BATCH`: go on with `go_on_purging`.
+        """
+        now = self._clock.now()
+
+        def work(connection: Connection) -> int:
+            return retention.purge(connection, keep, now) if retention.claim(connection, now) else 0
+
+        return self._database.write(work)
+
+    def go_on_purging(self, keep: timedelta) -> int:
+        """Delete a further batch of old interactions; how many."""
+        now = self._clock.now()
+        return self._database.write(lambda connection: retention.purge(connection, keep, now))
 
     # --- for metrics and reports -----------------------------------------------------------------
 

@@ -86,19 +86,23 @@ METADATA: Final = sa.MetaData()
 _NOW: Final = sa.func.current_timestamp()
 
 
-def _id() -> sa.Column[int]:
-    return sa.Column("id", sa.Integer, primary_key=True)
+def _table(name: str, *parts: "sa.Column[object] | sa.Index") -> sa.Table:
+    # Column types differ; a table takes them all. An id is never given again.
+    key = sa.Column("id", sa.Integer, primary_key=True)
+    return sa.Table(name, METADATA, key, *parts, sqlite_autoincrement=True)
 
 
-def _interaction_id() -> sa.Column[int]:
+def _interaction_id() -> "sa.Column[object]":
     key = sa.ForeignKey("claude_interactions.id")
     return sa.Column("interaction_id", sa.Integer, key, nullable=False)
 
 
-INTERACTIONS: Final = sa.Table(
+def _written_at(name: str = "created_at") -> "sa.Column[object]":
+    return sa.Column(name, UtcTimestamp, server_default=_NOW)
+
+
+INTERACTIONS: Final = _table(
     "claude_interactions",
-    METADATA,
-    _id(),
     sa.Column("session_name", StoredText),
     sa.Column("prompt_type", StoredText),
     sa.Column("prompt_text", StoredText),
@@ -106,7 +110,7 @@ INTERACTIONS: Final = sa.Table(
     sa.Column("action_requested", StoredText),
     sa.Column("response", StoredText),
     sa.Column("matched_pattern_id", sa.Integer),
-    sa.Column("created_at", UtcTimestamp, server_default=_NOW),
+    _written_at(),
     sa.Column("responded_at", UtcTimestamp),
     sa.Column("status", StoredText, server_default="pending"),
     sa.Column("escalation_target", StoredText),
@@ -130,19 +134,17 @@ INTERACTIONS: Final = sa.Table(
     sa.Index("ix_interactions_request", "request_id", unique=True),
     sa.Index("ix_interactions_session", "session_name", "created_at"),
     sa.Index("ix_interactions_status", "status"),
-    sqlite_autoincrement=True,
+    sa.Index("ix_interactions_created", "created_at"),
 )
 
-DECISIONS: Final = sa.Table(
+DECISIONS: Final = _table(
     "permission_decisions",
-    METADATA,
-    _id(),
     _interaction_id(),
     sa.Column("decision", StoredText, nullable=False),
     sa.Column("reason", StoredText),
     sa.Column("auto_decision", sa.Boolean, server_default=sa.false()),
     sa.Column("escalation_target", StoredText),
-    sa.Column("created_at", UtcTimestamp, server_default=_NOW),
+    _written_at(),
     sa.Column("decided_by", StoredText),
     sa.Index("ix_decisions_interaction", "interaction_id"),
     sa.Index(
@@ -152,41 +154,32 @@ DECISIONS: Final = sa.Table(
         sqlite_where=sa.text("decision IN ('approved', 'rejected')"),
         postgresql_where=sa.text("decision IN ('approved', 'rejected')"),
     ),
-    sqlite_autoincrement=True,
 )
 """INVARIANT: an interaction is approved or rejected at most once, whoever writes (I-8)."""
 
-PATTERNS: Final = sa.Table(
+PATTERNS: Final = _table(
     "approval_patterns",
-    METADATA,
-    _id(),
     sa.Column("name", StoredText, unique=True, nullable=False),
     sa.Column("operation", StoredText, nullable=False),
     sa.Column("scope_regex", StoredText),
     sa.Column("session_type", StoredText),
     sa.Column("risk_level", StoredText),
     sa.Column("auto_approve", sa.Boolean, server_default=sa.false()),
-    sa.Column("created_at", UtcTimestamp, server_default=_NOW),
+    _written_at(),
     sa.Column("created_by", StoredText),
     sa.Column("usage_count", sa.Integer, server_default=sa.text("0")),
     sa.Column("success_rate", sa.Float, server_default=sa.text("1.0")),
-    sqlite_autoincrement=True,
 )
 
-SAFE_PATHS: Final = sa.Table(
+SAFE_PATHS: Final = _table(
     "safe_paths",
-    METADATA,
-    _id(),
     sa.Column("path", StoredText, unique=True, nullable=False),
     sa.Column("operation", StoredText),
-    sa.Column("created_at", UtcTimestamp, server_default=_NOW),
-    sqlite_autoincrement=True,
+    _written_at(),
 )
 
-TASKS: Final = sa.Table(
+TASKS: Final = _table(
     "escalation_tasks",
-    METADATA,
-    _id(),
     _interaction_id(),
     sa.Column("type", StoredText, server_default="claude_permission_review"),
     sa.Column("priority", sa.Integer, server_default=sa.text("9")),
@@ -194,36 +187,37 @@ TASKS: Final = sa.Table(
     sa.Column("assign_to", StoredText, nullable=False),
     sa.Column("content", StoredText, nullable=False),
     sa.Column("status", StoredText, server_default="open"),
-    sa.Column("created_at", UtcTimestamp, server_default=_NOW),
+    _written_at(),
     sa.Column("answered_at", UtcTimestamp),
     sa.Index("ix_tasks_interaction", "interaction_id"),
-    sqlite_autoincrement=True,
 )
 
-HISTORY: Final = sa.Table(
+HISTORY: Final = _table(
     "escalation_history",
-    METADATA,
-    _id(),
     _interaction_id(),
     sa.Column("from_target", StoredText),
     sa.Column("to_target", StoredText, nullable=False),
     sa.Column("reason", StoredText),
-    sa.Column("created_at", UtcTimestamp, server_default=_NOW),
+    _written_at(),
     sa.Index("ix_history_interaction", "interaction_id"),
-    sqlite_autoincrement=True,
 )
 
-REVIEWER_DECISIONS: Final = sa.Table(
+REVIEWER_DECISIONS: Final = _table(
     "escalation_decisions",
-    METADATA,
-    _id(),
     _interaction_id(),
     sa.Column("decision", StoredText, nullable=False),
     sa.Column("decided_by", StoredText, nullable=False),
-    sa.Column("decided_at", UtcTimestamp, server_default=_NOW),
+    _written_at("decided_at"),
     sa.Column("reason", StoredText),
     sa.Column("response_seconds", sa.Float),
     sa.Index("ix_reviewer_decisions_interaction", "interaction_id"),
-    sqlite_autoincrement=True,
 )
 """What people and reviewers decided, and nobody else: all that the engine may learn from."""
+
+UPKEEP: Final = sa.Table(
+    "ironcurtain_upkeep",
+    METADATA,
+    sa.Column("name", StoredText, primary_key=True),
+    sa.Column("done_at", UtcTimestamp),
+)
+"""When was last done what need not be done by every proxy. The document has no such table."""

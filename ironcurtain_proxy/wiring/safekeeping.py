@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+import anyio
 import anyio.to_thread
 
 from ironcurtain_proxy.errors import IronCurtainError
@@ -22,12 +23,19 @@ from ironcurtain_proxy.ports import Clock
 from ironcurtain_proxy.safeguards.faults import SnapshotError
 from ironcurtain_proxy.safeguards.retention import prune
 from ironcurtain_proxy.safeguards.snapshot import Snapshot, finish, take
+from ironcurtain_proxy.safeguards.under_way import Hold, hold
 from ironcurtain_proxy.safeguards.watch import Effects, SideEffects
 
 _log: Final = logging.getLogger(__name__)
 
 _CHANGES: Final[frozenset[ArgumentRole]] = frozenset({"write-path", "delete-path", "write-history"})
 _MOST_WATCHED: Final = 16
+_MOST_HELD: Final = 128
+"""One descriptor each."""
+
+QUIET: Final = 20.0
+"""Seconds after which a session first removes old snapshots: it has begun by then."""
+_DAY: Final = 86400.0
 
 _REVOCABLE: Final[frozenset[ArgumentRole]] = _CHANGES | {
     "read-path",
@@ -52,7 +60,31 @@ class Safekeeping:
     """`snapshots` in the state directory."""
     workspace: RealPath | None
     clock: Clock
+    quiet: float = QUIET
     _open: dict[EscalationId, _Watched] = field(default_factory=dict)
+    _holds: dict[EscalationId, Hold] = field(default_factory=dict)
+
+    async def run(self) -> None:
+        """Remove old snapshots once a day, also where no more are taken.
+
+        Never raises but when cancelled.
+        """
+        try:
+            await anyio.sleep(self.quiet)
+            while True:
+                await self._remove_old()
+                await anyio.sleep(_DAY)
+        finally:
+            while self._holds:
+                self._holds.popitem()[1].release()
+
+    async def _remove_old(self) -> None:
+        try:
+            await anyio.to_thread.run_sync(
+                partial(prune, self.directory, self.clock.now()), abandon_on_cancel=True
+            )
+        except (IronCurtainError, OSError) as error:
+            _log.warning("old snapshots are not removed: %s", error)
 
     def can_hold(self, escalation: Escalation) -> bool:
         """Whether all that the call may change is named, lies on the disk, and can be put back."""
@@ -71,7 +103,7 @@ class Safekeeping:
     async def prepare(self, escalation: Escalation) -> bool:
         """Take a snapshot and begin to watch. False: it could not be done."""
         try:
-            watched = await anyio.to_thread.run_sync(
+            watched, held = await anyio.to_thread.run_sync(
                 partial(self._prepare, escalation), abandon_on_cancel=False
             )
         except (IronCurtainError, OSError) as error:
@@ -80,10 +112,12 @@ class Safekeeping:
         # Of approvals that nobody took: the snapshot stays for as long as any.
         while len(self._open) >= _MOST_WATCHED:
             del self._open[next(iter(self._open))]
-        self._open[escalation.id] = watched
+        while len(self._holds) >= _MOST_HELD:
+            self._holds.pop(next(iter(self._holds))).release()
+        self._open[escalation.id], self._holds[escalation.id] = watched, held
         return True
 
-    def _prepare(self, escalation: Escalation) -> _Watched:
+    def _prepare(self, escalation: Escalation) -> tuple[_Watched, Hold]:
         now = self.clock.now()
         prune(self.directory, now)
         request = escalation.request
@@ -98,14 +132,26 @@ class Safekeeping:
             self.directory,
             now,
         )
-        around = [place for place in (self.workspace, request.repository) if place is not None]
-        return _Watched(snapshot, SideEffects(around, paths))
+        held = hold(snapshot.place)
+        try:
+            around = [place for place in (self.workspace, request.repository) if place is not None]
+            return _Watched(snapshot, SideEffects(around, paths)), held
+        except BaseException:
+            held.release()
+            raise
 
     async def ended(self, identifier: EscalationId) -> tuple[tuple[str, Json], ...]:
         """Look at what the call did; gives what the record should say of it. Never fails."""
-        watched = self._open.pop(identifier, None)
-        if watched is None:
-            return ()
+        watched, held = self._open.pop(identifier, None), self._holds.pop(identifier, None)
+        try:
+            return () if watched is None else await self._looked_at(identifier, watched)
+        finally:
+            if held is not None:
+                held.release()
+
+    async def _looked_at(
+        self, identifier: EscalationId, watched: _Watched
+    ) -> tuple[tuple[str, Json], ...]:
         try:
             return await anyio.to_thread.run_sync(partial(_notes, watched))
         except (IronCurtainError, OSError) as error:

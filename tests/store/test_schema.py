@@ -4,6 +4,7 @@ import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -164,6 +165,31 @@ def test_opening_again_changes_nothing(url: str | None, tmp_path: Path, clock: F
             assert store.interaction(identifier) is not None
             names = store.read(lambda c: set(sa.inspect(c).get_table_names()))
             assert names == OURS
+
+
+FIRST: dict[str, list[str]] = {
+    "as it was": ["DROP INDEX ix_interactions_created", "DROP TABLE ironcurtain_upkeep"],
+    "with an index of that name": ["DROP TABLE ironcurtain_upkeep"],
+    "with everything but the version": [],
+}
+
+
+@pytest.mark.requirement("B-127")
+@pytest.mark.parametrize("lacking", FIRST.values(), ids=FIRST.keys())
+def test_a_store_of_the_first_revision_learns_to_remove_what_is_old(
+    url: str | None, tmp_path: Path, clock: FakeClock, lacking: list[str]
+) -> None:
+    with open_store(url, tmp_path / "state", clock) as store:
+        identifier = reviewed(store)
+        older = [*lacking, f"UPDATE {schema.VERSION_TABLE} SET version_num = '0001'"]  # noqa: S608
+        store._database.write(lambda c: [c.execute(sa.text(line)) for line in older])
+    clock.seconds = timedelta(days=91).total_seconds()
+    for expected in (1, 0):
+        with open_store(url, tmp_path / "state", clock) as store:
+            assert (store.interaction(identifier) is not None) is (expected == 1)
+            assert store.begin_purge(timedelta(days=90)) == expected
+            indexes = store.read(lambda c: sa.inspect(c).get_indexes("claude_interactions"))
+            assert "ix_interactions_created" in {index["name"] for index in indexes}
 
 
 def test_a_safe_path_that_the_operator_removed_stays_removed(tmp_path: Path) -> None:

@@ -1,0 +1,28 @@
+"""What was approved lately."""
+
+import pytest
+
+from ironcurtain_proxy.store.history import LATELY
+from ironcurtain_proxy.store.store import Store
+from tests.store.specimens import auto_approved, ends, interaction, reviewed
+
+
+@pytest.mark.requirement("B-170")
+def test_approvals_of_all_sessions_count_and_nothing_else(store: Store) -> None:
+    auto_approved(store, interaction(operation="edit", scope="/srv/a", status="auto_approved"))
+    auto_approved(
+        store, interaction(operation="edit", scope=None, status="auto_approved", session="s2")
+    )
+    reviewed(store, interaction(operation="delete", scope="/srv/b\n/srv/c"), end=ends("approved"))
+    reviewed(store, interaction(operation="deploy", scope="/srv/d"), end=ends("rejected"))
+    store.record_interaction(interaction(operation="network", scope="/srv/e"))
+    found = store.recent_work()
+    assert found.operations == {"edit": 2, "delete": 1}
+    assert found.scopes == {"/srv/a", "/srv/b\n/srv/c"}
+
+
+def test_what_lies_far_back_is_forgotten(sqlite_store: Store) -> None:
+    auto_approved(sqlite_store, interaction(operation="deploy", status="auto_approved"))
+    for _ in range(LATELY):
+        auto_approved(sqlite_store, interaction(operation="edit", status="auto_approved"))
+    assert sqlite_store.recent_work().operations == {"edit": LATELY}
