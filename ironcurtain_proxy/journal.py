@@ -96,7 +96,9 @@ class Journal:
         self, case: Case, aftermath: Aftermath, question: EscalationId, summary: ResultSummary
     ) -> None:
         try:
-            notes = await aftermath.ended(question, succeeded=summary.status == "success")
+            made = summary.status != "denied"
+            succeeded = summary.status == "success" if made else None
+            notes = await aftermath.ended(question, succeeded=succeeded)
         except Exception:  # noqa: BLE001  the record of the call is worth more
             _log.exception("what call %s did is not noted", case.call.request_id)
             return

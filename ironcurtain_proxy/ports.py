@@ -169,7 +169,7 @@ class Aftermath(Protocol):
     """Whoever wants to know what became of a call that was approved."""
 
     async def ended(
-        self, question: EscalationId, *, succeeded: bool
+        self, question: EscalationId, *, succeeded: bool | None
     ) -> tuple[tuple[str, Json], ...]:
         """Take note of it; gives what the record of the call should say besides. Never fails.
 
@@ -177,7 +177,7 @@ class Aftermath(Protocol):
 
         Args:
             question: what was approved.
-            succeeded: False also if the call was not made after all.
+            succeeded: None: the call was not made after all.
         """
         ...
 

@@ -28,10 +28,10 @@ NEEDS = {"edit": ("fs.write",), "mirror": ("fs.write", "net.egress")}
 class Aftermath:
     """Keeps what it is told."""
 
-    told: list[tuple[EscalationId, bool]] = field(default_factory=list)
+    told: list[tuple[EscalationId, bool | None]] = field(default_factory=list)
 
     async def ended(
-        self, question: EscalationId, *, succeeded: bool
+        self, question: EscalationId, *, succeeded: bool | None
     ) -> tuple[tuple[str, Json], ...]:
         self.told.append((question, succeeded))
         return ()

@@ -99,8 +99,8 @@ async def test_a_defect_after_the_server_answered_leaves_no_intent_without_an_ou
 # --- who approved is told ------------------------------------------------------------------------
 
 
-def told(made: Harness) -> list[bool]:
-    """Of the one question that was asked: how its call ended."""
+def told(made: Harness) -> list[bool | None]:
+    """Of the one question that was asked: how its call ended; None: it was not made."""
     (question,) = made.desk.asked
     assert isinstance(made.aftermath, Aftermath)
     assert {identifier for identifier, _ in made.aftermath.told} <= {question.id}
@@ -125,7 +125,7 @@ async def test_who_approved_is_told_that_the_call_had_changed() -> None:
     made = supervised()
     made.desk.ruling, made.desk.on_ask = YES, moved(made)
     assert isinstance(await call(made), Refused)
-    assert told(made) == [False]
+    assert told(made) == [None]
 
 
 async def test_who_approved_is_told_that_another_approval_had_ended() -> None:
@@ -133,7 +133,7 @@ async def test_who_approved_is_told_that_another_approval_had_ended() -> None:
     identifier = grant(made, "fs.write")
     made.desk.ruling, made.desk.on_ask = YES, lambda: made.mediator.grants.revoke(identifier)
     assert isinstance(await call(made), Refused)
-    assert told(made) == [False]
+    assert told(made) == [None]
 
 
 async def test_who_approved_is_told_that_the_repository_was_busy() -> None:
@@ -145,7 +145,7 @@ async def test_who_approved_is_told_that_the_repository_was_busy() -> None:
     reply = await call(made)
     assert isinstance(reply, Refused)
     assert reply.by == "busy"
-    assert told(made) == [False]
+    assert told(made) == [None]
 
 
 async def test_who_approved_is_told_that_the_call_could_not_be_recorded() -> None:
@@ -154,7 +154,7 @@ async def test_who_approved_is_told_that_the_call_could_not_be_recorded() -> Non
     reply = await call(made)
     assert isinstance(reply, Refused)
     assert reply.by == "audit"
-    assert told(made) == [False]
+    assert told(made) == [None]
 
 
 async def test_who_approved_is_told_that_the_agent_gave_up_before_the_call_went() -> None:
@@ -169,7 +169,7 @@ async def test_who_approved_is_told_that_the_agent_gave_up_before_the_call_went(
 
     made.desk.on_ask = lambda: setattr(made.facts, "gather", hang)
     await cancelled_when(made, looks)
-    assert told(made) == [False]
+    assert told(made) == [None]
 
 
 async def test_who_approved_is_told_that_the_agent_gave_up_before_the_server_answered() -> None:
@@ -202,4 +202,4 @@ async def test_a_record_that_fails_in_another_way_is_a_refusal_and_who_approved_
     (record,) = made.recorder.records
     assert record.result is not None
     assert record.result.status == "denied"
-    assert told(made) == [False]
+    assert told(made) == [None]

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, TypeVar, get_args
 
-from ironcurtain_proxy.administration.document import Spot
+from ironcurtain_proxy.administration.document import Members, Spot
 from ironcurtain_proxy.administration.layers import Layers
+from ironcurtain_proxy.administration.work_context_settings import RequiredContext, read_context
 from ironcurtain_proxy.approval.engine.final_table import check_on_timeout
 from ironcurtain_proxy.approval.engine.matrix import RowKey
 from ironcurtain_proxy.approval.engine.operations import Operation
@@ -29,14 +30,17 @@ from ironcurtain_proxy.approval.engine.settings import (
 from ironcurtain_proxy.approval.engine.windows import NightAction, NightMode
 from ironcurtain_proxy.errors import ConfigurationError
 
-ReviewerKind: TypeAlias = Literal["human", "process", "model"]
+ReviewerKind: TypeAlias = Literal["human", "session", "process", "model"]
+ReviewerProtocol: TypeAlias = Literal["lines", "mcp"]
 NotificationKind: TypeAlias = Literal["none", "command", "webhook", "file", "tmux"]
 
 _SESSION_TYPES: Final[tuple[SessionType, ...]] = get_args(SessionType)
 _OPERATIONS: Final[tuple[Operation, ...]] = get_args(Operation)
 _KINDS: Final[tuple[ReviewerKind, ...]] = get_args(ReviewerKind)
+_PROTOCOLS: Final[tuple[ReviewerProtocol, ...]] = get_args(ReviewerProtocol)
 _NOTIFICATIONS: Final[tuple[NotificationKind, ...]] = get_args(NotificationKind)
 _HUMAN: Final[ReviewerKind] = "human"
+_LINES: Final[ReviewerProtocol] = "lines"
 _NOBODY: Final[NotificationKind] = "none"
 _RULES: Final[tuple[RuleAction, ...]] = ("escalate", "auto_approve", "conditional")
 _UNKNOWN: Final[tuple[UnknownAction, ...]] = ("escalate", "conditional")
@@ -44,6 +48,8 @@ _TIMEOUT: Final[tuple[TimeoutAction, ...]] = ("deny", "approve")
 _NIGHT: Final[tuple[NightAction, ...]] = ("escalate", "hold")
 _PATTERNS: Final = (*get_args(RowKey), *sorted(FURTHER_RULES))
 _NAME_LENGTH: Final = 64
+KEEP_DAYS: Final = 90.0
+_MOST_DAYS: Final = 36500
 
 T = TypeVar("T")
 
@@ -57,10 +63,16 @@ class ReviewerSpec:
     command: tuple[str, ...] = ()
     """Of a process: the program and its arguments."""
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    protocol: ReviewerProtocol = "lines"
+    """What a process speaks."""
+    tool: str = "review"
+    """By which a process that speaks MCP is asked."""
     model_id: str = ""
     """Of a model: `PROVIDER:MODEL`."""
     mailbox: Path | None = None
-    """Of a person who looks elsewhere: another escalation directory."""
+    """Of a session, and of a person who looks elsewhere: another escalation directory."""
+    token_file: Path | None = None
+    """Of a session: holds what its answers are known by."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +86,8 @@ class NotificationSettings:
     file: Path | None = None
     target: str = ""
     """The tmux pane or session."""
+    summary_minutes: float = 15
+    """Between two summaries of what the engine approved; 0: there are none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,10 +97,23 @@ class AutoConfirmConfig:
     engine: AutoConfirmSettings
     session_type: SessionType = "worker"
     """What kind of session this is, as the operator says."""
+    context: RequiredContext = field(default_factory=RequiredContext)
     store_url: str | None = field(default=None, repr=False)
     """None: SQLite in the state directory."""
+    keep_days: float = KEEP_DAYS
+    """How long the store keeps what has ended; 0: for ever."""
     reviewers: tuple[ReviewerSpec, ...] = ()
     notifications: NotificationSettings = field(default_factory=NotificationSettings)
+
+    @property
+    def mailboxes(self) -> tuple[Path, ...]:
+        """The escalation directories of reviewers who have one of their own."""
+        return tuple([spec.mailbox for spec in self.reviewers if spec.mailbox is not None])
+
+    @property
+    def token_files(self) -> tuple[Path, ...]:
+        """What their answers are known by."""
+        return tuple([spec.token_file for spec in self.reviewers if spec.token_file is not None])
 
 
 def read_auto_confirm(layers: Layers) -> AutoConfirmConfig | None:
@@ -108,7 +135,7 @@ class _Reader:
                 *("enabled", "intelligent_escalation", "escalation_targets", "safety_rules"),
                 *("night_mode", "escalation_timeout_minutes", "fallback_escalation"),
                 *("load_relief", "unknown", "on_timeout", "feature_branches", "reviewers"),
-                *("session_type", "store", "notifications"),
+                *("session_type", "store", "notifications", "context"),
             )
         )
         specs = members.read("reviewers", lambda inner: inner.each(self._reviewer), ())
@@ -144,14 +171,17 @@ class _Reader:
             standard,
         )
         store = members.get("store")
+        kept = None if store is None else store.object(("url", "keep_days"))
         return AutoConfirmConfig(
             engine=engine,
             session_type=members.read(
                 "session_type", lambda inner: inner.word(_SESSION_TYPES), "worker"
             ),
-            store_url=None
-            if store is None
-            else store.object(("url",)).read("url", _store_url, None),
+            context=members.read(
+                "context", lambda inner: read_context(self._layers, inner), RequiredContext()
+            ),
+            store_url=None if kept is None else kept.read("url", _store_url, None),
+            keep_days=KEEP_DAYS if kept is None else kept.read("keep_days", _days, KEEP_DAYS),
             reviewers=tuple([found for _, found in specs]),
             notifications=members.read(
                 "notifications", self._notifications, NotificationSettings()
@@ -161,8 +191,8 @@ class _Reader:
     def _reviewer(self, spot: Spot) -> tuple[Reviewer, ReviewerSpec]:
         members = spot.object(
             (
-                *("name", "kind", "command", "env", "modelId", "mailbox"),
-                *("session", "session_type", "may_deny"),
+                *("name", "kind", "command", "env", "modelId", "mailbox", "token_file"),
+                *("session", "session_type", "may_deny", "protocol", "tool"),
             )
         )
         name = members.required("name").name()
@@ -191,18 +221,22 @@ class _Reader:
             session_type=session_type,
             may_deny=members.read("may_deny", Spot.switch, default=True),
         )
+        _check_session(members, kind)
         spec = ReviewerSpec(
             name=name,
             kind=kind,
             command=command,
-            env=members.read("env", _texts_by_name, {}),
+            env=members.read("env", Spot.texts_by_name, {}),
+            protocol=_spoken(members, kind),
+            tool=members.read("tool", Spot.name, "review"),
             model_id=model,
             mailbox=members.read("mailbox", self._layers.as_path, None),
+            token_file=members.read("token_file", self._layers.as_path, None),
         )
         return reviewer, spec
 
     def _notifications(self, spot: Spot) -> NotificationSettings:
-        members = spot.object(("kind", "command", "url", "file", "target"))
+        members = spot.object(("kind", "command", "url", "file", "target", "summary_minutes"))
         kind = members.read("kind", _notification, _NOBODY)
         needed = {"command": "command", "webhook": "url", "file": "file", "tmux": "target"}
         if kind in needed and needed[kind] not in members:
@@ -213,6 +247,9 @@ class _Reader:
             url=members.read("url", _web_address, ""),
             file=members.read("file", self._layers.as_path, None),
             target=members.read("target", Spot.name, ""),
+            summary_minutes=members.read(
+                "summary_minutes", _minutes_or_never, NotificationSettings().summary_minutes
+            ),
         )
 
 
@@ -262,8 +299,35 @@ def _kind(spot: Spot) -> ReviewerKind:
     return spot.word(_KINDS)
 
 
+def _check_session(members: Members, kind: ReviewerKind) -> None:
+    """What a session needs and does not take."""
+    for key in ("mailbox", "token_file") if kind == "session" else ():
+        members.required(key)
+    for key in ("command", "env", "modelId") if kind == "session" else ("token_file",):
+        said = members.get(key)
+        if said is not None:
+            said.error(f"is not for a {kind}")
+
+
+def _spoken(members: Members, kind: ReviewerKind) -> ReviewerProtocol:
+    """What a reviewer speaks, and whether it is one that does."""
+    protocol = members.read("protocol", lambda inner: inner.word(_PROTOCOLS), _LINES)
+    said, tool = members.get("protocol"), members.get("tool")
+    if said is not None and kind != "process":
+        said.error(f"is for a process, not for a {kind}")
+    if tool is not None and (kind, protocol) != ("process", "mcp"):
+        tool.error('is for a process with "protocol": "mcp"')
+    return protocol
+
+
 def _notification(spot: Spot) -> NotificationKind:
     return spot.word(_NOTIFICATIONS)
+
+
+def _minutes_or_never(spot: Spot) -> float:
+    if spot.value == 0 and not isinstance(spot.value, bool):
+        return 0.0
+    return spot.number(0, 1440)
 
 
 def _hour(spot: Spot) -> int:
@@ -283,15 +347,19 @@ def _on_timeout(spot: Spot) -> Mapping[Operation, TimeoutAction]:
     return table
 
 
-def _texts_by_name(spot: Spot) -> dict[str, str]:
-    return {name: inner.text() for name, inner in spot.members().items()}
-
-
 def _store_url(spot: Spot) -> str:
     text = spot.name()
     if not text.startswith(("postgresql://", "postgresql+psycopg://", "sqlite:///")):
         spot.error("must begin with postgresql:// or sqlite:///")
     return text
+
+
+def _days(spot: Spot) -> float:
+    """A number of days; 0: no end."""
+    days = spot.number(-1, _MOST_DAYS)
+    if -1 < days < 1 and days != 0:
+        spot.error("must be at least 1 day, or 0 to keep everything")
+    return days
 
 
 def _web_address(spot: Spot) -> str:

@@ -135,6 +135,10 @@ class Spot:
         self._wrong_kind("an object")
         return {}
 
+    def texts_by_name(self) -> dict[str, str]:
+        """An object of texts whose keys are names that the operator made up."""
+        return {name: inner.text() for name, inner in self.members().items()}
+
     def object(self, keys: Iterable[str], *, foreign: bool = False) -> "Members":
         """An object of which we know all keys; a `foreign` one may hold others (a warning)."""
         known = tuple(keys)

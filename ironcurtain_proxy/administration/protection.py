@@ -87,6 +87,10 @@ def _is_covered(entry: ProtectedPath, others: Iterable[ProtectedPath]) -> bool:
 def _own_places(settings: Settings, files: PolicyFiles) -> Iterable[Path]:
     yield settings.state_dir
     yield settings.mailbox_dir
+    if settings.auto_confirm is not None:
+        # What is put there may be an answer, and a token makes it one.
+        yield from settings.auto_confirm.mailboxes
+        yield from settings.auto_confirm.token_files
     yield settings.audit.path
     yield settings.session_log
     for key in _KEYS:

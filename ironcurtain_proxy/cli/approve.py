@@ -17,6 +17,7 @@ examples:
   ironcurtain-proxy approve 7db5443e
   ironcurtain-proxy approve 1 --remember
   ironcurtain-proxy approve all
+  ironcurtain-proxy approve 7db5443e --dir ~/review --as night-shift --token-file ~/night.token
 """
 
 

@@ -75,6 +75,7 @@ def _fields(one: PendingRequest, number: int) -> dict[str, object]:
         "reason": request.reason,
         "rule": request.rule,
         "origins": request.origins,
+        "reviewer": request.reviewer or None,
         "context": dict(request.context),
         "candidates": request.candidates,
         "expiresAt": None if request.expires is None else timestamp(request.expires),

@@ -4,18 +4,22 @@ import argparse
 import os
 import select
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from ironcurtain_proxy.cli.reviewing import (
+    add_credential,
     add_directories,
     all_of,
     answer_one,
     complain,
+    credential_of,
     mailboxes_of,
     say,
     terminal_width,
 )
 from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.review.credential import Credential
 from ironcurtain_proxy.session.mailboxes import Mailboxes, NotPendingError
 from ironcurtain_proxy.session.plain_review import PlainReview
 from ironcurtain_proxy.session.requests import utc_now
@@ -53,6 +57,7 @@ def add_parser(subparsers: "Subparsers") -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_directories(parser)
+    add_credential(parser)
     parser.add_argument("--plain", action="store_true", help="read and write lines")
 
 
@@ -61,24 +66,25 @@ def run(options: argparse.Namespace) -> int:
     # The screen is drawn on standard error, as the library does it.
     if not options.plain and not all(s.isatty() for s in (sys.stdin, sys.stdout, sys.stderr)):
         raise ConfigurationError("review needs a terminal; without one, use `review --plain`")
+    credential = credential_of(options)
     mailboxes = mailboxes_of(options)
     try:
         mailboxes.listen()
         if options.plain:
-            return _review_lines(mailboxes)
+            return _review_lines(mailboxes, credential)
         # A second to import, and only this command needs it.
         from ironcurtain_proxy.session.review_screen import ReviewScreen  # noqa: PLC0415
 
-        ReviewScreen(mailboxes).run()
+        ReviewScreen(mailboxes, credential).run()
         return 0
     finally:
         mailboxes.stop_listening()
 
 
-def _review_lines(mailboxes: Mailboxes) -> int:
+def _review_lines(mailboxes: Mailboxes, credential: Credential | None) -> int:
     review = PlainReview(
         say=say,
-        all_of=lambda waiting, approve: all_of(waiting, approve=approve),
+        all_of=lambda waiting, approve: all_of(waiting, credential, approve=approve),
         width=terminal_width(),
     )
     typed = _TypedLines()
@@ -93,10 +99,12 @@ def _review_lines(mailboxes: Mailboxes) -> int:
             review.show(mailboxes.pending(utc_now()), utc_now())
             if line.strip() in ("/quit", "/exit"):
                 return 0
-            _carry_out(review, mailboxes, line)
+            _carry_out(review, mailboxes, credential, line)
 
 
-def _carry_out(review: PlainReview, mailboxes: Mailboxes, line: str) -> None:
+def _carry_out(
+    review: PlainReview, mailboxes: Mailboxes, credential: Credential | None, line: str
+) -> None:
     try:
         command = review.read(line, utc_now())
     except NotPendingError as error:
@@ -104,8 +112,9 @@ def _carry_out(review: PlainReview, mailboxes: Mailboxes, line: str) -> None:
         return
     if command is None:
         return
+    verdict = replace(command.verdict, credential=credential)
     for one in command.chosen:
-        if answer_one(mailboxes, one, command.verdict):
+        if answer_one(mailboxes, one, verdict):
             review.answered(one)
 
 

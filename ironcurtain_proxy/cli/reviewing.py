@@ -5,14 +5,28 @@ import os
 import shutil
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.review.credential import Credential
 from ironcurtain_proxy.review.mailbox_directory import MailboxDirectory
-from ironcurtain_proxy.session.answering import Verdict, answer
+from ironcurtain_proxy.review.token_file import read_token
+from ironcurtain_proxy.session.answering import (
+    NOT_COUNTED,
+    NotTheReviewerError,
+    Verdict,
+    answer,
+    objection,
+    still_waits,
+)
 from ironcurtain_proxy.session.display import summary
-from ironcurtain_proxy.session.mailboxes import Mailboxes, NotPendingError, find
+from ironcurtain_proxy.session.mailboxes import Mailboxes, NotPendingError, find, has_changed
 from ironcurtain_proxy.session.requests import PendingRequest, sessions_directory, utc_now
+
+TOKEN_FILE: Final = "IRONCURTAIN_REVIEWER_TOKEN_FILE"  # noqa: S105  a variable's name
+"""Names the file, where `--token-file` does not."""
 
 
 def add_directories(parser: argparse.ArgumentParser) -> None:
@@ -27,6 +41,39 @@ def add_directories(parser: argparse.ArgumentParser) -> None:
         help="an escalation directory; may be repeated "
         "(default: ESCALATION_DIR, and all sessions under ~/.ironcurtain/sessions)",
     )
+
+
+def add_credential(parser: argparse.ArgumentParser) -> None:
+    """Add `--as` and `--token-file`."""
+    parser.add_argument(
+        "--as",
+        default="",
+        metavar="NAME",
+        dest="reviewer",
+        help="answer as a reviewer of auto_confirm.reviewers; needs a token file",
+    )
+    parser.add_argument(
+        "--token-file",
+        type=Path,
+        metavar="FILE",
+        help=f"holds that reviewer's token (default: {TOKEN_FILE})",
+    )
+
+
+def credential_of(options: argparse.Namespace) -> Credential | None:
+    """Who answers; None: a person.
+
+    Raises:
+        ConfigurationError: one of the two options is missing, or the token cannot be read.
+    """
+    said = options.token_file or os.environ.get(TOKEN_FILE, "")
+    if not options.reviewer:
+        if options.token_file is not None:
+            raise ConfigurationError("--token-file needs --as NAME: whose token it is")
+        return None
+    if not said:
+        raise ConfigurationError(f"--as needs --token-file FILE, or {TOKEN_FILE}")
+    return Credential(options.reviewer, read_token(Path(said).expanduser()))
 
 
 def mailboxes_of(options: argparse.Namespace) -> Mailboxes:
@@ -67,16 +114,18 @@ def add_references(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--note", default="", metavar="WORDS", help="a word to the agent")
     add_directories(parser)
+    add_credential(parser)
 
 
 def answer_those(options: argparse.Namespace, verdict: Verdict) -> int:
     """Answer what was named on the command line. 0 if every answer was taken."""
+    verdict = replace(verdict, credential=credential_of(options))
     mailboxes = existing_mailboxes_of(options)
     waiting = mailboxes.pending(utc_now())
     failures = 0
     for reference in options.references:
         try:
-            chosen = _chosen(reference, waiting, approve=verdict.approved)
+            chosen = _chosen(reference, waiting, verdict)
         except NotPendingError as error:
             complain(str(error))
             failures += 1
@@ -86,23 +135,28 @@ def answer_those(options: argparse.Namespace, verdict: Verdict) -> int:
 
 
 def _chosen(
-    reference: str, waiting: Sequence[PendingRequest], *, approve: bool
+    reference: str, waiting: Sequence[PendingRequest], verdict: Verdict
 ) -> list[PendingRequest]:
     if reference != "all":
         return [find(reference, waiting, state_directory())]
-    return all_of(waiting, approve=approve)
+    return all_of(waiting, verdict.credential, approve=verdict.approved)
 
 
-def all_of(waiting: Sequence[PendingRequest], *, approve: bool) -> list[PendingRequest]:
+def all_of(
+    waiting: Sequence[PendingRequest], credential: Credential | None, *, approve: bool
+) -> list[PendingRequest]:
     """What `all` stands for: everything, but of approvals only what R-28 lets go together.
+
+    What somebody else is asked about is not of it.
 
     Raises:
         NotPendingError: there is nothing.
     """
     if not waiting:
         raise NotPendingError("nothing is pending")
+    waiting = _own(waiting, credential)
     if not approve:
-        return list(waiting)
+        return waiting
     together = [one for one in waiting if one.request.may_be_answered_together]
     for one in waiting:
         if not one.request.may_be_answered_together:
@@ -112,20 +166,40 @@ def all_of(waiting: Sequence[PendingRequest], *, approve: bool) -> list[PendingR
     return together
 
 
+def _own(waiting: Sequence[PendingRequest], credential: Credential | None) -> list[PendingRequest]:
+    own: list[PendingRequest] = []
+    for one in waiting:
+        problem = objection(one.request, credential)
+        if problem:
+            complain(f"{one.id[:8]} {summary(one)}: left out of all: {problem}")
+        else:
+            own.append(one)
+    if not own:
+        raise NotPendingError("nothing is pending that you may answer")
+    return own
+
+
 def answer_one(mailboxes: Mailboxes, one: PendingRequest, verdict: Verdict) -> bool:
     """Answer one request and say what became of it."""
     told = f"{one.id[:8]} {summary(one)}"
+    if verdict.credential is not None and has_changed(one, state_directory()):
+        complain(f"{told}: it is not what `pending` showed under this id; look at it again")
+        return False
     if verdict.remember is not None and verdict.remember >= len(one.request.candidates):
         complain(f"{told}: nothing of it can be remembered; approve it without")
         return False
     place = mailboxes.place_of(one)
     try:
         taken = place is not None and answer(place, one.request, verdict)
+    except NotTheReviewerError as error:
+        complain(f"{told}: {error}")
+        return False
     except OSError as error:
         complain(f"{told}: the answer cannot be written: {error.strerror}")
         return False
     if not taken:
-        complain(f"{told}: too late, no longer pending")
+        waits = place is not None and still_waits(place, one.request)
+        complain(f"{told}: {NOT_COUNTED if waits else 'too late, no longer pending'}")
         return False
     say(f"{'approved' if verdict.approved else 'denied'} {told}")
     return True

@@ -6,15 +6,18 @@ written into the store first; where the store fails, the engine approves nothing
 """
 
 import logging
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 import anyio
 
+from ironcurtain_proxy.approval.engine.context_score import ContextMatch, WorkContext
 from ironcurtain_proxy.approval.engine.decision import EngineDecision
 from ironcurtain_proxy.approval.engine.evaluation import evaluate
 from ironcurtain_proxy.approval.engine.extraction import Subject, subject_of
 from ironcurtain_proxy.approval.engine.final_table import is_policy_critical, on_timeout
+from ironcurtain_proxy.approval.engine.history import compared
 from ironcurtain_proxy.approval.engine.interaction import Interaction, Knowledge
 from ironcurtain_proxy.approval.engine.lifecycle import may_hold
 from ironcurtain_proxy.approval.engine.sessions import SessionType
@@ -43,6 +46,10 @@ TOO_RISKY_FOR_A_MODEL: Final = 70
 """Above this the auto-approver is not asked (R-18)."""
 
 LIMIT: Final = "too many calls of this session wait for a reviewer"
+
+
+AFTER_SILENCE: Final = "engine:timeout"
+"""Who approves what nobody answered, where the operator said so."""
 
 
 class LedgerError(IronCurtainError):
@@ -97,8 +104,8 @@ class Ledger(Protocol):
         """Note how it ended. False: it could not be written; never raises."""
         ...
 
-    async def ended(self, identifier: EscalationId, *, succeeded: bool) -> None:
-        """Note how a call that was approved ended. Never fails."""
+    async def ended(self, identifier: EscalationId, *, succeeded: bool | None) -> None:
+        """Note how a call that was approved ended; None: it was not made. Never fails."""
         ...
 
 
@@ -137,6 +144,17 @@ class Situation:
     session_type: SessionType
     workspace: RealPath | None = None
     home: RealPath | None = None
+    required: WorkContext = field(default_factory=WorkContext)
+    """Where the session's task should be done."""
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Those variables of the proxy that are required; they may hold secrets."""
+    provider_mismatch: bool = False
+    """The session's provider is another than the one that the operator registered."""
+
+    def context(self, branch: str | None) -> ContextMatch:
+        """What is required, beside what there is."""
+        actual = WorkContext(directory=self.workspace, environment=self.environment, branch=branch)
+        return ContextMatch(required=self.required, actual=actual)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -151,6 +169,8 @@ class AutoConfirm:
     safeguards: Safeguards | None = None
     first: FirstReviewer | None = None
     """The auto-approver, if it is on."""
+    on_approved: Callable[[EngineDecision], None] | None = None
+    """Takes note of what the engine itself approved. Returns at once; never raises."""
     _held: dict[EscalationId, int] = field(default_factory=dict)
     """The risk of each call of this session that waits for a reviewer."""
 
@@ -163,6 +183,7 @@ class AutoConfirm:
             interaction = self._interaction(escalation)
             subject = subject_of(interaction)
             knowledge = await self.ledger.knowledge(escalation.session)
+            interaction, knowledge = compared(interaction, subject, knowledge)
             decision = await self._decide(escalation, interaction, knowledge)
             found = Found(
                 scope=subject.scope,
@@ -173,6 +194,19 @@ class AutoConfirm:
         except (LedgerError, KernelError) as error:
             _log.warning("the engine approves nothing: %s", error)
             return await self._without_engine(escalation)
+        ruling = await self._ruling(escalation, decision)
+        if self.on_approved is not None and _is_own(ruling):
+            self.on_approved(decision)
+        return ruling
+
+    async def ended(
+        self, question: EscalationId, *, succeeded: bool | None
+    ) -> tuple[tuple[str, Json], ...]:
+        """Take note how an approved call ended: implements `ports.Aftermath`."""
+        await self.ledger.ended(question, succeeded=succeeded)
+        return () if self.safeguards is None else await self.safeguards.ended(question)
+
+    async def _ruling(self, escalation: Escalation, decision: EngineDecision) -> Ruling:
         if decision.approves:
             return Approved(
                 by=decision.decided_by, reasoning=decision.reason, details=_details(decision)
@@ -186,13 +220,6 @@ class AutoConfirm:
         if not await self.ledger.settled(escalation, ruling) and _is_own(ruling):
             return Declined(by="timeout", kind="expired", details=_details(decision))
         return ruling
-
-    async def ended(
-        self, question: EscalationId, *, succeeded: bool
-    ) -> tuple[tuple[str, Json], ...]:
-        """Take note how an approved call ended: implements `ports.Aftermath`."""
-        await self.ledger.ended(question, succeeded=succeeded)
-        return () if self.safeguards is None else await self.safeguards.ended(question)
 
     async def _decide(
         self, escalation: Escalation, interaction: Interaction, knowledge: Knowledge
@@ -223,6 +250,8 @@ class AutoConfirm:
             workspace=self.situation.workspace,
             home=self.situation.home,
             branch=escalation.branch,
+            context=self.situation.context(escalation.branch),
+            provider_mismatch=self.situation.provider_mismatch,
         )
 
     async def _routed(self, escalation: Escalation, decision: EngineDecision) -> Ruling:
@@ -258,7 +287,7 @@ class AutoConfirm:
     ) -> Approved | Declined:
         critical = is_policy_critical(escalation.origins, escalation.roles)
         if on_timeout(decision, self.settings, policy_critical=critical) == "approve":
-            return Approved(by="engine:timeout", reasoning="no reviewer answered in time")
+            return Approved(by=AFTER_SILENCE, reasoning="no reviewer answered in time")
         return silence
 
     async def _without_engine(self, escalation: Escalation) -> Ruling:
@@ -286,7 +315,7 @@ def _pattern(
 
 
 def _is_own(ruling: Ruling) -> bool:
-    """Whether the engine itself approved, after nobody had answered."""
+    """Whether the engine itself approved: at once, or after nobody had answered."""
     return isinstance(ruling, Approved) and ruling.by.startswith("engine:")
 
 

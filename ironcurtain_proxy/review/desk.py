@@ -231,7 +231,7 @@ class Desk:
 
     async def _tell(self, aftermath: Aftermath, identifier: EscalationId) -> None:
         try:
-            await aftermath.ended(identifier, succeeded=False)
+            await aftermath.ended(identifier, succeeded=None)
         except Exception:  # noqa: BLE001  a note; the other questions are worth more
             _log.exception("that nobody took the approval %s is not noted", identifier)
 

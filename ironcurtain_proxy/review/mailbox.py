@@ -9,7 +9,7 @@ always withdraws it.
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -17,9 +17,10 @@ import anyio
 from anyio.abc import TaskStatus
 
 from ironcurtain_proxy.errors import ConfigurationError, KernelError
-from ironcurtain_proxy.model.escalation import Declined, Escalation, Ruling, Unreachable
+from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Ruling, Unreachable
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.ports import Clock
+from ironcurtain_proxy.review.credential import Credential
 from ironcurtain_proxy.review.listener_lock import is_listened_to
 from ironcurtain_proxy.review.mailbox_directory import (
     MailboxDirectory,
@@ -35,9 +36,11 @@ from ironcurtain_proxy.review.mailbox_grants import (
     read_command,
 )
 from ironcurtain_proxy.review.mailbox_leftovers import discard_leftovers
+from ironcurtain_proxy.review.mailbox_question import Question
 from ironcurtain_proxy.review.mailbox_watch import watch_directory
 from ironcurtain_proxy.review.messages import (
     MAX_RESPONSE_BYTES,
+    Answer,
     Expected,
     Owner,
     digest_of,
@@ -59,11 +62,11 @@ GrantsListener = Callable[[GrantsAction, str | None], Awaitable[None]]
 _SAFETY_SECONDS: Final = (0.01, 0.03, 0.1, 0.3, 1.0)
 """When the directory is looked at besides: soon after a question was asked, while the watch is
 being set up, then every second, where the file system tells nothing."""
-_EMPTY_GRACE: Final = 0.25
-"""Seconds for which an empty response counts as not yet written, as by a shell's `>`."""
 _LATE_SECONDS: Final = 0.5
 """How long after the deadline the last look may come on a busy machine."""
 _EXPIRED: Final = Declined(by="timeout", kind="expired")
+_MAX_WARNINGS: Final = 100
+"""Answers that do not count and are logged. A flood must not fill the log."""
 _GONE: Final = "the escalation directory disappeared while waiting"
 
 
@@ -78,25 +81,9 @@ class MailboxSettings:
     """Where a `review` of all sessions holds its lock."""
     require_digest: bool = False
     """Refuse an approval that does not say what was shown (R-37)."""
-
-
-@dataclass(slots=True, kw_only=True, eq=False)
-class _Question:
-    """An escalation whose request lies in the mailbox."""
-
-    escalation: Escalation
-    place: MailboxDirectory
-    expected: Expected
-    answered: anyio.Event = field(default_factory=anyio.Event)
-    ruling: Ruling | None = None
-    empty_since: float | None = None
-    """Monotonic seconds; since when a response without content has been there."""
-
-    def settle(self, ruling: Ruling) -> None:
-        """The first answer is the only one."""
-        if self.ruling is None:
-            self.ruling = ruling
-            self.answered.set()
+    credential: Credential | None = None
+    """Whose answers alone count. What else is put there settles nothing, and is in nobody's way;
+    None: the first answer counts, and one that cannot be accepted refuses the call."""
 
 
 class Mailbox:
@@ -114,12 +101,13 @@ class Mailbox:
         self._on_grants_command = on_grants_command
         self._owner = owner or this_process()
         self._place: MailboxDirectory | None = None
-        self._open: dict[str, _Question] = {}
+        self._open: dict[str, Question] = {}
         self._running = False
         self._asked = anyio.Event()
         self._look_soon = anyio.Event()
         self._stop_watching = anyio.Event()
         self._commands: dict[str, MailboxDirectory] = {}
+        self._warnings = 0
 
     # --- asking ----------------------------------------------------------------------------------
 
@@ -160,15 +148,21 @@ class Mailbox:
             del self._open[escalation.id]
             self._clear_away(question)
 
-    def _post(self, escalation: Escalation) -> _Question:
-        raw = request_bytes(escalation, self._owner)
+    def _post(self, escalation: Escalation) -> Question:
+        credential = self._settings.credential
+        reviewer = "" if credential is None else credential.reviewer
+        raw = request_bytes(escalation, self._owner, reviewer)
         place = self._opened()
+        if credential is not None:
+            # Whoever knows the id from another mailbox cannot keep the question out of this one.
+            place.clear(request_name(escalation.id))
+            place.clear(response_name(escalation.id))
         if not place.discard(response_name(escalation.id)):
             raise ConfigurationError(
                 f"{place.path / response_name(escalation.id)} cannot be removed"
             )
         place.write(request_name(escalation.id), raw)
-        return _Question(
+        return Question(
             escalation=escalation,
             place=place,
             expected=Expected(
@@ -176,6 +170,8 @@ class Mailbox:
                 require_digest=self._settings.require_digest,
                 candidates=len(escalation.candidates),
                 session=escalation.session,
+                id=escalation.id,
+                credential=credential,
             ),
         )
 
@@ -187,56 +183,61 @@ class Mailbox:
             self._place = MailboxDirectory.open(self._settings.directory, create=True)
         return self._place
 
-    async def _wait(self, question: _Question) -> Ruling:
+    async def _wait(self, question: Question) -> Ruling:
         with anyio.move_on_after(self._seconds_left(question.escalation)):
             await question.answered.wait()
         if question.ruling is None:
-            self._look(question, late_seconds=_LATE_SECONDS)
+            for name in question.names_of_answers():
+                self._look(question, name, late_seconds=_LATE_SECONDS)
         return question.ruling or _EXPIRED
 
     def _seconds_left(self, escalation: Escalation) -> float:
         return (escalation.deadline - self._clock.now()).total_seconds()
 
-    def _clear_away(self, question: _Question) -> None:
+    def _clear_away(self, question: Question) -> None:
         """The request first: then whoever sees a response without it knows that it is over."""
-        for name in (request_name, response_name):
-            if not question.place.discard(name(question.escalation.id)):
-                _log.warning(
-                    "%s was left in the escalation directory", name(question.escalation.id)
-                )
+        for name in (request_name(question.escalation.id), *question.names_of_answers()):
+            if not question.place.discard(name):
+                _log.warning("%s was left in the escalation directory", name)
 
     # --- answers ---------------------------------------------------------------------------------
 
-    def _look(self, question: _Question, late_seconds: float = 0) -> None:
-        """Read the response, if there is one. It counts until so long after the deadline."""
+    def _look(self, question: Question, name: str, late_seconds: float = 0) -> None:
+        """Read a response, if there is one. It counts until so long after the deadline."""
         if question.ruling is not None:
             return
-        name = response_name(question.escalation.id)
         try:
             with question.place.opened(name, MAX_RESPONSE_BYTES) as descriptor:
                 raw = content(descriptor, MAX_RESPONSE_BYTES)
-                if not raw and self._may_still_come(question):
+                if not raw and question.may_still_be_written(self._clock.monotonic()):
                     return
-                ruling: Ruling = judge_response(raw, question.expected)
-                if isinstance(ruling, Declined) and ruling.kind == "invalid":
-                    _log.warning("an escalation was refused: %s", ruling.reason)
-                elif self._seconds_left(question.escalation) < -late_seconds:
-                    # The machine slept, or its clock was set.
-                    ruling = _EXPIRED
-                else:
-                    mark_taken(descriptor)
+                answer = judge_response(raw, question.expected)
+                if isinstance(answer, Approved) or answer.kind != "invalid":
+                    if self._seconds_left(question.escalation) >= -late_seconds:
+                        mark_taken(descriptor)
+                    else:
+                        # The machine slept, or its clock was set.
+                        answer = _EXPIRED
         except FileNotFoundError:
             return
         except UnacceptableFileError as error:
-            ruling = invalid(f"the response {error}")
-            _log.warning("an escalation was refused: %s", ruling.reason)
-        question.settle(ruling)
+            answer = invalid(f"the response {error}")
+        self._take(question, name, answer)
 
-    def _may_still_come(self, question: _Question) -> bool:
-        now = self._clock.monotonic()
-        if question.empty_since is None:
-            question.empty_since = now
-        return now - question.empty_since < _EMPTY_GRACE
+    def _take(self, question: Question, name: str, answer: Answer) -> None:
+        if isinstance(answer, Approved) or answer.kind != "invalid":
+            question.settle(answer)
+        elif self._settings.credential is None:
+            _log.warning("an escalation was refused: %s", answer.reason)
+            question.settle(answer)
+        else:
+            # Somebody else's words: the question stays open, and the name is free again.
+            question.place.clear(name)
+            self._warnings += 1
+            if self._warnings <= _MAX_WARNINGS:
+                _log.warning(
+                    "an answer in %s does not count: %s", question.place.path, answer.reason
+                )
 
     def _notice(self, place: MailboxDirectory, name: str) -> None:
         """Something happened to a file of this name, or it was found."""
@@ -248,7 +249,8 @@ class Mailbox:
             return
         question = self._open.get(answered)
         if question is not None:
-            self._look(question)
+            if question.may_be_answered_by(name):
+                self._look(question, name)
         elif not place.has(request_name(answered)):
             # Late, repeated, or of nobody: never honoured, and in nobody's way. With a request, it
             # is that of another proxy that shares the directory.
@@ -333,11 +335,13 @@ class Mailbox:
                 self._notice(place, name)
 
     def _lose(self, place: MailboxDirectory) -> None:
+        credential = self._settings.credential
         lost = [question for question in self._open.values() if question.place is place]
         if lost:
-            _log.error("%s: %s; %d calls are refused", place.path, _GONE, len(lost))
+            _log.error("%s: %s; %d questions are given up", place.path, _GONE, len(lost))
         for question in lost:
-            question.settle(invalid(_GONE))
+            # Whoever can move the directory of one reviewer cannot deny in its place.
+            question.settle(invalid(_GONE) if credential is None else Unreachable())
         self._place = None
         self._stop_watching.set()
 

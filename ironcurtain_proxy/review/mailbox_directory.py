@@ -192,6 +192,16 @@ class MailboxDirectory:
             return False
         return True
 
+    def clear(self, name: str) -> bool:
+        """Make a name free: what cannot be removed, such as a full directory, is moved away."""
+        if self.discard(name):
+            return True
+        aside = f".{name}.{os.getpid()}.{os.urandom(6).hex()}.tmp"
+        with suppress(OSError):
+            os.rename(name, aside, src_dir_fd=self._fd, dst_dir_fd=self._fd)
+            return True
+        return False
+
     def discard_ours(self, name: str) -> None:
         """Remove a file unless it is another user's."""
         with suppress(OSError):

@@ -16,6 +16,7 @@ import orjson
 
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation
 from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.review.credential import Credential
 
 MAX_RESPONSE_BYTES: Final = 64 * 1024
 MAX_REQUEST_BYTES: Final = 256 * 1024 * 1024
@@ -24,7 +25,7 @@ MAX_NOTE: Final = 1000
 
 _ID: Final = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _REQUEST: Final = re.compile(rf"request-({_ID})\.json", re.ASCII)
-_RESPONSE: Final = re.compile(rf"response-({_ID})\.json", re.ASCII)
+_RESPONSE: Final = re.compile(rf"response-({_ID})(?:-[0-9a-f]{{16}})?\.json", re.ASCII)
 _WHOLE_ID: Final = re.compile(_ID, re.ASCII)
 _REVIEWER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@:+-]{0,63}", re.ASCII)
 
@@ -83,6 +84,8 @@ class Request:
     policy_version: str = ""
     arguments_hash: str = ""
     owner: Owner | None = None
+    reviewer: str = ""
+    """Who alone may answer, with a token; empty: whoever reads it."""
 
     @property
     def may_be_answered_together(self) -> bool:
@@ -104,6 +107,9 @@ class Expected:
     candidates: int
     """How many things could be remembered."""
     session: str
+    id: str = ""
+    credential: Credential | None = None
+    """Whose answers alone count; None: everybody's."""
 
 
 Answer: TypeAlias = Approved | Declined
@@ -119,9 +125,9 @@ def request_name(escalation: str) -> str:
     return f"request-{escalation}.json"
 
 
-def response_name(escalation: str) -> str:
-    """The response's file name."""
-    return f"response-{escalation}.json"
+def response_name(escalation: str, word: str = "") -> str:
+    """The response's file name; with a word of 16 hexadecimal digits, one that nobody foresees."""
+    return f"response-{escalation}{'-' if word else ''}{word}.json"
 
 
 def request_id(name: str) -> str | None:
@@ -150,8 +156,13 @@ def clean_line(text: str) -> str:
 # --- the proxy's side ----------------------------------------------------------------------------
 
 
-def request_bytes(escalation: Escalation, owner: Owner) -> bytes:
+def request_bytes(escalation: Escalation, owner: Owner, reviewer: str = "") -> bytes:
     """The request's file: the original's keys first, then ours.
+
+    Args:
+        escalation: the question.
+        owner: who waits for the answer.
+        reviewer: who alone may answer, with a token; empty: whoever reads it.
 
     Raises:
         TypeError: the arguments cannot be written as JSON (orjson's `JSONEncodeError`).
@@ -192,6 +203,8 @@ def request_bytes(escalation: Escalation, owner: Owner) -> bytes:
         "argumentsHash": escalation.fingerprint,
         "owner": {"pid": owner.pid, "startTime": owner.start_time},
     }
+    if reviewer:
+        fields["reviewer"] = reviewer
     return orjson.dumps(fields, option=orjson.OPT_INDENT_2)
 
 
@@ -212,10 +225,14 @@ def judge_response(raw: bytes, expected: Expected) -> Answer:
     if problem:
         return invalid(problem)
     name, note = _text(fields, "reviewer"), clean_line(_text(fields, "note"))
+    remember = _selection(fields, expected.candidates)
+    if expected.credential is not None:
+        # Only a person has anything remembered; and no proof covers it.
+        note, remember = expected.credential.kept_out_of(note), None
     by = f"reviewer:{name}" if name else "human"
     if fields["decision"] == "denied":
         return Declined(by=by, kind="denied", note=note)
-    return Approved(by=by, remember=_selection(fields, expected.candidates), note=note)
+    return Approved(by=by, remember=remember, note=note)
 
 
 def _problem(fields: Mapping[str, object], expected: Expected) -> str:
@@ -225,6 +242,8 @@ def _problem(fields: Mapping[str, object], expected: Expected) -> str:
     note = fields.get("note", "")
     if not isinstance(note, str) or len(note) > MAX_NOTE:
         return f"the response's note is not a text of at most {MAX_NOTE} characters"
+    if expected.credential is not None:
+        return expected.credential.objection(fields, expected.id, expected.digest)
     reviewer = fields.get("reviewer", "someone")
     if not isinstance(reviewer, str) or _REVIEWER.fullmatch(reviewer) is None:
         return "the response's reviewer is not a name"
@@ -293,6 +312,7 @@ def read_request(name: str, raw: bytes) -> Request | None:
         policy_version=_text(fields, "policyVersion"),
         arguments_hash=_text(fields, "argumentsHash"),
         owner=owner_of(fields.get("owner")),
+        reviewer=_text(fields, "reviewer"),
     )
 
 
@@ -309,6 +329,20 @@ def response_bytes(
         fields["reviewer"] = reviewer
     fields["requestDigest"] = digest
     return orjson.dumps(fields)
+
+
+def proved_response_bytes(
+    *, approved: bool, request: Request, note: str, credential: Credential
+) -> bytes:
+    """A response file in a mailbox that is one reviewer's. The token itself is not in it."""
+    fields: dict[str, object] = {
+        "decision": "approved" if approved else "denied",
+        "escalationId": request.id,
+        "requestDigest": request.digest,
+        "reviewer": credential.reviewer,
+        "note": credential.kept_out_of(note),
+    }
+    return orjson.dumps({**fields, "proof": credential.proof(fields)})
 
 
 def owner_of(value: object) -> Owner | None:

@@ -22,14 +22,11 @@ import anyio.to_thread
 import orjson
 
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.review.notices import Notice
 from ironcurtain_proxy.review.reviewer_start import BASE
 
 if TYPE_CHECKING:
     import httpx
-
-MAX_WORD: Final = 100
-"""Characters."""
 
 MAX_FILE: Final = 16 << 20
 """Bytes; nothing is added beyond."""
@@ -37,55 +34,15 @@ MAX_FILE: Final = 16 << 20
 _DISPLAY_MILLISECONDS: Final = "5000"
 _TMUX_VARIABLES: Final = ("TMUX", "TMUX_TMPDIR")
 _TMUX_TARGET: Final = re.compile(r"[A-Za-z0-9_%@$:.=][A-Za-z0-9_%@$:./=-]{0,99}", re.ASCII)
-# No blank, no quote, and none of `#`, `%` and `$`: tmux runs the command in `#(…)`.
-_HARMFUL: Final = re.compile(r"[^A-Za-z0-9._:@/+-]", re.ASCII)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Notice:
-    """What is told. Every text is made of few, harmless characters."""
-
-    interaction_id: str
-    operation: str
-    target: str
-    priority: int
-
-    def as_json(self) -> dict[str, Json]:
-        """For programs."""
-        return {
-            "type": "permission_escalation",
-            "interaction_id": self.interaction_id,
-            "operation": self.operation,
-            "target": self.target,
-            "priority": self.priority,
-        }
-
-    def as_text(self) -> str:
-        """For a person; one line."""
-        return (
-            f"Permission review required: {self.operation} ({self.interaction_id}), "
-            f"for {self.target}, priority {self.priority}"
-        )
-
-
-def notice_of(*, interaction_id: str, operation: str, target: str, priority: int) -> Notice:
-    """Make a notice of whatever these hold."""
-    return Notice(
-        interaction_id=_word(interaction_id),
-        operation=_word(operation),
-        target=_word(target),
-        priority=priority,
-    )
-
-
-def _word(text: str) -> str:
-    # A leading hyphen would make an option of it.
-    return _HARMFUL.sub("?", text[:MAX_WORD]).lstrip("-") or "?"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandChannel:
-    """Runs a program, with the id and the operation as its last arguments."""
+    """Runs a program, with what is told as its last arguments.
+
+    Of a review: the id and the operation. Of a summary: `permission_summary`, how many calls, each
+    operation as `edit=30,read=12`, the highest risk, and since when.
+    """
 
     argv: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -154,7 +111,7 @@ class Transport:
         """Tell one."""
         match channel:
             case CommandChannel():
-                argv = (*channel.argv, notice.interaction_id, notice.operation)
+                argv = (*channel.argv, *notice.as_arguments())
                 await _run(argv, {**self._base(), **channel.env})
             case WebhookChannel():
                 client = await self._loaded()

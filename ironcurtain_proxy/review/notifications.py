@@ -1,12 +1,11 @@
-"""Tells others that a review is wanted. Never waited for: what cannot be told is not told.
+"""Tells others that a review is wanted, and now and then what needed none.
 
-A notice holds an id, an operation, a target and a priority, each cleaned to a few harmless
-characters, in a fixed form. It holds nothing of a call: some notices end up before a model, and
-what stood in them could speak to it (X-18). How one is carried is `notification_channels`.
+Never waited for: what cannot be told is not told. What a notice says is `notices`, how one is
+carried is `notification_channels`.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
@@ -14,7 +13,10 @@ import anyio
 from anyio.abc import TaskStatus
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
-from ironcurtain_proxy.review.notification_channels import Channel, Notice, Transport, notice_of
+from ironcurtain_proxy.approval.engine.decision import EngineDecision
+from ironcurtain_proxy.review.approval_tally import ApprovalTally
+from ironcurtain_proxy.review.notices import Notice, review_notice
+from ironcurtain_proxy.review.notification_channels import Channel, Transport
 
 _log: Final = logging.getLogger(__name__)
 
@@ -23,6 +25,9 @@ QUEUE: Final = 256
 
 DEADLINE: Final = 5.0
 """Seconds for one notice on one channel."""
+
+LAST_DEADLINE: Final = 1.0
+"""Seconds for the summary at the end, on all channels together."""
 
 _WORKERS: Final = 4
 
@@ -43,11 +48,32 @@ class Notification:
 Notify: TypeAlias = Callable[[Notification], None]
 """`Notifier.notify`."""
 
+Wait: TypeAlias = Callable[[float], Awaitable[None]]
+"""Returns after so many seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Summaries:
+    """When what the engine approved is told."""
+
+    tally: ApprovalTally
+    seconds: float
+    """Between two, if anything was approved; above 0."""
+    wait: Wait = anyio.sleep
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    notice: Notice
+    target: str
+    """By the operator's name, as channels know it."""
+    alert: bool
+
 
 @dataclass(slots=True, eq=False)
 class _Queue:
-    send: MemoryObjectSendStream[Notification]
-    receive: MemoryObjectReceiveStream[Notification]
+    send: MemoryObjectSendStream[_Told]
+    receive: MemoryObjectReceiveStream[_Told]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -57,6 +83,8 @@ class Notifier:
     channels: Sequence[Channel]
     """None: nobody is told."""
     transport: Transport
+    summaries: Summaries | None = None
+    """None: nobody is told what the engine approved."""
     deadline: float = DEADLINE
     at_most: int = QUEUE
     dropped: int = field(default=0, init=False)
@@ -70,49 +98,78 @@ class Notifier:
         """Have it told. Returns at once; never raises."""
         if not self.channels:
             return
-        if not self._put(notification):
+        notice = review_notice(
+            interaction_id=notification.interaction_id,
+            operation=notification.operation,
+            target=notification.target,
+            priority=notification.priority,
+        )
+        if not self._put(_Told(notice, notification.target, notification.alert)):
             self.dropped += 1
             _log.debug("a notification is dropped: too many wait")
 
-    def _put(self, notification: Notification) -> bool:
+    def approved(self, decision: EngineDecision) -> None:
+        """Take note of what the engine approved, for the next summary. Never raises."""
+        if self.channels and self.summaries is not None:
+            self.summaries.tally.add(decision)
+
+    def _put(self, told: _Told) -> bool:
         if self._queue is None:
             return False
         try:
-            self._queue.send.send_nowait(notification)
+            self._queue.send.send_nowait(told)
         except (anyio.WouldBlock, anyio.BrokenResourceError, anyio.ClosedResourceError):
             return False
         return True
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Carry notices out until cancelled; what waits then is dropped."""
-        send, receive = anyio.create_memory_object_stream[Notification](self.at_most)
+        """Carry notices out until cancelled.
+
+        What waits then is dropped; what was counted is told, if that takes no time to speak of.
+        """
+        send, receive = anyio.create_memory_object_stream[_Told](self.at_most)
         with send, receive:
             self._queue = _Queue(send, receive)
             try:
                 async with anyio.create_task_group() as tasks:
                     for _ in range(_WORKERS):
                         tasks.start_soon(self._work, receive)
+                    if self.channels and self.summaries is not None:
+                        tasks.start_soon(self._summarise, self.summaries)
                     task_status.started()
             finally:
                 self._queue = None
                 with anyio.CancelScope(shield=True):
+                    if self.summaries is not None:
+                        with anyio.move_on_after(LAST_DEADLINE):
+                            await self._tell_summary(self.summaries.tally)
                     await self.transport.aclose()
 
-    async def _work(self, queue: MemoryObjectReceiveStream[Notification]) -> None:
-        async for notification in queue:
-            notice = notice_of(
-                interaction_id=notification.interaction_id,
-                operation=notification.operation,
-                target=notification.target,
-                priority=notification.priority,
-            )
-            for channel in self.channels:
-                if (
-                    notification.alert
-                    or not channel.targets
-                    or (notification.target in channel.targets)
-                ):
-                    await self._tell(channel, notice)
+    async def _summarise(self, summaries: Summaries) -> None:
+        while True:
+            await summaries.wait(summaries.seconds)
+            await self._tell_summary(summaries.tally)
+
+    async def _tell_summary(self, tally: ApprovalTally) -> None:
+        summary = tally.summary()
+        if summary is None:
+            return
+        tally.clear()
+        async with anyio.create_task_group() as tasks:
+            for channel in self._channels_for(tally.target):
+                tasks.start_soon(self._tell, channel, summary)
+
+    async def _work(self, queue: MemoryObjectReceiveStream[_Told]) -> None:
+        async for told in queue:
+            for channel in self._channels_for(told.target, alert=told.alert):
+                await self._tell(channel, told.notice)
+
+    def _channels_for(self, target: str, *, alert: bool = False) -> list[Channel]:
+        return [
+            channel
+            for channel in self.channels
+            if alert or not channel.targets or target in channel.targets
+        ]
 
     async def _tell(self, channel: Channel, notice: Notice) -> None:
         try:

@@ -1,11 +1,13 @@
 """A reviewer that is a process: questions go out as lines, answers come back as lines.
 
-Started on first use, and again after it has ended, but not for ever. Knows whose answer counts; the
-lines are `review_lines`, what it is started with is `reviewer_start`. A line that is not an answer
-changes nothing but the log: the process is still asked, and the first answer that counts wins.
+Started on first use, and again after it has ended, but not for ever. Knows whose answer counts;
+what the lines mean is its `Dialect`, what it is started with is `reviewer_start`. A line that is
+not an answer changes nothing but the log: the process is still asked, and the first answer that
+counts wins. Unless the dialect says that none can come any more: then the next reviewer is asked.
 """
 
 import logging
+import math
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -28,14 +30,7 @@ from ironcurtain_proxy.review.briefing import (
     is_same_party,
     view_of,
 )
-from ironcurtain_proxy.review.review_lines import (
-    MAX_ANSWER,
-    NoAnswer,
-    ProcessAnswer,
-    cancel_line,
-    read_line,
-    review_line,
-)
+from ironcurtain_proxy.review.dialect import NOTHING_OPEN, Dialect, NoAnswer, ProcessAnswer
 from ironcurtain_proxy.review.review_queue import ReviewQueue
 from ironcurtain_proxy.review.reviewer_start import (
     Launch,
@@ -44,7 +39,7 @@ from ironcurtain_proxy.review.reviewer_start import (
     new_token,
     prepared,
 )
-from ironcurtain_proxy.wire.pipes import LineReader, LineWriter, open_wire
+from ironcurtain_proxy.wire.pipes import LineReader, LineWriter, Oversize, open_wire
 
 _log: Final = logging.getLogger(__name__)
 
@@ -59,7 +54,9 @@ _MAX_BACKLOG: Final = 8 << 20
 """Bytes that the process has not read."""
 
 _EXPIRED: Final = Declined(by="timeout", kind="expired")
-_ENDED: Final = Passed("its process has ended")
+_HAS_ENDED: Final = "its process has ended"
+_ENDED: Final = Passed(_HAS_ENDED)
+_NOT_STARTED: Final = Passed("its process could not be started")
 
 
 @dataclass(slots=True, eq=False)
@@ -80,9 +77,11 @@ class _Running:
     """One life of the process."""
 
     process: ReviewerProcess
-    token: str = field(repr=False)
+    dialect: Dialect
     reader: LineReader
     writer: LineWriter
+    ready: anyio.Event = field(default_factory=anyio.Event)
+    """It can be asked, or it never will be."""
     open: dict[str, _Question] = field(default_factory=dict)
     strange: int = 0
     """Lines that were no answers."""
@@ -123,8 +122,9 @@ class ProcessReviewer:
         """Monotonic seconds."""
 
     def is_reachable(self) -> bool:
-        """Whether it runs, or may be started now."""
-        return self._tasks is not None and (self._running is not None or self._may_start())
+        """Whether it runs, is being started, or may be started now."""
+        there = self._running is not None or self._starting.locked()
+        return self._tasks is not None and (there or self._may_start())
 
     async def ask(self, escalation: Escalation, briefing: Briefing = UNBRIEFED) -> Ruling:
         """Ask, and wait at most until the escalation's deadline."""
@@ -158,10 +158,14 @@ class ProcessReviewer:
         running = await self._started()
         if isinstance(running, Passed):
             return running
+        await running.ready.wait()
+        if not running.dialect.is_open:
+            return _NOT_STARTED
         if escalation.id in running.open:
             return Passed("it is already being asked about this")
         try:
-            line = review_line(escalation, briefing, view_of(escalation, briefing, self._redact))
+            view = view_of(escalation, briefing, self._redact)
+            line = running.dialect.question(escalation, briefing, view)
         except Exception:  # noqa: BLE001  what cannot be shown is not reviewed
             _log.warning("a call cannot be shown to reviewer %s", self._spec.name)
             return Passed("the call cannot be shown")
@@ -170,10 +174,11 @@ class ProcessReviewer:
             return await self._wait(running, question, line)
         finally:
             del running.open[escalation.id]
+            cancel = running.dialect.release(escalation.id)
             if question.ruling is None:
                 # Out of time, or withdrawn. It has nothing to lose by a question it never read.
                 with suppress(BrokenPipeError):
-                    running.writer.write(cancel_line(escalation.id))
+                    running.writer.write(cancel)
 
     async def _wait(self, running: _Running, question: _Question, line: bytes) -> Ruling:
         if running.writer.backlog > _MAX_BACKLOG:
@@ -188,20 +193,38 @@ class ProcessReviewer:
 
     # --- answers ---------------------------------------------------------------------------------
 
-    def _take(self, running: _Running, line: bytes) -> None:
-        answer = read_line(line, running.token)
-        if isinstance(answer, NoAnswer):
-            self._warn(running, answer.reason)
-            return
-        question = running.open.get(answer.id)
-        if question is None or question.ruling is not None:
-            self._warn(running, "it answers nothing that is open")
-            return
-        problem = self._problem(question.escalation, answer)
+    def _take(self, running: _Running, line: bytes | Oversize) -> str:
+        """Take in a line. Why it can never be asked anything; empty: it can, or may be soon."""
+        heard = running.dialect.hear(line)
+        self._reply(running, heard.reply)
+        problem = "" if heard.answer is None else self._use(running, heard.answer)
         if problem:
             self._warn(running, problem)
+        over = running.open.get(heard.over)
+        if over is not None:
+            over.settle(Passed(problem))
+        return heard.failed
+
+    def _reply(self, running: _Running, reply: bytes) -> None:
+        if not reply:
             return
-        question.settle(self._ruling(question.escalation, answer))
+        if running.writer.backlog > _MAX_BACKLOG:
+            self._warn(running, "it does not read the replies")
+        else:
+            with suppress(BrokenPipeError):
+                running.writer.write(reply)
+
+    def _use(self, running: _Running, answer: ProcessAnswer | NoAnswer) -> str:
+        """Settle what it answers. Why it settles nothing; empty: it does."""
+        if isinstance(answer, NoAnswer):
+            return answer.reason
+        question = running.open.get(answer.id)
+        if question is None or question.ruling is not None:
+            return NOTHING_OPEN
+        problem = self._problem(question.escalation, answer)
+        if not problem:
+            question.settle(self._ruling(question.escalation, answer))
+        return problem
 
     def _problem(self, escalation: Escalation, answer: ProcessAnswer) -> str:
         if answer.arguments_hash != escalation.fingerprint:
@@ -250,22 +273,23 @@ class ProcessReviewer:
             # Whoever wants it first may give up meanwhile; others wait for it as well.
             with anyio.CancelScope(shield=True):
                 self._running = await self._start()
-            return self._running or Passed("its process could not be started")
+            return self._running or _NOT_STARTED
 
     async def _start(self) -> _Running | None:
         token = new_token()
+        dialect = self._spec.dialect(token)
         try:
             with prepared(self._spec, token, self._environ) as start:
                 process = await anyio.to_thread.run_sync(self._launch, start)
             try:
-                reader, writer = await open_wire(*process.take_wire(), max_line=MAX_ANSWER)
+                reader, writer = await open_wire(*process.take_wire(), max_line=dialect.max_line)
             except OSError:
                 await anyio.to_thread.run_sync(process.end, _GRACE)
                 raise
         except (IronCurtainError, OSError) as error:
-            _log.error("reviewer %s could not be started: %s", self._spec.name, error)
+            self._say_not_started(str(error))
             return None
-        running = _Running(process, token, reader, writer)
+        running = _Running(process, dialect, reader, writer)
         if self._tasks is None:
             await self._end(running)
             return None
@@ -274,24 +298,43 @@ class ProcessReviewer:
 
     async def _listen(self, running: _Running) -> None:
         """Read what the process says until it says no more."""
+        ending = f"it was not ready within {self._spec.ready_seconds:g} s"
         try:
-            while (line := await running.reader.receive()) is not None:
-                if isinstance(line, bytes):
-                    self._take(running, line)
-                else:
-                    self._warn(running, "it is too long")
-                # Lines may be there faster than they are read: the others have their turn, too.
-                await anyio.lowlevel.checkpoint()
-            _log.warning("reviewer %s: its process has ended", self._spec.name)
+            with anyio.move_on_after(self._spec.ready_seconds) as getting_ready:
+                ending = await self._hear_out(running, getting_ready)
+            if running.dialect.is_open:
+                _log.warning("reviewer %s: %s", self._spec.name, ending)
+            else:
+                self._say_not_started(ending)
         finally:
             self._lose(running)
             await self._end(running)
+
+    async def _hear_out(self, running: _Running, getting_ready: anyio.CancelScope) -> str:
+        """Take in all it says; the scope ends this if it is not ready in time. Why it is over."""
+        self._reply(running, running.dialect.hello())
+        failed = ""
+        while not failed:
+            if running.dialect.is_open:
+                getting_ready.deadline = math.inf
+                running.ready.set()
+            line = await running.reader.receive()
+            if line is None:
+                return _HAS_ENDED
+            failed = self._take(running, line)
+            # Lines may be there faster than they are read: the others have their turn, too.
+            await anyio.lowlevel.checkpoint()
+        return failed
+
+    def _say_not_started(self, reason: str) -> None:
+        _log.error("reviewer %s could not be started: %s", self._spec.name, reason)
 
     def _lose(self, running: _Running) -> None:
         if self._running is running:
             self._running = None
             pause = PAUSES[min(self._starts, len(PAUSES)) - 1]
             self._not_before = self._clock.monotonic() + pause
+        running.ready.set()
         for question in list(running.open.values()):
             question.settle(_ENDED)
 

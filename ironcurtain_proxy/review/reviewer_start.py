@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.review.dialect import MakeDialect
+from ironcurtain_proxy.review.review_lines import LineDialect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,6 +48,10 @@ class ProcessSpec:
     session: str | None = None
     """The session that it reviews from; None: its name."""
     may_deny: bool = True
+    dialect: MakeDialect = LineDialect
+    """How it is spoken to."""
+    ready_seconds: float = 30.0
+    """How long it may take until it can be asked."""
     at_once: int = 16
     """Reviews that it is given at the same time."""
     restarts: int = 5

@@ -13,6 +13,8 @@ from typing import Final
 
 import anyio
 
+from ironcurtain_proxy.errors import IronCurtainError
+from ironcurtain_proxy.review.credential import Credential
 from ironcurtain_proxy.review.mailbox_directory import (
     MailboxDirectory,
     is_marked_taken,
@@ -22,14 +24,22 @@ from ironcurtain_proxy.review.messages import (
     MAX_NOTE,
     Request,
     clean_line,
+    proved_response_bytes,
     request_name,
     response_bytes,
     response_name,
 )
+from ironcurtain_proxy.session.display import visible
 
 WAIT_SECONDS: Final = 2.0
 """How long a proxy may take to take an answer before it is only presumed."""
+NOT_COUNTED: Final = "the answer did not count (is it the right token?), and the call still waits"
 _STEP_SECONDS: Final = 0.002
+_WORD_BYTES: Final = 8
+
+
+class NotTheReviewerError(IronCurtainError):
+    """Somebody else was asked. Nothing was written; the message says who, and what would do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,14 +53,19 @@ class Verdict:
     """A word to the agent."""
     reviewer: str = ""
     """A name, for one that is not a person."""
+    credential: Credential | None = None
+    """For a mailbox that is one reviewer's."""
 
 
 class Posted:
     """An answer that was put into a mailbox."""
 
-    def __init__(self, place: MailboxDirectory, request: Request, descriptor: int) -> None:
+    def __init__(
+        self, place: MailboxDirectory, request: Request, name: str, descriptor: int
+    ) -> None:
         self._place = place
         self._request = request
+        self._name = name
         self._fd = descriptor
 
     def outcome(self) -> bool | None:
@@ -73,7 +88,7 @@ class Posted:
     def close(self) -> None:
         """Give the descriptor back, and take back an answer that nobody waits for."""
         if self._request.owner is not None and not self.presumed():
-            self._place.discard_ours(response_name(self._request.id))
+            self._place.discard_ours(self._name)
         os.close(self._fd)
 
 
@@ -81,20 +96,51 @@ def post(place: MailboxDirectory, request: Request, verdict: Verdict) -> Posted 
     """Put an answer into the mailbox. None: there is one already, or nobody waits for one.
 
     Raises:
+        NotTheReviewerError: it is not this reviewer who was asked.
         OSError: it cannot be written.
     """
+    problem = objection(request, verdict.credential)
+    if problem:
+        raise NotTheReviewerError(problem)
     if not place.has(request_name(request.id)):
         return None
-    raw = response_bytes(
-        approved=verdict.approved,
-        digest=request.digest,
-        remember=verdict.remember,
-        note=clean_line(verdict.note)[:MAX_NOTE],
-        reviewer=verdict.reviewer,
-    )
+    name, raw = _written(request, verdict)
     with suppress(FileExistsError):
-        return Posted(place, request, place.put(response_name(request.id), raw))
+        return Posted(place, request, name, place.put(name, raw))
     return None
+
+
+def objection(request: Request, credential: Credential | None) -> str:
+    """Why a request is not for this reviewer to answer; empty: it is."""
+    asked = f'"{visible(request.reviewer)}"' if request.reviewer else "a person"
+    if credential is None:
+        alone = f"only {asked} may answer this, with its token (--as and --token-file)"
+        return alone if request.reviewer else ""
+    if credential.reviewer == request.reviewer:
+        return ""
+    return f'{asked} is asked about this, not "{credential.reviewer}"'
+
+
+def still_waits(place: MailboxDirectory, request: Request) -> bool:
+    """Whether an answer that was not taken was none, rather than late."""
+    return bool(request.reviewer) and place.has(request_name(request.id))
+
+
+def _written(request: Request, verdict: Verdict) -> tuple[str, bytes]:
+    """A name for the answer, and what it says."""
+    note = clean_line(verdict.note)[:MAX_NOTE]
+    if verdict.credential is None:
+        return response_name(request.id), response_bytes(
+            approved=verdict.approved,
+            digest=request.digest,
+            remember=verdict.remember,
+            note=note,
+            reviewer=verdict.reviewer,
+        )
+    # Whoever may write there, too, cannot be there first.
+    return response_name(request.id, os.urandom(_WORD_BYTES).hex()), proved_response_bytes(
+        approved=verdict.approved, request=request, note=note, credential=verdict.credential
+    )
 
 
 def answer(place: MailboxDirectory, request: Request, verdict: Verdict) -> bool:
@@ -104,6 +150,7 @@ def answer(place: MailboxDirectory, request: Request, verdict: Verdict) -> bool:
         Whether the proxy took it.
 
     Raises:
+        NotTheReviewerError: it is not this reviewer who was asked.
         OSError: it cannot be written.
     """
     posted = post(place, request, verdict)

@@ -76,6 +76,7 @@ def fields_of(one: PendingRequest) -> list[Field]:
         ("origin", ", ".join(request.origins)),
         ("as", request.exposed_name),
         ("session", one.session),
+        ("reviewer", request.reviewer),
         ("id", one.id),
         *request.context,
     ):

@@ -7,6 +7,7 @@ async with EscalationInbox(directory) as inbox:
 """
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -15,10 +16,12 @@ import anyio
 import orjson
 
 from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.review.credential import Credential
 from ironcurtain_proxy.review.listener_lock import ListenerLock, listener_pid
 from ironcurtain_proxy.review.mailbox_directory import MailboxDirectory
 from ironcurtain_proxy.review.mailbox_watch import watch_directory
 from ironcurtain_proxy.review.messages import is_id, timestamp
+from ironcurtain_proxy.review.token_file import read_token
 from ironcurtain_proxy.session.answering import Verdict, answer, answer_async
 from ironcurtain_proxy.session.requests import MailboxReader, PendingRequest, utc_now
 
@@ -29,17 +32,31 @@ TRUSTED_SOURCE: Final = "mux-trusted-input"
 class EscalationInbox:
     """The session's side of one escalation directory. An async context manager and iterator."""
 
-    def __init__(self, directory: Path | str, *, listen: bool = False, reviewer: str = "") -> None:
+    def __init__(
+        self,
+        directory: Path | str,
+        *,
+        listen: bool = False,
+        reviewer: str = "",
+        token_file: Path | str | None = None,
+    ) -> None:
         """Makes the directory if it is not there.
 
         Args:
             directory: the proxy's `ESCALATION_DIR`, or a session's own mailbox.
             listen: say while the inbox is open that somebody listens here (R-34).
             reviewer: the name of one who is not a person; it goes into the record.
+            token_file: holds that reviewer's token, for a mailbox that is that reviewer's.
 
         Raises:
-            ConfigurationError: the directory is a link, another user's, or writable by others.
+            ConfigurationError: the directory is a link, another user's, or writable by others; or
+                the token cannot be read.
         """
+        self._credential = None
+        if token_file is not None:
+            if not reviewer:
+                raise ConfigurationError("a token file needs a reviewer: whose token it is")
+            self._credential = Credential(reviewer, read_token(Path(token_file)))
         self._reader = MailboxReader(Path(directory), create=True)
         self._reviewer = reviewer
         self._listen = listen
@@ -119,11 +136,14 @@ class EscalationInbox:
             identity: the request's whole id.
             remember: True for the first thing that could be remembered, or the place of one.
             note: a word to the agent; it gets at most 1000 characters, in one line.
+
+        Raises:
+            NotTheReviewerError: somebody else was asked.
         """
         return await self._answer(identity, self._approval(remember, note))
 
     async def deny(self, identity: str, *, note: str = "") -> bool:
-        """Refuse a request. False: too late, answered already, or never asked."""
+        """Refuse a request. False and errors: as for `approve`."""
         return await self._answer(identity, self._denial(note))
 
     def approve_now(self, identity: str, *, remember: bool | int = False, note: str = "") -> bool:
@@ -136,10 +156,12 @@ class EscalationInbox:
 
     def _approval(self, remember: bool | int, note: str) -> Verdict:  # noqa: FBT001  as in `approve`
         place = 0 if remember is True else None if remember is False else remember
-        return Verdict(approved=True, remember=place, note=note, reviewer=self._reviewer)
+        return replace(self._denial(note), approved=True, remember=place)
 
     def _denial(self, note: str) -> Verdict:
-        return Verdict(approved=False, note=note, reviewer=self._reviewer)
+        return Verdict(
+            approved=False, note=note, reviewer=self._reviewer, credential=self._credential
+        )
 
     async def _answer(self, identity: str, verdict: Verdict) -> bool:
         shown, place = self._shown_as(identity), self._reader.place()

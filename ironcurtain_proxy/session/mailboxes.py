@@ -160,19 +160,31 @@ def _numbered(number: int, waiting: Sequence[PendingRequest], state: Path) -> Pe
 
 
 def keep_numbers(waiting: Sequence[PendingRequest], state: Path) -> None:
-    """Remember which numbers were shown. Where that cannot be, ids must be used."""
-    raw = orjson.dumps({"shown": [one.id for one in waiting]})
+    """Remember which numbers were shown, and of what. Where that cannot be, ids must be used."""
+    digests = {one.id: one.request.digest for one in waiting}
+    raw = orjson.dumps({"shown": [*digests], "digests": digests})
     with suppress(OSError, ConfigurationError):
         MailboxDirectory.open(state, create=True).write(_NUMBERS, raw)
 
 
+def has_changed(one: PendingRequest, state: Path) -> bool:
+    """Whether the last list showed other words under this id."""
+    digests = _kept(state).get("digests")
+    shown = digests.get(one.id) if isinstance(digests, dict) else None
+    return shown is not None and shown != one.request.digest
+
+
 def _shown(state: Path) -> list[str] | None:
+    shown = _kept(state).get("shown")
+    if not isinstance(shown, list):
+        return None
+    return [one for one in shown if isinstance(one, str)]
+
+
+def _kept(state: Path) -> dict[str, object]:
     try:
         place = MailboxDirectory.open(state, create=False)
         fields = orjson.loads(place.read(_NUMBERS, _MAX_NUMBERS_BYTES))
     except (OSError, ConfigurationError, UnacceptableFileError, orjson.JSONDecodeError):
-        return None
-    shown = fields.get("shown") if isinstance(fields, dict) else None
-    if not isinstance(shown, list):
-        return None
-    return [one for one in shown if isinstance(one, str)]
+        return {}
+    return fields if isinstance(fields, dict) else {}

@@ -131,7 +131,8 @@ class MailboxReader:
     def _is_open(self, place: MailboxDirectory, request: Request, now: datetime) -> bool:
         if request.expires is not None and request.expires <= now:
             return False
-        if place.has(response_name(request.id)):
+        # Where one reviewer's answers count, a response may be anybody's.
+        if not request.reviewer and place.has(response_name(request.id)):
             return False
         return request.owner is None or is_alive(request.owner)
 

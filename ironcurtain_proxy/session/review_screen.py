@@ -6,7 +6,7 @@ that a key answers is always the one whose details are on the screen.
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
 from rich.text import Text
@@ -17,7 +17,14 @@ from textual.events import Resize
 from textual.widgets import DataTable, Footer, Input, RichLog, Static
 
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.session.answering import Verdict, answer_async
+from ironcurtain_proxy.review.credential import Credential
+from ironcurtain_proxy.session.answering import (
+    NOT_COUNTED,
+    Verdict,
+    answer_async,
+    objection,
+    still_waits,
+)
 from ironcurtain_proxy.session.changes import changes_of
 from ironcurtain_proxy.session.display import summary, time_left, visible
 from ironcurtain_proxy.session.mailboxes import Mailboxes
@@ -69,9 +76,10 @@ class ReviewScreen(App[None]):
         Binding("q,ctrl+c", "quit", "quit"),
     ]
 
-    def __init__(self, mailboxes: Mailboxes) -> None:
+    def __init__(self, mailboxes: Mailboxes, credential: Credential | None = None) -> None:
         super().__init__()
         self._mailboxes = mailboxes
+        self._credential = credential
         self._waiting: dict[str, PendingRequest] = {}
         self._answered: set[str] = set()
         self._shown: PendingRequest | None = None
@@ -246,7 +254,9 @@ class ReviewScreen(App[None]):
         if self._meant() is None:
             return
         several = {
-            key: one for key, one in self._waiting.items() if one.request.may_be_answered_together
+            key: one
+            for key, one in self._waiting.items()
+            if one.request.may_be_answered_together and not objection(one.request, self._credential)
         }
         if not several:
             self._say("deletes, history, egress and risky calls are approved one by one")
@@ -302,8 +312,12 @@ class ReviewScreen(App[None]):
     # --- answers ---------------------------------------------------------------------------------
 
     def _answer(self, one: PendingRequest, verdict: Verdict) -> None:
+        problem = objection(one.request, self._credential)
+        if problem:
+            self._say(problem)
+            return
         self._answered.add(one.id)
-        self._send(one, verdict)
+        self._send(one, replace(verdict, credential=self._credential))
         self._look()
 
     @work
@@ -317,7 +331,10 @@ class ReviewScreen(App[None]):
             self._say(f"not answered: {error.strerror}: {told}")
             return
         if not taken:
-            self._say(f"too late, no longer pending: {told}")
+            waits = place is not None and still_waits(place, one.request)
+            if waits:
+                self._answered.discard(one.id)
+            self._say(f"{NOT_COUNTED if waits else 'too late, no longer pending'}: {told}")
             return
         word = "approved" if verdict.approved else "denied"
         self._say(f"{word}{' and remembered' if verdict.remember is not None else ''}: {told}")

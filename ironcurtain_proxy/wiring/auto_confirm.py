@@ -7,6 +7,8 @@ the proxy takes to start.
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -20,11 +22,17 @@ from ironcurtain_proxy.administration.auto_confirm_settings import (
 )
 from ironcurtain_proxy.administration.operator_paths import real
 from ironcurtain_proxy.administration.settings import Settings
+from ironcurtain_proxy.administration.work_context_settings import PROVIDER_VARIABLE
+from ironcurtain_proxy.approval.engine.context_score import WorkContext
 from ironcurtain_proxy.approval.engine.settings import HUMAN
+from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.ports import Clock
+from ironcurtain_proxy.review.approval_tally import ApprovalTally
 from ironcurtain_proxy.review.auto_confirm import AutoConfirm, Situation
 from ironcurtain_proxy.review.auto_model import LitellmModel, parse_model_id
 from ironcurtain_proxy.review.chain import ReviewerChain, Seat, Step, without_briefing
+from ironcurtain_proxy.review.credential import Credential
+from ironcurtain_proxy.review.dialect import MakeDialect
 from ironcurtain_proxy.review.llm_log import LlmLog
 from ironcurtain_proxy.review.mailbox import Mailbox, MailboxSettings
 from ironcurtain_proxy.review.model_reviewer import ANSWER_SCHEMA, ModelReviewer
@@ -36,10 +44,14 @@ from ironcurtain_proxy.review.notification_channels import (
     Transport,
     WebhookChannel,
 )
-from ironcurtain_proxy.review.notifications import Notifier
+from ironcurtain_proxy.review.notifications import Notifier, Summaries
 from ironcurtain_proxy.review.panel import FirstReviewer, Panel
 from ironcurtain_proxy.review.process_reviewer import ProcessReviewer
+from ironcurtain_proxy.review.review_calls import CallDialect
+from ironcurtain_proxy.review.review_lines import LineDialect
 from ironcurtain_proxy.review.reviewer_start import ProcessSpec
+from ironcurtain_proxy.review.session_reviewer import SessionReviewer
+from ironcurtain_proxy.review.token_file import read_token
 from ironcurtain_proxy.store.store import open_store
 from ironcurtain_proxy.wiring.ledger import LazyStore, StoreLedger
 from ironcurtain_proxy.wiring.reviewer_processes import launcher, redact
@@ -60,6 +72,7 @@ class EngineParts:
     chain: ReviewerChain
     ledger: StoreLedger
     notifier: Notifier
+    safekeeping: Safekeeping
     processes: list[ProcessReviewer] = field(default_factory=list)
     models: list[ModelReviewer] = field(default_factory=list)
     mailboxes: list[Mailbox] = field(default_factory=list)
@@ -76,6 +89,7 @@ class EngineParts:
                 for model in self.models:
                     tasks.start_soon(model.warm)
                 tasks.start_soon(self.ledger.run)
+                tasks.start_soon(self.safekeeping.run)
                 task_status.started()
                 await anyio.sleep_forever()
         finally:
@@ -99,7 +113,11 @@ class Surroundings:
 def assemble_engine(
     settings: Settings, config: AutoConfirmConfig, around: Surroundings
 ) -> EngineParts:
-    """Join the engine. Starts nothing, and opens no database yet."""
+    """Join the engine. Starts nothing, and opens no database yet.
+
+    Raises:
+        ConfigurationError: a reviewer's token cannot be read.
+    """
     clock = around.clock
     minutes = config.engine.escalation_timeout_minutes
     ledger = StoreLedger(
@@ -107,9 +125,15 @@ def assemble_engine(
         clock=clock,
         windows=Windows(settings.state_dir / "windows"),
         timeout_minutes=minutes,
+        keep=timedelta(days=config.keep_days) if config.keep_days else None,
+    )
+    safekeeping = Safekeeping(
+        directory=settings.state_dir / "snapshots", workspace=settings.workspace, clock=clock
     )
     notifier = Notifier(
-        channels=_channels(config.notifications), transport=Transport(around.environ)
+        channels=_channels(config.notifications),
+        transport=Transport(around.environ),
+        summaries=_summaries(config, clock),
     )
 
     async def noted(step: Step) -> None:
@@ -128,28 +152,41 @@ def assemble_engine(
     parts = EngineParts(
         reviewer=AutoConfirm(
             settings=config.engine,
-            situation=Situation(
-                session_type=config.session_type,
-                workspace=settings.workspace,
-                home=real(settings.home),
-            ),
+            situation=_situation(settings, config, around.environ),
             ledger=ledger,
             routes=chain,
             clock=clock,
-            safeguards=Safekeeping(
-                directory=settings.state_dir / "snapshots",
-                workspace=settings.workspace,
-                clock=clock,
-            ),
+            safeguards=safekeeping,
             first=around.first,
+            on_approved=notifier.approved,
         ),
         chain=chain,
         ledger=ledger,
         notifier=notifier,
+        safekeeping=safekeeping,
     )
     for spec in config.reviewers:
         seats[spec.name] = _seat(spec, settings, config, around, parts) or person
     return parts
+
+
+def _situation(
+    settings: Settings, config: AutoConfirmConfig, environ: Mapping[str, str]
+) -> Situation:
+    said = config.context
+    found = environ.get(PROVIDER_VARIABLE)
+    return Situation(
+        session_type=config.session_type,
+        workspace=settings.workspace,
+        home=real(settings.home),
+        required=WorkContext(
+            directory=None if said.directory is None else real(said.directory),
+            environment=said.environment,
+            branch=said.branch,
+        ),
+        environment={name: environ[name] for name in said.environment if name in environ},
+        provider_mismatch=said.provider is not None and said.provider != found,
+    )
 
 
 def _seat(
@@ -172,6 +209,15 @@ def _seat(
             return Seat(
                 ask=without_briefing(mailbox), is_reachable=mailbox.is_reachable, may_deny=may_deny
             )
+        case "session":
+            mailbox = _mailbox(spec.mailbox, settings, around.clock, _credential(spec))
+            parts.mailboxes.append(mailbox)
+            return Seat(
+                ask=SessionReviewer(mailbox, redact).ask,
+                is_reachable=mailbox.is_reachable,
+                session=session,
+                may_deny=may_deny,
+            )
         case "process":
             process = ProcessReviewer(
                 ProcessSpec(
@@ -180,6 +226,7 @@ def _seat(
                     env=spec.env,
                     session=session,
                     may_deny=may_deny,
+                    dialect=_dialect(spec),
                 ),
                 clock=around.clock,
                 launch=launcher(settings.session_log.parent, settings.session_log),
@@ -197,13 +244,37 @@ def _seat(
             return _model_seat(spec, settings, around, parts, may_deny=may_deny)
 
 
-def _mailbox(directory: Path | None, settings: Settings, clock: Clock) -> Mailbox:
+def _dialect(spec: ReviewerSpec) -> MakeDialect:
+    match spec.protocol:
+        case "lines":
+            return LineDialect
+        case "mcp":
+            return partial(CallDialect, tool=spec.tool)
+
+
+def _credential(spec: ReviewerSpec) -> Credential:
+    who = f'auto_confirm.reviewers: session "{spec.name}"'
+    if spec.token_file is None:
+        raise ConfigurationError(f"{who} has no token_file")
+    try:
+        return Credential(spec.name, read_token(spec.token_file))
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{who}: {error}") from None
+
+
+def _mailbox(
+    directory: Path | None,
+    settings: Settings,
+    clock: Clock,
+    credential: Credential | None = None,
+) -> Mailbox:
     return Mailbox(
         MailboxSettings(
             directory=directory or settings.mailbox_dir,
             assume_listener=True,
             sessions_dir=settings.state_dir / "sessions",
             require_digest=settings.escalation.require_digest,
+            credential=credential,
         ),
         clock,
     )
@@ -239,6 +310,14 @@ def _model_seat(
         session=spec.name,
         may_deny=may_deny,
     )
+
+
+def _summaries(config: AutoConfirmConfig, clock: Clock) -> Summaries | None:
+    minutes = config.notifications.summary_minutes
+    if minutes == 0:
+        return None
+    target = config.engine.escalation_targets.high_risk
+    return Summaries(ApprovalTally(target=target, clock=clock), minutes * 60.0)
 
 
 def _channels(said: NotificationSettings) -> tuple[Channel, ...]:

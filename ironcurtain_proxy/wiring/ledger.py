@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from threading import Lock
 from typing import Final, TypeVar, get_args
@@ -13,7 +13,12 @@ import anyio
 import anyio.to_thread
 
 from ironcurtain_proxy.approval.engine.decision import EngineDecision
-from ironcurtain_proxy.approval.engine.interaction import ApproveRate, Knowledge, SessionHealth
+from ironcurtain_proxy.approval.engine.interaction import (
+    ApproveRate,
+    History,
+    Knowledge,
+    SessionHealth,
+)
 from ironcurtain_proxy.approval.engine.operations import Operation
 from ironcurtain_proxy.approval.engine.path_patterns import compile_path_regex
 from ironcurtain_proxy.approval.engine.patterns import ApprovalPattern, PatternRisk
@@ -27,9 +32,13 @@ from ironcurtain_proxy.model.escalation import (
     Ruling,
     Unreachable,
 )
+from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.ports import Clock
-from ironcurtain_proxy.review.auto_confirm import WITHDRAWN, Found, LedgerError
+from ironcurtain_proxy.review.auto_confirm import AFTER_SILENCE, WITHDRAWN, Found, LedgerError
+from ironcurtain_proxy.store.history import RecentWork
+from ironcurtain_proxy.store.retention import BATCH
 from ironcurtain_proxy.store.rows import (
+    TIMEOUT,
     EscalationTask,
     FinalStatus,
     Interaction,
@@ -58,6 +67,15 @@ LATELY: Final = 0.5
 
 STALE: Final = 5.0
 """Seconds after which a call waits for a fresh look instead of being decided by the last one."""
+
+QUIET: Final = 10.0
+"""Seconds after a session's first question before anything is removed."""
+
+PAUSE: Final = 0.25
+"""Seconds between two batches, for those who wait to write."""
+
+AGAIN: Final = 3600.0
+"""Seconds after which a session asks again whether a day has gone by."""
 
 _OPERATIONS: Final[tuple[Operation, ...]] = get_args(Operation)
 _SESSION_TYPES: Final[tuple[SessionType, ...]] = get_args(SessionType)
@@ -99,15 +117,28 @@ class StoreLedger:
     clock: Clock
     windows: Windows
     timeout_minutes: float
+    keep: timedelta | None = None
+    """How long the store keeps what has ended; None: for ever."""
+    quiet: float = QUIET
     _rows: dict[EscalationId, int] = field(default_factory=dict)
     _pattern_ids: dict[str, int] = field(default_factory=dict)
     _lasting: tuple[float, Knowledge] | None = None
     _lately: dict[str, tuple[float, Knowledge]] = field(default_factory=dict)
     _wanted: anyio.Event = field(default_factory=anyio.Event)
+    _used: anyio.Event = field(default_factory=anyio.Event)
     _limiter: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(4))
 
     async def run(self) -> None:
-        """Keep what is known fresh while it is asked for. Never raises but when cancelled."""
+        """Keep what is known fresh while it is asked for, and remove what is too old.
+
+        Never raises but when cancelled.
+        """
+        async with anyio.create_task_group() as tasks:
+            if self.keep is not None:
+                tasks.start_soon(self._remove_old, self.keep)
+            await self._keep_fresh()
+
+    async def _keep_fresh(self) -> None:
         try:
             await self._in_thread(self.store.get)
         except LedgerError as error:
@@ -123,6 +154,29 @@ class StoreLedger:
                     _log.warning("the store does not answer: %s", error)
             await anyio.sleep(LATELY)
 
+    async def _remove_old(self, keep: timedelta) -> None:
+        await self._used.wait()
+        await anyio.sleep(self.quiet)
+        while True:
+            try:
+                await self._purge(keep)
+            except LedgerError as error:
+                _log.warning("old interactions are not removed: %s", error)
+            except Exception:  # noqa: BLE001  a defect here must not end the engine
+                _log.exception("old interactions are not removed")
+            await anyio.sleep(AGAIN)
+
+    async def _purge(self, keep: timedelta) -> None:
+        # A call of its own for each batch: the session may end in between.
+        count = total = await self._in_thread(lambda: self.store.get().begin_purge(keep))
+        while count == BATCH:
+            await anyio.sleep(PAUSE)
+            count = await self._in_thread(lambda: self.store.get().go_on_purging(keep))
+            total += count
+        if total:
+            days = keep / timedelta(days=1)
+            _log.info("%d interactions older than %g days were removed", total, days)
+
     async def aclose(self) -> None:
         """Give the database's connections back."""
         with suppress(LedgerError):
@@ -132,6 +186,7 @@ class StoreLedger:
         """What is known, as it was at most a few seconds ago."""
         known = self._lately.get(session)
         self._wanted.set()
+        self._used.set()
         if known is None or self.clock.monotonic() - known[0] > STALE:
             await self._in_thread(partial(self._refresh, session))
             known = self._lately[session]
@@ -173,6 +228,7 @@ class StoreLedger:
         patterns = [_pattern(row) for row in rows]
         return Knowledge(
             moment=now,
+            history=_history(self.store.get().recent_work()),
             patterns=tuple([pattern for pattern in patterns if pattern is not None]),
             safe_paths=tuple(
                 [
@@ -241,7 +297,10 @@ class StoreLedger:
         if approved:
             status = "auto_approved" if automatic else "approved"
         settlement = Settlement(
-            status=status, decided_by=by, reason=getattr(ruling, "reason", "") or by
+            status=status,
+            # What the engine approves after silence is the clock's doing: the session was stuck.
+            decided_by=TIMEOUT if by == AFTER_SILENCE else by,
+            reason=getattr(ruling, "reason", "") or by,
         )
         written = await self._noted(
             escalation.id, lambda row: self.store.get().settle(row, settlement)
@@ -250,11 +309,12 @@ class StoreLedger:
             self._rows.pop(escalation.id, None)
         return written
 
-    async def ended(self, identifier: EscalationId, *, succeeded: bool) -> None:
-        """Note how a call that was approved ended."""
-        await self._noted(
-            identifier, lambda row: self.store.get().record_outcome(row, succeeded=succeeded)
-        )
+    async def ended(self, identifier: EscalationId, *, succeeded: bool | None) -> None:
+        """Note how a call that was approved ended; one that was not made says nothing."""
+        if succeeded is not None:
+            await self._noted(
+                identifier, lambda row: self.store.get().record_outcome(row, succeeded=succeeded)
+            )
         self._rows.pop(identifier, None)
 
     async def _noted(self, identifier: EscalationId, write: Callable[[int], object]) -> bool:
@@ -262,11 +322,11 @@ class StoreLedger:
         if row is None:
             return False
         try:
-            await self._in_thread(lambda: write(row))
+            done = await self._in_thread(lambda: write(row))
         except LedgerError as error:
             _log.warning("the store does not know how an escalation ended: %s", error)
             return False
-        return True
+        return done is not False
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         try:
@@ -278,6 +338,13 @@ class StoreLedger:
             raise LedgerError(f"the store failed: {error}") from error
         except TimeoutError:
             raise LedgerError("the store did not answer in time") from None
+
+
+def _history(work: RecentWork) -> History:
+    """What was approved, as the engine compares with it: scopes that are no paths say nothing."""
+    texts = [line for scope in work.scopes for line in scope.split("\n") if line.startswith("/")]
+    directories = [RealPath(RealPath.from_text(text).parts[:-1]) for text in texts]
+    return History(operations=work.operations, directories=frozenset(directories))
 
 
 def _row(

@@ -7,6 +7,7 @@ import pytest
 from ironcurtain_proxy.administration.auto_confirm_settings import AutoConfirmConfig
 from ironcurtain_proxy.administration.problems import ProblemsError
 from ironcurtain_proxy.administration.settings import load_settings
+from ironcurtain_proxy.administration.work_context_settings import RequiredContext
 from ironcurtain_proxy.approval.engine.settings import EscalationTargets, SafetyRule
 from ironcurtain_proxy.approval.engine.windows import NightMode
 from ironcurtain_proxy.model.json import Json
@@ -108,8 +109,15 @@ def test_a_section_that_does_not_say_so_does_not_switch_it_on(
         ({"reviewers": [{"kind": "human"}]}, "is missing"),
         ({"reviewers": [{"name": "a"}, {"name": "a"}]}, "one name"),
         ({"store": {"url": "mysql://x"}}, "must begin with postgresql://"),
+        ({"store": {"keep_days": 0.5}}, "at least 1 day, or 0 to keep everything"),
+        ({"store": {"keep_days": -1}}, "must be greater than -1"),
+        ({"store": {"keep_days": "90"}}, "must be a number"),
+        ({"store": {"keep_days": 10**9}}, "at most 36500"),
         ({"notifications": {"kind": "webhook"}}, "webhook needs 'url'"),
         ({"notifications": {"kind": "webhook", "url": "file:///x"}}, "must begin with http"),
+        ({"notifications": {"summary_minutes": -1}}, "greater than 0"),
+        ({"notifications": {"summary_minutes": 1441}}, "at most 1440"),
+        ({"notifications": {"summary_minutes": False}}, "must be a number"),
         ({"session_type": "root"}, "is not one of"),
     ],
     ids=str,
@@ -119,6 +127,94 @@ def test_what_makes_no_sense_or_approves_too_much_is_refused_at_load(
     tmp_path: Path, section: Json, words: str
 ) -> None:
     assert words in refusal(tmp_path, section)
+
+
+PROCESS: Json = {"name": "a", "kind": "process", "command": ["x"]}
+MODEL: Json = {"name": "a", "kind": "model", "modelId": "x:y"}
+
+
+def reviewer(base: Json, **keys: Json) -> Json:
+    assert isinstance(base, dict)
+    return {"reviewers": [{**base, **keys}]}
+
+
+def test_a_process_reads_lines_unless_it_says_that_it_speaks_mcp(tmp_path: Path) -> None:
+    said: list[tuple[str, str]] = []
+    for keys in ({}, {"protocol": "lines"}, {"protocol": "mcp"}, {"protocol": "mcp", "tool": "t"}):
+        config = loaded(tmp_path, reviewer(PROCESS, **keys))
+        assert config is not None
+        said.append((config.reviewers[0].protocol, config.reviewers[0].tool))
+    assert said == [("lines", "review"), ("lines", "review"), ("mcp", "review"), ("mcp", "t")]
+
+
+@pytest.mark.parametrize(
+    ("section", "words"),
+    [
+        (reviewer({"name": "a"}, protocol="lines"), "protocol: is for a process, not for a human"),
+        (reviewer(MODEL, protocol="mcp"), "protocol: is for a process, not for a model"),
+        (reviewer(MODEL, tool="t"), 'tool: is for a process with "protocol": "mcp"'),
+        (reviewer(MODEL, protocol="mcp", tool="t"), "protocol: is for a process, not for a model"),
+        (reviewer(PROCESS, tool="t"), 'tool: is for a process with "protocol": "mcp"'),
+        (reviewer(PROCESS, protocol="lines", tool="t"), "tool: is for a process"),
+        (reviewer(PROCESS, protocol="http"), 'protocol: "http" is not one of lines, mcp'),
+        (reviewer(PROCESS, protocol="mcp", tool=""), "tool: must not be empty"),
+        (reviewer(PROCESS, protocol="mcp", tool=["t"]), "tool: must be text"),
+    ],
+    ids=str,
+)
+def test_a_protocol_where_none_is_spoken_is_refused_by_its_place(
+    tmp_path: Path, section: Json, words: str
+) -> None:
+    assert f"auto_confirm.reviewers[0].{words}" in refusal(tmp_path, section)
+
+
+@pytest.mark.parametrize(
+    ("section", "days"),
+    [
+        ({}, 90),
+        ({"store": {}}, 90),
+        ({"store": {"keep_days": 0}}, 0),
+        ({"store": {"keep_days": 1}}, 1),
+        ({"store": {"url": "postgresql://db/x", "keep_days": 7.5}}, 7.5),
+    ],
+    ids=str,
+)
+def test_the_store_keeps_ninety_days_unless_told_otherwise(
+    tmp_path: Path, section: Json, days: float
+) -> None:
+    config = loaded(tmp_path, section)
+    assert config is not None
+    assert config.keep_days == days
+
+
+@pytest.mark.requirement("B-48")
+def test_where_the_task_should_be_done_is_read(tmp_path: Path) -> None:
+    said: Json = {
+        "directory": "work",
+        "branch": "feature/x",
+        "environment": {"TASK": "hunter2"},
+        "provider": "anthropic",
+    }
+    config = loaded(tmp_path, {"context": said})
+    assert config is not None
+    assert config.context == RequiredContext(
+        directory=tmp_path / "work",
+        branch="feature/x",
+        environment={"TASK": "hunter2"},
+        provider="anthropic",
+    )
+    assert "hunter2" not in repr(config)
+    assert "auto_confirm.context.branch" in refusal(tmp_path, {"context": {"branch": 1}})
+    assert "auto_confirm.context" in refusal(tmp_path, {"context": {"brunch": "x"}})
+
+
+@pytest.mark.parametrize(("said", "minutes"), [({}, 15), ({"summary_minutes": 0}, 0)])
+def test_summaries_come_every_quarter_of_an_hour_or_never(
+    said: Json, minutes: float, tmp_path: Path
+) -> None:
+    config = loaded(tmp_path, {"notifications": said})
+    assert config is not None
+    assert config.notifications.summary_minutes == minutes
 
 
 def test_secrets_do_not_stand_in_what_is_printed_of_the_settings(tmp_path: Path) -> None:

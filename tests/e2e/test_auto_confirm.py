@@ -203,6 +203,32 @@ def test_during_a_deployment_everything_is_held_for_a_reviewer(office: Office) -
     assert at(outcome, "engine", "check") == "deployment"
 
 
+@pytest.mark.requirement("B-8")
+def test_a_session_of_another_provider_than_was_registered_is_looked_at(office: Office) -> None:
+    office.house.variables["IRONCURTAIN_PROVIDER"] = "somebody-else"
+    agent = office.start(
+        manager("wrapper_claude", "deciding", "approve"), context={"provider": "anthropic"}
+    )
+    agent.call("write_file", {"path": "/tmp/ironcurtain-test/x"})
+    outcome = office.outcome()
+    assert outcome["decidedBy"] == "reviewer:wrapper_claude"
+    assert at(outcome, "engine", "reason") == "Provider mismatch"
+
+
+@pytest.mark.requirement("B-26")
+def test_a_session_that_stands_where_its_task_should_be_done_is_approved(office: Office) -> None:
+    office.house.variables["TASK"] = "T-1"
+    workspace = str(office.house.workspace)
+    rules: list[Json] = [{"pattern": "file_edit_in_tmp", "action": "conditional"}]
+    agent = office.start(
+        context={"directory": workspace, "environment": {"TASK": "T-1"}}, safety_rules=rules
+    )
+    agent.call("write_file", {"path": "/tmp/ironcurtain-test/x"})
+    outcome = office.outcome()
+    assert outcome["decidedBy"] == "engine:context"
+    assert at(outcome, "engine", "reason") == "Context match 100%"
+
+
 @pytest.mark.requirement("B-119", "B-168", "B-175", "B-179")
 def test_the_metrics_know_what_was_approved_and_by_whom(office: Office) -> None:
     agent = office.start(manager("architect_manager", "deciding", "approve"))

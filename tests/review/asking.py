@@ -51,9 +51,9 @@ class Aftermath:
     fails: bool = False
 
     async def ended(
-        self, question: EscalationId, *, succeeded: bool
+        self, question: EscalationId, *, succeeded: bool | None
     ) -> tuple[tuple[str, Json], ...]:
-        assert not succeeded
+        assert succeeded is None
         self.told.append(question)
         if self.fails:
             raise RuntimeError("defect")

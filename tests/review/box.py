@@ -18,6 +18,7 @@ from ironcurtain_proxy.model.grant import GrantPattern, WithinDirectory
 from ironcurtain_proxy.model.json import Arguments, Json
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, PathValue
+from ironcurtain_proxy.review.credential import Credential
 from ironcurtain_proxy.review.mailbox import Mailbox, MailboxSettings
 
 
@@ -131,13 +132,18 @@ class Box:
 
 @asynccontextmanager
 async def a_box(
-    path: Path, *, require_digest: bool = False, assume_listener: bool = True
+    path: Path,
+    *,
+    require_digest: bool = False,
+    assume_listener: bool = True,
+    credential: Credential | None = None,
 ) -> AsyncIterator[Box]:
     settings = MailboxSettings(
         directory=path,
         assume_listener=assume_listener,
         sessions_dir=path.parent,
         require_digest=require_digest,
+        credential=credential,
     )
     mailbox = Mailbox(settings, CLOCK)
     async with anyio.create_task_group() as tasks:

@@ -6,6 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import anyio
+import orjson
 import pytest
 
 from ironcurtain_proxy.approval.engine.decision import EngineDecision
@@ -23,13 +24,13 @@ from ironcurtain_proxy.review.chain import (
     ReviewerChain,
     Seat,
     Step,
-    without_briefing,
 )
+from ironcurtain_proxy.review.notification_channels import FileChannel
 from ironcurtain_proxy.review.notifications import Notification
 from tests.fakes import FakeClock
 from tests.questions import a_question
-from tests.review.box import APPROVED, CLOCK, a_box, escalation, until
-from tests.review.launching import manager, reviewing
+from tests.review.box import until
+from tests.review.listening import HANGING, notifying
 
 pytestmark = pytest.mark.anyio
 
@@ -268,6 +269,26 @@ async def test_whoever_is_asked_is_told_of_it() -> None:
     ]
 
 
+@pytest.mark.requirement("B-67", "B-103")
+async def test_all_who_take_part_hear_of_it_and_nobody_waits_until_they_have(
+    tmp_path: Path,
+) -> None:
+    """Whoever asks gets the ruling, the silent one is called off, both reviewers are notified."""
+    file = FileChannel(path=tmp_path / "notices")
+    async with notifying(file, HANGING) as notifier:
+        table = Table(Scripted(None))
+        chain = ReviewerChain(seats=table.seats, clock=table.clock, notify=notifier.notify)
+        assert await chain.ask(a_question(seconds=0.2), DECISION) == BY_FALLBACK
+        assert table.target.withdrawn == 1
+        await until(lambda: notifier.delivered == 2)
+        assert (notifier.failed, notifier.dropped) == (0, 0)
+    told = [orjson.loads(line) for line in file.path.read_bytes().splitlines()]
+    assert {(one["type"], one["target"]) for one in told} == {
+        ("permission_escalation", "architect_manager"),
+        ("permission_escalation", "claude_code_high_level"),
+    }
+
+
 @pytest.mark.requirement("B-53")
 async def test_a_reviewer_is_told_what_the_engine_found() -> None:
     table = Table(Scripted(BY_TARGET))
@@ -289,72 +310,3 @@ def test_a_chain_is_reachable_while_somebody_is() -> None:
     assert chain.is_reachable()
     gone = {name: replace(seat, is_reachable=lambda: False) for name, seat in table.seats.items()}
     assert not ReviewerChain(seats=gone, clock=table.clock).is_reachable()
-
-
-@pytest.mark.requirement("B-60", "B-172")
-@pytest.mark.parametrize("answers", [True, False])
-async def test_from_a_silent_process_to_a_persons_mailbox(answers: bool, tmp_path: Path) -> None:
-    """The real ones: a process that never answers, then files in a directory."""
-    async with reviewing(manager("tardy")) as process, a_box(tmp_path / "box") as person:
-        chain = ReviewerChain(
-            seats={
-                "architect_manager": Seat(ask=process.ask, session="architect-1"),
-                "human": Seat(
-                    ask=without_briefing(person.mailbox), is_reachable=person.mailbox.is_reachable
-                ),
-            },
-            clock=CLOCK,
-            step_seconds=1.0,
-        )
-        question = escalation(tool="patience", seconds=20)
-        rulings: list[Ruling] = []
-
-        async def ask() -> None:
-            rulings.append(await chain.ask(question, DECISION))
-
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(ask)
-            if answers:
-                await until(person.request(question).exists)
-                person.answer(question, APPROVED)
-        assert person.names() == []
-    assert rulings == [Approved(by="human") if answers else EXPIRED]
-
-
-@pytest.mark.requirement("B-169", "B-165")
-@pytest.mark.timeout(120)
-async def test_of_200_reviews_none_is_lost_and_none_is_done_twice_when_a_process_dies(
-    tmp_path: Path,
-) -> None:
-    first, second = tmp_path / "first", tmp_path / "second"
-    dying = replace(manager("dying", 50, first), restarts=0)
-    other = manager("deciding", "approve", second, name="claude_code_high_level")
-    asked = [escalation(seconds=100) for _ in range(200)]
-    rulings: dict[str, list[Ruling]] = {question.id: [] for question in asked}
-    passed: list[str] = []
-
-    async def note(step: Step) -> None:
-        passed.append(step.escalation.id)
-
-    async with reviewing(dying) as target, reviewing(other) as fallback:
-        chain = ReviewerChain(
-            seats={
-                "architect_manager": Seat(ask=target.ask, session="architect-1"),
-                "claude_code_high_level": Seat(ask=fallback.ask, session="high-1"),
-            },
-            clock=CLOCK,
-            on_step=note,
-        )
-
-        async def ask(question: Escalation) -> None:
-            rulings[question.id].append(await chain.ask(question, DECISION))
-
-        async with anyio.create_task_group() as tasks:
-            for question in asked:
-                tasks.start_soon(ask, question)
-    by_first, by_second = first.read_text().split(), second.read_text().split()
-    assert [len(found) for found in rulings.values()] == [1] * 200
-    assert {type(found) for [found] in rulings.values()} == {Approved}
-    assert len(by_first) == 50
-    assert sorted(by_second) == sorted(passed)
-    assert sorted(by_first + by_second) == sorted(rulings)

@@ -4,11 +4,8 @@ import logging
 import os
 import subprocess
 import sys
-import threading
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field, replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -18,6 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.review.notices import review_notice
 from ironcurtain_proxy.review.notification_channels import (
     Channel,
     CommandChannel,
@@ -25,10 +23,18 @@ from ironcurtain_proxy.review.notification_channels import (
     TmuxChannel,
     Transport,
     WebhookChannel,
-    notice_of,
 )
 from ironcurtain_proxy.review.notifications import Notification, Notifier
 from tests.review.box import until
+from tests.review.listening import (
+    HANGING,
+    WRITE_ARGUMENTS,
+    Hook,
+    a_hook,
+    a_terminal,
+    notifying,
+    told,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
@@ -45,65 +51,6 @@ PAYLOAD = {
     "target": "architect_manager",
     "priority": 9,
 }
-
-
-@asynccontextmanager
-async def notifying(*channels: Channel, deadline: float = 5.0) -> AsyncIterator[Notifier]:
-    notifier = Notifier(channels=channels, transport=Transport(os.environ), deadline=deadline)
-    async with anyio.create_task_group() as tasks:
-        await tasks.start(notifier.run)
-        yield notifier
-        tasks.cancel_scope.cancel()
-
-
-async def told(notifier: Notifier, notifications: int = 1) -> None:
-    await until(lambda: notifier.delivered + notifier.failed >= notifications)
-
-
-@dataclass
-class Hook:
-    """A server that takes notices."""
-
-    url: str = ""
-    got: list[bytes] = field(default_factory=list)
-    status: int = 200
-    location: str = ""
-    hangs: bool = False
-    released: threading.Event = field(default_factory=threading.Event)
-
-
-@contextmanager
-def a_hook(hook: Hook) -> Iterator[Hook]:
-    class Handler(BaseHTTPRequestHandler):
-        def log_message(self, *args: object) -> None:
-            pass
-
-        def do_POST(self) -> None:
-            hook.got.append(self.rfile.read(int(self.headers["content-length"])))
-            if hook.hangs:
-                hook.released.wait(30)
-                return
-            self.send_response(hook.status)
-            if hook.location:
-                self.send_header("location", hook.location)
-            self.send_header("content-length", "0")
-            self.end_headers()
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    hook.url = f"http://127.0.0.1:{server.server_address[1]}/secret-path"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    try:
-        yield hook
-    finally:
-        hook.released.set()
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
-WRITE_ARGUMENTS = "import sys, pathlib; pathlib.Path(sys.argv[1]).write_text(repr(sys.argv[2:]))"
 
 
 @pytest.mark.anyio
@@ -158,30 +105,6 @@ async def test_a_file_gets_a_line_that_only_its_owner_can_read(tmp_path: Path) -
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-@contextmanager
-def a_terminal(tmp_path: Path) -> Iterator[tuple[Path, Callable[..., str]]]:
-    """A tmux server with one session, in which `cat` writes what is typed to a file."""
-    socket = tmp_path / "tmux.sock"
-
-    def tmux(*words: str) -> str:
-        command = ["tmux", "-S", str(socket), "-f", "/dev/null", *words]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
-
-    tmux("new-session", "-d", "-s", "reviewers", f"cat > {tmp_path}/typed")
-    ours, theirs = os.openpty()
-    attach = ["tmux", "-S", str(socket), "attach", "-t", "reviewers"]
-    environment = {**os.environ, "TERM": "xterm"}
-    with subprocess.Popen(
-        attach, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, start_new_session=True
-    ):
-        try:
-            yield socket, tmux
-        finally:
-            tmux("kill-server")
-            os.close(theirs)
-            os.close(ours)
-
-
 @pytest.mark.anyio
 @pytest.mark.requirement("B-57", "X-18")
 async def test_tmux_shows_a_notice_types_nothing_and_runs_nothing(tmp_path: Path) -> None:
@@ -208,7 +131,7 @@ async def test_tmux_shows_a_notice_types_nothing_and_runs_nothing(tmp_path: Path
 def test_a_notice_is_one_harmless_short_line(
     interaction_id: str, operation: str, target: str, priority: int
 ) -> None:
-    notice = notice_of(
+    notice = review_notice(
         interaction_id=interaction_id, operation=operation, target=target, priority=priority
     )
     words = (notice.interaction_id, notice.operation, notice.target)
@@ -229,7 +152,7 @@ def _broken(tmp_path: Path) -> dict[str, Channel]:
     return {
         "no such program": CommandChannel(argv=("/nonexistent/program",)),
         "a program that fails": CommandChannel(argv=("false",)),
-        "a program that hangs": CommandChannel(argv=("sleep", "600")),
+        "a program that hangs": HANGING,
         "nobody listens": WebhookChannel(url="http://127.0.0.1:9/secret-path"),
         "no such directory": FileChannel(path=tmp_path / "none" / "file"),
         "a link": FileChannel(path=tmp_path / "link"),
@@ -307,8 +230,7 @@ async def test_a_command_that_hangs_is_ended_with_all_it_started(tmp_path: Path)
 @pytest.mark.anyio
 @pytest.mark.requirement("X-18")
 async def test_what_does_not_fit_is_dropped_and_counted_and_nobody_waits() -> None:
-    hanging = CommandChannel(argv=("sleep", "600"))
-    notifier = Notifier(channels=(hanging,), transport=Transport(os.environ), at_most=10)
+    notifier = Notifier(channels=(HANGING,), transport=Transport(os.environ), at_most=10)
     async with anyio.create_task_group() as tasks:
         await tasks.start(notifier.run)
         for _ in range(1_000):

@@ -176,6 +176,15 @@ async def test_silence_ends_at_the_deadline_and_the_question_is_called_off() -> 
     assert f"review:{silent.id} cancel:{silent.id}" in ruling.note
 
 
+async def test_how_long_it_may_take_to_get_ready_is_not_how_long_it_may_live() -> None:
+    launcher = Launcher()
+    async with reviewing(replace(manager("tardy"), ready_seconds=0.2), launcher) as reviewer:
+        silent = escalation(tool="patience", seconds=0.6)
+        assert await reviewer.ask(silent) == Declined(by="timeout", kind="expired")
+        assert isinstance(await reviewer.ask(escalation()), Approved)
+    assert len(launcher.starts) == 1
+
+
 async def test_a_withdrawn_question_is_called_off() -> None:
     async with reviewing(manager("tardy")) as reviewer:
         await reviewer.ask(escalation())

@@ -55,7 +55,7 @@ class Interaction:
     provider_mismatch: bool = False
     """The session's model or provider is not the one the operator registered."""
     unusual: bool = False
-    """The session does what it never did."""
+    """It does what was never done before."""
 
     @property
     def places(self) -> Places:
@@ -87,6 +87,16 @@ _ENOUGH = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """What was done lately, in all sessions of this user."""
+
+    operations: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    """How often each was approved."""
+    directories: frozenset[RealPath] = frozenset()
+    """Those of what was approved."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Knowledge:
     """The state of things when the engine is asked."""
 
@@ -103,8 +113,9 @@ class Knowledge:
     health: SessionHealth = "unknown"
     earlier_failures: int = 0
     """Calls of this session that failed lately."""
+    history: History = field(default_factory=History)
     context_similarity: Hundredths = 100
-    """How much the session's work looks like its earlier work."""
+    """How much the call looks like earlier work."""
     testing: bool = False
     deployment: bool = False
     """The operator said that a testing window, or a deployment, is under way."""

@@ -1,0 +1,48 @@
+"""Counts what the engine approves by itself, for the summaries of `notifications`."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from ironcurtain_proxy.approval.engine.decision import EngineDecision
+from ironcurtain_proxy.approval.engine.interaction import Hundredths
+from ironcurtain_proxy.approval.engine.operations import Operation
+from ironcurtain_proxy.ports import Clock
+from ironcurtain_proxy.review.notices import SummaryNotice, summary_notice
+
+
+@dataclass(slots=True, kw_only=True)
+class ApprovalTally:
+    """What was approved since the last summary: one number for each operation there is."""
+
+    target: str
+    """Who is told, by the operator's name."""
+    clock: Clock
+    _counts: Counter[Operation] = field(default_factory=Counter, init=False)
+    _highest: Hundredths = field(default=0, init=False)
+    _since: datetime = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._since = self.clock.now()
+
+    def add(self, decision: EngineDecision) -> None:
+        """Count a call that the engine approved. Never raises."""
+        self._counts[decision.operation] += 1
+        self._highest = max(self._highest, decision.risk)
+
+    def summary(self) -> SummaryNotice | None:
+        """What there is to tell; None: nothing was approved."""
+        if not self._counts:
+            return None
+        return summary_notice(
+            target=self.target,
+            since=self._since,
+            counts=self._counts.items(),
+            highest_risk=self._highest,
+        )
+
+    def clear(self) -> None:
+        """Begin anew: it was told."""
+        self._counts.clear()
+        self._highest = 0
+        self._since = self.clock.now()

@@ -1,0 +1,56 @@
+"""An escalation whose request lies in a mailbox: what is known of it until it is settled."""
+
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+import anyio
+
+from ironcurtain_proxy.model.escalation import Escalation, Ruling
+from ironcurtain_proxy.review.mailbox_directory import MailboxDirectory
+from ironcurtain_proxy.review.messages import Expected, response_id, response_name
+
+_EMPTY_GRACE: Final = 0.25
+"""Seconds for which an empty response counts as not yet written, as by a shell's `>`."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Question:
+    """One of them, open or settled."""
+
+    escalation: Escalation
+    place: MailboxDirectory
+    expected: Expected
+    answered: anyio.Event = field(default_factory=anyio.Event)
+    ruling: Ruling | None = None
+    _empty_since: float | None = None
+    """Monotonic seconds; since when a response without content has been there."""
+
+    def settle(self, ruling: Ruling) -> None:
+        """The first answer is the only one."""
+        if self.ruling is None:
+            self.ruling = ruling
+            self.answered.set()
+
+    def may_be_answered_by(self, name: str) -> bool:
+        """Whether a file of this name is an answer to it.
+
+        What nobody can foresee nobody can occupy; but only an answer that proves whose it is may
+        have such a name.
+        """
+        if self.expected.credential is None:
+            return name == response_name(self.escalation.id)
+        return response_id(name) == self.escalation.id
+
+    def names_of_answers(self) -> list[str]:
+        """The names under which answers to it may lie."""
+        if self.expected.credential is not None:
+            with suppress(OSError):
+                return [name for name in self.place.names() if self.may_be_answered_by(name)]
+        return [response_name(self.escalation.id)]
+
+    def may_still_be_written(self, now: float) -> bool:
+        """Whether an empty response may be one that is being written; `now` is monotonic."""
+        if self._empty_since is None:
+            self._empty_since = now
+        return now - self._empty_since < _EMPTY_GRACE

@@ -1,0 +1,138 @@
+"""What others are told, in fixed words: a review is wanted, or what was approved without one.
+
+A notice is made of few, harmless characters and holds nothing of a call: some end up before a
+model, and what stood in them could speak to it (X-18). Pure: no I/O.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final, TypeAlias
+
+from ironcurtain_proxy.approval.engine.interaction import Hundredths
+from ironcurtain_proxy.model.json import Json
+
+MAX_WORD: Final = 100
+"""Characters."""
+
+# No blank, no quote, and none of `#`, `%` and `$`: tmux runs the command in `#(…)`.
+_HARMFUL: Final = re.compile(r"[^A-Za-z0-9._:@/+-]", re.ASCII)
+
+_ESCALATION: Final = "permission_escalation"
+_SUMMARY: Final = "permission_summary"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReviewNotice:
+    """A review is wanted."""
+
+    interaction_id: str
+    operation: str
+    target: str
+    priority: int
+
+    def as_json(self) -> dict[str, Json]:
+        """For programs."""
+        return {
+            "type": _ESCALATION,
+            "interaction_id": self.interaction_id,
+            "operation": self.operation,
+            "target": self.target,
+            "priority": self.priority,
+        }
+
+    def as_text(self) -> str:
+        """For a person; one line."""
+        return (
+            f"Permission review required: {self.operation} ({self.interaction_id}), "
+            f"for {self.target}, priority {self.priority}"
+        )
+
+    def as_arguments(self) -> tuple[str, ...]:
+        """For a command: the id and the operation."""
+        return (self.interaction_id, self.operation)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SummaryNotice:
+    """What the engine approved by itself."""
+
+    target: str
+    since: str
+    """The last summary, or the session's start: ISO 8601, UTC, to the second."""
+    operations: tuple[tuple[str, int], ...]
+    """How many of each, the most frequent first."""
+    highest_risk: Hundredths
+
+    @property
+    def approved(self) -> int:
+        """How many calls."""
+        return sum(count for _, count in self.operations)
+
+    def as_json(self) -> dict[str, Json]:
+        """For programs."""
+        return {
+            "type": _SUMMARY,
+            "target": self.target,
+            "since": self.since,
+            "approved": self.approved,
+            "operations": dict(self.operations),
+            "highest_risk": self.highest_risk / 100,
+        }
+
+    def as_text(self) -> str:
+        """For a person; one line."""
+        each = ", ".join(f"{name} {count}" for name, count in self.operations)
+        return (
+            f"Permissions approved since {self.since}: {self.approved} ({each}), "
+            f"highest risk {self._risk()}, for {self.target}"
+        )
+
+    def as_arguments(self) -> tuple[str, ...]:
+        """For a command: a word where an id would be, then the figures."""
+        each = ",".join(f"{name}={count}" for name, count in self.operations)
+        return (_SUMMARY, str(self.approved), each, self._risk(), self.since)
+
+    def _risk(self) -> str:
+        return f"{self.highest_risk / 100:.2f}"
+
+
+Notice: TypeAlias = ReviewNotice | SummaryNotice
+
+
+def review_notice(
+    *, interaction_id: str, operation: str, target: str, priority: int
+) -> ReviewNotice:
+    """Make a notice of whatever these hold."""
+    return ReviewNotice(
+        interaction_id=_word(interaction_id),
+        operation=_word(operation),
+        target=_word(target),
+        priority=priority,
+    )
+
+
+def summary_notice(
+    *, target: str, since: datetime, counts: Iterable[tuple[str, int]], highest_risk: Hundredths
+) -> SummaryNotice:
+    """Make a notice of what was counted.
+
+    Args:
+        target: who is told, by the operator's name.
+        since: aware.
+        counts: operations, and how many calls of each were approved.
+        highest_risk: of any of them.
+    """
+    ranked = sorted(counts, key=lambda item: (-item[1], item[0]))
+    return SummaryNotice(
+        target=_word(target),
+        since=since.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        operations=tuple([(_word(operation), count) for operation, count in ranked]),
+        highest_risk=highest_risk,
+    )
+
+
+def _word(text: str) -> str:
+    # A leading hyphen would make an option of it.
+    return _HARMFUL.sub("?", text[:MAX_WORD]).lstrip("-") or "?"

@@ -1,0 +1,218 @@
+"""A process that reviews and is an MCP server, for real: one of the library's, and hostile ones."""
+
+import logging
+from collections import Counter
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import anyio
+import pytest
+
+from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Ruling
+from ironcurtain_proxy.review.briefing import Briefing, Passed
+from ironcurtain_proxy.review.dialect import NOTHING_OPEN, TOO_LONG
+from ironcurtain_proxy.review.process_reviewer import MAX_WARNINGS, ProcessReviewer
+from ironcurtain_proxy.review.review_calls import MAX_PAGES, CallDialect
+from ironcurtain_proxy.review.reviewer_start import ProcessSpec
+from tests.review.box import escalation, until
+from tests.review.launching import Launcher, manager, reviewing
+from tests.review.managers.attacking_by_calls import NOISE, SPOILT
+
+pytestmark = pytest.mark.anyio
+
+BY = "reviewer:architect_manager"
+NOT_STARTED = Passed("its process could not be started")
+
+
+def server(program: str, *arguments: object, tool: str = "review") -> ProcessSpec:
+    spec = manager(program, *arguments)
+    return replace(spec, dialect=partial(CallDialect, tool=tool))
+
+
+def reasons(caplog: pytest.LogCaptureFixture) -> Counter[str]:
+    return Counter(record.getMessage().partition(": ")[2] for record in caplog.records)
+
+
+async def all_asked(reviewer: ProcessReviewer, questions: list[Escalation]) -> list[Ruling]:
+    """What becomes of questions that are open together."""
+    rulings: dict[str, Ruling] = {}
+
+    async def ask(question: Escalation) -> None:
+        rulings[question.id] = await reviewer.ask(question)
+
+    async with anyio.create_task_group() as tasks:
+        for question in questions:
+            tasks.start_soon(ask, question)
+    return [rulings[question.id] for question in questions]
+
+
+# --- a server of the library's -------------------------------------------------------------------
+
+
+@pytest.mark.requirement("B-165")
+@pytest.mark.parametrize("way", ["object", "text", "unstructured"])
+async def test_a_server_of_the_library_approves(way: str, caplog: pytest.LogCaptureFixture) -> None:
+    launcher = Launcher()
+    async with reviewing(server("mcp_server", "approve", way), launcher) as reviewer:
+        rulings = await all_asked(reviewer, [escalation() for _ in range(20)])
+    assert rulings == [Approved(by=BY, note="seen")] * 20
+    assert len(launcher.starts) == 1
+    assert not [record for record in caplog.records if "does not count" in record.getMessage()]
+
+
+async def test_a_denial_is_a_denial_and_only_of_who_may_deny() -> None:
+    spec = server("mcp_server", "deny", "object")
+    async with reviewing(spec) as reviewer:
+        ruling = await reviewer.ask(escalation(), Briefing(operation="delete"))
+    async with reviewing(replace(spec, may_deny=False)) as reviewer:
+        passed = await reviewer.ask(escalation())
+    assert ruling == Declined(by=BY, kind="denied", note="seen")
+    assert passed == Passed("it may not deny")
+
+
+async def test_a_question_that_is_withdrawn_is_cancelled_in_the_library_too(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    begun, withdrawn = tmp_path / "begun", escalation(tool="patience")
+    async with reviewing(server("mcp_server", "approve", "object", begun)) as reviewer:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(reviewer.ask, withdrawn)
+            await until(begun.exists)
+            tasks.cancel_scope.cancel()
+        note = ""
+        with anyio.fail_after(10):
+            while withdrawn.id not in note:
+                ruling = await reviewer.ask(escalation())
+                assert isinstance(ruling, Approved)
+                note = ruling.note
+    assert "does not count" not in caplog.text
+
+
+async def test_a_tool_that_fails_passes_on_at_once_and_its_words_are_not_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with reviewing(server("mcp_server", "approve", "error")) as reviewer:
+        ruling = await reviewer.ask(escalation(seconds=300))
+    assert ruling == Passed("it says that it has failed")
+    assert "secret words" not in caplog.text
+
+
+@pytest.mark.requirement("B-169")
+async def test_a_server_without_the_tool_could_not_be_started(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    spec = server("mcp_server", "approve", "object", tool="decide")
+    async with reviewing(spec) as reviewer:
+        rulings = await all_asked(reviewer, [escalation(seconds=300) for _ in range(20)])
+        assert not reviewer.is_reachable()
+    assert set(rulings) <= {NOT_STARTED, Passed("its process has ended")}
+    said = "reviewer architect_manager could not be started: it offers no tool 'decide'"
+    assert [record.getMessage() for record in caplog.records] == [said]
+
+
+# --- others, and hostile ones ---------------------------------------------------------------------
+
+
+@pytest.mark.requirement("B-172")
+async def test_a_question_that_expires_is_cancelled_and_a_late_result_is_none(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with reviewing(server("tardy_in_calls")) as reviewer:
+        silent = escalation(tool="patience", seconds=0.5)
+        assert isinstance(await reviewer.ask(escalation()), Approved)
+        assert await reviewer.ask(silent) == Declined(by="timeout", kind="expired")
+        ruling = await reviewer.ask(escalation())
+    # Two requests are the handshake.
+    assert ruling == Approved(by=BY, note="call:3 call:4 cancel:4 call:5")
+    assert "does not count" not in caplog.text
+
+
+FAILURES = {
+    "silent": "it was not ready within 0.5 s",
+    "noise": "it was not ready within 0.5 s",
+    "stops": "it was not ready within 0.5 s",
+    "refuses": "it refuses initialize",
+    "garbage": "its answer to initialize cannot be read: it is not a JSON object, each of its keys"
+    " once",
+    "dies": "its process has ended",
+    "other-tool": "it offers no tool 'review'",
+    "pages": f"it lists more than {MAX_PAGES} pages of tools",
+    "too-many": f"its answer to tools/list cannot be read: {TOO_LONG}",
+}
+
+
+@pytest.mark.requirement("B-169")
+@pytest.mark.parametrize("way", FAILURES)
+async def test_who_does_not_get_ready_is_passed_over_and_ended(
+    way: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    launcher = Launcher()
+    seconds = 0.5 if "not ready" in FAILURES[way] else 30.0
+    spec = replace(server("not_getting_ready", way), ready_seconds=seconds)
+    async with reviewing(spec, launcher) as reviewer:
+        assert await reviewer.ask(escalation(seconds=300)) == NOT_STARTED
+        assert not reviewer.is_reachable()
+    errors = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+    assert errors == [f"reviewer architect_manager could not be started: {FAILURES[way]}"]
+    assert "secret words" not in caplog.text
+    assert [process.exit_status is None for process in launcher.running] == [False]
+
+
+async def test_getting_ready_does_not_outlast_the_question() -> None:
+    async with reviewing(server("not_getting_ready", "silent")) as reviewer:
+        ruling = await reviewer.ask(escalation(seconds=0.2))
+    assert ruling == Declined(by="timeout", kind="expired")
+
+
+@pytest.mark.requirement("X-8")
+@pytest.mark.parametrize("attack", SPOILT)
+async def test_a_spoilt_result_passes_on_and_what_follows_it_changes_nothing(
+    attack: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    launcher = Launcher()
+    async with reviewing(manager("deciding", "approve", name="other"), launcher) as other:
+        await other.ask(escalation())
+        others_token = launcher.starts[0].secrets[0]
+        async with reviewing(server("attacking_by_calls", attack, others_token)) as reviewer:
+            rulings = [await reviewer.ask(escalation(seconds=300)) for _ in range(2)]
+    assert [type(ruling) for ruling in rulings] == [Passed, Passed]
+    logged = reasons(caplog)
+    assert isinstance(rulings[0], Passed)
+    assert logged[rulings[0].reason] == 2
+    assert logged[NOTHING_OPEN] >= 1
+    assert others_token not in caplog.text
+
+
+@pytest.mark.requirement("X-8")
+@pytest.mark.parametrize("attack", NOISE)
+async def test_what_is_no_result_of_an_open_call_changes_nothing_but_the_log(
+    attack: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with reviewing(server("attacking_by_calls", attack)) as reviewer:
+        rulings = [await reviewer.ask(escalation(seconds=300)) for _ in range(2)]
+    assert rulings == [Declined(by=BY, kind="denied", note="properly")] * 2
+    warnings = [r for r in caplog.records if "does not count" in r.getMessage()]
+    assert 0 < len(warnings) <= MAX_WARNINGS
+
+
+async def test_replies_that_are_not_read_are_not_kept_for_ever(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with reviewing(server("attacking_by_calls", "not-reading")) as reviewer:
+        assert isinstance(await reviewer.ask(escalation(seconds=300)), Declined)
+    assert reasons(caplog)["it does not read the replies"] > 0
+
+
+@pytest.mark.requirement("X-8")
+async def test_a_result_about_another_open_question_settles_neither() -> None:
+    async with reviewing(server("attacking_by_calls", "swap")) as reviewer:
+        rulings = await all_asked(reviewer, [escalation(seconds=300), escalation(seconds=300)])
+    assert rulings == [Passed("it answers another question than it was asked")] * 2
+
+
+@pytest.mark.requirement("B-169")
+async def test_a_server_that_dies_in_a_call_lets_everybody_go_at_once() -> None:
+    async with reviewing(replace(server("dying_in_calls"), at_once=2)) as reviewer:
+        rulings = await all_asked(reviewer, [escalation(seconds=300) for _ in range(6)])
+    assert rulings == [Passed("its process has ended")] * 6

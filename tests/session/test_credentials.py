@@ -1,0 +1,105 @@
+"""The inbox and the screen in a mailbox that is one reviewer's."""
+
+from pathlib import Path
+
+import anyio.to_thread
+import pytest
+
+from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.model.escalation import Approved, Declined
+from ironcurtain_proxy.review.credential import Credential
+from ironcurtain_proxy.review.mailbox_directory import MailboxDirectory
+from ironcurtain_proxy.review.messages import read_request, request_bytes, request_name
+from ironcurtain_proxy.review.processes import this_process
+from ironcurtain_proxy.session.answering import NotTheReviewerError, Verdict, post
+from ironcurtain_proxy.session.inbox import EscalationInbox
+from ironcurtain_proxy.session.mailboxes import Mailboxes
+from ironcurtain_proxy.session.review_screen import ReviewScreen
+from tests.review.box import a_box, escalation
+from tests.session.test_review_screen import ready, shown, status_of
+
+pytestmark = [pytest.mark.anyio, pytest.mark.requirement("C-6")]
+
+TOKEN = "s3cret-" * 6
+OWN = Credential("night-shift", TOKEN)
+OTHER = Credential("night-shift", "0ther-" * 6)
+
+
+@pytest.fixture
+def token(tmp_path: Path) -> Path:
+    file = tmp_path / "token"
+    file.touch(mode=0o600)
+    file.write_text(TOKEN)
+    return file
+
+
+async def test_an_inbox_answers_with_its_token(tmp_path: Path, token: Path) -> None:
+    async with a_box(tmp_path / "box", credential=OWN) as box:
+        first, second = escalation(), escalation()
+        inbox = EscalationInbox(box.path, reviewer="night-shift", token_file=token)
+        async with inbox, box.asked(first), box.asked(second):
+            assert await inbox.approve(first.id) is True
+            assert await anyio.to_thread.run_sync(inbox.deny_now, second.id) is True
+        assert box.rulings[first.id] == Approved(by="reviewer:night-shift")
+        assert box.rulings[second.id] == Declined(by="reviewer:night-shift", kind="denied")
+        assert box.names() == []
+
+
+def test_an_answer_that_nobody_waits_for_any_more_is_taken_back(tmp_path: Path) -> None:
+    place, asked = MailboxDirectory.open(tmp_path / "box", create=True), escalation()
+    name = request_name(asked.id)
+    place.write(name, request_bytes(asked, this_process(), "night-shift"))
+    request = read_request(name, (place.path / name).read_bytes())
+    assert request is not None
+    posted = post(place, request, Verdict(approved=True, credential=OWN))
+    assert posted is not None
+    assert len(place.names()) == 2
+    place.discard(name)
+    posted.close()
+    assert place.names() == []
+
+
+async def test_an_inbox_without_the_token_is_told_so(tmp_path: Path, token: Path) -> None:
+    with pytest.raises(ConfigurationError, match="whose token"):
+        EscalationInbox(tmp_path / "box", token_file=token)
+    async with a_box(tmp_path / "box", credential=OWN) as box:
+        asked = escalation(seconds=0.5)
+        async with EscalationInbox(box.path, reviewer="night-shift") as inbox, box.asked(asked):
+            with pytest.raises(NotTheReviewerError, match=r"only .* may answer"):
+                await inbox.approve(asked.id)
+        assert box.rulings[asked.id] == Declined(by="timeout", kind="expired")
+
+
+@pytest.mark.parametrize(
+    ("credential", "words"),
+    [(None, 'only "night-shift" may answer'), (OTHER, "the answer did not count")],
+    ids=["none", "a wrong one"],
+)
+async def test_the_screen_says_why_a_key_answers_nothing(
+    tmp_path: Path, credential: Credential | None, words: str
+) -> None:
+    async with a_box(tmp_path / "box", credential=OWN) as box:
+        asked = escalation(seconds=4)
+        mailboxes = Mailboxes([box.path], None)
+        screen = ReviewScreen(mailboxes, credential)
+        async with box.asked(asked), screen.run_test(size=(120, 40)) as pilot:
+            await ready(screen, pilot, asked)
+            await pilot.press("a")
+            await shown(pilot, lambda: words in status_of(screen))
+            await ready(screen, pilot, asked)
+            assert box.rulings == {}
+        mailboxes.stop_listening()
+        assert box.rulings[asked.id] == Declined(by="timeout", kind="expired")
+
+
+async def test_the_screen_answers_with_the_token(tmp_path: Path) -> None:
+    async with a_box(tmp_path / "box", credential=OWN) as box:
+        asked = escalation()
+        mailboxes = Mailboxes([box.path], None)
+        screen = ReviewScreen(mailboxes, OWN)
+        async with box.asked(asked), screen.run_test(size=(120, 40)) as pilot:
+            await ready(screen, pilot, asked)
+            await pilot.press("a")
+            await shown(pilot, lambda: asked.id in box.rulings)
+        mailboxes.stop_listening()
+        assert box.rulings[asked.id] == Approved(by="reviewer:night-shift")
