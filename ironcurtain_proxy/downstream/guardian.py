@@ -6,17 +6,20 @@ Knows processes; does not know MCP, and neither reads nor writes what the server
 its own, run once a server: it imports next to nothing, and nothing of this package.
 
 The guardian starts the server and waits for one of four things: the server ends, the proxy ends,
-it is told to end (SIGTERM), or a socket in DIRECTORY is removed. Then it kills whatever the server
+it is told to end (SIGTERM), or the network of its sandbox ends. Then it kills whatever the server
 has started, also what has left its session or lost its parent, removes DIRECTORY, if it is not
 empty text, and ends with the server's exit status.
 
 DIRECTORY is where a server's sandbox has the sockets of its network. One that is interrupted closes
-them and runs on, and the server in it would never again reach anybody.
+them and runs on, and so does one whose bridge, the `socat` that listens there, was killed: the
+server in it would never again reach anybody. While the guardian lives it has a lock on DIRECTORY,
+which says to other proxies that it is not abandoned.
 
 That the proxy is gone shows as end-of-file on LIFELINE, a pipe whose only write end the proxy
 holds: so it is noticed however the proxy died. A parent-death signal would not do, because it
 follows the thread that started the process, not the process. For the server itself, whose parent
-has one thread only, it does: should somebody kill the guardian, the server dies with it.
+has one thread only, it does: should somebody kill the guardian, the server dies with it. A sandbox
+is asked to end instead, or what it has started would outlive it.
 """
 
 # What is imported here every server waits for: contextlib alone would be 4 ms of 15.
@@ -32,6 +35,7 @@ GRACE = 1.0
 _KILLING = 30.0
 """Seconds after which we stop waiting for processes that do not even die of SIGKILL."""
 
+_IN_CREATE = 0x100
 _IN_DELETE = 0x200
 _PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
@@ -46,10 +50,11 @@ def main(arguments: list[str]) -> int:
     os.set_inheritable(lifeline, False)  # noqa: FBT003  the function takes no keyword
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     wakeup = _listen_to_signals()
-    removals = _watch(arguments[2])
-    server = _start(arguments[4:])
+    changes = _watch(arguments[2])
+    _lock(arguments[2])
+    server = _start(arguments[4:], signal.SIGTERM if arguments[2] else signal.SIGKILL)
     _let_go_of_stdio()
-    status = _wait(server, lifeline, wakeup, removals)
+    status = _wait(server, lifeline, wakeup, changes)
     if status is None:
         _signal_all(server, signal.SIGTERM)
         status = _reap(server, time.monotonic() + GRACE)
@@ -75,7 +80,7 @@ def prctl(option: int, value: int) -> None:
 
 
 def _watch(directory: str) -> int:
-    """A descriptor that tells of what is removed from a directory; -1 if there is none."""
+    """A descriptor that tells of what comes into a directory and goes; -1 if there is none."""
     if not directory or sys.platform != "linux":
         return -1
     import ctypes  # noqa: PLC0415  as above
@@ -83,8 +88,20 @@ def _watch(directory: str) -> int:
     libc = ctypes.CDLL(None)
     inotify = int(libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK))
     if inotify >= 0:
-        libc.inotify_add_watch(inotify, os.fsencode(directory), _IN_DELETE)
+        libc.inotify_add_watch(inotify, os.fsencode(directory), _IN_CREATE | _IN_DELETE)
     return inotify
+
+
+def _lock(directory: str) -> None:
+    """Lock a directory, if there is one, for as long as this process lives."""
+    if directory:
+        import fcntl  # noqa: PLC0415  only confined servers wait for it
+
+        try:
+            fd = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            pass
 
 
 def _listen_to_signals() -> int:
@@ -100,7 +117,7 @@ def _listen_to_signals() -> int:
     return read
 
 
-def _start(argv: list[str]) -> int:
+def _start(argv: list[str], when_bereaved: int) -> int:
     guardian = os.getpid()
     server = os.fork()
     if server:
@@ -109,7 +126,7 @@ def _start(argv: list[str]) -> int:
         os.setsid()
         for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
-        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        prctl(_PR_SET_PDEATHSIG, when_bereaved)
         if os.getppid() == guardian:
             os.execvp(argv[0], argv)  # noqa: S606  an argument list, no shell
     except FileNotFoundError:
@@ -127,17 +144,18 @@ def _let_go_of_stdio() -> None:
         os.dup2(null, fd)
 
 
-def _wait(server: int, lifeline: int, wakeup: int, removals: int) -> int | None:
+def _wait(server: int, lifeline: int, wakeup: int, changes: int) -> int | None:
     """Wait for the server's exit status; None if it is to be ended."""
     poll = select.poll()
     # A negative descriptor would be refused.
-    for fd in {lifeline, wakeup, removals} - {-1}:
+    for fd in {lifeline, wakeup, changes} - {-1}:
         poll.register(fd, select.POLLIN)
     while True:
-        ready = [fd for fd, _ in poll.poll()]
+        ready = {fd for fd, _ in poll.poll()}
         if lifeline in ready:
             return None
-        if removals in ready and b".sock" in os.read(removals, 65536):
+        has_ended = not ready <= {wakeup, changes}
+        if has_ended or (changes in ready and _has_lost_socket(changes, server, poll)):
             # Usually because it is about to end.
             return _reap(server, time.monotonic() + GRACE)
         if wakeup not in ready:
@@ -146,6 +164,34 @@ def _wait(server: int, lifeline: int, wakeup: int, removals: int) -> int | None:
         status = _reap(server, 0.0)
         if status is not None or signal.SIGTERM in signals:
             return status
+
+
+def _has_lost_socket(changes: int, server: int, poll: select.poll) -> bool:
+    """Whether a socket was removed. Has who listens at a new one watched, too."""
+    events = os.read(changes, 65536)
+    while events:
+        # Four numbers of 32 bits: descriptor, what, cookie, the length of the name that follows.
+        what, length = [int.from_bytes(events[at : at + 4], sys.byteorder) for at in (4, 12)]
+        name, events = events[16 : 16 + length].rstrip(b"\0"), events[16 + length :]
+        if name.endswith(b".sock"):
+            if what & _IN_DELETE:
+                return True
+            for bridge in _bridges(server):
+                poll.register(bridge, select.POLLIN)
+    return False
+
+
+def _bridges(sandbox: int) -> list[int]:
+    """Descriptors that tell when a bridge of a sandbox has ended."""
+    found = []
+    for pid in children().get(sandbox, []):
+        try:
+            with open(f"/proc/{pid}/comm", "rb") as name:  # noqa: PTH123  no pathlib
+                if name.read() == b"socat\n":
+                    found.append(os.pidfd_open(pid))
+        except OSError:
+            pass
+    return found
 
 
 def _reap(server: int, deadline: float) -> int | None:

@@ -24,7 +24,9 @@ from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.request import AccessRequest
 from ironcurtain_proxy.model.server import ServerSpec, ToolDefinition, ToolResult
 from ironcurtain_proxy.ports import ProgressListener
+from ironcurtain_proxy.sandbox.abandoned import remove_abandoned
 from ironcurtain_proxy.sandbox.blocked import annotated, annotated_error
+from ironcurtain_proxy.sandbox.closed import Closed
 from ironcurtain_proxy.sandbox.reach import obstacle
 
 _LOGGER: Final = logging.getLogger(__name__)
@@ -51,10 +53,12 @@ class DownstreamServers:
     def start_processes(self) -> None:
         """Start all processes, without waiting for any. Needs no event loop.
 
+        What a proxy has left that was killed with all its guardians is ended and removed first.
         What cannot be started is found out again, and said, by `run`. Processes that `run` never
         takes over end with the proxy.
         """
         become_subreaper()
+        remove_abandoned()
         for supervisor in self._supervisors.values():
             try:
                 supervisor.start_process()
@@ -151,7 +155,10 @@ class DownstreamServers:
         supervisor = self._supervisor(call.server)
         connection, sandboxed = supervisor.connection, supervisor.is_sandboxed
         result = await connection.call(params, self._options.call_timeout, on_progress)
-        return _annotated(result) if sandboxed else result
+        confinement = self._options.confinements.get(call.server)
+        if not sandboxed or confinement is None:
+            return result
+        return _annotated(result, Closed.to(confinement.profile, call.request))
 
     def obstacle(self, server: str, request: AccessRequest) -> str | None:
         """What the server's sandbox would not let it do, in words; None: nothing is known."""
@@ -191,8 +198,9 @@ class DownstreamServers:
                 _LOGGER.warning("a change of tools was not passed on: %s", type(error).__name__)
 
 
-def _annotated(answer: ToolResult) -> ToolResult:
+def _annotated(answer: ToolResult, closed: Closed) -> ToolResult:
     """The answer of a confined server; an error that its sandbox caused says so."""
     if answer.result is not None:
-        return replace(answer, result=annotated(answer.result))
-    return answer if answer.error is None else replace(answer, error=annotated_error(answer.error))
+        return replace(answer, result=annotated(answer.result, closed))
+    error = answer.error
+    return answer if error is None else replace(answer, error=annotated_error(error, closed))

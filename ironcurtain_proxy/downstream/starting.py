@@ -68,7 +68,7 @@ def start_server(spec: ServerSpec, options: DownstreamOptions, log: SessionLog) 
             cwd=spec.cwd or options.workspace or os.getcwd(),  # noqa: PTH109  a string is wanted
             argv=launch.argv,
             inherited=launch.descriptors,
-            directory=launch.directory,
+            directory=None if launch.directory is None else launch.directory.path,
         )
     except ServerUnavailableError:
         launch.remove()

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from ironcurtain_proxy.model.call import RequestId
 from ironcurtain_proxy.model.json import Arguments, Json
+from ironcurtain_proxy.model.request import AccessRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,3 +23,5 @@ class AuthorizedCall:
     """What was judged, in its normalised spelling."""
     params: Mapping[str, Json]
     """The agent's `params`: `_meta` and unknown fields; `name` and `arguments` are not used."""
+    request: AccessRequest | None = None
+    """What the policy was asked. Tells where the URLs lead, should the call fail."""

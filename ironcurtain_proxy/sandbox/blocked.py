@@ -12,15 +12,18 @@ server that really ran confined, for some signs mean the sandbox only there:
 * `EACCES` and `: Permission denied` that ends a line are also what ordinary file modes give. They
   count; ssh's `Permission denied (publickey)` and what a remote or an API denies do not.
 * `EPERM` counts for sockets and namespaces, not for a path: there, an owner is the likelier reason.
-* `ENOENT` counts for mkdir alone, where Node reports a read-only parent so. A hidden file reads as
-  a missing one, and a missing file is a common mistake.
+* `ENOENT` counts for mkdir, where Node reports a read-only parent so. A hidden file reads as a
+  missing one, and a missing file is a common mistake: it counts if its path is known to be hidden.
 * A 403 counts if the proxy gave it: to a CONNECT, or in its own words. Any site answers 403.
+
+What the profile says counts besides (`closed`): a closed host has answered nothing.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.sandbox.closed import HOST, NOTHING_KNOWN, Closed
 
 MAX_BLOCKS = 20
 """How many blocks of a result are looked at."""
@@ -51,9 +54,11 @@ _NETWORK = (
     # the sandbox's proxy, in its own words
     *("host is not on the allow list", "host is on the deny list", "blocked-by-allowlist"),
     "connection blocked by network allowlist",
+    r"connection to [^\s]{1,260} blocked: resolved to",
     # what clients make of its refusal
     *("tunnel connection failed: 403", "connect tunnel failed, response 403"),
     *("http code 403 from proxy after connect", r"proxy response \(403\)"),
+    r"proxyerror\(['\"]403 ",
     "tunneling socket could not be established, statuscode=403",
     *("407 proxy authentication required", "not allowed by ruleset", "socks5 proxy rejected"),
     r"complete socks5 connection to [^\s]{1,260} \(2\)",
@@ -65,27 +70,29 @@ _NETWORK = (
     r"failed to connect to [^\s]{1,260} port [0-9]{1,5}[^\n:]{0,40}: could(?:n't| not) connect",
 )
 
-_HOST = r"([a-z0-9](?:[a-z0-9._-]{0,251}[a-z0-9])?)(?![a-z0-9_-])"
 _NOT_THE_PROXY = r"(?![a-z0-9.]{1,20}:(?:3128|1080)(?![0-9]))"
 
 _NAMED = (
-    rf"(?:could not resolve host(?:name)?:? |unable to look up |socks5 connection to ){_HOST}",
-    rf"getaddrinfo (?:eai_again|enotfound) {_HOST}",
-    rf"connect {_HOST}:[0-9]{{1,5}}: host is ",
-    rf"connect (?:enetunreach|econnrefused) {_NOT_THE_PROXY}{_HOST}:[0-9]{{1,5}}(?![0-9:])",
-    rf"connectionpool\(host='{_HOST}'",
-    rf"failed to connect to {_NOT_THE_PROXY}{_HOST} port (?!3128 |1080 )",
-    rf"dial tcp: lookup {_HOST}",
-    rf"https?://(?:[^\s/@'\"]{{1,256}}@)?{_NOT_THE_PROXY}{_HOST}",
+    rf"(?:could not resolve host(?:name)?:? |unable to look up |socks5 connection to ){HOST}",
+    rf"getaddrinfo (?:eai_again|enotfound) {HOST}",
+    rf"connect {HOST}:[0-9]{{1,5}}: host is ",
+    rf"connect (?:enetunreach|econnrefused) {_NOT_THE_PROXY}{HOST}:[0-9]{{1,5}}(?![0-9:])",
+    rf"connectionpool\(host='{HOST}'",
+    rf"failed to connect to {_NOT_THE_PROXY}{HOST} port (?!3128 |1080 )",
+    rf"dial tcp: lookup {HOST}",
+    rf"connection to {HOST} blocked: ",
 )
-"""Where a refusal names its host, the surest place first."""
+"""Where a refusal names its host."""
+
+_URL = re.compile(rf"https?://(?:[^\s/@'\"]{{1,256}}@)?{_NOT_THE_PROXY}{HOST}", re.ASCII)
+"""Where it says what it had been asked for. It may have been sent on from there."""
 
 _ANY_NETWORK = tuple(re.compile(sign, re.ASCII) for sign in _NETWORK)
 _ANY = (*(re.compile(sign, re.ASCII | re.MULTILINE) for sign in _SYSTEM), *_ANY_NETWORK)
 _ANY_NAMED = tuple(re.compile(place, re.ASCII) for place in _NAMED)
 
 
-def annotated(result: Mapping[str, Json]) -> Mapping[str, Json]:
+def annotated(result: Mapping[str, Json], closed: Closed = NOTHING_KNOWN) -> Mapping[str, Json]:
     """A tool's result, marked in its first text if it is an error that the sandbox caused.
 
     Any other result comes back as the very same object, and so does a marked one.
@@ -94,40 +101,65 @@ def annotated(result: Mapping[str, Json]) -> Mapping[str, Json]:
     if result.get("isError") is not True or not isinstance(content, list):
         return result
     texts = dict(_texts(content))
-    if not any(map(is_blocked, texts.values())):
+    mark = _mark_of(texts.values(), closed)
+    if mark is None:
         return result
     first, text = next(iter(texts.items()))
-    if text.startswith(_MARK):
-        return result
-    host = next(filter(None, map(denied_host, texts.values())), None)
-    block = {**_object(content[first]), "text": f"{_mark(host)} {text}"}
+    block = {**_object(content[first]), "text": f"{mark} {text}"}
     return {**result, "content": [*content[:first], block, *content[first + 1 :]]}
 
 
-def annotated_error(error: Mapping[str, Json]) -> Mapping[str, Json]:
+def annotated_error(
+    error: Mapping[str, Json], closed: Closed = NOTHING_KNOWN
+) -> Mapping[str, Json]:
     """A JSON-RPC error, marked in its `message` if the sandbox caused it; else the same object."""
     message = error.get("message")
-    if not isinstance(message, str) or message.startswith(_MARK) or not is_blocked(message):
-        return error
-    return {**error, "message": f"{_mark(denied_host(message))} {message}"}
+    mark = _mark_of((message,), closed) if isinstance(message, str) else None
+    return error if mark is None else {**error, "message": f"{mark} {message}"}
 
 
 def is_blocked(text: str) -> bool:
-    """Whether an error's text shows that the sandbox refused something."""
-    seen = text[:MAX_TEXT].lower()
-    return any(sign.search(seen) for sign in _ANY)
+    """Whether an error's text shows by itself that the sandbox refused something."""
+    return any(sign.search(_seen(text)) for sign in _ANY)
 
 
-def denied_host(text: str) -> str | None:
+def denied_host(text: str, closed: Closed = NOTHING_KNOWN) -> str | None:
     """The host that could not be reached, if a line that says so also names it."""
-    seen = text[:MAX_TEXT].lower()
+    seen = _seen(text)
     for sign in _ANY_NETWORK:
         if refusal := sign.search(seen):
             line = seen[seen.rfind("\n", 0, refusal.start()) + 1 :].partition("\n")[0]
             for place in _ANY_NAMED:
                 if found := place.search(line):
                     return found[1]
+            if (asked := _URL.search(line)) and closed.may_be(asked[1]):
+                return asked[1]
     return None
+
+
+def _mark_of(texts: Collection[str], closed: Closed) -> str | None:
+    """The mark of an error; None: the sandbox did not cause it, or it is marked already."""
+    if any(text.startswith(_MARK) for text in texts):
+        return None
+    if any(is_blocked(text) or closed.hides(text[:MAX_TEXT]) for text in texts):
+        hosts = [denied_host(text, closed) or _implied_host(text, closed) for text in texts]
+        return _mark(next(filter(None, hosts), None))
+    for seen in map(_seen, texts):
+        if (host := closed.asked(seen)) is not None:
+            return _mark(host)
+        if closed.is_reason(seen):
+            return _mark(closed.the_host(seen))
+    return None
+
+
+def _implied_host(text: str, closed: Closed) -> str | None:
+    """The call's own closed host, where a text shows that the network was refused."""
+    seen = _seen(text)
+    return closed.the_host(seen) if any(sign.search(seen) for sign in _ANY_NETWORK) else None
+
+
+def _seen(text: str) -> str:
+    return text[:MAX_TEXT].lower()
 
 
 def _texts(content: list[Json]) -> Iterator[tuple[int, str]]:

@@ -3,31 +3,91 @@
 srt puts its sockets into TMPDIR, and leaves them there when it is killed. A socket's path holds 107
 bytes at most, and socat takes a comma or a colon in it for something of its own: where TMPDIR is
 too long or too odd, srt could not start.
+
+Whoever needs the directory holds a lock on it, which the kernel takes back when its holder dies,
+however it dies: one that nobody has locked is abandoned (`abandoned` removes it).
 """
 
+import errno
+import fcntl
 import os
 import re
 import shutil
 import tempfile
+from dataclasses import dataclass
 from typing import Final
 
 _SHORT: Final = "/tmp"  # noqa: S108  where everything fits
-_PREFIX: Final = "srt-"
+_PREFIX: Final = "ironcurtain-srt-"
 _LONGEST: Final = 107 - len(f"/{_PREFIX}01234567") - len("/claude-http-0123456789abcdef.sock")
 _PLAIN: Final = re.compile(r"[A-Za-z0-9/._-]+", re.ASCII)
+_TRIES: Final = 20
+NAME: Final = re.compile(rf"{_PREFIX}[a-z0-9_]{{8}}", re.ASCII)
+"""What such directories are called."""
+OPEN: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+"""How one is opened."""
 
 
-def make_directory() -> str:
+@dataclass(slots=True, eq=False)
+class SocketDirectory:
+    """One that is ours, and not abandoned until it is removed or we die."""
+
+    path: str
+    _lock: int
+
+    def remove(self) -> None:
+        """Remove it with all that is in it. That it is gone already is no error."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        lock, self._lock = self._lock, -1
+        if lock >= 0:
+            os.close(lock)
+
+
+def make_directory() -> SocketDirectory:
     """A new directory, for this user only.
 
     Raises:
         OSError: none can be made.
     """
+    base = places()[0]
+    for _ in range(_TRIES):
+        path = tempfile.mkdtemp(prefix=_PREFIX, dir=base)
+        try:
+            return SocketDirectory(path, _locked(path))
+        except OSError as error:
+            shutil.rmtree(path, ignore_errors=True)
+            if error.errno not in (errno.ENOENT, errno.EAGAIN):
+                raise
+    raise OSError(errno.EAGAIN, f"somebody locks every new directory in {base}")
+
+
+def places() -> tuple[str, ...]:
+    """Where such directories are made now, and where they are made if TMPDIR does not suit."""
     base = os.path.realpath(tempfile.gettempdir())
     fits = len(base) <= _LONGEST and _PLAIN.fullmatch(base) is not None
-    return tempfile.mkdtemp(prefix=_PREFIX, dir=base if fits else _SHORT)
+    return (base, _SHORT) if fits and base != _SHORT else (_SHORT,)
 
 
-def remove_directory(directory: str) -> None:
-    """Remove it with all that is in it. That it is gone already is no error."""
-    shutil.rmtree(directory, ignore_errors=True)
+def _locked(path: str) -> int:
+    """A lock on a directory that was just made.
+
+    Raises:
+        OSError: somebody took it for abandoned meanwhile (ENOENT, EAGAIN), or there is no
+            descriptor left.
+    """
+    lock = os.open(path, OPEN)
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise
+        except OSError:
+            # A file system without locks has none for those either who look for abandoned ones.
+            return lock
+        # Had they locked it before us, it is gone, or another.
+        if not os.path.samestat(os.fstat(lock), os.lstat(path)):
+            raise FileNotFoundError(errno.ENOENT, "removed", path)
+    except OSError:
+        os.close(lock)
+        raise
+    return lock

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ironcurtain_proxy.model.server import ServerSpec
-from ironcurtain_proxy.sandbox.directory import make_directory, remove_directory
+from ironcurtain_proxy.sandbox.directory import SocketDirectory, make_directory
 from ironcurtain_proxy.sandbox.profile import Profile
 from ironcurtain_proxy.sandbox.settings import Settings, sealed
 
@@ -30,7 +30,7 @@ class Launch:
     """Variables it needs besides the server's."""
     descriptors: tuple[int, ...] = ()
     """What the process has to inherit; closed by `close`."""
-    directory: str | None = None
+    directory: SocketDirectory | None = None
     """What has to be gone when the process is; removed by `remove`."""
 
     def close(self) -> None:
@@ -41,7 +41,7 @@ class Launch:
     def remove(self) -> None:
         """Remove what the process may have left, once it has ended or could not be started."""
         if self.directory is not None:
-            remove_directory(self.directory)
+            self.directory.remove()
 
 
 def confine(spec: ServerSpec, confinement: Confinement | None) -> Launch:
@@ -62,7 +62,7 @@ def confine(spec: ServerSpec, confinement: Confinement | None) -> Launch:
     try:
         descriptor = sealed(settings)
     except OSError:
-        remove_directory(directory)
+        directory.remove()
         raise
     # srt has its sockets in TMPDIR, and gives the server another, which usually does not exist and
     # is shared where it does.
@@ -71,7 +71,7 @@ def confine(spec: ServerSpec, confinement: Confinement | None) -> Launch:
         # Without `--` srt would take the server's own options for its own.
         (*confinement.command, "-s", f"/proc/self/fd/{descriptor}", "--", spec.command, *spec.args),
         sandboxed=True,
-        environment={**own, "TMPDIR": directory},
+        environment={**own, "TMPDIR": directory.path},
         descriptors=(descriptor,),
         directory=directory,
     )

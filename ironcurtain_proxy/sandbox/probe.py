@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ironcurtain_proxy.sandbox.directory import make_directory, remove_directory
+from ironcurtain_proxy.sandbox.abandoned import kill_all_with
+from ironcurtain_proxy.sandbox.directory import make_directory
 from ironcurtain_proxy.sandbox.profile import Profile
 from ironcurtain_proxy.sandbox.settings import Settings, sealed
 
@@ -95,7 +96,7 @@ def _try(command: tuple[str, ...], environ: Mapping[str, str]) -> str | None:
     try:
         directory = make_directory()
         # srt searches its working directory for files to protect: an empty one.
-        empty = Path(directory, "empty")
+        empty = Path(directory.path, "empty")
         empty.mkdir()
         # The file system of a confined process is read-only, and its process table its own.
         test = "[ ! -w / ] && [ $(ls -d /proc/[0-9]* | wc -l) -lt 30 ] && echo confined"
@@ -104,19 +105,21 @@ def _try(command: tuple[str, ...], environ: Mapping[str, str]) -> str | None:
             check=False,
             capture_output=True,
             cwd=empty,
-            env={**environ, "TMPDIR": directory},
+            env={**environ, "TMPDIR": directory.path},
             pass_fds=(descriptor,),
             stdin=subprocess.DEVNULL,
             timeout=_SECONDS,
         )
     except subprocess.TimeoutExpired:
+        if directory is not None:
+            kill_all_with(directory.path)
         return f"it did not start within {_SECONDS:g} s"
     except OSError as error:
         return os.strerror(error.errno or 0).lower()
     finally:
         os.close(descriptor)
         if directory is not None:
-            remove_directory(directory)
+            directory.remove()
     if ran.returncode == 0 and ran.stdout.decode(errors="replace").strip() == "confined":
         return None
     words = " ".join(ran.stderr.decode(errors="replace").split())

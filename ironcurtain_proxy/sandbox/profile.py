@@ -34,6 +34,15 @@ class Profile:
         """Whether the server itself would be let."""
         return not self._is_closed(path)
 
+    def may_reach(self, host: str) -> bool:
+        """Whether the server's proxy would let it.
+
+        Args:
+            host: in the canonical spelling of the WHATWG: lower case, an IPv6 address in brackets.
+        """
+        name = host.removesuffix(".")
+        return _is_named(name, self.allowed_domains) and not _is_named(name, self.denied_domains)
+
     def _is_closed(self, path: RealPath) -> bool:
         # As srt does it (tried): of nested directories the innermost counts.
         closed = _depth(path, self.deny_read)
@@ -118,6 +127,17 @@ def _absolute(text: str, home: str) -> str:
 
 def _each(paths: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(paths))
+
+
+def _is_named(host: str, patterns: Iterable[str]) -> bool:
+    # As srt does it: a wildcard stands for one label or more, and for no part of an address.
+    is_address = host.rpartition(".")[2].isdigit()
+    for pattern in map(str.lower, patterns):
+        if host == pattern:
+            return True
+        if pattern.startswith("*.") and host.endswith(pattern[1:]) and not is_address:
+            return True
+    return False
 
 
 def _is_in(path: RealPath, directories: Iterable[str]) -> bool:

@@ -169,9 +169,11 @@ def confinements(
     """
     if sandbox is None:
         return {}
-    with suppress(OSError):
-        # What does not exist cannot be closed, and a reader of requests knows what is asked.
-        settings.mailbox_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    reviewers = settings.auto_confirm
+    for mailbox in (settings.mailbox_dir, *(() if reviewers is None else reviewers.mailboxes)):
+        with suppress(OSError):
+            # What does not exist cannot be closed, and a reader of requests knows what is asked.
+            mailbox.mkdir(mode=0o700, parents=True, exist_ok=True)
     keys = _real([settings.home / key for key in _KEYS])
     writable = {spec.name: _writable(spec, policy) for spec in specs}
     open_ = [*_real([settings.home]), *[path for paths in writable.values() for path in paths]]

@@ -1,6 +1,7 @@
 """Houses with confined servers in them, and the processes that sandboxes are made of."""
 
 import os
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Final, TypeAlias
 
 import pytest
 
+from ironcurtain_proxy.downstream import guardian
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.sandbox.probe import Available, probe
 from tests.e2e.house import ROOT, House, Roles, rule
@@ -99,9 +101,36 @@ def those(pids: set[int], wanted: Callable[[list[str]], bool]) -> set[int]:
     return {pid for pid in pids if wanted(arguments_of(pid))}
 
 
+def kill_at_once(pids: set[int]) -> None:
+    """Kill processes of which none is to notice that another one died."""
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for pid in pids:
+            os.kill(pid, number)
+
+
 def is_srt(words: list[str]) -> bool:
     """Whether a command line is that of a sandbox's own process."""
     return words[0].rpartition("/")[2] == "node" and "-s" in words
+
+
+def is_server(words: list[str]) -> bool:
+    """Whether a command line is that of a hostile server."""
+    return words[1:2] == [str(HOSTILE)]
+
+
+def is_guardian(words: list[str]) -> bool:
+    """Whether a command line is that of a server's guardian."""
+    return str(guardian.__file__) in words[:4]
+
+
+def is_bubblewrap(words: list[str]) -> bool:
+    """Whether a command line is that of what makes the namespaces."""
+    return words[0] == "bwrap"
+
+
+def is_bridge(words: list[str]) -> bool:
+    """Whether a command line is that of what joins a sandbox with its network proxy."""
+    return words[0] == "socat" and words[1].startswith("UNIX-LISTEN:")
 
 
 def sandboxes(pids: set[int]) -> set[int]:
@@ -114,6 +143,12 @@ def directory_of(sandbox: int) -> Path:
     variables = Path(f"/proc/{sandbox}/environ").read_text(errors="replace").split("\0")
     (found,) = [one.removeprefix("TMPDIR=") for one in variables if one.startswith("TMPDIR=")]
     return Path(found)
+
+
+def bound_below(directory: Path) -> list[str]:
+    """The addresses of all unix sockets of this machine that lie in a directory."""
+    words = Path("/proc/net/unix").read_text().split()
+    return [word for word in words if word.startswith(f"{directory}/")]
 
 
 def settings_files(house: House) -> list[Path]:

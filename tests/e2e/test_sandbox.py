@@ -1,47 +1,32 @@
-"""A server that tries to get out of its sandbox, and what the operator is told about sandboxes.
+"""A server that tries to get out of its sandbox.
 
-Most of these talk to one house with several servers, each confined by itself. Whether something was
+All of these talk to one house with several servers, each confined by itself. Whether something was
 written is looked up in the house, never believed to the server: in a directory that is hidden from
 it a write seems to succeed, and is lost.
 """
 
-import shutil
 import socket
-import stat
-import subprocess
-import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import orjson
 import pytest
 
-from ironcurtain_proxy.model.json import Json
 from tests.e2e.confined import (
     BLOCKED,
-    HOSTILE,
-    PATH,
     Cell,
     add_hostile,
-    arguments_of,
-    directory_of,
     done,
-    escalations,
     folder,
     refused,
     sandboxes,
-    settings_files,
-    use_default_sandbox,
 )
-from tests.e2e.family import Watch, marked
-from tests.e2e.house import House, rule
-from tests.e2e.raw_client import DEADLINE, Message, RawClient, at, text
-from tests.e2e.real_servers import COMMANDS
-from tests.e2e.servers import hostile
+from tests.e2e.hidden import CANARY, furnish, hidden
+from tests.e2e.house import House
+from tests.e2e.raw_client import Message, text
 from tests.e2e.website import Website
 
-CANARY: Final = "the canary sings"
 SECRET: Final = "neighbours-secret-7261"  # noqa: S105  of no account
 ODD: Final = (
     "two words",
@@ -64,47 +49,6 @@ ODD: Final = (
 """Arguments that a shell would make something else of."""
 
 pytestmark = pytest.mark.usefixtures("sandbox")
-
-
-# --- houses
-
-
-HIDDEN: Final[Mapping[str, str]] = {
-    "the user's ssh key": "home/.ssh/id_rsa",
-    "the user's cloud key": "home/.aws/credentials",
-    "the user's gpg key": "home/.gnupg/private-keys-v1.d/key",
-    "the state directory": "home/.ironcurtain/state.json",
-    "another session": "home/.ironcurtain/sessions/other/request-1.json",
-    "the policy directory": "policy/notes.txt",
-    "the policy": "policy/compiled-policy.json",
-    "the configuration": "settings/config.json",
-    "the escalation directory": "escalations/notes.txt",
-    "a rotated audit log": "audit/audit.jsonl.1",
-    "a place the operator protects": "vault/deep/key",
-}
-"""What no server may read or change, by its place in the house."""
-
-LONE: Final = ("config.json", "audit.jsonl.1")
-"""Those that are hidden without the directory they lie in, which may be anybody's."""
-
-hidden = pytest.mark.parametrize("place", HIDDEN.values(), ids=[*HIDDEN])
-
-
-def furnish(house: House) -> None:
-    """Put something into every place that is to stay hidden."""
-    for place in HIDDEN.values():
-        file = house.root / place
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(CANARY)
-    config = house.root / "settings/config.json"
-    config.write_text(f'{{"auditFsync": "group", "_comment": "{CANARY}"}}')
-    escalations(house)
-    house.rules.append(rule(CANARY, server=["nobody"]))
-    house.variables |= {
-        "IRONCURTAIN_CONFIG": str(config),
-        "PROTECTED_PATHS": orjson.dumps([str(house.root / "vault")]).decode(),
-        "SANDBOX_POLICY": "enforce",
-    }
 
 
 @pytest.fixture(scope="module")
@@ -195,6 +139,7 @@ def test_what_is_hidden_cannot_be_read_under_any_of_its_names(cell: Cell, place:
     done(agent.call("plain__symlink", {"source": str(file), "target": name}))
     hard = str(house.workspace / f"hard-{name}")
     assert agent.call("plain__link", {"source": str(file), "target": hard}).get("isError")
+    assert BLOCKED in refused(agent.call("plain__read", {"path": str(file)}))
     for path in (str(file), f"/proc/self/root{file}", f"/proc/1/root{file}", name, hard):
         assert CANARY not in text(agent.call("plain__read", {"path": path}))
     for server in ("online", "writer", "elsewhere"):
@@ -253,106 +198,6 @@ def test_no_write_to_the_escalation_directory_arrives_there(cell: Cell, name: st
     for server in ("plain", "writer", "online"):
         agent.call(f"{server}__write", {"path": str(file), "text": answer})
         assert [one.name for one in directory.iterdir()] == ["notes.txt"]
-
-
-@pytest.mark.requirement("A-73", "C-13")
-@pytest.mark.parametrize("name", ["escalations", "deep/deeper/escalations"])
-def test_an_escalation_directory_in_the_workspace_cannot_be_written_or_moved_away(
-    single: House, name: str
-) -> None:
-    directory = single.workspace / name
-    directory.mkdir(parents=True)
-    (directory / "notes.txt").write_text("notes")
-    single.variables["ESCALATION_DIR"] = str(directory)
-    agent = single.start()
-    top = single.workspace / Path(name).parts[0]
-    for source in (directory, top):
-        target = str(single.workspace / "moved")
-        agent.call("rename", {"source": str(source), "target": target})
-    agent.call("write", {"path": str(directory / "response-1.json"), "text": "{}"})
-    assert directory.is_dir(), [str(one) for one in single.workspace.rglob("*")]
-    assert [one.name for one in directory.iterdir()] == ["notes.txt"]
-    assert (directory / "notes.txt").read_text() == "notes"
-
-
-@pytest.mark.requirement("A-73", "C-13")
-def test_allow_write_of_everything_does_not_open_what_is_hidden(house: House) -> None:
-    furnish(house)
-    add_hostile(house, "hostile", sandbox={"filesystem": {"allowWrite": [str(house.root)]}})
-    agent = house.start()
-    done(agent.call("write", {"path": str(house.root / "anywhere.txt"), "text": "x"}))
-    for place in HIDDEN.values():
-        file = house.root / place
-        before = file.read_bytes()
-        assert CANARY not in text(agent.call("read", {"path": str(file)}))
-        top = house.root / Path(place).parts[0]
-        agent.call("rename", {"source": str(top), "target": f"{top}-moved"})
-        agent.call("append", {"path": str(file), "text": "injected"})
-        agent.call("write", {"path": str(file.parent / "injected.json"), "text": "x"})
-        agent.call("remove", {"path": str(file)})
-        assert file.exists(), f"{place} is gone"
-        assert file.read_bytes() == before
-        if file.name not in LONE:
-            assert not (file.parent / "injected.json").exists()
-
-
-OURS: Final = tuple(
-    [
-        place
-        for place in HIDDEN.values()
-        if not place.startswith(("home/.ssh", "home/.aws", "home/.gnupg"))
-    ]
-)
-"""What no entry opens; its own keys the operator may open."""
-
-
-@pytest.mark.requirement("A-73", "C-13")
-@pytest.mark.parametrize("key", ["allowRead", "allowWrite", "denyRead"])
-@pytest.mark.parametrize("whole", [False, True], ids=["the file", "its directory"])
-def test_no_entry_opens_what_is_ours(house: House, key: str, whole: bool) -> None:
-    """R-31."""
-    furnish(house)
-    files = [house.root / place for place in OURS]
-    named: list[Json] = [str(file.parent if whole else file) for file in files]
-    add_hostile(house, "hostile", sandbox={"filesystem": {key: [] if key == "denyRead" else named}})
-    agent = house.start()
-    opened: list[str] = []
-    for file in files:
-        before = file.read_bytes()
-        if CANARY in text(agent.call("read", {"path": str(file)})):
-            opened.append(f"{file} was read")
-        agent.call("append", {"path": str(file), "text": "injected"})
-        beside = file.parent / "injected.json"
-        agent.call("write", {"path": str(beside), "text": "x"})
-        if file.read_bytes() != before:
-            opened.append(f"{file} was changed")
-        if beside.exists() and file.name not in LONE:
-            opened.append(f"{beside} was made")
-    assert not opened, "\n".join(opened)
-
-
-@pytest.mark.requirement("C-13")
-def test_keys_that_are_not_there_yet_cannot_be_put_there(house: House) -> None:
-    add_hostile(house, "hostile", sandbox={"filesystem": {"allowWrite": [str(house.home)]}})
-    house.variables["SANDBOX_POLICY"] = "enforce"
-    agent = house.start()
-    keys = house.home / ".ssh"
-    agent.call("symlink", {"source": str(house.workspace), "target": str(keys)})
-    agent.call("rename", {"source": str(house.workspace), "target": str(keys)})
-    agent.call("write", {"path": str(keys / "authorized_keys"), "text": "x"})
-    assert not (keys / "authorized_keys").exists()
-    assert not keys.is_symlink()
-
-
-@pytest.mark.requirement("C-12")
-def test_no_file_of_the_sandbox_s_own_stays_in_the_workspace(single: House) -> None:
-    (single.workspace / "mine.txt").write_text("mine")
-    agent = single.start()
-    done(agent.call("write", {"path": str(single.workspace / "made.txt"), "text": "x"}))
-    during = {one.name for one in single.workspace.iterdir()}
-    assert during == {"mine.txt", "made.txt"}
-    agent.close()
-    assert {one.name for one in single.workspace.iterdir()} == {"mine.txt", "made.txt"}
 
 
 # --- network
@@ -459,33 +304,6 @@ def test_every_argument_arrives_as_it_was_configured(cell: Cell) -> None:
     assert list(house.root.rglob("injected")) == []
 
 
-@pytest.mark.requirement("C-9")
-def test_a_command_whose_path_needs_quoting_is_run(house: House) -> None:
-    program = folder(house, "a $(touch injected); 'dir'") / 'run "it" & more'
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} {HOSTILE} "$@"\n')
-    program.chmod(program.stat().st_mode | stat.S_IXUSR)
-    add_hostile(house, "hostile")
-    configured = house.servers["hostile"]
-    assert isinstance(configured, dict)
-    configured |= {"command": str(program), "args": ["a b", ""]}
-    house.variables["SANDBOX_POLICY"] = "enforce"
-    agent = house.start()
-    assert orjson.loads(done(agent.call("argv"))) == ["a b", ""]
-    refused(agent.call("write", {"path": str(house.root / "outside"), "text": "x"}))
-
-
-@pytest.mark.parametrize("name", ["t" * 120, "a b", "a,b:c"], ids=["long", "space", "signs"])
-def test_a_temporary_directory_of_any_name_costs_no_server_its_sandbox(
-    single: House, name: str
-) -> None:
-    """A socket's path holds 107 bytes, and socat reads a comma as the beginning of an option."""
-    single.variables["TMPDIR"] = str(folder(single, name))
-    agent = single.start()
-    outside = single.root / "outside.txt"
-    assert BLOCKED in refused(agent.call("write", {"path": str(outside), "text": "x"}))
-    assert not outside.exists()
-
-
 # --- the record
 
 
@@ -505,216 +323,3 @@ def test_sandbox_false_lets_a_server_do_what_the_user_may(cell: Cell) -> None:
     outside = house.root / "free.txt"
     done(agent.call("free__write", {"path": str(outside), "text": "x"}))
     assert outside.read_text() == "x"
-
-
-# --- where no sandbox can be had
-
-
-def path_without(house: House, *names: str) -> Path:
-    """A directory with every program of the PATH but these."""
-    programs = folder(house, "programs")
-    for directory in PATH.split(":"):
-        for program in Path(directory).iterdir() if Path(directory).is_dir() else ():
-            place = programs / program.name
-            if program.name not in names and not place.is_symlink():
-                place.symlink_to(program.resolve())
-    house.variables["PATH"] = str(programs)
-    return programs
-
-
-LACKING: Final = (
-    ("srt", "npm install", "sandbox-runtime"),
-    ("bwrap", "apt-get install", "bubblewrap"),
-    ("socat", "apt-get install", "socat"),
-)
-
-lacking = pytest.mark.parametrize(
-    ("program", "remedy", "package"), LACKING, ids=[one[0] for one in LACKING]
-)
-
-
-def outcome_of_start(house: House) -> tuple[int, str]:
-    """Exit code and standard error of a proxy that must not start."""
-    agent = house.launch()
-    code = agent.process.wait(DEADLINE)
-    return code, agent.errors.read_text()
-
-
-@pytest.mark.requirement("C-14")
-@lacking
-def test_enforce_does_not_start_and_names_what_is_missing_and_how_to_get_it(
-    house: House, program: str, remedy: str, package: str
-) -> None:
-    add_hostile(house, "hostile")
-    house.variables["SANDBOX_POLICY"] = "enforce"
-    path_without(house, program)
-    code, said = outcome_of_start(house)
-    assert code != 0
-    assert package in said
-    assert remedy in said
-    assert marked(house.mark) == set()
-    assert "Traceback" not in said
-
-
-@pytest.mark.requirement("C-14")
-def test_enforce_does_not_start_where_a_sandbox_is_installed_and_cannot_run(house: House) -> None:
-    """What a kernel without user namespaces does to it."""
-    add_hostile(house, "hostile")
-    house.variables["SANDBOX_POLICY"] = "enforce"
-    fake = path_without(house, "bwrap") / "bwrap"
-    fake.write_text("#!/bin/sh\necho bwrap: No permissions to create a new namespace >&2\nexit 1\n")
-    fake.chmod(0o755)
-    code, said = outcome_of_start(house)
-    assert code != 0
-    assert "namespace" in said
-    assert "Traceback" not in said
-
-
-@pytest.mark.requirement("C-11", "C-14")
-def test_enforce_starts_without_a_sandbox_where_no_server_needs_one(house: House) -> None:
-    add_hostile(house, "hostile", sandbox=False)
-    house.variables["SANDBOX_POLICY"] = "enforce"
-    path_without(house, "srt", "bwrap")
-    done(house.start().call("pids"))
-
-
-@pytest.mark.requirement("C-15")
-@lacking
-def test_warn_runs_without_a_sandbox_says_so_and_records_no_confinement(
-    house: House, program: str, remedy: str, package: str
-) -> None:
-    add_hostile(house, "hostile")
-    house.variables["SANDBOX_POLICY"] = "warn"
-    path_without(house, program)
-    agent = house.start()
-    outside = house.root / "outside.txt"
-    done(agent.call("write", {"path": str(outside), "text": "x"}))
-    assert outside.exists()
-    assert {record["sandboxed"] for record in house.records()} == {False}
-    said = agent.errors.read_text()
-    assert "warning" in said
-    assert "hostile" in said
-    assert package in said
-    assert remedy in said
-
-
-@pytest.mark.requirement("C-15")
-def test_warn_is_silent_where_every_server_is_confined(house: House) -> None:
-    add_hostile(house, "hostile")
-    agent = house.start()
-    done(agent.call("pids"))
-    assert house.outcomes()[-1]["sandboxed"] is True
-    assert "warning" not in agent.errors.read_text()
-
-
-@pytest.mark.requirement("C-13")
-@pytest.mark.parametrize(
-    "sandbox",
-    [
-        {"network": {"allowedDomain": ["example.com"]}},
-        {"filesystem": {"allowWrites": ["/srv"]}},
-        {"networks": {}},
-    ],
-    ids=["a misspelt domain list", "a misspelt file list", "a misspelt section"],
-)
-def test_a_misspelt_sandbox_stops_the_start(house: House, sandbox: Message) -> None:
-    add_hostile(house, "hostile", sandbox=sandbox)
-    code, said = outcome_of_start(house)
-    assert code != 0
-    assert "sandbox" in said
-    assert "Traceback" not in said
-
-
-@pytest.mark.requirement("C-13")
-@pytest.mark.parametrize("domain", ["*", "*.com", "https://example.com/"])
-def test_a_domain_that_is_none_stops_the_start(house: House, domain: str) -> None:
-    add_hostile(house, "hostile", sandbox={"network": {"allowedDomains": [domain]}})
-    code, said = outcome_of_start(house)
-    assert code == 2
-    assert f'server "hostile": sandbox.network: "{domain}" is no host' in said
-    assert "Traceback" not in said
-    assert marked(house.mark) == set()
-
-
-# --- endings
-
-
-def hang_up(agent: RawClient) -> None:
-    agent.hang_up()
-
-
-def terminate(agent: RawClient) -> None:
-    agent.process.terminate()
-
-
-def kill(agent: RawClient) -> None:
-    agent.process.kill()
-
-
-ENDS: Final = (hang_up, terminate, kill)
-
-
-@pytest.mark.parametrize("end", ENDS, ids=[end.__name__ for end in ENDS])
-def test_nothing_of_a_sandbox_outlives_the_proxy(
-    single: House, end: Callable[[RawClient], None]
-) -> None:
-    """Neither processes nor sockets nor settings."""
-    agent = single.start()
-    done(agent.call("spawn"))
-    processes = single.processes(agent)
-    assert any(hostile.GRANDCHILD in arguments_of(pid) for pid in processes)
-    (sandbox,) = sandboxes(processes)
-    directory = directory_of(sandbox)
-    assert any(one.is_socket() for one in directory.iterdir())
-    watch = Watch(processes)
-    end(agent)
-    agent.process.wait(DEADLINE)
-    assert watch.survivors() == set()
-    assert marked(single.mark) == set()
-    assert not directory.exists()
-    assert settings_files(single) == []
-
-
-# --- real servers
-
-
-@pytest.fixture(scope="module")
-def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cell]:
-    """The public file and git servers, confined, in one workspace with a repository."""
-    house = House(tmp_path_factory.mktemp("real"))
-    for name in ("filesystem", "git"):
-        house.add_server(name, COMMANDS[name](house))
-        use_default_sandbox(house, name)
-    house.rules.append(rule("all", server=["filesystem", "git"]))
-    house.variables |= {"PATH": PATH, "SANDBOX_POLICY": "enforce"}
-    repository = house.workspace / "repo"
-    git = shutil.which("git") or pytest.skip("no git")
-    subprocess.run([git, "init", "--quiet", str(repository)], check=True)
-    for setting in ("user.name", "user.email"):
-        subprocess.run([git, "-C", str(repository), "config", setting, "x@y"], check=True)
-    yield house, house.start()
-    house.end()
-
-
-def test_the_public_file_server_reads_and_writes_in_the_workspace(real: Cell) -> None:
-    house, agent = real
-    file = house.workspace / "plain.txt"
-    given: Message = {"path": str(file), "content": "plain"}
-    done(agent.call("filesystem__write_file", given))
-    assert file.read_text() == "plain"
-    assert done(agent.call("filesystem__read_text_file", {"path": str(file)})) == "plain"
-    moved: Message = {"source": str(file), "destination": str(house.workspace / "moved.txt")}
-    done(agent.call("filesystem__move_file", moved))
-    assert not file.exists()
-    assert house.outcomes()[-1]["sandboxed"] is True
-
-
-def test_the_public_git_server_commits_in_the_workspace(real: Cell) -> None:
-    house, agent = real
-    repository = house.workspace / "repo"
-    (repository / "file.txt").write_text("content\n")
-    where: Message = {"repo_path": str(repository)}
-    done(agent.call("git__git_add", {**where, "files": ["file.txt"]}))
-    done(agent.call("git__git_commit", {**where, "message": "confined"}))
-    assert "confined" in done(agent.call("git__git_log", where))
-    assert at(house.outcomes()[-1], "sandboxed") is True

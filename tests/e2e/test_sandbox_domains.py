@@ -6,11 +6,9 @@ that it blocked it, or that the host cannot be found.
 
 import pytest
 
-from tests.e2e.confined import BLOCKED, PATH, add_hostile, use_default_sandbox
-from tests.e2e.house import House, rule
+from tests.e2e.confined import BLOCKED, add_hostile
+from tests.e2e.house import House
 from tests.e2e.raw_client import RawClient, texts
-from tests.e2e.real_servers import COMMANDS
-from tests.e2e.website import Website
 
 pytestmark = [pytest.mark.requirement("C-8", "C-12"), pytest.mark.usefixtures("sandbox")]
 
@@ -42,22 +40,3 @@ def test_a_wildcard_allows_what_lies_below_it_and_nothing_else(agent: RawClient)
 
 def test_a_denied_domain_is_blocked_though_a_wildcard_allows_it(agent: RawClient) -> None:
     assert is_blocked(agent, "secret.web.example")
-
-
-def test_the_public_fetch_server_runs_confined_and_by_default_reaches_nothing(
-    house: House, website: Website
-) -> None:
-    house.add_server("fetch", COMMANDS["fetch"](house))
-    use_default_sandbox(house, "fetch")
-    house.rules = [rule("all", server=["fetch"], tool=["fetch"])]
-    house.variables |= {"PATH": PATH, "SANDBOX_POLICY": "enforce"}
-    house.annotations["fetch"] = {
-        "fetch": {
-            "url": ["fetch-url"],
-            **{name: ["none"] for name in ("max_length", "start_index", "raw")},
-        }
-    }
-    answer = house.start().call("fetch", {"url": website.url, "raw": True})
-    assert answer.get("isError"), texts(answer)
-    assert house.outcomes()[-1]["sandboxed"] is True
-    assert website.visits == []

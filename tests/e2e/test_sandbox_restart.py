@@ -12,17 +12,20 @@ from typing import Final
 import orjson
 import pytest
 
-from ironcurtain_proxy.downstream import guardian
 from tests.e2e.confined import (
     BLOCKED,
-    HOSTILE,
     PATH,
     add_hostile,
     arguments_of,
+    bound_below,
     directory_of,
     done,
     escalations,
     folder,
+    is_bridge,
+    is_bubblewrap,
+    is_guardian,
+    is_server,
     is_srt,
     refused,
     sandboxes,
@@ -37,28 +40,13 @@ from tests.e2e.servers import hostile
 pytestmark = pytest.mark.usefixtures("sandbox")
 
 
-def is_server(words: list[str]) -> bool:
-    return words[1:2] == [str(HOSTILE)]
-
-
-def is_guardian(words: list[str]) -> bool:
-    return str(guardian.__file__) in words[:4]
-
-
-def is_bubblewrap(words: list[str]) -> bool:
-    return words[0] == "bwrap"
-
-
-def is_bridge(words: list[str]) -> bool:
-    return words[0] == "socat" and words[1].startswith("UNIX-LISTEN:")
-
-
 KILLED: Final = {
     "srt, SIGKILL": (is_srt, signal.SIGKILL),
     "srt, SIGINT": (is_srt, signal.SIGINT),
     "the server, SIGKILL": (is_server, signal.SIGKILL),
     "bubblewrap, SIGKILL": (is_bubblewrap, signal.SIGKILL),
     "the network's bridge, SIGTERM": (is_bridge, signal.SIGTERM),
+    "the network's bridge, SIGKILL": (is_bridge, signal.SIGKILL),
     "the guardian, SIGKILL": (is_guardian, signal.SIGKILL),
 }
 
@@ -78,12 +66,6 @@ def until_answered(agent: RawClient, outside: Path) -> str:
             return answer
         assert time.monotonic() < end, f"it was not started again: {answer}"
     raise AssertionError
-
-
-def bound_below(directory: Path) -> list[str]:
-    """The addresses of all unix sockets of this machine that lie in a directory."""
-    words = Path("/proc/net/unix").read_text().split()
-    return [word for word in words if word.startswith(f"{directory}/")]
 
 
 @pytest.mark.requirement("C-7", "C-11", "C-12")

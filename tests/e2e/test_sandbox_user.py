@@ -19,10 +19,13 @@ from tests.e2e.confined import (
     directory_of,
     done,
     escalations,
+    is_guardian,
+    kill_at_once,
     refused,
     sandboxes,
+    those,
 )
-from tests.e2e.family import Watch
+from tests.e2e.family import Watch, descendants
 from tests.e2e.house import ROOT, House
 
 pytestmark = pytest.mark.usefixtures("sandbox")
@@ -98,5 +101,20 @@ def test_the_server_of_an_ordinary_user_is_confined(theirs: House) -> None:
     directory = directory_of(sandbox)
     watch = Watch(processes)
     assert agent.close() == 0
+    assert watch.survivors() == set()
+    assert not directory.exists()
+
+
+@pytest.mark.requirement("C-12")
+def test_what_is_left_of_an_ordinary_user_is_removed_by_the_next_start(theirs: House) -> None:
+    agent = theirs.start()
+    done(agent.call("stay"))
+    below = descendants(agent.process.pid)
+    (sandbox,) = sandboxes(below)
+    directory = directory_of(sandbox)
+    watch = Watch(below)
+    kill_at_once({agent.process.pid, sandbox} | those(below, is_guardian))
+    assert directory.exists()
+    theirs.start().call("pids")
     assert watch.survivors() == set()
     assert not directory.exists()

@@ -7,7 +7,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 class Website(ThreadingHTTPServer):
-    """Says hello to everyone on this machine, and remembers that they came."""
+    """Says hello to everyone on this machine, and remembers that they came.
+
+    Answers 403 at `/forbidden`, and sends on whoever asks for `/to/URL`.
+    """
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Hello)
@@ -19,12 +22,17 @@ class Website(ThreadingHTTPServer):
 
 
 class Hello(BaseHTTPRequestHandler):
-    """One page."""
+    """One page, one that nobody may see, and all that lead elsewhere."""
 
     def do_GET(self) -> None:
         assert isinstance(self.server, Website)
         self.server.visits.append(self.path)
-        self.send_response(200)
+        elsewhere = self.path.removeprefix("/to/")
+        if elsewhere != self.path:
+            self.send_response(302)
+            self.send_header("Location", elsewhere)
+        else:
+            self.send_response(403 if self.path == "/forbidden" else 200)
         self.end_headers()
         self.wfile.write(b"hello")
 

@@ -102,7 +102,8 @@ def test_the_servers_own_command_line_is_passed_on_word_by_word() -> None:
         assert launch.sandboxed
         assert launch.argv[0] == "srt"
         assert launch.argv[3:] == ("--", "run", "-x", "a b")
-        assert launch.environment == {"CLAUDE_CODE_TMPDIR": CWD, "TMPDIR": launch.directory}
+        assert launch.directory is not None
+        assert launch.environment == {"CLAUDE_CODE_TMPDIR": CWD, "TMPDIR": launch.directory.path}
     finally:
         launch.close()
         launch.remove()

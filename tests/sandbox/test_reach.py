@@ -13,7 +13,7 @@ from ironcurtain_proxy.model.request import (
     Value,
 )
 from ironcurtain_proxy.sandbox.profile import Profile
-from ironcurtain_proxy.sandbox.reach import obstacle
+from ironcurtain_proxy.sandbox.reach import closed_hosts, obstacle
 
 PROFILE = Profile(
     allow_write=("/work", "/state/fs.cwd"),
@@ -31,6 +31,10 @@ def call(value: Value, *roles: ArgumentRole) -> AccessRequest:
         has_arguments=True,
         arguments=(ArgumentFact("a", roles, (value,)),),
     )
+
+
+def fetch(host: str) -> AccessRequest:
+    return call(UrlValue(f"https://{host}/x", (host,)), "fetch-url")
 
 
 def path(text: str) -> PathValue:
@@ -58,10 +62,71 @@ def test_paths(text: str, role: ArgumentRole, is_let: bool) -> None:
 
 
 def test_a_server_without_network_reaches_no_host() -> None:
-    url = UrlValue("https://a.org/x", ("a.org",))
-    assert "no network" in (obstacle(PROFILE, call(url, "fetch-url")) or "")
-    some = Profile(allowed_domains=("b.org",))
-    assert obstacle(some, call(url, "fetch-url")) is None
+    assert "no network" in (obstacle(PROFILE, fetch("a.org")) or "")
+
+
+ONLINE = Profile(
+    allowed_domains=("one.org", "*.two.org", "10.0.0.1", "localhost", "UPPER.org"),
+    denied_domains=("secret.two.org", "*.deep.two.org"),
+)
+
+
+@pytest.mark.parametrize(
+    ("host", "is_let"),
+    [
+        ("one.org", True),
+        ("one.org.", True),
+        ("upper.org", True),
+        ("www.one.org", False),
+        ("a.two.org", True),
+        ("b.a.two.org", True),
+        ("two.org", False),
+        ("atwo.org", False),
+        ("secret.two.org", False),
+        ("deep.two.org", True),
+        ("a.deep.two.org", False),
+        ("10.0.0.1", True),
+        ("10.0.0.2", False),
+        ("localhost", True),
+        ("[::1]", False),
+        ("a.two.org.evil.org", False),
+    ],
+)
+def test_a_host_that_the_sandbox_keeps_closed_is_an_obstacle(host: str, is_let: bool) -> None:
+    """As srt itself compares them; `test_sandbox_domains` tries it for real."""
+    found = obstacle(ONLINE, fetch(host))
+    assert (found is None) == is_let
+    assert closed_hosts(ONLINE, fetch(host)) == (() if is_let else (host,))
+    if not is_let:
+        assert f"reach {host} (sandbox.network.allowedDomains): https://{host}/x" in str(found)
+
+
+def test_an_address_is_no_name_that_a_wildcard_stands_for() -> None:
+    assert obstacle(Profile(allowed_domains=("*.0.0.1",)), fetch("10.0.0.1")) is not None
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        UrlValue("/srv/repo.git", ("/srv/repo.git",), ordinary=False),
+        UrlValue("file:///srv/repo.git", ("/srv/repo",), ordinary=False),
+        UrlValue("origin", ("../sibling.git",), ordinary=False),
+        UrlValue("", ("",), ordinary=False),
+        UrlValue("ext::sh -c x", ("/:sh -c x",), ordinary=False),
+        UrlValue("http://[", ("http://[",)),
+    ],
+    ids=lambda value: value.text,
+)
+def test_a_remote_that_is_no_host_is_no_obstacle(value: UrlValue) -> None:
+    assert obstacle(PROFILE, call(value, "git-remote-url")) is None
+    assert closed_hosts(PROFILE, call(value, "git-remote-url")) == ()
+
+
+def test_every_host_of_a_remote_has_to_be_open() -> None:
+    both = UrlValue("origin", ("one.org/a/b", "other.org/a/b"))
+    assert "other.org" in (obstacle(ONLINE, call(both, "git-remote-url")) or "")
+    assert closed_hosts(ONLINE, call(both, "git-remote-url")) == ("other.org",)
+    assert obstacle(ONLINE, call(UrlValue("origin", ("one.org/a/b",)), "git-remote-url")) is None
 
 
 def test_what_is_neither_a_path_nor_a_host_is_not_the_sandbox_s() -> None:

@@ -7,6 +7,7 @@ text of an error with the exception's own words.
 
 import json  # noqa: TID251  the standard library alone
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -182,6 +183,15 @@ def spawn() -> str:
     return "spawned"
 
 
+def stay() -> str:
+    """From now on end neither with stdin nor of SIGTERM."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    STAYING.append(True)
+    return "staying"
+
+
+STAYING: Final[list[bool]] = []
+
 TOOLS: Final[Mapping[str, tuple[Callable[..., str], Mapping[str, str]]]] = {
     "append": (append, {"path": "string", "text": "string"}),
     "argv": (argv, {}),
@@ -196,6 +206,7 @@ TOOLS: Final[Mapping[str, tuple[Callable[..., str], Mapping[str, str]]]] = {
     "remove": (remove, {"path": "string"}),
     "rename": (rename, {"source": "string", "target": "string"}),
     "spawn": (spawn, {}),
+    "stay": (stay, {}),
     "symlink": (symlink, {"source": "string", "target": "string"}),
     "tmp": (tmp, {}),
     "unix": (unix, {"path": "string"}),
@@ -235,7 +246,7 @@ def _content(text: str) -> Message:
 
 
 def serve() -> None:
-    """Answer every request until stdin ends."""
+    """Answer every request until stdin ends; then stay, if it has come to that."""
     for line in sys.stdin.buffer:
         message = cast("Message", json.loads(line))
         if "id" not in message or "method" not in message:
@@ -244,6 +255,8 @@ def serve() -> None:
         reply: Message = {"jsonrpc": "2.0", "id": message["id"], "result": result}
         sys.stdout.buffer.write(json.dumps(reply).encode() + b"\n")
         sys.stdout.buffer.flush()
+    while STAYING:
+        signal.pause()
 
 
 if __name__ == "__main__":

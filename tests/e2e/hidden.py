@@ -1,0 +1,48 @@
+"""What no server may read or change, and houses that are full of it."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import orjson
+import pytest
+
+from tests.e2e.confined import escalations
+from tests.e2e.house import House, rule
+
+CANARY: Final = "the canary sings"
+HIDDEN: Final[Mapping[str, str]] = {
+    "the user's ssh key": "home/.ssh/id_rsa",
+    "the user's cloud key": "home/.aws/credentials",
+    "the user's gpg key": "home/.gnupg/private-keys-v1.d/key",
+    "the state directory": "home/.ironcurtain/state.json",
+    "another session": "home/.ironcurtain/sessions/other/request-1.json",
+    "the policy directory": "policy/notes.txt",
+    "the policy": "policy/compiled-policy.json",
+    "the configuration": "settings/config.json",
+    "the escalation directory": "escalations/notes.txt",
+    "a rotated audit log": "audit/audit.jsonl.1",
+    "a place the operator protects": "vault/deep/key",
+}
+"""What no server may read or change, by its place in the house."""
+
+LONE: Final = ("config.json", "audit.jsonl.1")
+"""Those that are hidden without the directory they lie in, which may be anybody's."""
+
+hidden = pytest.mark.parametrize("place", HIDDEN.values(), ids=[*HIDDEN])
+
+
+def furnish(house: House) -> None:
+    """Put something into every place that is to stay hidden."""
+    for place in HIDDEN.values():
+        file = house.root / place
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(CANARY)
+    config = house.root / "settings/config.json"
+    config.write_text(f'{{"auditFsync": "group", "_comment": "{CANARY}"}}')
+    escalations(house)
+    house.rules.append(rule(CANARY, server=["nobody"]))
+    house.variables |= {
+        "IRONCURTAIN_CONFIG": str(config),
+        "PROTECTED_PATHS": orjson.dumps([str(house.root / "vault")]).decode(),
+        "SANDBOX_POLICY": "enforce",
+    }

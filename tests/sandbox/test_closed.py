@@ -1,0 +1,348 @@
+"""Errors that hide the sandbox's refusal: told from the server's own by what is known of the call.
+
+The texts marked as real were produced by the program named, under sandbox-runtime 0.0.83.
+"""
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, UrlValue
+from ironcurtain_proxy.sandbox.blocked import MAX_BLOCKS, MAX_TEXT, annotated, annotated_error
+from ironcurtain_proxy.sandbox.closed import Closed
+from ironcurtain_proxy.sandbox.profile import Profile
+
+PROFILE = Profile(allowed_domains=("open.example", "*.open.example"))
+
+
+def of_call(*hosts: str, profile: Profile = PROFILE) -> Closed:
+    """What is known of a call that fetches from these hosts."""
+    values = tuple([UrlValue(f"https://{host}/x", (host,)) for host in hosts])
+    request = AccessRequest(
+        server="s",
+        tool="t",
+        annotated=True,
+        has_arguments=True,
+        arguments=(ArgumentFact("url", ("fetch-url",), values),),
+    )
+    return Closed.to(profile, request)
+
+
+def failure(*texts: str) -> dict[str, Json]:
+    return {"isError": True, "content": [{"type": "text", "text": text} for text in texts]}
+
+
+def marks(text: str, closed: Closed) -> str | None:
+    """What stands before an error's text."""
+    content = annotated(failure(text), closed)["content"]
+    assert isinstance(content, list)
+    assert isinstance(content[0], dict)
+    marked = str(content[0]["text"])
+    message = str(annotated_error({"message": text}, closed)["message"])
+    assert message == marked, "an error and a result are marked alike"
+    assert marked.endswith(text)
+    return marked.removesuffix(text).strip() or None
+
+
+HIDDEN = [
+    ("mcp-server-fetch, real", "Failed to fetch http://closed.example/x - status code 403"),
+    (
+        "mcp-server-fetch's robots.txt, real",
+        (
+            "When fetching robots.txt (http://closed.example/robots.txt), received status 403 so "
+            "assuming that autonomous fetching is not allowed, the user can try manually fetching"
+        ),
+    ),
+    (
+        "mcp-server-fetch's robots.txt by https, real",
+        "Failed to fetch robots.txt https://closed.example/robots.txt due to a connection issue",
+    ),
+    ("python urllib, real", "HTTPError: HTTP Error 403: Forbidden"),
+    (
+        "requests",
+        "403 Client Error: Forbidden for url: http://closed.example/x",
+    ),
+    (
+        "httpx, real",
+        (
+            "Client error '403 Forbidden' for url 'http://closed.example/x'\nFor more information "
+            "check: https://developer.mozilla.org/en-US/docs/Web/HTTP/Status/403"
+        ),
+    ),
+    ("axios", "Request failed with status code 403"),
+    ("axios without an answer", "AxiosError: Network Error"),
+    ("fetch of node, real", "TypeError: fetch failed"),
+    ("a status alone", "HTTP error: 403"),
+    ("a status in JSON", '{"error":{"url":"http://closed.example/x","status":403}}'),
+    ("a status text alone", "Failed to fetch: Forbidden"),
+    ("node, the connection closed", "socket hang up"),
+    ("node, the connection reset", "read ECONNRESET"),
+    (
+        "node, TLS",
+        "Client network socket disconnected before secure TLS connection was established",
+    ),
+    ("chromium", "page.goto: net::ERR_TUNNEL_CONNECTION_FAILED at https://closed.example/x"),
+    ("chromium past the proxy", "net::ERR_NAME_NOT_RESOLVED at https://closed.example/x"),
+    ("firefox", "page.goto: NS_ERROR_PROXY_CONNECTION_REFUSED"),
+    ("reqwest", "error sending request for url (https://closed.example/x)"),
+    ("aiohttp", "Cannot connect to host closed.example:443 ssl:default"),
+    ("ruby", "Failed to open TCP connection to closed.example:443"),
+    ("curl -f, real", "curl: (22) The requested URL returned error: 403"),
+    (
+        "git by http, real",
+        (
+            "fatal: unable to access 'http://closed.example/x.git/': "
+            "The requested URL returned error: 403"
+        ),
+    ),
+    ("git by ssh, real", "fatal: Could not read from remote repository."),
+    ("wget, real", "Proxy request sent, awaiting response... 403 Forbidden\nERROR 403: Forbidden."),
+]
+"""What clients make of the refusal, without the sandbox's own words."""
+
+SERVERS_OWN = [
+    ("another status", "Failed to fetch https://closed.example/x - status code 404"),
+    ("a status of a broken site", "Failed to fetch https://closed.example/x - status code 503"),
+    ("unauthorized", "HTTP Error 401: Unauthorized"),
+    ("validation", "Input validation error: 'max_length' must be at most 999999"),
+    ("a wrong URL", "Invalid URL: only http and https are supported"),
+    ("a URL with the number in it", "Invalid URL: https://closed.example/errors/403"),
+    ("a port of the number", "Refused: closed.example:403 is not a port of the web"),
+    ("a page's number", "Page 1403 of 2 does not exist"),
+    (
+        "a private address",
+        (
+            "Refused to fetch http://closed.example/: closed.example resolves to 10.0.0.1, which "
+            "is not a public address"
+        ),
+    ),
+    (
+        "robots.txt",
+        (
+            "The sites robots.txt (https://closed.example/robots.txt), specifies that autonomous "
+            "fetching of this page is not allowed"
+        ),
+    ),
+    ("a timeout", "Request timed out after 30 s"),
+    ("a timeout of chromium", "net::ERR_CONNECTION_TIMED_OUT at https://closed.example/"),
+    ("a quota", "429 Too Many Requests"),
+    ("a forbidden word", "Forbidden characters in the file name"),
+    ("the disk", "ENOSPC: no space left on device, write"),
+    (
+        "an API that fetches for it",
+        "https://api.open.example/scrape answered 403: the plan does not cover this site",
+    ),
+    ("nothing", ""),
+]
+"""What a server may say of a call whose host is closed, and is not the sandbox's doing."""
+
+
+@pytest.mark.requirement("C-10")
+@pytest.mark.parametrize("text", [pytest.param(text, id=name) for name, text in HIDDEN])
+def test_a_hidden_refusal_is_marked_with_the_calls_closed_host(text: str) -> None:
+    assert marks(text, of_call("closed.example")) == "[SANDBOX BLOCKED: host closed.example]"
+
+
+@pytest.mark.requirement("C-10")
+@pytest.mark.parametrize("text", [pytest.param(text, id=name) for name, text in HIDDEN])
+def test_the_same_text_is_the_sites_own_where_the_host_is_open(text: str) -> None:
+    said = text.replace("closed.example", "www.open.example")
+    assert marks(said, of_call("www.open.example")) is None
+    assert marks(said, of_call()) is None, "it names no host that is closed"
+    assert marks(said, Closed()) is None, "nothing is known of the call"
+
+
+@pytest.mark.requirement("C-10")
+@pytest.mark.parametrize("text", [pytest.param(text, id=name) for name, text in SERVERS_OWN])
+def test_what_a_server_says_of_such_a_call_for_itself_is_left_alone(text: str) -> None:
+    assert marks(text, of_call("closed.example")) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Failed to fetch http://closed.example/x - status code 403",
+        "When fetching robots.txt (http://closed.example/robots.txt), received status 403 so",
+        "Failed to fetch robots.txt https://closed.example/robots.txt due to a connection issue",
+        "403 Client Error: Forbidden for url: http://me:pw@closed.example:8080/x",
+        "Client error '403 Forbidden' for url 'http://closed.example/x'",
+    ],
+)
+def test_an_open_site_that_sent_the_server_on_to_a_closed_one_which_the_text_names(
+    text: str,
+) -> None:
+    marked = "[SANDBOX BLOCKED: host closed.example]"
+    assert marks(text, of_call("open.example")) == marked
+    assert marks(text, of_call()) == marked, "the call itself named no host"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Failed to fetch http://open.example/x - status code 403",
+        "Request failed with status code 403",
+        "TypeError: fetch failed",
+        '403 Forbidden {"documentation_url": "https://docs.closed.example/rest"}',
+        "Failed to fetch https://open.example/x: see https://closed.example/help, error 403",
+        (
+            "Client error '403 Forbidden' for url 'https://open.example/x'\nFor more information "
+            "check: https://developer.mozilla.org/en-US/docs/Web/HTTP/Status/403"
+        ),
+        "Failed to fetch https://closed.example/x - status code 500",
+    ],
+)
+def test_an_open_site_may_have_said_no_itself(text: str) -> None:
+    assert marks(text, of_call("open.example")) is None
+
+
+@pytest.mark.parametrize(
+    ("hosts", "text", "mark"),
+    [
+        pytest.param(
+            ("a.example", "b.example"),
+            "https://b.example/x: status code 403",
+            "[SANDBOX BLOCKED: host b.example]",
+            id="the one that is named",
+        ),
+        pytest.param(
+            ("a.example", "b.example"), "fetch failed", "[SANDBOX BLOCKED]", id="either of them"
+        ),
+        pytest.param(
+            ("open.example", "b.example"),
+            "fetch failed",
+            "[SANDBOX BLOCKED: host b.example]",
+            id="the closed one",
+        ),
+        pytest.param(
+            ("open.example", "b.example"),
+            "https://open.example/x: status code 403",
+            None,
+            id="the open one said so",
+        ),
+    ],
+)
+def test_of_several_hosts_the_one_that_was_refused_is_named_if_it_is_known(
+    hosts: tuple[str, ...], text: str, mark: str | None
+) -> None:
+    assert marks(text, of_call(*hosts)) == mark
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "mark"),
+    [
+        pytest.param(
+            "ProxyError('403 host is not on the allow list')",
+            "closed.example",
+            "[SANDBOX BLOCKED: host closed.example]",
+            id="the refusal names none, the call does",
+        ),
+        pytest.param(
+            "Failed to fetch http://open.example/: ProxyError('403 host is not on the allow list')",
+            "open.example",
+            "[SANDBOX BLOCKED]",
+            id="an open site sent the server on, nobody knows whereto",
+        ),
+        pytest.param(
+            "getaddrinfo ENOTFOUND open.example",
+            "open.example",
+            "[SANDBOX BLOCKED: host open.example]",
+            id="past the proxy no host is open",
+        ),
+        pytest.param(
+            "EROFS: read-only file system, open '/srv/page.html'",
+            "closed.example",
+            "[SANDBOX BLOCKED]",
+            id="a file is no host",
+        ),
+        pytest.param(
+            "ProxyError('403 resolved to a loopback address')",
+            "open.example",
+            "[SANDBOX BLOCKED]",
+            id="an open name that leads to this machine",
+        ),
+        pytest.param(
+            "Connection to www.open.example blocked: resolved to a loopback address",
+            "www.open.example",
+            "[SANDBOX BLOCKED: host www.open.example]",
+            id="the same in plain HTTP",
+        ),
+    ],
+)
+def test_the_host_of_a_refusal_that_shows_is_the_one_that_was_denied(
+    text: str, host: str, mark: str
+) -> None:
+    assert marks(text, of_call(host)) == mark
+
+
+FILES = Profile(
+    allow_write=("/state/s.cwd",),
+    allow_read=("/state/s.cwd",),
+    deny_read=("/state", "/home/me/.ssh", "/Secret dir"),
+)
+
+
+@pytest.mark.requirement("C-10")
+@pytest.mark.parametrize(
+    ("text", "is_hidden"),
+    [
+        ("[Errno 2] No such file or directory: '/home/me/.ssh/id_rsa'", True),
+        ("FileNotFoundError: [Errno 2] No such file or directory: '/state/a' -> '/work/a'", True),
+        ("[Errno 2] No such file or directory: '/Secret dir/it is here'", True),
+        ("[Errno 2] No such file or directory: '/home/me/x/../.ssh/id'", True),
+        ("ENOENT: no such file or directory, open '/home/me/.ssh/config'", True),
+        ("Error: ENOENT: no such file or directory, stat '/state'", True),
+        ("cat: /home/me/.ssh/id_rsa: No such file or directory", True),
+        ("open /state/audit.jsonl: no such file or directory", True),
+        ("fatal: could not open '/home/me/.ssh/id': No such file or directory", True),
+        ("first\nls: cannot access '/state/x': No such file or directory\nlast", True),
+        ("[Errno 2] No such file or directory: '/home/me/notes'", False),
+        ("[Errno 2] No such file or directory: '/state/s.cwd/x'", False),
+        ("[Errno 2] No such file or directory: 'state/x'", False),
+        ("[Errno 2] No such file or directory: '/secret dir/x'", False),
+        ("ENOENT: no such file or directory, open '/home/me/.sshd/config'", False),
+        ("cat: notes: No such file or directory", False),
+        ("/state/x was not read, because of notes: No such file or directory", False),
+        ("[Errno 21] Is a directory: '/home/me/.ssh'", False),
+        ("The key /home/me/.ssh/id_rsa does not fit", False),
+    ],
+)
+def test_what_is_missing_where_nothing_is_seen_is_the_sandboxs(text: str, is_hidden: bool) -> None:
+    closed = of_call(profile=FILES)
+    assert marks(text, closed) == ("[SANDBOX BLOCKED]" if is_hidden else None)
+    assert marks(text, Closed()) is None
+
+
+def test_a_server_without_network_reaches_no_host_of_the_call() -> None:
+    closed = of_call("open.example", profile=Profile())
+    assert marks("fetch failed", closed) == "[SANDBOX BLOCKED: host open.example]"
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "[errno 2] '/",
+        "/a: no such file or directory",
+        "http://",
+        "http://a ",
+        "get http://a/ 4",
+        "403 for url ",
+        "a.",
+        "/",
+        "'/",
+    ],
+)
+def test_the_time_is_linear_whatever_the_text(unit: str) -> None:
+    result = failure(*[unit * (2 * MAX_TEXT // len(unit))] * MAX_BLOCKS)
+    began = time.perf_counter()
+    annotated(result, of_call("closed.example", "other.example"))
+    assert time.perf_counter() - began < 5
+
+
+@given(st.text(alphabet="ht403p:/. closedxm[]'\"fetch\n") | st.text())
+def test_any_text_is_taken_and_marked_at_most_once(text: str) -> None:
+    closed = of_call("closed.example")
+    once = annotated(failure(text), closed)
+    assert annotated(once, closed) is once
