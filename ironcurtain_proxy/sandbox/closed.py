@@ -9,8 +9,9 @@ such a call is its own: that an argument is wrong, or what another host answered
 A site that is open can send a server on to one that is closed. Then the error counts if it names
 the closed one as what was asked, which is a narrower sign: texts name hosts for many reasons.
 
-A closed directory looks empty, so what lies in it is reported as missing. A missing file is a
-common mistake; one in a closed directory is not to be found, whether it is there or not.
+A closed directory looks empty, so what lies in it is reported as missing, and so is what `/proc`
+tells of other processes. A missing file is a common mistake; one that is hidden is not to be found,
+whether it is there or not.
 """
 
 import re
@@ -66,6 +67,8 @@ _ASKED: Final = (
 
 _QUOTED: Final = r"(?ai)(?:\[errno 2\]|enoent:)[^\n'\"]{0,60}['\"](/[^\n'\"]{1,4096})['\"]"
 _NO_SUCH: Final = "(?ai): no such file or directory"
+_PROCESS: Final = r"(?as)/proc/[0-9]+(?:/.*)?"
+"""What tells of a process: those outside are not to be found, whether they live or not."""
 _BREAKS: Final = r"[\s'\":]"
 _LONGEST_PATH: Final = 4096
 _MOST_PATHS: Final = 50
@@ -108,8 +111,12 @@ class Closed:
     def hides(self, text: str) -> bool:
         """Whether an error says of a path that it is missing which lies where nothing is seen."""
         profile = self.profile
-        return profile is not None and not all(
-            profile.may_read(RealPath.from_text(normpath(path))) for path in _missing(text)
+        if profile is None:
+            return False
+        missing = [normpath(path) for path in _missing(text)]
+        return any(
+            re.fullmatch(_PROCESS, path) or not profile.may_read(RealPath.from_text(path))
+            for path in missing
         )
 
     def asked(self, text: str) -> str | None:

@@ -1,10 +1,13 @@
 """How a server's command is run: in its sandbox, or bare and said so."""
 
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.server import ServerSpec
+from ironcurtain_proxy.sandbox import inside
 from ironcurtain_proxy.sandbox.directory import SocketDirectory, make_directory
 from ironcurtain_proxy.sandbox.profile import Profile
 from ironcurtain_proxy.sandbox.settings import Settings, sealed
@@ -69,12 +72,29 @@ def confine(spec: ServerSpec, confinement: Confinement | None) -> Launch:
     own = {} if spec.cwd is None else {"CLAUDE_CODE_TMPDIR": spec.cwd}
     return Launch(
         # Without `--` srt would take the server's own options for its own.
-        (*confinement.command, "-s", f"/proc/self/fd/{descriptor}", "--", spec.command, *spec.args),
+        (
+            *(*confinement.command, "-s", f"/proc/self/fd/{descriptor}", "--"),
+            *_through(confinement.profile),
+            *(spec.command, *spec.args),
+        ),
         sandboxed=True,
         environment={**own, "TMPDIR": directory.path},
         descriptors=(descriptor,),
         directory=directory,
     )
+
+
+def _through(profile: Profile) -> tuple[str, ...]:
+    """What closes hidden directories for writing and then becomes the server; see `inside`.
+
+    Nothing, where the profile hides what that needs to run.
+    """
+    needed = (sys.executable, sys.base_prefix, inside.__file__)
+    real = [RealPath.from_text(os.path.realpath(path)) for path in needed]
+    named = [RealPath.from_text(path) for path in needed]
+    if not profile.deny_read or not all(map(profile.may_read, (*real, *named))):
+        return ()
+    return (sys.executable, "-I", "-S", inside.__file__, *profile.deny_read, "--")
 
 
 def unsafe_no_sandbox(spec: ServerSpec) -> Launch:

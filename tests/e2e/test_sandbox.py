@@ -1,8 +1,7 @@
 """A server that tries to get out of its sandbox.
 
 All of these talk to one house with several servers, each confined by itself. Whether something was
-written is looked up in the house, never believed to the server: in a directory that is hidden from
-it a write seems to succeed, and is lost.
+written is looked up in the house, never believed to the server.
 """
 
 import socket
@@ -153,9 +152,9 @@ def test_what_is_hidden_cannot_be_changed_removed_moved_or_joined(cell: Cell, pl
     before = file.read_bytes()
     beside = file.parent / "injected.json"
     moved = str(house.workspace / "moved")
-    agent.call("plain__append", {"path": str(file), "text": "injected"})
-    agent.call("plain__write", {"path": str(file), "text": "injected"})
-    agent.call("plain__write", {"path": str(beside), "text": "injected"})
+    for way, path in (("append", file), ("write", file), ("write", beside)):
+        answer = agent.call(f"plain__{way}", {"path": str(path), "text": "injected"})
+        assert BLOCKED in refused(answer)
     agent.call("plain__rename", {"source": str(file.parent), "target": moved})
     agent.call("plain__rename", {"source": str(file), "target": moved})
     agent.call("plain__remove", {"path": str(file)})
@@ -196,7 +195,8 @@ def test_no_write_to_the_escalation_directory_arrives_there(cell: Cell, name: st
     file = directory / name.format(id="0b7e5a1c-6f0e-4d5c-9a3d-2f6d1f3c8e11")
     answer = '{"decision":"approved"}'
     for server in ("plain", "writer", "online"):
-        agent.call(f"{server}__write", {"path": str(file), "text": answer})
+        written = agent.call(f"{server}__write", {"path": str(file), "text": answer})
+        assert BLOCKED in refused(written)
         assert [one.name for one in directory.iterdir()] == ["notes.txt"]
 
 
@@ -261,12 +261,17 @@ def test_a_unix_socket_outside_cannot_be_connected(cell: Cell) -> None:
 
 @pytest.mark.requirement("C-8")
 def test_neither_the_proxy_nor_another_server_is_visible_in_proc(cell: Cell) -> None:
-    _, agent = cell
+    house, agent = cell
     assert SECRET in done(agent.call("free__proc"))
     seen = done(agent.call("plain__proc"))
     assert SECRET not in seen
     assert "-m\\nironcurtain_proxy" not in seen
     assert "MCP_SERVERS_CONFIG" not in seen
+    for pid in house.processes(agent) | {agent.process.pid}:
+        for file in ("environ", "cmdline"):
+            read = agent.call("plain__read", {"path": f"/proc/{pid}/{file}"})
+            # It has processes of its own, and a low number may be one of them.
+            assert BLOCKED in text(read) or (pid < 100 and SECRET not in text(read))
 
 
 @pytest.mark.requirement("C-8")

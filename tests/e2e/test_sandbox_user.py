@@ -94,6 +94,9 @@ def test_the_server_of_an_ordinary_user_is_confined(theirs: House) -> None:
     assert inside.stat().st_uid == USER
     assert BLOCKED in refused(agent.call("write", {"path": str(outside), "text": "x"}))
     assert not outside.exists()
+    hidden = theirs.root / "escalations" / "answer.json"
+    assert BLOCKED in refused(agent.call("write", {"path": str(hidden), "text": "x"}))
+    assert not hidden.exists()
     assert theirs.outcomes()[-1]["sandboxed"] is True
     processes = theirs.processes(agent)
     assert {Path(f"/proc/{pid}/cmdline").stat().st_uid for pid in sandboxes(processes)} == {USER}

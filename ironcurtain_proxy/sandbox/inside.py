@@ -1,0 +1,96 @@
+"""The last step into a sandbox: runs in it, and becomes the server.
+
+    python -I -S inside.py DIRECTORY ... -- COMMAND [ARGUMENT ...]
+
+srt hides a directory behind an empty one in memory. Whoever owns that may write into it: what a
+server put there seemed to be kept, and was gone with the server. Each DIRECTORY that is hidden so
+is closed for writing here, so that a write fails, is seen to fail, and can be said to be the
+sandbox's doing. What is open inside stays open. This is no barrier: the server owns the directory,
+and may open it again; what it writes then is lost as before.
+
+A program of its own, run once a server: it imports next to nothing, and nothing of this package.
+"""
+
+import os
+import signal
+import sys
+
+_IN_MEMORY = " - tmpfs "
+_PR_CAPBSET_DROP = 24
+_CAP_DAC_OVERRIDE = 1
+_NOT_FOUND = 127
+
+
+def main(arguments: list[str]) -> int:
+    """Close the directories and become the command; comes back only if that cannot be."""
+    end = arguments.index("--")
+    close(arguments[:end])
+    if os.geteuid() == 0:
+        _heed_modes()
+    # Python ignores these, and what ignores a signal hands that on.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+    command = arguments[end + 1 :]
+    try:
+        os.execvpe(command[0], command, _environment())  # noqa: S606  this is what it is for
+    except OSError as error:
+        sys.stderr.write(f"{command[0]}: {error.strerror}\n")
+    return _NOT_FOUND
+
+
+def close(directories: list[str]) -> None:
+    """Take away the right to write into those that are hidden; never raises."""
+    hidden = _mounted_in_memory()
+    for directory in directories:
+        try:
+            opened = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        except OSError:
+            continue
+        try:
+            device = os.fstat(opened).st_dev
+            # Where srt has hidden nothing, or something lies over it, the real one is not touched.
+            if hidden.get(directory) == f"{os.major(device)}:{os.minor(device)}":
+                os.fchmod(opened, 0o500)
+        except OSError:
+            pass
+        finally:
+            os.close(opened)
+
+
+def _mounted_in_memory() -> dict[str, str]:
+    """Where a tmpfs is mounted, and its device."""
+    try:
+        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:  # noqa: PTH123  pathlib is slow to load
+            fields = [line.split(" ") for line in file.read().splitlines() if _IN_MEMORY in line]
+    except OSError:
+        return {}
+    return {_unescaped(words[4]): words[2] for words in fields}
+
+
+def _unescaped(path: str) -> str:
+    """Blanks, tabs, line feeds and backslashes stand there as octal numbers."""
+    for character in " \t\n\\":
+        path = path.replace(f"\\{ord(character):03o}", character)
+    return path
+
+
+def _heed_modes() -> None:
+    """Root in a sandbox is let by any mode; what it is about to run shall not be."""
+    import ctypes  # noqa: PLC0415  slow to load, and seldom needed
+
+    ctypes.CDLL(None).prctl(_PR_CAPBSET_DROP, _CAP_DAC_OVERRIDE, 0, 0, 0)
+
+
+def _environment() -> dict[bytes, bytes]:
+    """As it was handed to us: Python itself sets LC_CTYPE where there is no locale (PEP 538)."""
+    given = dict(os.environb)
+    try:
+        with open("/proc/self/environ", "rb") as file:  # noqa: PTH123  as above
+            names = {entry.partition(b"=")[0] for entry in file.read().split(b"\0")}
+    except OSError:
+        return given
+    return {name: value for name, value in given.items() if name in names}
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,72 @@
+"""The last step into a sandbox, run outside of one. What it does inside is shown end to end."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from ironcurtain_proxy.sandbox import inside
+from ironcurtain_proxy.sandbox.launch import Confinement, confine
+from ironcurtain_proxy.sandbox.profile import Profile
+from tests.sandbox.test_profile import spec
+
+PROGRAM = [sys.executable, "-I", "-S", inside.__file__]
+
+
+def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*PROGRAM, *arguments],
+        env={"PATH": os.environ["PATH"], **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+
+
+def test_it_becomes_the_command_with_every_argument_as_it_is() -> None:
+    words = ["two words", "--", "-x", "", "$(false)"]
+    done = run("--", sys.executable, "-c", "import sys; print(sys.argv[1:])", *words)
+    assert (done.stdout, done.returncode) == (f"{words}\n", 0)
+
+
+def test_the_environment_is_the_one_that_was_handed_over() -> None:
+    done = run("--", "env", A="b")
+    assert set(done.stdout.splitlines()) == {f"PATH={os.environ['PATH']}", "A=b"}
+    assert "LC_CTYPE=C.UTF-8" in run("--", "env", LC_CTYPE="C.UTF-8").stdout.splitlines()
+
+
+def test_the_command_ends_at_a_closed_pipe_as_it_would_without() -> None:
+    done = run("--", "sh", "-c", "grep SigIgn /proc/self/status")
+    ignored = int(done.stdout.split()[1], 16)
+    assert ignored & (1 << 12) == 0
+
+
+def test_a_command_that_is_not_there_is_named() -> None:
+    done = run("--", "/nowhere/program")
+    assert (done.stderr, done.returncode) == ("/nowhere/program: No such file or directory\n", 127)
+
+
+def test_a_directory_that_is_not_hidden_is_left_as_it_is(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    kept.mkdir(mode=0o700)
+    link = tmp_path / "link"
+    link.symlink_to("/dev/shm")
+    before = Path("/dev/shm").stat().st_mode
+    done = run(str(kept), str(link), str(tmp_path / "absent"), "--", "true")
+    assert done.returncode == 0
+    assert kept.stat().st_mode & 0o777 == 0o700
+    assert Path("/dev/shm").stat().st_mode == before
+
+
+def test_where_the_profile_hides_what_it_needs_the_server_starts_without_it() -> None:
+    def argv(*hidden: str) -> list[str]:
+        launch = confine(spec(), Confinement(("srt",), Profile(deny_read=hidden)))
+        launch.close()
+        launch.remove()
+        return [*launch.argv]
+
+    assert inside.__file__ in argv("/srv/hidden")
+    for hidden in (str(Path(sys.executable).parent), sys.base_prefix, inside.__file__):
+        assert inside.__file__ not in argv("/srv/hidden", hidden)
+    assert inside.__file__ not in argv()
