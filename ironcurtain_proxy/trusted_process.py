@@ -61,7 +61,7 @@ class ToolCallResponse:
 class TrustedProcess:
     """Decides, carries out and records the calls of the program it lives in.
 
-    async with TrustedProcess(on_escalation=ask) as kernel:
+    async with TrustedProcess(os.environ, on_escalation=ask) as kernel:
         kernel.set_last_user_message("read the README")
         answer = await kernel.handle_tool_call(ToolCallRequest(server="fs", tool="read_file"))
     """

@@ -5,8 +5,8 @@ than from the agent. Pure: no I/O, no clock, no log.
 """
 
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 from ironcurtain_proxy.administration.document import Place
 from ironcurtain_proxy.administration.problems import Report, nearest, shown
@@ -23,6 +23,8 @@ class LiveTools:
     """By the operator's server names."""
     answered: frozenset[str]
     """The servers that could be asked."""
+    silent: Mapping[str, str] = field(default_factory=dict)
+    """Why the others could not, as far as that is known."""
 
 
 def lint_annotations(annotations: Annotations, source: object, report: Report) -> None:
@@ -56,7 +58,9 @@ def lint_live(
     """Hold the annotations against what the servers offer now."""
     for spec in servers:
         if spec.name not in live.answered:
-            report.warning(f"server {shown(spec.name)}", (), "did not answer: not compared")
+            why = live.silent.get(spec.name, "")
+            words = f"did not answer: not compared{why and f' ({why})'}"
+            report.warning(f"server {shown(spec.name)}", (), words)
             continue
         tools = {tool.name: tool for tool in live.definitions if tool.server == spec.name}
         known = {tool: a for (owner, tool), a in annotations.items() if owner == spec.annotations}

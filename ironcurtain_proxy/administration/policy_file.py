@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, get_args
 
-from ironcurtain_proxy.administration.document import Place, Spot
+from ironcurtain_proxy.administration.document import Spot
 from ironcurtain_proxy.administration.lists_file import DynamicLists
 from ironcurtain_proxy.administration.operator_paths import real, rooted
 from ironcurtain_proxy.administration.problems import Report, nearest, shown
@@ -208,11 +208,6 @@ def host_patterns(entries: Iterable[str]) -> frozenset[str]:
     """Host patterns with the host in lower case; the path of `host/path` as it stands."""
     parted = [entry.partition("/") for entry in entries]
     return frozenset([host.lower() + slash + path for host, slash, path in parted])
-
-
-def rule_place(index: int) -> Place:
-    """Where a rule stands in its file."""
-    return ("rules", index)
 
 
 def _names(spot: Spot) -> frozenset[str]:

@@ -1,7 +1,7 @@
 """Everything `serve` was told: environment over configuration file over defaults.
 
-This file knows what a setting is called and which place wins; the shape of the file is in
-`settings_file`, the reading of variables in `environment`.
+This file knows what a setting is called and what its default is. Which place wins, and which keys
+the file may have, is in `layers`, the reading of variables in `environment`.
 """
 
 import os

@@ -109,6 +109,10 @@ def run(options: argparse.Namespace) -> int:
         return _COMMANDS[options.audit_command](log.expanduser(), options)
     except BrokenPipeError:
         raise
+    except FileNotFoundError as error:
+        raise ConfigurationError(
+            f"there is no audit log {log}; name another with --log or AUDIT_LOG_PATH"
+        ) from error
     except OSError as error:
         why = error.strerror or str(error)
         raise ConfigurationError(
@@ -137,8 +141,9 @@ def _tail(log: Path, options: argparse.Namespace) -> int:
         for raw in reversed(list(islice(last_lines(log), options.n))):
             _say_raw(raw)
     else:
+        last = list(islice(_last_calls(log), options.n))
         _say(header())
-        for entry in reversed(list(islice(_last_calls(log), options.n))):
+        for entry in reversed(last):
             _say(row(entry, colour=_is_colourful()))
     if end is None:
         return 0

@@ -45,7 +45,7 @@ example:
   ironcurtain-proxy check --config config.json --live
   ironcurtain-proxy check --dir ./policy        compiled-policy.json and its neighbours alone
 
-exit status: 0 nothing worse than warnings, 1 errors
+exit status: 0 nothing worse than warnings, 1 errors, 2 options that cannot be used
 """
 
 LiveLister: TypeAlias = Callable[[Settings, Policy], LiveTools]
@@ -129,8 +129,17 @@ def _text(loaded: LoadedPolicy, settings: Settings | None, report: Report) -> It
             yield f"server       {spec.name} ({spec.command}{known_as})"
     for problem in report.problems:
         yield f"{problem.severity:<12} {problem}"
-    errors, warnings = _count(report.problems, "error"), _count(report.problems, "warning")
-    yield f"{errors} errors, {warnings} warnings" if errors + warnings else "no problems"
+    yield counted(report.problems) if report.problems else "no problems"
+
+
+def counted(problems: tuple[Problem, ...]) -> str:
+    """How many there are: `1 error, 2 warnings`."""
+    errors = sum(problem.severity == "error" for problem in problems)
+    return f"{_number(errors, 'error')}, {_number(len(problems) - errors, 'warning')}"
+
+
+def _number(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def _json(loaded: LoadedPolicy, settings: Settings | None, report: Report) -> Iterator[str]:
@@ -157,7 +166,3 @@ def _problem(problem: Problem) -> Json:
         "message": problem.message,
         "suggestion": problem.suggestion or None,
     }
-
-
-def _count(problems: tuple[Problem, ...], severity: str) -> int:
-    return sum(problem.severity == severity for problem in problems)

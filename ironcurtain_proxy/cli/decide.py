@@ -31,6 +31,9 @@ EXAMPLE: Final = """\
 example:
   echo '{"serverName":"filesystem","toolName":"read_file","arguments":{"path":"/etc/hosts"}}' \\
     | ironcurtain-proxy decide --dir ./policy
+
+exit status: 0; 1 if a line could not be read (it is answered with a denial); 2 if DIR cannot be
+used
 """
 
 

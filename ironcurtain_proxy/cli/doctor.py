@@ -14,6 +14,7 @@ import orjson
 from ironcurtain_proxy.administration.policy_loading import gather_policy
 from ironcurtain_proxy.administration.problems import Report
 from ironcurtain_proxy.administration.settings import Settings, gather_settings, refuse_platform
+from ironcurtain_proxy.cli.check import counted
 from ironcurtain_proxy.cli.doctor_checks import (
     PROC_SYS,
     Check,
@@ -106,7 +107,7 @@ def _configuration(settings: Settings, report: Report, config: Path | None) -> C
     if not report.problems:
         return Check("configuration", "ok", source)
     errors = sum(problem.severity == "error" for problem in report.problems)
-    found = f"{source}, {errors} errors, {len(report.problems) - errors} warnings"
+    found = f"{source}, {counted(report.problems)}"
     remedy = "ironcurtain-proxy check"
     if config is not None:
         remedy += f" --config {shlex.quote(str(config))}"

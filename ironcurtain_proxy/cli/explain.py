@@ -34,7 +34,9 @@ would allow the call. Nothing is started, forwarded or recorded.
 EXAMPLE: Final = """\
 example:
   ironcurtain-proxy explain filesystem/read_file --args '{"path": "~/notes.txt"}'
-  ironcurtain-proxy explain git/git_push --args '{"path": "."}' --dir ./policy --json
+  ironcurtain-proxy explain git/git_status --args '{"repo_path": "."}' --dir ./policy --json
+
+exit status: 0, whatever the decision; 2 if the arguments or the files cannot be used
 """
 
 
@@ -129,7 +131,7 @@ def _as_text(tool: str, gathered: Gathered, explanation: Explanation | None) -> 
         "arguments",
     ]
     for fact in gathered.request.arguments:
-        values = ", ".join(shown(value) for value in fact.values) or "(not given)"
+        values = ", ".join(shown(value) or '""' for value in fact.values) or "(not given)"
         lines.append(f"  {fact.name} [{', '.join(fact.roles)}]: {values}")
     if not gathered.request.arguments:
         lines.append("  none that names a resource")

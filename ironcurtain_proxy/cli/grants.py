@@ -53,20 +53,38 @@ def add_parser(subparsers: "Subparsers") -> None:
     parser = subparsers.add_parser(
         "grants",
         help="list, revoke or clear remembered approvals",
-        description="Show what reviewers chose to remember, or take it back: in running sessions, "
+        description="Show what reviewers chose to remember, or take it back: in running sessions,\n"
         "and what is kept beyond them. With --dir: in sessions of that directory alone.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    listing = actions.add_parser("list", help="show them")
+    listing = actions.add_parser(
+        "list",
+        help="show them",
+        description="Show what is remembered.",
+        epilog="example:\n  ironcurtain-proxy grants list --unused 14",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     listing.add_argument("--json", action="store_true", help="write JSON")
     listing.add_argument(
         "--unused", type=_days, metavar="DAYS", help="only those not used for so many days"
     )
-    revoking = actions.add_parser("revoke", help="take one back")
+    revoking = actions.add_parser(
+        "revoke",
+        help="take one back",
+        description="Take back one remembered approval, at once.",
+        epilog="example:\n  ironcurtain-proxy grants revoke 3f2a",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     revoking.add_argument("id", metavar="ID", help="its id, or the beginning of it")
-    clearing = actions.add_parser("clear", help="take all back")
+    clearing = actions.add_parser(
+        "clear",
+        help="take all back",
+        description="Take back all remembered approvals, at once.",
+        epilog="example:\n  ironcurtain-proxy grants clear",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     for action in (listing, revoking, clearing):
         add_directories(action)
 

@@ -36,4 +36,5 @@ async def _list_tools(servers: DownstreamServers) -> LiveTools:
     return LiveTools(
         definitions=tuple(tool for tools in found.values() for tool in tools),
         answered=frozenset(name for name, server in status.items() if server.state == "ready"),
+        silent={name: server.error for name, server in status.items() if server.error},
     )

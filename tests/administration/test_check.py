@@ -25,7 +25,7 @@ def check(home: Path, *options: str, **variables: str) -> tuple[int, str, str]:
 def test_a_fresh_machine_has_no_errors(tmp_path: Path) -> None:
     code, out, err = check(tmp_path)
     assert (code, err) == (0, "")
-    assert "0 errors, 1 warnings" in out  # no servers yet
+    assert "0 errors, 1 warning\n" in out  # no servers yet
 
 
 def test_all_problems_are_shown_at_once_and_refuse_the_start(tmp_path: Path) -> None:

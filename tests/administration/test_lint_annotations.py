@@ -87,6 +87,14 @@ def test_a_server_that_did_not_answer_is_not_compared() -> None:
     assert [str(p) for p in report.problems] == ['server "files": did not answer: not compared']
 
 
+def test_why_a_server_did_not_answer_is_said_if_it_is_known() -> None:
+    report = Report()
+    silent = {"files": "it ended with status 127"}
+    lint_live({}, LiveTools((), frozenset(), silent), [FILES], report)
+    (problem,) = report.problems
+    assert str(problem).endswith("did not answer: not compared (it ended with status 127)")
+
+
 def test_a_case_that_says_more_than_the_default_is_pointed_out() -> None:
     case = RoleCase(condition=Equals(argument="x", value=1), roles=("write-path", "none"))
     spec = RoleSpec(default=("read-path",), cases=(case,))

@@ -26,6 +26,20 @@ def test_a_denied_call_shows_what_was_tried_and_what_would_allow_it(directory: P
     assert '"within": "/etc/hosts"' in text
 
 
+def test_an_empty_argument_is_told_from_one_that_was_not_given(directory: Path) -> None:
+    file = directory / "tool-annotations.json"
+    annotations = orjson.loads(file.read_bytes())
+    (tool, *_) = annotations["servers"]["filesystem"]["tools"]
+    tool["args"]["content"] = ["none"]
+    tool["inputSchema"] = {}
+    file.write_bytes(orjson.dumps(annotations))
+    empty = explain(directory, "filesystem/read_file", {"path": "/etc/hosts", "content": ""})
+    left_out = explain(directory, "filesystem/read_file", {"path": "/etc/hosts"})
+    assert 'content [none]: ""\n' in empty
+    assert "(not given)" not in empty
+    assert 'content [none]: ""' not in left_out
+
+
 def test_an_escalated_call_names_the_rule_and_its_role(directory: Path) -> None:
     text = explain(directory, "filesystem/write_file", {"path": "/tmp/x"})
     assert "escalate by ask-writes" in text

@@ -10,6 +10,8 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.administration import environment
+from ironcurtain_proxy.administration.work_context_settings import PROVIDER_VARIABLE
+from ironcurtain_proxy.cli.reviewing import TOKEN_FILE
 from ironcurtain_proxy.model.annotation import ROLE_TRAITS
 from tests.e2e.house import PROXY, ROOT
 from tests.e2e.real_servers import npm_server
@@ -43,7 +45,14 @@ def test_the_client_configuration_of_the_readme_is_one() -> None:
 
 def test_every_variable_is_documented() -> None:
     documented = set(re.findall(r"^\| `([A-Z_]+)` \|", CONFIGURATION.read_text(), re.MULTILINE))
-    known = {*environment._VARIABLES, environment.SESSION_VARIABLE}
+    known = {
+        *environment._VARIABLES,
+        *environment.SECRET_VARIABLES,
+        environment.CONFIG_VARIABLE,
+        environment.SESSION_VARIABLE,
+        PROVIDER_VARIABLE,
+        TOKEN_FILE,
+    }
     assert documented == known
 
 
