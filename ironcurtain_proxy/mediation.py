@@ -20,6 +20,7 @@ from ironcurtain_proxy.approval.grant_patterns import EscalatedCall
 from ironcurtain_proxy.approval.grants import GrantBook
 from ironcurtain_proxy.approval.judging import NamedTool, Overlay, by_policy_alone
 from ironcurtain_proxy.approval.settlements import (
+    besides,
     by_grants,
     by_refusal,
     by_reviewer,
@@ -191,16 +192,30 @@ class Mediator:
         match case.decision:
             case Deny(ground=ground):
                 return await self.journal.refuse(case, "policy", ground)
-            case Escalate():
-                # (4) Only an escalation can be approved; no one is asked about a denial.
-                refused = await self._out_of_reach(case, gathered) or await self._review(
-                    case, gathered, judged, on_progress
-                )
-                return refused or await self._enforce(case, gathered, on_progress)
-            case Allow():
-                return await self._enforce(case, gathered, on_progress)
+            case Allow() | Escalate():
+                return await self._carry_out(case, gathered, judged, on_progress)
             case _:
                 assert_never(case.decision)
+
+    async def _carry_out(
+        self, case: Case, facts: Facts, judged: Judged, on_progress: ProgressListener | None
+    ) -> Reply:
+        """Have a call approved where that is needed, and make it."""
+        for _ in range(2):
+            refused: Refused | None = None
+            if isinstance(case.decision, Escalate):
+                # (4) Only an escalation can be approved; no one is asked about a denial.
+                refused = await self._out_of_reach(case, facts) or await self._review(
+                    case, facts, judged, on_progress
+                )
+            reply = refused or await self._enforce(case, facts, on_progress)
+            if reply is not None:
+                return reply
+            if case.question is not None:
+                break
+            # Nobody was asked, since grants or a budget covered it; while it waited for its turn
+            # they ended, or others used them up. So somebody is asked now.
+        return await self.journal.refuse(case, "lapsed", ENDED)
 
     def _judge(self, call: ToolCall, gathered: Gathered) -> Judged:
         match gathered:
@@ -277,6 +292,7 @@ class Mediator:
                 how = Remembering(new_id=self.world.ids.new, now=now, ttl=self.grant_ttl)
                 self.approvals.remember(question, ruling, claim.call, how)
                 case.settlement, case.approved = by_reviewer(ruling), left
+                case.definition = claim.call.definition
                 return None
             case _:
                 assert_never(ruling)
@@ -297,16 +313,19 @@ class Mediator:
             run=case.run,
         )
 
-    def _settle(self, case: Case, facts: Facts) -> bool:
+    def _settle(self, case: Case, claim: Claim) -> bool:
         """Use what was approved before. False: it does not cover what no reviewer approved now."""
-        cover = self.approvals.use(self._claim(case, facts), self.world.clock.now())
-        if case.settlement is None and not cover.open:
+        cover = self.approvals.use(claim, self.world.clock.now())
+        if not cover.open and case.settlement is not None:
+            case.settlement = besides(case.settlement, cover.grants, cover.run)
+        elif not cover.open:
             case.settlement = by_grants(cover.grants, cover.run)
         return not cover.open
 
     async def _enforce(
         self, case: Case, facts: Facts, on_progress: ProgressListener | None
-    ) -> Reply:
+    ) -> Reply | None:
+        """Carry a call out when its turn has come. None: what it rested on does not hold by now."""
         try:
             async with self.world.facts.undisturbed(facts) as waited:
                 # (7) A push goes where the repository's configuration says at this moment, and
@@ -315,9 +334,13 @@ class Mediator:
                 stale = facts.pushes or waited
                 if stale and await self.world.facts.gather(case.call) != facts:
                     return await self.journal.refuse(case, "policy", CHANGED)
-                # Grants and budgets count as they are at this moment, after every wait.
-                if isinstance(case.decision, Escalate) and not self._settle(case, facts):
-                    return await self.journal.refuse(case, "lapsed", ENDED)
+                if isinstance(case.decision, Escalate):
+                    claim = self._claim(case, facts)
+                    if case.definition not in {None, claim.call.definition}:
+                        return await self.journal.refuse(case, "policy", CHANGED)
+                    # Grants and budgets count as they are at this moment, after every wait.
+                    if not self._settle(case, claim):
+                        return None
                 return await self._forward(case, facts.request, on_progress)
         except BusyError as error:
             return await self.journal.refuse(case, "busy", Ground("repository-busy", str(error)))

@@ -6,7 +6,13 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from ironcurtain_proxy.model.escalation import Declined, EscalationId, Held, Unreachable
+from ironcurtain_proxy.model.escalation import (
+    Approved,
+    Declined,
+    EscalationId,
+    Held,
+    Unreachable,
+)
 from ironcurtain_proxy.model.reply import Answered, Refused, Reply
 from ironcurtain_proxy.model.request import Facts
 from tests.supervision import (
@@ -83,9 +89,13 @@ async def test_a_call_that_changed_while_it_waited_for_its_repository_uses_nothi
     assert opened.budget.calls[("files", "edit")] == 1
 
 
-async def test_two_calls_that_wait_together_are_not_both_paid_for_by_a_budget_for_one() -> None:
+@pytest.mark.parametrize("ruling", [YES, Unreachable()])
+async def test_two_calls_that_wait_together_are_not_both_paid_for_by_a_budget_for_one(
+    ruling: Approved | Unreachable,
+) -> None:
     made = supervised()
     await plan(made, "edit")
+    made.desk.ruling = ruling
     both = anyio.Event()
     waiting: list[object] = []
 
@@ -106,9 +116,12 @@ async def test_two_calls_that_wait_together_are_not_both_paid_for_by_a_budget_fo
     async with anyio.create_task_group() as tasks:
         for number in range(2):
             tasks.start_soon(one, number)
-    assert len(made.servers.forwarded) == 1
-    (refused,) = [reply for reply in replies if isinstance(reply, Refused)]
-    assert (refused.by, refused.ground.rule) == ("lapsed", "approval-ended")
+    # The one that came too late is asked about, once.
+    (asked,) = made.desk.asked
+    assert [r.origin for r in asked.reasons] == ["capability"]
+    refused = [reply.by for reply in replies if isinstance(reply, Refused)]
+    assert refused == ([] if ruling == YES else ["no-reviewer"])
+    assert len(made.servers.forwarded) == 2 - len(refused)
 
 
 # --- what was approved before, beside a question -------------------------------------------------
@@ -149,6 +162,21 @@ async def test_a_grant_that_still_holds_counts_beside_a_question_and_is_used_onc
     made.desk.ruling = YES
     assert isinstance(await call(made), Answered)
     assert uses(made, identifier) == 1
+    # The record names both.
+    assert made.recorder.records[0].decided_by == "human"
+    assert ("grants", identifier) in made.recorder.records[0].context
+
+
+@pytest.mark.requirement("X-5")
+async def test_the_record_of_a_call_that_a_reviewer_and_a_plan_settled_together_names_both() -> (
+    None
+):
+    made = supervised("escalate")
+    opened = await plan(made, "edit")
+    assert isinstance(await call(made), Answered)
+    assert ("grants", opened.budget.id) in made.recorder.records[0].context
+    assert isinstance(await call(made, number=1), Answered)
+    assert "grants" not in dict(made.recorder.records[2].context)
 
 
 async def test_a_run_that_is_taken_back_while_a_reviewer_thinks_pays_for_nothing() -> None:
@@ -168,7 +196,40 @@ async def test_a_grant_that_is_revoked_while_a_call_waits_for_its_repository_doe
     made.facts.meanwhile = lambda: made.mediator.grants.revoke(identifier)
     reply = await call(made)
     assert isinstance(reply, Refused)
+    assert reply.by == "no-reviewer"
+    assert made.servers.forwarded == []
+    assert len(made.desk.asked) == len(made.recorder.records) == 1
+
+
+async def test_grants_that_end_again_and_again_do_not_keep_a_call_for_ever() -> None:
+    made = supervised()
+    identifier = grant(made, "fs.write")
+    turns: list[bool] = []
+
+    @asynccontextmanager
+    async def fickle(facts: Facts) -> AsyncIterator[bool]:
+        turns.append(made.mediator.grants.revoke(identifier))
+        yield False
+        grant(made, "fs.write")
+
+    made.facts.undisturbed = fickle  # type: ignore[method-assign]
+    reply = await call(made)
+    assert isinstance(reply, Refused)
     assert reply.by == "lapsed"
+    assert turns == [True, True]
+    assert made.servers.forwarded == []
+
+
+@pytest.mark.requirement("X-8")
+async def test_a_tool_that_is_redefined_while_its_approved_call_waits_for_its_turn_is_refused() -> (
+    None
+):
+    made = supervised("escalate")
+    made.desk.ruling = YES
+    made.facts.meanwhile = lambda: setattr(made.tools, "digest", "d2")
+    reply = await call(made)
+    assert isinstance(reply, Refused)
+    assert reply.ground.rule == "changed-meanwhile"
     assert made.servers.forwarded == []
 
 

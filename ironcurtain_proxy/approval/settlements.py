@@ -4,6 +4,7 @@ The words are the original's where it has them, so that programs which read its 
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias, assert_never
 
@@ -46,6 +47,16 @@ def by_grants(grants: Sequence[Grant], run: GrantId | None = None) -> Settlement
         result="approved",
         extra=tuple(extra),
     )
+
+
+def besides(
+    settlement: Settlement, grants: Sequence[Grant], run: GrantId | None = None
+) -> Settlement:
+    """Somebody approved, and remembered approvals or an approved plan covered the rest."""
+    ids = [*[grant.id for grant in grants], *([] if run is None else [run])]
+    if not ids:
+        return settlement
+    return replace(settlement, extra=(*settlement.extra, ("grants", "+".join(ids))))
 
 
 def by_reviewer(approved: Approved) -> Settlement:

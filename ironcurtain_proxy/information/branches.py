@@ -1,4 +1,4 @@
-"""Which branch a repository is on, as its files say. Reads two small files; starts no git."""
+"""Where a repository keeps what, and which branch it is on. Reads small files; starts no git."""
 
 import os
 from typing import Final
@@ -15,24 +15,51 @@ def current_branch(root: RealPath) -> str | None:
     Args:
         root: what holds `.git`: a directory, or the file that a worktree has in its place.
     """
-    git = f"{root}/.git"
-    pointer = _first_line(git)
-    if pointer is not None:
-        kind, _, where = pointer.partition(": ")
-        if kind != "gitdir" or not where:
-            return None
-        git = os.path.normpath(os.path.join(str(root), where))  # noqa: PTH118  a text of git's
-    head = _first_line(f"{git}/HEAD")
+    head = _first_line(f"{_git_directory(root)}/HEAD")
     if head is None or not head.startswith(_HEADS):
         return None
-    return head.removeprefix(_HEADS) or None
+    branch = head.removeprefix(_HEADS)
+    known = branch and not _stands_for_another(f"{shared_directory(root)}/refs/heads/{branch}")
+    return branch if known else None
+
+
+def _stands_for_another(reference: str) -> bool:
+    """Whether a commit to a branch would be one to another, which its file or link names."""
+    is_link = os.path.islink(reference)  # noqa: PTH114  microseconds
+    return is_link or (_first_line(reference) or "").startswith("ref:")
+
+
+def shared_directory(root: RealPath) -> RealPath:
+    """What the worktrees of a repository have in common, its configuration among it.
+
+    Args:
+        root: what holds `.git`.
+    """
+    git = _git_directory(root)
+    common = _first_line(f"{git}/commondir")
+    place = git if not common else _joined(git, common)
+    try:
+        return RealPath.from_text(os.path.realpath(place))
+    except ValueError:
+        return root
+
+
+def _git_directory(root: RealPath) -> str:
+    git = f"{root}/.git"
+    kind, _, where = (_first_line(git) or "").partition(": ")
+    return _joined(str(root), where) if kind == "gitdir" and where else git
+
+
+def _joined(place: str, text: str) -> str:
+    return os.path.normpath(os.path.join(place, text))  # noqa: PTH118  a text of git's
 
 
 def _first_line(path: str) -> str | None:
     """The first line of a small regular file; None: it is none."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
+    except (OSError, ValueError):
+        # ValueError: git's file names a path that there cannot be.
         return None
     try:
         data = os.read(descriptor, _MAX_BYTES)

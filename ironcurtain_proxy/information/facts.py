@@ -14,7 +14,7 @@ from ironcurtain_proxy.information.arguments import (
     plan_for,
     strings_of,
 )
-from ironcurtain_proxy.information.branches import current_branch
+from ironcurtain_proxy.information.branches import current_branch, shared_directory
 from ironcurtain_proxy.information.git import GitRemotes
 from ironcurtain_proxy.information.paths import PathReader
 from ironcurtain_proxy.information.remotes import RemoteReader, operation_of, repository_root
@@ -90,6 +90,8 @@ class FactReader:
 
     def looks_up(self, annotation: ToolAnnotation, arguments: Arguments) -> int | None:
         """How many paths the call names, or None if git has to be asked."""
+        if _may_push(arguments):
+            return None
         count = 0
         for argument in self._plan(annotation).arguments(arguments):
             if argument.reading == "git-remote":
@@ -214,6 +216,7 @@ class FactReader:
             return unresolvable(f"The repository path {root.reason}.")
         if root is not None and self._leaves_workspace(root, repository):
             facts = [_with_root(fact, repository, root) for fact in facts]
+        pushes = bool(awaiting) and operation_of(annotation.tool) != "fetch"
         return Facts(
             request=AccessRequest(
                 server=annotation.server,
@@ -224,9 +227,13 @@ class FactReader:
                 repository=root,
             ),
             arguments=sent,
-            repository=root,
-            branch=_branch(root if of_git else _working_root(facts)),
-            pushes=bool(awaiting) and operation_of(annotation.tool) != "fetch",
+            repository=None if root is None else shared_directory(root),
+            branch=_branch_of(
+                root if of_git else _working_root(facts),
+                remotes,
+                pushes=pushes or _may_push(sent),
+            ),
+            pushes=pushes,
         )
 
 
@@ -258,8 +265,17 @@ def _working_root(facts: list[ArgumentFact]) -> RealPath | None:
     return None if isinstance(root, Refusal) else root
 
 
-def _branch(root: RealPath | None) -> str | None:
-    return None if root is None else current_branch(root)
+def _may_push(arguments: Arguments) -> bool:
+    """Whether it may run a command in some directory that pushes."""
+    return any(name in arguments for name in _WORKING_DIRECTORY_ARGUMENTS) and any(
+        isinstance(value, str) and "push" in value for value in arguments.values()
+    )
+
+
+def _branch_of(root: RealPath | None, remotes: GitRemotes, *, pushes: bool) -> str | None:
+    """The branch that is changed, also by a push that names no other; None: it is not known."""
+    branch = None if root is None else current_branch(root)
+    return None if pushes and branch and remotes.renames_pushes(str(root)) else branch
 
 
 def _about(name: str, refusal: Refusal) -> str:

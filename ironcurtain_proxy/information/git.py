@@ -29,6 +29,8 @@ _SETTINGS: Final = (
     r"^(branch\..*\.(remote|pushremote)|remote\.pushdefault|remote\..*\.vcs"
     r"|remotes\..*|fetch\.all)$"
 )
+_MAPPINGS: Final = r"^(push\.default|remote\..*\.push|branch\..*\.merge)$"
+"""What may make a push of one branch one of another."""
 
 _UNKNOWN: Final = Refusal("names a git remote, but git could not say where it leads")
 _GROUP: Final = Refusal("names a group of git remotes; name one remote")
@@ -124,6 +126,28 @@ class GitRemotes:
                 return urls
             found += urls
         return _distinct(found)
+
+    def renames_pushes(self, repository: str) -> bool:
+        """Whether a push of a branch, by its name alone, may go to a branch of another name."""
+        settings, links = self._run(
+            repository,
+            (
+                ("config", "-z", "--get-regexp", _MAPPINGS),
+                ("for-each-ref", "--format=%(symref)", "refs/heads"),
+            ),
+        )
+        values = _read_settings(settings)
+        if values is None or any(key.endswith(".push") for key in values):
+            return True
+        if links.status != 0 or links.text.strip():
+            # A branch that only stands for another is pushed under the other's name.
+            return True
+        follows = values.get("push.default", "") in {"upstream", "tracking"}
+        return follows and any(
+            key != f"branch.{value.removeprefix('refs/heads/')}.merge"
+            for key, value in values.items()
+            if key.startswith("branch.")
+        )
 
     def _inside(
         self, remote: str, repository: str, operation: Operation

@@ -53,6 +53,8 @@ class Case:
     """What a reviewer has approved of it; something approved before must cover the rest."""
     question: EscalationId | None = None
     """The question that was approved, if one was asked."""
+    definition: str | None = None
+    """SHA-256 of the tool's definition that was approved; None: nobody approved one now."""
     run: GrantId | None = None
     """The composite's run that the call is a step of."""
     roots: tuple[str, ...] = ()

@@ -86,7 +86,7 @@ class Facts:
     arguments: Arguments
     """What would be sent: paths in their normalised absolute spelling, the rest as it came."""
     repository: RealPath | None = None
-    """The git repository the call works on, if it is one of a git server."""
+    """What all worktrees share of the git repository, if the call is one of a git server."""
     branch: str | None = None
     """The branch that repository is on, if that is known."""
     pushes: bool = False

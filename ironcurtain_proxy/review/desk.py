@@ -12,7 +12,6 @@ import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from typing import Final, TypeAlias
 
 import anyio
@@ -60,9 +59,12 @@ class _Question:
     state: EscalationState = "open"
     ruling: Ruling | None = None
     waiting: int = 0
+    asker_waits: bool = False
+    """Whether the call that it was asked for is among those who wait: the approval is its own."""
     held: bool = False
     """The agent was told to come back: that nobody waits does not mean it gave up."""
-    ruled_at: datetime | None = None
+    ruled_at: float | None = None
+    """Monotonic seconds: a clock that is set back must not make an approval last longer."""
     settled: anyio.Event = field(default_factory=anyio.Event)
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
 
@@ -117,18 +119,21 @@ class Desk:
             question = self._find_or_ask(escalation)
             if question is None:
                 return Unreachable()
-            if not await self._join(question, on_wait):
+            is_asker = question.escalation is escalation
+            if not await self._join(question, on_wait, is_asker=is_asker):
                 question.held = True
                 return Held(question.escalation.id)
             ruling = self._take(question)
-            if isinstance(ruling, Approved) and question.escalation.id != escalation.id:
+            if isinstance(ruling, Approved) and not is_asker:
                 return replace(ruling, question=question.escalation.id)
             if ruling is not None:
                 return ruling
-            # An identical call that waited as well has used the approval: this one asks anew.
+            # An identical call that waited as well uses the approval: this one asks, under its own
+            # number. No question is asked twice under one.
 
-    async def _join(self, question: _Question, on_wait: OnWait | None) -> bool:
+    async def _join(self, question: _Question, on_wait: OnWait | None, *, is_asker: bool) -> bool:
         question.waiting += 1
+        question.asker_waits |= is_asker
         try:
             return await self._wait(question, on_wait)
         except BaseException:
@@ -138,6 +143,7 @@ class Desk:
             raise
         finally:
             question.waiting -= 1
+            question.asker_waits &= not is_asker
 
     def open(self) -> tuple[tuple[Escalation, EscalationState], ...]:
         """The questions that are open, or answered and not taken yet."""
@@ -183,8 +189,11 @@ class Desk:
         finally:
             question.ruling = ruling
             question.state = advance(question.state, state_after(ruling))
-            question.ruled_at = self._clock.now()
+            question.ruled_at = self._clock.monotonic()
             question.settled.set()
+            if question.scope.cancel_called:
+                # It was approved at the very moment at which it was withdrawn.
+                self._drop(question)
 
     async def _wait(self, question: _Question, on_wait: OnWait | None) -> bool:
         """Wait for the ruling. False: it takes longer than a call may wait."""
@@ -202,10 +211,10 @@ class Desk:
         return True
 
     def _take(self, question: _Question) -> Ruling | None:
-        """The ruling, once; None: another call has used the approval."""
+        """The ruling, once; None: the approval is another call's."""
         self._forget(question)
         if isinstance(question.ruling, Approved):
-            if question.state != "approved":
+            if question.state != "approved" or question.asker_waits:
                 return None
             question.state = advance(question.state, "used")
         return question.ruling
@@ -216,9 +225,9 @@ class Desk:
 
     def _tidy(self) -> None:
         """Forget answers that nobody came back for."""
-        now = self._clock.now()
+        oldest = self._clock.monotonic() - APPROVAL_LASTS.total_seconds()
         for question in list(self._questions.values()):
-            if question.ruled_at is not None and now - question.ruled_at > APPROVAL_LASTS:
+            if question.ruled_at is not None and question.ruled_at < oldest:
                 self._drop(question)
 
     def _drop(self, question: _Question) -> None:

