@@ -47,6 +47,16 @@ _UNKNOWN: Final[tuple[UnknownAction, ...]] = ("escalate", "conditional")
 _TIMEOUT: Final[tuple[TimeoutAction, ...]] = ("deny", "approve")
 _NIGHT: Final[tuple[NightAction, ...]] = ("escalate", "hold")
 _PATTERNS: Final = (*get_args(RowKey), *sorted(FURTHER_RULES))
+_FOR: Final[Mapping[str, frozenset[ReviewerKind]]] = {
+    "token_file": frozenset({"session"}),
+    "command": frozenset({"process"}),
+    "env": frozenset({"process", "model"}),
+    "modelId": frozenset({"model"}),
+    "mailbox": frozenset({"human", "session"}),
+    "session": frozenset({"process", "session"}),
+    "session_type": frozenset({"process", "session", "model"}),
+}
+"""Who takes a key that not everybody takes."""
 _NAME_LENGTH: Final = 64
 KEEP_DAYS: Final = 90.0
 _MOST_DAYS: Final = 36500
@@ -221,7 +231,7 @@ class _Reader:
             session_type=session_type,
             may_deny=members.read("may_deny", Spot.switch, default=True),
         )
-        _check_session(members, kind)
+        _check_kind(members, kind)
         spec = ReviewerSpec(
             name=name,
             kind=kind,
@@ -241,6 +251,11 @@ class _Reader:
         needed = {"command": "command", "webhook": "url", "file": "file", "tmux": "target"}
         if kind in needed and needed[kind] not in members:
             spot.error(f"{kind} needs {needed[kind]!r}")
+        # Nobody is told for a while: then the rest may stay where it is.
+        for key in () if kind == "none" else set(needed.values()) - {needed[kind]}:
+            said = members.get(key)
+            if said is not None:
+                said.error(f'is not for "{kind}"')
         return NotificationSettings(
             kind=kind,
             command=members.read("command", lambda inner: inner.each(Spot.name), ()),
@@ -299,14 +314,17 @@ def _kind(spot: Spot) -> ReviewerKind:
     return spot.word(_KINDS)
 
 
-def _check_session(members: Members, kind: ReviewerKind) -> None:
-    """What a session needs and does not take."""
+def _check_kind(members: Members, kind: ReviewerKind) -> None:
+    """What a kind needs and does not take."""
     for key in ("mailbox", "token_file") if kind == "session" else ():
         members.required(key)
-    for key in ("command", "env", "modelId") if kind == "session" else ("token_file",):
+    for key, kinds in _FOR.items():
         said = members.get(key)
-        if said is not None:
+        if said is not None and kind not in kinds:
             said.error(f"is not for a {kind}")
+    may_deny = members.get("may_deny")
+    if may_deny is not None and kind == "human" and "mailbox" not in members:
+        may_deny.error("is for a human with a mailbox of their own")
 
 
 def _spoken(members: Members, kind: ReviewerKind) -> ReviewerProtocol:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 import anyio
+import anyio.lowlevel
 
 from ironcurtain_proxy.approval.engine.context_score import ContextMatch, WorkContext
 from ironcurtain_proxy.approval.engine.decision import EngineDecision
@@ -62,6 +63,8 @@ class Found:
 
     scope: str
     """What the call is about, in the engine's spelling."""
+    session_type: SessionType
+    """What kind of session asked: what is learned of one kind holds for no other."""
     pattern: str | None
     """The pattern that approved it."""
     elapsed: float
@@ -187,6 +190,7 @@ class AutoConfirm:
             decision = await self._decide(escalation, interaction, knowledge)
             found = Found(
                 scope=subject.scope,
+                session_type=interaction.session_type,
                 pattern=_pattern(decision, subject, interaction, knowledge),
                 elapsed=self.clock.monotonic() - started,
             )
@@ -207,17 +211,22 @@ class AutoConfirm:
         return () if self.safeguards is None else await self.safeguards.ended(question)
 
     async def _ruling(self, escalation: Escalation, decision: EngineDecision) -> Ruling:
-        if decision.approves:
-            return Approved(
-                by=decision.decided_by, reasoning=decision.reason, details=_details(decision)
-            )
         try:
+            # Whoever asked may have gone meanwhile.
+            await anyio.lowlevel.checkpoint_if_cancelled()
+            if decision.approves:
+                return Approved(
+                    by=decision.decided_by, reasoning=decision.reason, details=_details(decision)
+                )
             ruling = await self._routed(escalation, decision)
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await self.ledger.settled(escalation, WITHDRAWN)
+                await self.ended(escalation.id, succeeded=None)
             raise
-        if not await self.ledger.settled(escalation, ruling) and _is_own(ruling):
+        with anyio.CancelScope(shield=True):
+            written = await self.ledger.settled(escalation, ruling)
+        if not written and _is_own(ruling):
             return Declined(by="timeout", kind="expired", details=_details(decision))
         return ruling
 
@@ -255,17 +264,21 @@ class AutoConfirm:
         )
 
     async def _routed(self, escalation: Escalation, decision: EngineDecision) -> Ruling:
-        details = _details(decision)
-        if not may_hold([*self._held.values()]):
-            return Declined(by=decision.decided_by, kind="limit", reason=LIMIT, details=details)
-        self._held[escalation.id] = decision.risk
-        try:
-            ruling = await self._reviewed(escalation, decision)
-        finally:
-            del self._held[escalation.id]
+        ruling = await self._held_for_review(escalation, decision)
         if isinstance(ruling, Declined) and ruling.kind == "expired":
             ruling = self._after_silence(escalation, decision, ruling)
-        return ruling if isinstance(ruling, Unreachable) else replace(ruling, details=details)
+        if isinstance(ruling, Unreachable):
+            return ruling
+        return replace(ruling, details=_details(decision))
+
+    async def _held_for_review(self, escalation: Escalation, decision: EngineDecision) -> Ruling:
+        if not may_hold([*self._held.values()]):
+            return Declined(by=decision.decided_by, kind="limit", reason=LIMIT)
+        self._held[escalation.id] = decision.risk
+        try:
+            return await self._reviewed(escalation, decision)
+        finally:
+            del self._held[escalation.id]
 
     async def _reviewed(self, escalation: Escalation, decision: EngineDecision) -> Ruling:
         if (
@@ -291,7 +304,21 @@ class AutoConfirm:
         return silence
 
     async def _without_engine(self, escalation: Escalation) -> Ruling:
-        return await self._reviewed(escalation, UNDECIDED)
+        if self.safeguards is not None:
+            # What a reviewer approves needs none, and what nobody approves would keep them.
+            await self.safeguards.ended(escalation.id)
+        return await self._held_for_review(escalation, self._undecided(escalation))
+
+    def _undecided(self, escalation: Escalation) -> EngineDecision:
+        """Who is asked where nothing is approved: that hangs on the call, and not on the store."""
+        known = Knowledge(moment=self.clock.now().astimezone())
+        try:
+            found = evaluate(
+                self._interaction(escalation), replace(self.settings, enabled=False), known
+            )
+        except KernelError:
+            return UNDECIDED
+        return replace(found, action="held", check="default", reason=UNDECIDED.reason)
 
 
 def _operation(command: ParsedCommand) -> str:

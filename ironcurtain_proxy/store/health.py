@@ -37,11 +37,19 @@ def pending_of_others(connection: Connection, session: str, now: datetime) -> in
     return connection.execute(count).scalar_one()
 
 
-def session_health(connection: Connection, session: str, now: datetime) -> Health:
+def session_health(
+    connection: Connection, session: str, now: datetime, began: datetime | None = None
+) -> Health:
     """How a session has fared in the last hour.
 
     `stuck`: a call waits for more than ten minutes, or one ended unanswered. `failing`: half or
     more of its last ten ended calls were refused or failed. `unknown`: fewer than three have ended.
+
+    Args:
+        connection: the store's.
+        session: which.
+        now: aware.
+        began: when the process that serves it was started: what waited before waits no longer.
     """
     its = OURS & (INTERACTIONS.c.session_name == session)
     recent = INTERACTIONS.c.created_at >= now - RECENT
@@ -49,7 +57,10 @@ def session_health(connection: Connection, session: str, now: datetime) -> Healt
     unanswered = sa.select(INTERACTIONS.c.id).where(
         its & recent & (INTERACTIONS.c.decided_by == TIMEOUT) & INTERACTIONS.c.status.not_in(OPEN)
     )
-    waits = sa.select(INTERACTIONS.c.id).where(its & is_stuck(now) & recent)
+    since = now - RECENT if began is None else max(began, now - RECENT)
+    waits = sa.select(INTERACTIONS.c.id).where(
+        its & is_stuck(now) & (INTERACTIONS.c.created_at >= since)
+    )
     for sign in (waits, unanswered):
         if connection.execute(sign.limit(1)).first() is not None:
             return "stuck"

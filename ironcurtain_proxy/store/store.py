@@ -215,9 +215,9 @@ class Store:
         now = self._clock.now()
         return self.read(lambda connection: health.pending_of_others(connection, session, now))
 
-    def session_health(self, session: str, now: datetime) -> Health:
+    def session_health(self, session: str, now: datetime, began: datetime | None = None) -> Health:
         """How a session has fared in the hour before `now`; see `health.session_health`."""
-        return self.read(lambda connection: health.session_health(connection, session, now))
+        return self.read(lambda connection: health.session_health(connection, session, now, began))
 
     def earlier_failures(self, session: str, now: datetime) -> int:
         """How many of a session's calls failed in the hour before `now`."""

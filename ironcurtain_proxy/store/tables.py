@@ -31,6 +31,11 @@ class StoredText(TypeDecorator[str]):
         del dialect
         return None if value is None else _UNSTORABLE.sub(_escape, value)
 
+    def process_result_value(self, value: object, dialect: Dialect) -> str | None:
+        """What is no text, as SQLite lets another program write it, is None."""
+        del dialect
+        return value if isinstance(value, str) else None
+
 
 def _escape(found: re.Match[str]) -> str:
     code = ord(found[0])

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from threading import Lock
-from typing import Final, TypeVar, get_args
+from typing import Final, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -15,15 +15,10 @@ import anyio.to_thread
 from ironcurtain_proxy.approval.engine.decision import EngineDecision
 from ironcurtain_proxy.approval.engine.interaction import (
     ApproveRate,
-    History,
     Knowledge,
     SessionHealth,
 )
-from ironcurtain_proxy.approval.engine.operations import Operation
-from ironcurtain_proxy.approval.engine.path_patterns import compile_path_regex
-from ironcurtain_proxy.approval.engine.patterns import ApprovalPattern, PatternRisk
 from ironcurtain_proxy.approval.engine.places import SafePath
-from ironcurtain_proxy.approval.engine.sessions import SessionType
 from ironcurtain_proxy.errors import IronCurtainError
 from ironcurtain_proxy.model.escalation import (
     Approved,
@@ -32,21 +27,17 @@ from ironcurtain_proxy.model.escalation import (
     Ruling,
     Unreachable,
 )
-from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.ports import Clock
 from ironcurtain_proxy.review.auto_confirm import AFTER_SILENCE, WITHDRAWN, Found, LedgerError
-from ironcurtain_proxy.store.history import RecentWork
 from ironcurtain_proxy.store.retention import BATCH
 from ironcurtain_proxy.store.rows import (
     TIMEOUT,
-    EscalationTask,
     FinalStatus,
-    Interaction,
-    Pattern,
     PermissionDecision,
     Settlement,
 )
 from ironcurtain_proxy.store.store import Store
+from ironcurtain_proxy.wiring.ledger_rows import history_of, pattern_of, row_of, task_of
 from ironcurtain_proxy.wiring.windows import Windows
 
 _log: Final = logging.getLogger(__name__)
@@ -63,7 +54,7 @@ _MOST_ROWS: Final = 10_000
 """Approvals that nobody took, or that came to nothing later, are not waited for."""
 
 LATELY: Final = 0.5
-"""Seconds between two looks at a session's health, its failures, the queue and the windows."""
+"""Seconds between two looks at a session's health, its failures and the queue."""
 
 STALE: Final = 5.0
 """Seconds after which a call waits for a fresh look instead of being decided by the last one."""
@@ -76,10 +67,6 @@ PAUSE: Final = 0.25
 
 AGAIN: Final = 3600.0
 """Seconds after which a session asks again whether a day has gone by."""
-
-_OPERATIONS: Final[tuple[Operation, ...]] = get_args(Operation)
-_SESSION_TYPES: Final[tuple[SessionType, ...]] = get_args(SessionType)
-_RISKS: Final[tuple[PatternRisk, ...]] = get_args(PatternRisk)
 
 
 class LazyStore:
@@ -120,6 +107,8 @@ class StoreLedger:
     keep: timedelta | None = None
     """How long the store keeps what has ended; None: for ever."""
     quiet: float = QUIET
+    _began: datetime = field(init=False)
+    """What waited before is what an earlier life of the session left when it was killed."""
     _rows: dict[EscalationId, int] = field(default_factory=dict)
     _pattern_ids: dict[str, int] = field(default_factory=dict)
     _lasting: tuple[float, Knowledge] | None = None
@@ -127,6 +116,9 @@ class StoreLedger:
     _wanted: anyio.Event = field(default_factory=anyio.Event)
     _used: anyio.Event = field(default_factory=anyio.Event)
     _limiter: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(4))
+
+    def __post_init__(self) -> None:
+        self._began = self.clock.now()
 
     async def run(self) -> None:
         """Keep what is known fresh while it is asked for, and remove what is too old.
@@ -190,21 +182,23 @@ class StoreLedger:
         if known is None or self.clock.monotonic() - known[0] > STALE:
             await self._in_thread(partial(self._refresh, session))
             known = self._lately[session]
-        return replace(known[1], moment=self.clock.now().astimezone())
-
-    def _refresh(self, session: str) -> None:
-        asked, now = self.clock.monotonic(), self.clock.now()
-        windows = self.windows.read(now)
-        found = replace(
-            self._of_session(session, now),
+        now = self.clock.now()
+        # Never those of a moment ago: whoever opens one goes on as soon as the command says so.
+        windows = await self._in_thread(partial(self.windows.read, now))
+        return replace(
+            known[1],
+            moment=now.astimezone(),
             testing=windows.testing,
             deployment=windows.deployment,
         )
-        self._lately[session] = (asked, found)
+
+    def _refresh(self, session: str) -> None:
+        asked, now = self.clock.monotonic(), self.clock.now()
+        self._lately[session] = (asked, self._of_session(session, now))
 
     def _of_session(self, session: str, now: datetime) -> Knowledge:
         lasting = self._lasting_knowledge()
-        health = self.store.get().session_health(session, now)
+        health = self.store.get().session_health(session, now, self._began)
         # A session of ours of which nothing is known yet is a new one, not a strange one: what
         # kind of session it is the operator said.
         known: SessionHealth = "normal" if health == "unknown" else health
@@ -225,10 +219,10 @@ class StoreLedger:
         rates = self.store.get().approve_rates()
         rows = self.store.get().patterns()
         self._pattern_ids = {row.name: row.id for row in rows}
-        patterns = [_pattern(row) for row in rows]
+        patterns = [pattern_of(row) for row in rows]
         return Knowledge(
             moment=now,
-            history=_history(self.store.get().recent_work()),
+            history=history_of(self.store.get().recent_work()),
             patterns=tuple([pattern for pattern in patterns if pattern is not None]),
             safe_paths=tuple(
                 [
@@ -242,10 +236,11 @@ class StoreLedger:
     async def opened(self, escalation: Escalation, decision: EngineDecision, found: Found) -> None:
         """Write a decision down, with its approval if it is one."""
         pattern = None if found.pattern is None else self._pattern_ids.get(found.pattern)
-        row = _row(escalation, decision, found, pattern)
+        row = row_of(escalation, decision, found, pattern)
         approval = PermissionDecision(
             decision="approved", decided_by=decision.decided_by, reason=decision.reason
         )
+        task = task_of(escalation, decision, found.scope, self.timeout_minutes)
 
         def write() -> int:
             if pattern is not None:
@@ -253,26 +248,15 @@ class StoreLedger:
             if decision.approves:
                 return self.store.get().record_interaction(row, approval)
             identifier = self.store.get().record_interaction(row)
-            self.store.get().open_task(identifier, self._task(escalation, decision, found.scope))
+            self.store.get().open_task(identifier, task)
             return identifier
 
-        row_id = await self._in_thread(write)
+        # A row of which nobody knows would wait for ever, and its session would count as stuck.
+        with anyio.CancelScope(shield=True):
+            row_id = await self._in_thread(write)
         while len(self._rows) >= _MOST_ROWS:
             del self._rows[next(iter(self._rows))]
         self._rows[escalation.id] = row_id
-
-    def _task(self, escalation: Escalation, decision: EngineDecision, scope: str) -> EscalationTask:
-        return EscalationTask(
-            assign_to=decision.target or "human",
-            content=(
-                f"Permission review required:\n{decision.operation}\n\n"
-                f"Scope: {scope}\nReason: {decision.reason}"
-            ),
-            reason=escalation.ground.reason,
-            decided_by=decision.decided_by,
-            priority=decision.priority or 9,
-            timeout_minutes=self.timeout_minutes,
-        )
 
     async def passed_on(
         self, escalation: Escalation, source: str, target: str, reason: str
@@ -334,60 +318,10 @@ class StoreLedger:
                 return await anyio.to_thread.run_sync(
                     work, abandon_on_cancel=True, limiter=self._limiter
                 )
-        except (IronCurtainError, OSError) as error:
-            raise LedgerError(f"the store failed: {error}") from error
         except TimeoutError:
             raise LedgerError("the store did not answer in time") from None
-
-
-def _history(work: RecentWork) -> History:
-    """What was approved, as the engine compares with it: scopes that are no paths say nothing."""
-    texts = [line for scope in work.scopes for line in scope.split("\n") if line.startswith("/")]
-    directories = [RealPath(RealPath.from_text(text).parts[:-1]) for text in texts]
-    return History(operations=work.operations, directories=frozenset(directories))
-
-
-def _row(
-    escalation: Escalation, decision: EngineDecision, found: Found, pattern: int | None
-) -> Interaction:
-    record = decision.as_json()
-    return Interaction(
-        request_id=escalation.id,
-        session_name=escalation.session,
-        operation=decision.operation,
-        scope=found.scope,
-        matched_pattern_id=pattern,
-        status="auto_approved" if decision.approves else "pending",
-        prompt_text=escalation.ground.reason,
-        action_requested=f"{escalation.server}/{escalation.tool}",
-        risk_score=decision.risk / 100,
-        risk_band=decision.band,
-        confidence_score=decision.confidence / 100,
-        factors=record,
-        decision_ms=found.elapsed * 1000,
-    )
-
-
-def _pattern(row: Pattern) -> ApprovalPattern | None:
-    """A row as the engine knows patterns; None: it says what the engine does not understand."""
-    operation = next((word for word in _OPERATIONS if word == row.operation), None)
-    session_type = next((word for word in _SESSION_TYPES if word == row.session_type), None)
-    risk = next((word for word in _RISKS if word == row.risk_level), None)
-    strange = (row.session_type is not None and session_type is None) or (
-        row.risk_level is not None and risk is None
-    )
-    if operation is None or strange:
-        return None
-    try:
-        scope = None if row.scope_regex is None else compile_path_regex(row.scope_regex)
-    except IronCurtainError as error:
-        _log.warning("pattern %s approves nothing: %s", row.name, error)
-        return None
-    return ApprovalPattern(
-        name=row.name,
-        operation=operation,
-        scope=scope,
-        session_type=session_type,
-        risk_level=risk,
-        auto_approve=row.auto_approve,
-    )
+        except (IronCurtainError, OSError) as error:
+            raise LedgerError(f"the store failed: {error}") from error
+        except Exception as error:
+            # Other programs can write there, whatever they like: that must not end the proxy.
+            raise LedgerError(f"the store failed: {type(error).__name__}") from error

@@ -62,6 +62,8 @@ def serve(environ: MutableMapping[str, str], config: Path | None = None) -> int:
         proxy.servers.start_processes()
         _import_heavy()
         return anyio.run(_live, proxy, read, write)
+    except ExceptionGroup as group:
+        raise _what_cannot_be_used(group) or group from None
     finally:
         if proxy.audit.latched is not None:
             say(f"records could not be written: {proxy.audit.latched}")
@@ -111,6 +113,14 @@ async def _live(proxy: Proxy, read: int, write: int) -> int:
         await agent.serve()
         tasks.cancel_scope.cancel()
     return 128 + ended_by[0] if ended_by else 0
+
+
+def _what_cannot_be_used(group: ExceptionGroup) -> ConfigurationError | None:
+    """What the operator has to put right, such as a mailbox of others; None: it is a defect."""
+    found: Exception = group
+    while isinstance(found, ExceptionGroup) and len(found.exceptions) == 1:
+        found = found.exceptions[0]
+    return found if isinstance(found, ConfigurationError) else None
 
 
 def _named(server: str, params: Mapping[str, Json], *, several: bool) -> Mapping[str, Json]:

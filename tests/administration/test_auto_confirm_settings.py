@@ -147,6 +147,42 @@ def test_a_process_reads_lines_unless_it_says_that_it_speaks_mcp(tmp_path: Path)
     assert said == [("lines", "review"), ("lines", "review"), ("mcp", "review"), ("mcp", "t")]
 
 
+HUMAN: Json = {"name": "a", "kind": "human"}
+
+
+@pytest.mark.parametrize(
+    ("section", "words"),
+    [
+        (reviewer(PROCESS, mailbox="m"), "reviewers[0].mailbox: is not for a process"),
+        (reviewer(PROCESS, modelId="x:y"), "modelId: is not for a process"),
+        (reviewer(MODEL, mailbox="m"), "mailbox: is not for a model"),
+        (reviewer(MODEL, command=["x"]), "command: is not for a model"),
+        (reviewer(MODEL, session="s"), "session: is not for a model"),
+        (reviewer(HUMAN, command=["x"]), "command: is not for a human"),
+        (reviewer(HUMAN, env={}), "env: is not for a human"),
+        (reviewer(HUMAN, modelId="x:y"), "modelId: is not for a human"),
+        (reviewer(HUMAN, session="s"), "session: is not for a human"),
+        (reviewer(HUMAN, session_type="worker"), "session_type: is not for a human"),
+        (reviewer(HUMAN, may_deny=False), "may_deny: is for a human with a mailbox"),
+        (
+            {"notifications": {"kind": "file", "file": "f", "url": "http://x"}},
+            'notifications.url: is not for "file"',
+        ),
+    ],
+    ids=str,
+)
+def test_a_key_that_would_be_ignored_is_refused_by_its_place(
+    tmp_path: Path, section: Json, words: str
+) -> None:
+    assert words in refusal(tmp_path, section)
+
+
+def test_who_is_told_of_nothing_for_a_while_may_stay_in_the_file(tmp_path: Path) -> None:
+    config = loaded(tmp_path, {"notifications": {"kind": "none", "url": "http://x"}})
+    assert config is not None
+    assert config.notifications.kind == "none"
+
+
 @pytest.mark.parametrize(
     ("section", "words"),
     [

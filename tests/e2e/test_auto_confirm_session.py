@@ -133,6 +133,21 @@ def test_a_token_that_others_can_read_stops_the_start(desk: Desk) -> None:
     assert TOKEN not in said
 
 
+def test_a_mailbox_that_others_can_write_stops_the_start_with_one_line(desk: Desk) -> None:
+    mail = desk.person.directory
+    mail.mkdir()
+    mail.chmod(0o777)
+    directory = desk.house.home / ".ironcurtain"
+    directory.mkdir()
+    engine: Json = {"enabled": True, "reviewers": [desk.session()]}
+    config: Json = {"autoApprove": {}, "auto_confirm": engine}
+    (directory / "config.json").write_bytes(orjson.dumps(config))
+    proxy = desk.house.launch()
+    assert proxy.process.wait(30) == 2
+    (said,) = (desk.house.root / "stderr-0.txt").read_text().splitlines()
+    assert f"{mail} can be written by other users" in said
+
+
 # --- the token and the mailbox are out of reach
 
 

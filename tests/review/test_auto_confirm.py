@@ -1,5 +1,6 @@
 """The engine on duty over a real store: what its decisions do to the session that asked."""
 
+from datetime import timedelta
 from pathlib import Path
 
 import anyio
@@ -61,9 +62,34 @@ async def test_what_could_not_be_written_is_neither_approved_nor_noted(tmp_path:
     async with on_duty(tmp_path) as duty:
         question = duty.question(READ)
         assert isinstance(await duty.ask(question), Approved)
+        duty.manager.at_once = DENIED
         # The store takes no request twice.
-        assert await duty.ask(question) == Unreachable()
+        assert await duty.ask(question) == DENIED
         assert len(duty.approved) == 1
+
+
+@pytest.mark.requirement("B-139")
+async def test_what_is_proposed_is_for_the_kind_of_session_that_was_approved(
+    tmp_path: Path,
+) -> None:
+    async with on_duty(tmp_path, PLAIN_EDIT) as duty:
+        duty.manager.at_once = BY_MANAGER
+        for _ in range(4):
+            await duty.ask(ELSEWHERE)
+        (proposal,) = duty.store.propose_patterns(4)
+        assert (proposal.session_type, proposal.directory) == ("worker", "/srv/other")
+
+
+@pytest.mark.requirement("B-31")
+async def test_a_deployment_that_has_just_begun_holds_the_very_next_call(tmp_path: Path) -> None:
+    async with on_duty(tmp_path) as duty:
+        assert isinstance(await duty.ask(READ), Approved)
+        duty.manager.at_once = DENIED
+        question = duty.question(READ)
+        assert not (await duty.ledger.knowledge("worker-1")).deployment
+        duty.ledger.windows.open("deployment", duty.clock.now() + timedelta(hours=1))
+        assert isinstance(await duty.ask(question), Declined)
+        assert duty.manager.asked == [question.id]
 
 
 # --- what a decision does to the session ---------------------------------------------------------

@@ -56,6 +56,15 @@ def test_only_the_last_ten_calls_count(store: Store, clock: FakeClock) -> None:
     assert health(store, clock) == "well"
 
 
+def test_what_waited_before_the_proxy_was_started_again_waits_no_longer(
+    store: Store, clock: FakeClock
+) -> None:
+    store.open_task(store.record_interaction(interaction()), task())
+    clock.seconds = timedelta(minutes=11).total_seconds()
+    assert health(store, clock) == "stuck"
+    assert store.session_health("s1", clock.now(), clock.now()) == "unknown"
+
+
 @pytest.mark.requirement("B-35")
 def test_a_call_that_waits_too_long_makes_a_session_stuck(store: Store, clock: FakeClock) -> None:
     ended(store, well=5)

@@ -23,9 +23,7 @@ class WorkContext:
     """A place of work: as the operator requires it, or as the proxy found it."""
 
     directory: RealPath | None = None
-    environment: Mapping[str, str] = field(
-        default_factory=lambda: MappingProxyType({}), repr=False
-    )
+    environment: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), repr=False)
     branch: str | None = None
 
 

@@ -4,9 +4,10 @@ What is new counts against a call, and what is not new never counts for it: an a
 thing often gains nothing by it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeAlias
 
 from ironcurtain_proxy.approval.engine.extraction import Subject
 from ironcurtain_proxy.approval.engine.interaction import Hundredths, Interaction, Knowledge
@@ -20,6 +21,8 @@ EVERYDAY: Final[frozenset[Operation]] = frozenset(
     {"read", "list", "edit", "git-commit", "git-pull", "git-fetch", "shell-safe", "test"}
 )
 """What is part of any work, and so never unusual."""
+
+_Parts: TypeAlias = tuple[str, ...]
 
 _SAME: Final = 100
 _NEXT_TO: Final = 75
@@ -61,16 +64,27 @@ def similarity(paths: Sequence[RealPath], directories: frozenset[RealPath]) -> H
     """
     if not directories:
         return _SAME
-    return min((_nearness(path, directories) for path in paths), default=_SAME)
-
-
-def _nearness(path: RealPath, directories: frozenset[RealPath]) -> Hundredths:
-    if any(path.is_within(directory) for directory in directories):
+    known = {directory.parts for directory in directories}
+    elsewhere = [path.parts for path in paths if known.isdisjoint(_above(path.parts))]
+    if not elsewhere:
         return _SAME
-    if any(directory.parts[:-1] == path.parts[:-2] for directory in directories):
+    # An agent names as many paths as it likes: none of them is held against every directory.
+    beside = {parts[:-1] for parts in known}
+    around = {above for parts in known for above in _above(parts)}
+    return min(_nearness(parts, beside, around) for parts in elsewhere)
+
+
+def _above(parts: _Parts) -> Iterator[_Parts]:
+    """A place, and every directory that it lies in."""
+    return (parts[:length] for length in range(len(parts), -1, -1))
+
+
+def _nearness(
+    parts: _Parts, beside: AbstractSet[_Parts], around: AbstractSet[_Parts]
+) -> Hundredths:
+    if parts[:-2] in beside:
         return _NEXT_TO
-    around = RealPath(path.parts[:-1])
-    return _AROUND if any(directory.is_within(around) for directory in directories) else 0
+    return _AROUND if parts[:-1] in around else 0
 
 
 def _outside(paths: Sequence[RealPath], workspace: RealPath | None) -> Sequence[RealPath]:

@@ -1,0 +1,106 @@
+"""How the store's rows and what the engine knows become one another."""
+
+import logging
+from typing import Final, get_args
+
+from ironcurtain_proxy.approval.engine.decision import EngineDecision
+from ironcurtain_proxy.approval.engine.interaction import History
+from ironcurtain_proxy.approval.engine.operations import Operation
+from ironcurtain_proxy.approval.engine.path_patterns import compile_path_regex
+from ironcurtain_proxy.approval.engine.patterns import ApprovalPattern, PatternRisk
+from ironcurtain_proxy.approval.engine.sessions import SessionType
+from ironcurtain_proxy.errors import IronCurtainError
+from ironcurtain_proxy.model.escalation import Escalation
+from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.review.auto_confirm import Found
+from ironcurtain_proxy.review.briefing import cut
+from ironcurtain_proxy.store.history import RecentWork
+from ironcurtain_proxy.store.rows import EscalationTask, Interaction, Pattern
+
+_log: Final = logging.getLogger(__name__)
+
+LONGEST_TEXT: Final = 4096
+"""Characters. What was approved lately is read again and again, and with it what it was about."""
+
+_OPERATIONS: Final[tuple[Operation, ...]] = get_args(Operation)
+_SESSION_TYPES: Final[tuple[SessionType, ...]] = get_args(SessionType)
+_RISKS: Final[tuple[PatternRisk, ...]] = get_args(PatternRisk)
+
+
+def history_of(work: RecentWork) -> History:
+    """What was approved, as the engine compares with it: scopes that are no paths say nothing."""
+    texts = [line for scope in work.scopes for line in scope.split("\n") if line.startswith("/")]
+    directories = [RealPath(RealPath.from_text(text).parts[:-1]) for text in texts]
+    return History(operations=work.operations, directories=frozenset(directories))
+
+
+def row_of(
+    escalation: Escalation, decision: EngineDecision, found: Found, pattern: int | None
+) -> Interaction:
+    """A decision as it is written down.
+
+    Args:
+        escalation: the question.
+        decision: the engine's.
+        found: what it found out on its way.
+        pattern: the id of the pattern that approved it.
+    """
+    return Interaction(
+        request_id=escalation.id,
+        session_name=escalation.session,
+        session_type=found.session_type,
+        operation=decision.operation,
+        # One that is cut would be another's; and an agent names as many paths as it likes.
+        scope=found.scope if len(found.scope) <= LONGEST_TEXT else None,
+        matched_pattern_id=pattern,
+        status="auto_approved" if decision.approves else "pending",
+        prompt_text=cut(escalation.ground.reason, LONGEST_TEXT),
+        action_requested=f"{escalation.server}/{escalation.tool}",
+        risk_score=decision.risk / 100,
+        risk_band=decision.band,
+        confidence_score=decision.confidence / 100,
+        factors=decision.as_json(),
+        decision_ms=found.elapsed * 1000,
+    )
+
+
+def task_of(
+    escalation: Escalation, decision: EngineDecision, scope: str, timeout_minutes: float
+) -> EscalationTask:
+    """A question to a reviewer."""
+    return EscalationTask(
+        assign_to=decision.target or "human",
+        content=(
+            f"Permission review required:\n{decision.operation}\n\n"
+            f"Scope: {cut(scope, LONGEST_TEXT)}\nReason: {decision.reason}"
+        ),
+        reason=cut(escalation.ground.reason, LONGEST_TEXT),
+        decided_by=decision.decided_by,
+        priority=decision.priority or 9,
+        timeout_minutes=timeout_minutes,
+    )
+
+
+def pattern_of(row: Pattern) -> ApprovalPattern | None:
+    """A row as the engine knows patterns; None: it says what the engine does not understand."""
+    operation = next((word for word in _OPERATIONS if word == row.operation), None)
+    session_type = next((word for word in _SESSION_TYPES if word == row.session_type), None)
+    risk = next((word for word in _RISKS if word == row.risk_level), None)
+    strange = (row.session_type is not None and session_type is None) or (
+        row.risk_level is not None and risk is None
+    )
+    if operation is None or strange:
+        return None
+    try:
+        scope = None if row.scope_regex is None else compile_path_regex(row.scope_regex)
+    except IronCurtainError as error:
+        _log.warning("pattern %s approves nothing: %s", row.name, error)
+        return None
+    return ApprovalPattern(
+        name=row.name,
+        operation=operation,
+        scope=scope,
+        session_type=session_type,
+        risk_level=risk,
+        auto_approve=row.auto_approve,
+    )

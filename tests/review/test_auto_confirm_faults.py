@@ -1,0 +1,255 @@
+"""The engine where its store fails, and where whoever asked is gone before it is written."""
+
+import sqlite3
+import threading
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import anyio
+import pytest
+
+from ironcurtain_proxy.approval.engine.decision import EngineDecision
+from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, EscalationId
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.review.auto_confirm import LIMIT, Found, LedgerError
+from ironcurtain_proxy.store.faults import StoreError
+from ironcurtain_proxy.store.store import Store, open_store
+from ironcurtain_proxy.wiring.ledger import LazyStore, StoreLedger
+from ironcurtain_proxy.wiring.ledger_rows import LONGEST_TEXT
+from ironcurtain_proxy.wiring.windows import Windows
+from tests.approval.engine import calls
+from tests.fakes import FakeClock
+from tests.review.box import until
+from tests.review.duty import (
+    BY_MANAGER,
+    DELETE,
+    DENIED,
+    ELSEWHERE,
+    READ,
+    Duty,
+    Traced,
+    decider,
+    on_duty,
+)
+from tests.store.specimens import interaction, task
+
+pytestmark = pytest.mark.anyio
+
+FAULTS = [StoreError("it is broken"), ValueError("what is that"), OSError("disk")]
+
+
+class Broken(LazyStore):
+    """A store that fails."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(self.get)
+        self.error = error
+        self.asked = 0
+
+    def get(self) -> Store:
+        self.asked += 1
+        raise self.error
+
+
+class Slow(LazyStore):
+    """A store that answers when the test says so."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(lambda: store)
+        self.entered = threading.Event()
+        self.free = threading.Event()
+
+    def get(self) -> Store:
+        self.entered.set()
+        self.free.wait(30)
+        return super().get()
+
+
+@dataclass
+class Guards:
+    """Safeguards that hold nothing, or say so."""
+
+    holds: bool = False
+    ends: list[EscalationId] = field(default_factory=list)
+
+    def can_hold(self, escalation: Escalation) -> bool:
+        return self.holds
+
+    async def prepare(self, escalation: Escalation) -> bool:
+        return self.holds
+
+    async def ended(self, identifier: EscalationId) -> tuple[tuple[str, Json], ...]:
+        self.ends.append(identifier)
+        return ()
+
+
+# --- the store fails
+
+
+@pytest.mark.requirement("B-164", "X-16")
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: type(fault).__name__)
+async def test_without_its_store_the_engine_approves_nothing_and_asks_whom_it_would(
+    tmp_path: Path, fault: Exception
+) -> None:
+    async with on_duty(tmp_path) as duty:
+        duty.ledger.store = Broken(fault)
+        duty.manager.at_once = BY_MANAGER
+        for call in (READ, DELETE):
+            assert decider(await duty.ask(call)) == "reviewer:architect_manager"
+        assert len(duty.manager.asked) == 2
+        assert duty.approved == []
+
+
+@pytest.mark.requirement("X-17")
+async def test_without_its_store_no_more_calls_wait_than_with_it(tmp_path: Path) -> None:
+    async with on_duty(tmp_path) as duty:
+        duty.ledger.store = Broken(FAULTS[0])
+        async with anyio.create_task_group() as tasks:
+            for _ in range(4):
+                tasks.start_soon(duty.ask, READ)
+            await until(lambda: len(duty.manager.asked) == 4)
+            refused = await duty.ask(READ)
+            assert isinstance(refused, Declined)
+            assert (refused.kind, refused.reason) == ("limit", LIMIT)
+            duty.manager.decides_all(BY_MANAGER)
+
+
+async def test_what_was_approved_but_could_not_be_written_gives_its_safeguards_back(
+    tmp_path: Path,
+) -> None:
+    class Full(Traced):
+        async def opened(
+            self, escalation: Escalation, decision: EngineDecision, found: Found
+        ) -> None:
+            self.happened.append(decision.action)
+            raise LedgerError("the disk is full")
+
+    async with on_duty(tmp_path) as duty:
+        for _ in range(3):
+            await duty.carry_out(READ)
+        guards = duty.engine.safeguards = Guards(holds=True)
+        happened: list[str] = []
+        duty.engine.ledger = Full(duty.ledger, happened)
+        duty.manager.at_once = DENIED
+        question = replace(duty.question(ELSEWHERE), sandboxed=True)
+        assert await duty.ask(question) == DENIED
+        assert happened == ["knowledge", "conditional"]
+        assert guards.ends == [question.id]
+
+
+async def test_a_store_that_fails_strangely_does_not_end_who_keeps_it_fresh(tmp_path: Path) -> None:
+    broken = Broken(ValueError("what is that"))
+    clock = FakeClock()
+    ledger = StoreLedger(
+        store=broken, clock=clock, windows=Windows(tmp_path / "windows"), timeout_minutes=5
+    )
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(ledger.run)
+        for _ in range(3):
+            with pytest.raises(LedgerError, match="ValueError"):
+                await ledger.knowledge("worker-1")
+        await until(lambda: broken.asked >= 4)
+        tasks.cancel_scope.cancel()
+
+
+async def test_what_another_program_wrote_into_the_store_stops_nothing(tmp_path: Path) -> None:
+    async with on_duty(tmp_path) as duty:
+        assert isinstance(await duty.ask(READ), Approved)
+        with sqlite3.connect(tmp_path / "interactions.db") as connection:
+            connection.execute("UPDATE claude_interactions SET scope = x'fffe', operation = x'fe'")
+        connection.close()
+        assert decider(await duty.ask(READ)) == "engine:safety-rule"
+        assert duty.store.propose_patterns(1) == []
+
+
+@pytest.mark.requirement("B-35")
+async def test_a_session_is_not_stuck_by_what_it_left_when_it_was_killed(tmp_path: Path) -> None:
+    earlier = FakeClock()
+    earlier.seconds = -700
+    with open_store(None, tmp_path, earlier) as store:
+        left = store.record_interaction(interaction(session="worker-1"))
+        store.open_task(left, task())
+    async with on_duty(tmp_path) as duty:
+        assert duty.status() == "stuck"
+        assert (await duty.ledger.knowledge("worker-1")).health == "normal"
+
+
+# --- what is written is bounded
+
+
+async def test_an_agent_that_names_very_much_does_not_fill_what_is_read_again(
+    tmp_path: Path,
+) -> None:
+    long = "/srv/project" + "/directory" * LONGEST_TEXT
+    async with on_duty(tmp_path) as duty:
+        question = duty.question(calls.read(long))
+        assert isinstance(await duty.ask(question), Approved)
+        assert duty.found(question).scope is None
+        assert duty.store.recent_work().scopes == frozenset()
+        duty.manager.at_once = BY_MANAGER
+        await duty.ask(calls.delete(long))
+        assert duty.store.approve_rates() == {("delete", ""): (1, 1)}
+    with sqlite3.connect(tmp_path / "interactions.db") as connection:
+        ((content,),) = connection.execute("SELECT content FROM escalation_tasks")
+    connection.close()
+    assert len(content) < 2 * LONGEST_TEXT
+
+
+# --- whoever asked is gone
+
+
+async def _withdrawn_while_written(duty: Duty, question: Escalation) -> None:
+    await duty.ledger.knowledge("worker-1")
+    slow = duty.ledger.store = Slow(duty.store)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(duty.ask, question)
+        await until(slow.entered.is_set)
+        tasks.cancel_scope.cancel()
+        slow.free.set()
+
+
+@pytest.mark.requirement("B-35")
+async def test_a_call_that_is_withdrawn_while_it_is_written_down_is_not_left_open(
+    tmp_path: Path,
+) -> None:
+    async with on_duty(tmp_path) as duty:
+        question = duty.question(DELETE)
+        await _withdrawn_while_written(duty, question)
+        assert duty.found(question).status == "rejected"
+        assert duty.open() == []
+        duty.clock.seconds += 11 * 60
+        assert duty.status() == "unknown"
+        assert duty.manager.asked == []
+
+
+@pytest.mark.requirement("B-35")
+async def test_a_call_that_is_withdrawn_while_its_end_is_written_down_is_not_left_open(
+    tmp_path: Path,
+) -> None:
+    async with on_duty(tmp_path) as duty:
+        question = duty.question(DELETE)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(duty.ask, question)
+            await until(lambda: duty.manager.asked == [question.id])
+            # The threads are busy: whoever wants one has to wait.
+            limiter = anyio.CapacityLimiter(1)
+            duty.ledger._limiter = limiter
+            async with limiter:
+                duty.manager.decides(question.id)
+                await until(lambda: limiter.statistics().tasks_waiting == 1)
+                tasks.cancel_scope.cancel()
+                with anyio.CancelScope(shield=True):
+                    await anyio.lowlevel.checkpoint()
+        assert duty.found(question).status == "approved"
+
+
+async def test_an_approval_that_is_withdrawn_while_it_is_written_down_frees_its_safeguards(
+    tmp_path: Path,
+) -> None:
+    async with on_duty(tmp_path) as duty:
+        guards = duty.engine.safeguards = Guards()
+        question = duty.question(READ)
+        await _withdrawn_while_written(duty, question)
+        assert guards.ends == [question.id]
+        assert duty.approved == []
+        assert duty.rulings == {}
