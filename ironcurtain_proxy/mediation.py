@@ -5,7 +5,7 @@ nowhere else; an `AuthorizedCall` is made here and nowhere else.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Final, assert_never
@@ -22,10 +22,7 @@ from ironcurtain_proxy.approval.judging import NamedTool, Overlay, by_policy_alo
 from ironcurtain_proxy.approval.settlements import (
     besides,
     by_grants,
-    by_refusal,
     by_reviewer,
-    held,
-    refused_by,
 )
 from ironcurtain_proxy.decision.authorizer import authorize
 from ironcurtain_proxy.decision.breaker import Breaker
@@ -39,9 +36,9 @@ from ironcurtain_proxy.model.case import Case
 from ironcurtain_proxy.model.decision import Allow, Deny, Escalate, Ground
 from ironcurtain_proxy.model.escalation import (
     Approved,
-    Declined,
-    Held,
-    Unreachable,
+    Escalation,
+    OriginReason,
+    Taken,
 )
 from ironcurtain_proxy.model.grant import GrantId
 from ironcurtain_proxy.model.grounds import (
@@ -56,11 +53,12 @@ from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.judgement import Judged
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Policy
-from ironcurtain_proxy.model.progress import sign_of_life
+from ironcurtain_proxy.model.progress import pulse
 from ironcurtain_proxy.model.reply import Answered, Failed, Refused, Reply
 from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered, Unresolvable
 from ironcurtain_proxy.model.server import ToolResult
 from ironcurtain_proxy.ports import ProgressListener, World
+from ironcurtain_proxy.unapproved import turn_down
 
 _log = logging.getLogger(__name__)
 
@@ -251,13 +249,41 @@ class Mediator:
         if not judged.reasons:
             raise KernelError("a call that nothing asks about came to be reviewed")
         directories = await self.world.facts.directories(facts.request)
-        claim = self._claim(case, facts)
         case.roots = self.world.facts.roots(facts.request, directories)
-        left = self.approvals.look(claim, self.world.clock.now()).open
-        if not left:
-            return None
-        ground = left[0].ground
-        question = question_about(
+        while True:
+            claim = self._claim(case, facts)
+            left = self.approvals.look(claim, self.world.clock.now()).open
+            if not left:
+                return None
+            question = self._question(case, facts, claim, left, directories)
+            ruling = await self.world.desk.settle(question, pulse(case.call.params, on_progress))
+            if not isinstance(ruling, Approved | Taken):
+                return await turn_down(self.journal, case, question, ruling)
+            if isinstance(ruling, Approved):
+                case.question = ruling.question or question.id
+            # (6) A wait lies behind us: what was approved must be what is there now, the tool's
+            # definition included (R-30).
+            same = await self.examine(case.call) == (facts, judged)
+            if not same or self._claim(case, facts) != claim:
+                return await self.journal.refuse(case, "policy", CHANGED)
+            if isinstance(ruling, Approved):
+                now = self.world.clock.now()
+                how = Remembering(new_id=self.world.ids.new, now=now, ttl=self.grant_ttl)
+                self.approvals.remember(question, ruling, claim.call, how)
+                case.settlement, case.approved = by_reviewer(ruling, question.id), left
+                case.definition = claim.call.definition
+                return None
+            # Another call like it used the approval; what that left behind may cover this one.
+
+    def _question(
+        self,
+        case: Case,
+        facts: Facts,
+        claim: Claim,
+        left: tuple[OriginReason, ...],
+        directories: frozenset[RealPath] | None,
+    ) -> Escalation:
+        return question_about(
             Posed(
                 id=self.world.ids.new_escalation(),
                 now=self.world.clock.now(),
@@ -271,31 +297,6 @@ class Mediator:
             ),
             self.frame,
         )
-        ruling = await self.world.desk.settle(question, _sign_of_life(case.call, on_progress))
-        match ruling:
-            case Unreachable():
-                return await self.journal.refuse(case, "no-reviewer", ground)
-            case Held(id=identifier):
-                case.settlement = held(ground)
-                return await self.journal.refuse(case, "held", ground, identifier)
-            case Declined():
-                case.settlement = by_refusal(ruling)
-                return await self.journal.refuse(case, refused_by(ruling), ground, ruling.note)
-            case Approved():
-                # (6) A wait lies behind us: what was approved must be what is there now, the
-                # tool's definition included (R-30).
-                case.question = ruling.question or question.id
-                same = await self.examine(case.call) == (facts, judged)
-                if not same or self._claim(case, facts) != claim:
-                    return await self.journal.refuse(case, "policy", CHANGED)
-                now = self.world.clock.now()
-                how = Remembering(new_id=self.world.ids.new, now=now, ttl=self.grant_ttl)
-                self.approvals.remember(question, ruling, claim.call, how)
-                case.settlement, case.approved = by_reviewer(ruling), left
-                case.definition = claim.call.definition
-                return None
-            case _:
-                assert_never(ruling)
 
     def _claim(self, case: Case, facts: Facts) -> Claim:
         """What asks about a call and was not approved yet, of the tool as it is now."""
@@ -381,18 +382,3 @@ class Mediator:
         if summary.status == "success":
             self.world.facts.succeeded(call)
         return Answered(result=result, recorded=await self.journal.end(case, summary))
-
-
-def _sign_of_life(
-    call: ToolCall, on_progress: ProgressListener | None
-) -> Callable[[float], Awaitable[None]] | None:
-    """Progress while a reviewer is awaited, if the client gave a token."""
-    meta = call.params.get("_meta")
-    token = meta.get("progressToken") if isinstance(meta, dict) else None
-    if on_progress is None or token is None:
-        return None
-
-    async def tell(seconds: float) -> None:
-        await on_progress(sign_of_life(token, seconds))
-
-    return tell

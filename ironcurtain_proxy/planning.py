@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final, assert_never
+from typing import Final
 
 from ironcurtain_proxy.approval.budget import Budget
 from ironcurtain_proxy.approval.capabilities import described
-from ironcurtain_proxy.approval.settlements import by_refusal, by_reviewer, held, refused_by
+from ironcurtain_proxy.approval.settlements import by_reviewer
 from ironcurtain_proxy.mediation import Mediator
 from ironcurtain_proxy.model.call import ToolCall
 from ironcurtain_proxy.model.capability import Capability
@@ -22,11 +22,9 @@ from ironcurtain_proxy.model.case import Case
 from ironcurtain_proxy.model.decision import Deny, Escalate, Ground
 from ironcurtain_proxy.model.escalation import (
     Approved,
-    Declined,
     Escalation,
-    Held,
     OriginReason,
-    Unreachable,
+    Taken,
 )
 from ironcurtain_proxy.model.grant import GrantId
 from ironcurtain_proxy.model.grounds import CHANGED, OWN_TOOL
@@ -34,6 +32,7 @@ from ironcurtain_proxy.model.json import Arguments, Json
 from ironcurtain_proxy.model.judgement import Judged
 from ironcurtain_proxy.model.reply import Refused
 from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered, Unresolvable
+from ironcurtain_proxy.unapproved import turn_down
 
 SERVER: Final = "ironcurtain"
 """The name that the record has for the proxy's own tools."""
@@ -168,29 +167,20 @@ class Planner:
         self, case: Case, steps: Sequence[_Step], asking: frozenset[Capability]
     ) -> Refused | None:
         """Put the one question. None: it was approved."""
-        question = self._question(case, steps, asking)
-        ground = question.ground
-        case.decision, case.reasons = Escalate(ground), question.reasons
-        refuse = self._mediator.journal.refuse
-        ruling = await self._mediator.world.desk.settle(question)
-        match ruling:
-            case Unreachable():
-                return await refuse(case, "no-reviewer", ground)
-            case Held(id=identifier):
-                case.settlement = held(ground)
-                return await refuse(case, "held", ground, identifier)
-            case Declined():
-                case.settlement = by_refusal(ruling)
-                return await refuse(case, refused_by(ruling), ground, ruling.note)
-            case Approved():
-                for step in steps:
-                    again = await self._mediator.examine(step.call)
-                    if again != (step.gathered, step.judged):
-                        return await refuse(case, "policy", CHANGED)
-                case.settlement = by_reviewer(ruling)
+        while True:
+            question = self._question(case, steps, asking)
+            case.decision, case.reasons = Escalate(question.ground), question.reasons
+            ruling = await self._mediator.world.desk.settle(question)
+            if not isinstance(ruling, Approved | Taken):
+                return await turn_down(self._mediator.journal, case, question, ruling)
+            for step in steps:
+                again = await self._mediator.examine(step.call)
+                if again != (step.gathered, step.judged):
+                    return await self._mediator.journal.refuse(case, "policy", CHANGED)
+            if isinstance(ruling, Approved):
+                case.settlement = by_reviewer(ruling, question.id)
                 return None
-            case _:
-                assert_never(ruling)
+            # The same plan, asked for twice: the approval was the other's.
 
     def _question(
         self, case: Case, steps: Sequence[_Step], asking: frozenset[Capability]

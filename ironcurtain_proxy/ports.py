@@ -12,7 +12,7 @@ from typing import Protocol, TypeAlias
 from ironcurtain_proxy.model.audit import AuditRecord, ResultSummary
 from ironcurtain_proxy.model.authorized import AuthorizedCall
 from ironcurtain_proxy.model.call import RequestId, ToolCall
-from ironcurtain_proxy.model.escalation import Escalation, EscalationId, Held, Ruling
+from ironcurtain_proxy.model.escalation import Escalation, EscalationId, Held, Ruling, Taken
 from ironcurtain_proxy.model.json import Arguments, Json
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.reply import Reply
@@ -155,8 +155,10 @@ class ReviewDesk(Protocol):
         self,
         escalation: Escalation,
         on_wait: Callable[[float], Awaitable[None]] | None = None,
-    ) -> Ruling | Held:
+    ) -> Ruling | Held | Taken:
         """Ask, or join the same question that is open; or be held while it stays open.
+
+        An approval is one call's. Others that had joined get `Taken`, and may ask for themselves.
 
         Args:
             escalation: the question.

@@ -320,6 +320,7 @@ async def test_an_auto_approval_is_marked_as_one() -> None:
     assert record.decided_by == "auto-approver"
     assert dict(record.context) == {
         "autoApproved": True,
+        "escalationId": harness.desk.asked[0].id,
         "stages": ["kernel:escalate", "grants:open", "auto-approver:approved"],
     }
 

@@ -10,7 +10,7 @@ from typing import Final, Literal, TypeAlias, assert_never
 
 from ironcurtain_proxy.model.case import Settlement
 from ironcurtain_proxy.model.decision import Ground
-from ironcurtain_proxy.model.escalation import Approved, Declined
+from ironcurtain_proxy.model.escalation import Approved, Declined, EscalationId
 from ironcurtain_proxy.model.grant import Grant, GrantId, GrantPattern
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.reply import RefusedBy
@@ -59,36 +59,44 @@ def besides(
     return replace(settlement, extra=(*settlement.extra, ("grants", "+".join(ids))))
 
 
-def by_reviewer(approved: Approved) -> Settlement:
+def by_reviewer(approved: Approved, question: EscalationId) -> Settlement:
     """Somebody approved; only what no person approved is marked as such (A-33)."""
+    details = (_escalation(approved.question or question), *approved.details)
     if approved.by == "auto-approver" or approved.by.startswith("engine:"):
         return Settlement(
             effect="allow",
             reason=f"Auto-approved: {approved.reasoning}",
             decided_by=approved.by,
             result="approved",
-            extra=(("autoApproved", True), *approved.details),
+            extra=(("autoApproved", True), *details),
         )
     return Settlement(
         effect="allow",
-        reason="Approved by human during escalation",
+        reason=f"Approved by {_whom(approved.by)} during escalation",
         decided_by=approved.by,
         result="approved",
-        extra=approved.details,
+        extra=details,
     )
 
 
-def by_refusal(declined: Declined) -> Settlement:
+def by_refusal(declined: Declined, question: EscalationId) -> Settlement:
     """Somebody said no, or nothing acceptable came in time."""
     words = DECLINED[declined.kind]
+    if declined.kind == "denied":
+        words = words.replace("human", _whom(declined.by))
     reason = f"{words}: {declined.reason}" if declined.reason else words
     return Settlement(
         effect="deny",
         reason=reason,
         decided_by=declined.by,
         result="denied",
-        extra=declined.details,
+        extra=(_escalation(declined.question or question), *declined.details),
     )
+
+
+def _whom(by: str) -> str:
+    """A person, in the original's word, or the reviewer that the operator named."""
+    return f'reviewer "{by.removeprefix("reviewer:")}"' if by.startswith("reviewer:") else "human"
 
 
 def refused_by(declined: Declined) -> RefusedBy:
@@ -104,6 +112,17 @@ def refused_by(declined: Declined) -> RefusedBy:
             assert_never(declined.kind)
 
 
-def held(ground: Ground) -> Settlement:
+def held(ground: Ground, question: EscalationId) -> Settlement:
     """Nothing is settled yet; the agent may come back."""
-    return Settlement(effect="escalate", reason=ground.reason, decided_by="kernel", result=None)
+    return Settlement(
+        effect="escalate",
+        reason=ground.reason,
+        decided_by="kernel",
+        result=None,
+        extra=(_escalation(question),),
+    )
+
+
+def _escalation(question: EscalationId) -> tuple[str, Json]:
+    """Under which number reviewers know it."""
+    return ("escalationId", question)

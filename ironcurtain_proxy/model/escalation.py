@@ -110,6 +110,8 @@ class Declined:
     reason: str = ""
     """For the record and the operator: why an answer was invalid."""
     note: str = ""
+    question: EscalationId | None = None
+    """As above."""
     details: tuple[tuple[str, Json], ...] = ()
     """As above."""
 
@@ -124,6 +126,11 @@ class Held:
     """Still open; the agent may come back with the same call."""
 
     id: EscalationId
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """It was approved, and another call like it, which waited as well, uses the approval."""
 
 
 Ruling: TypeAlias = Approved | Declined | Unreachable

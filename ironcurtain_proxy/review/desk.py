@@ -31,6 +31,7 @@ from ironcurtain_proxy.model.escalation import (
     EscalationId,
     Held,
     Ruling,
+    Taken,
     Unreachable,
 )
 from ironcurtain_proxy.ports import Aftermath, Clock, Reviewer
@@ -110,26 +111,24 @@ class Desk:
             finally:
                 self._tasks = None
 
-    async def settle(self, escalation: Escalation, on_wait: OnWait | None = None) -> Ruling | Held:
+    async def settle(
+        self, escalation: Escalation, on_wait: OnWait | None = None
+    ) -> Ruling | Held | Taken:
         """Get a ruling on a call, or have it held.
 
         A call that is cancelled while it waits withdraws its question, unless others wait for it.
         """
-        while True:
-            question = self._find_or_ask(escalation)
-            if question is None:
-                return Unreachable()
-            is_asker = question.escalation is escalation
-            if not await self._join(question, on_wait, is_asker=is_asker):
-                question.held = True
-                return Held(question.escalation.id)
-            ruling = self._take(question)
-            if isinstance(ruling, Approved) and not is_asker:
-                return replace(ruling, question=question.escalation.id)
-            if ruling is not None:
-                return ruling
-            # An identical call that waited as well uses the approval: this one asks, under its own
-            # number. No question is asked twice under one.
+        question = self._find_or_ask(escalation)
+        if question is None:
+            return Unreachable()
+        is_asker = question.escalation is escalation
+        if not await self._join(question, on_wait, is_asker=is_asker):
+            question.held = True
+            return Held(question.escalation.id)
+        ruling = self._take(question)
+        if is_asker or isinstance(ruling, Unreachable | Taken):
+            return ruling
+        return replace(ruling, question=question.escalation.id)
 
     async def _join(self, question: _Question, on_wait: OnWait | None, *, is_asker: bool) -> bool:
         question.waiting += 1
@@ -210,14 +209,14 @@ class Desk:
                     await on_wait(self._clock.monotonic() - started)
         return True
 
-    def _take(self, question: _Question) -> Ruling | None:
-        """The ruling, once; None: the approval is another call's."""
+    def _take(self, question: _Question) -> Ruling | Taken:
+        """The ruling, an approval once."""
         self._forget(question)
         if isinstance(question.ruling, Approved):
             if question.state != "approved" or question.asker_waits:
-                return None
+                return Taken()
             question.state = advance(question.state, "used")
-        return question.ruling
+        return question.ruling or Unreachable()
 
     def _forget(self, question: _Question) -> None:
         if self._questions.get(_key(question.escalation)) is question:

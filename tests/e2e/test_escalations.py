@@ -112,6 +112,24 @@ def test_a_remembered_approval_covers_the_directory_and_nothing_beside_it(
 
 
 @pytest.mark.requirement("X-12")
+def test_what_is_remembered_covers_the_same_call_that_waited_beside_it(
+    asked: tuple[House, RawClient, Person],
+) -> None:
+    house, agent, person = asked
+    (house.root / "out").mkdir()
+    both = [agent.start_call("ask", {"text": str(house.root / "out" / "a")}) for _ in range(2)]
+    agent.answer(agent.request("ping"))
+    person.until_asked()
+    assert person.command("approve", "all", "--remember").returncode == 0
+    assert not any(agent.result(call).get("isError") for call in both)
+    human, grant = sorted(house.outcomes(), key=lambda one: str(one["decidedBy"]), reverse=True)
+    assert human["decidedBy"] == "human"
+    assert str(grant["decidedBy"]).startswith("grant:")
+    assert human["escalationId"]
+    assert person.requests() == []
+
+
+@pytest.mark.requirement("X-12")
 def test_grants_are_listed_and_taken_back(asked: tuple[House, RawClient, Person]) -> None:
     house, agent, person = asked
     (house.root / "out").mkdir()

@@ -1,0 +1,26 @@
+"""A question that was not approved: what is recorded of its call, and what the agent is told."""
+
+from typing import assert_never
+
+from ironcurtain_proxy.approval.settlements import by_refusal, held, refused_by
+from ironcurtain_proxy.journal import Journal
+from ironcurtain_proxy.model.case import Case
+from ironcurtain_proxy.model.escalation import Declined, Escalation, Held, Unreachable
+from ironcurtain_proxy.model.reply import Refused
+
+
+async def turn_down(
+    journal: Journal, case: Case, question: Escalation, ruling: Declined | Unreachable | Held
+) -> Refused:
+    """Record that a call may not go, or not yet."""
+    match ruling:
+        case Unreachable():
+            return await journal.refuse(case, "no-reviewer", question.ground)
+        case Held(id=identifier):
+            case.settlement = held(question.ground, identifier)
+            return await journal.refuse(case, "held", question.ground, identifier)
+        case Declined(note=note):
+            case.settlement = by_refusal(ruling, question.id)
+            return await journal.refuse(case, refused_by(ruling), question.ground, note)
+        case _:
+            assert_never(ruling)
