@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from ironcurtain_proxy.store.interactions import OPEN, OURS
-from ironcurtain_proxy.store.rows import TIMEOUT, Health
+from ironcurtain_proxy.store.rows import SAFE_BANDS, TIMEOUT, Health
 from ironcurtain_proxy.store.tables import INTERACTIONS
 
 STUCK_AFTER: Final = timedelta(minutes=10)
@@ -42,8 +42,12 @@ def session_health(
 ) -> Health:
     """How a session has fared in the last hour.
 
-    `stuck`: a call waits for more than ten minutes, or one ended unanswered. `failing`: half or
-    more of its last ten ended calls were refused or failed. `unknown`: fewer than three have ended.
+    `stuck`: a call waits for more than ten minutes, or one ended unanswered in the last ten.
+    `failing`: half or more of its last ten ended calls were refused or failed. `unknown`: fewer
+    than three have ended.
+
+    What is safe makes no session stuck. It is asked about only while the session is stuck already:
+    where nobody answers, each such question would prolong what caused it, without an end.
 
     Args:
         connection: the store's.
@@ -53,13 +57,17 @@ def session_health(
     """
     its = OURS & (INTERACTIONS.c.session_name == session)
     recent = INTERACTIONS.c.created_at >= now - RECENT
+    serious = INTERACTIONS.c.risk_band.not_in(SAFE_BANDS) | INTERACTIONS.c.risk_band.is_(None)
     # That one reviewer was silent, and the next one answered, is not the session's trouble.
     unanswered = sa.select(INTERACTIONS.c.id).where(
-        its & recent & (INTERACTIONS.c.decided_by == TIMEOUT) & INTERACTIONS.c.status.not_in(OPEN)
+        its
+        & serious
+        & (INTERACTIONS.c.decided_by == TIMEOUT)
+        & (INTERACTIONS.c.responded_at >= now - STUCK_AFTER)
     )
     since = now - RECENT if began is None else max(began, now - RECENT)
     waits = sa.select(INTERACTIONS.c.id).where(
-        its & is_stuck(now) & (INTERACTIONS.c.created_at >= since)
+        its & serious & is_stuck(now) & (INTERACTIONS.c.created_at >= since)
     )
     for sign in (waits, unanswered):
         if connection.execute(sign.limit(1)).first() is not None:
@@ -74,11 +82,15 @@ def session_health(
         return "unknown"
     bad = sum(
         row.succeeded is False
-        # That nobody was asked, because too much was open, says nothing of the session.
-        or (row.status == "rejected" and not str(row.decided_by).startswith("engine:"))
+        # That nobody was asked, or nobody answered, says nothing of the session.
+        or (row.status == "rejected" and not _is_nobody(row.decided_by))
         for row in ended
     )
     return "failing" if 2 * bad >= len(ended) else "well"
+
+
+def _is_nobody(decided_by: str | None) -> bool:
+    return decided_by == TIMEOUT or str(decided_by).startswith("engine:")
 
 
 def failures(connection: Connection, session: str, now: datetime) -> int:

@@ -8,6 +8,9 @@ from ironcurtain_proxy.store.store import Store
 from tests.fakes import FakeClock
 from tests.store.specimens import auto_approved, ends, interaction, reviewed, task
 
+SERIOUS = interaction(band="HIGH")
+UNANSWERED = ends("rejected", "timeout", "nobody answered")
+
 
 def health(store: Store, clock: FakeClock, session: str = "s1") -> str:
     return store.session_health(session, clock.now())
@@ -59,7 +62,7 @@ def test_only_the_last_ten_calls_count(store: Store, clock: FakeClock) -> None:
 def test_what_waited_before_the_proxy_was_started_again_waits_no_longer(
     store: Store, clock: FakeClock
 ) -> None:
-    store.open_task(store.record_interaction(interaction()), task())
+    store.open_task(store.record_interaction(SERIOUS), task())
     clock.seconds = timedelta(minutes=11).total_seconds()
     assert health(store, clock) == "stuck"
     assert store.session_health("s1", clock.now(), clock.now()) == "unknown"
@@ -68,7 +71,7 @@ def test_what_waited_before_the_proxy_was_started_again_waits_no_longer(
 @pytest.mark.requirement("B-35")
 def test_a_call_that_waits_too_long_makes_a_session_stuck(store: Store, clock: FakeClock) -> None:
     ended(store, well=5)
-    identifier = store.record_interaction(interaction())
+    identifier = store.record_interaction(SERIOUS)
     store.open_task(identifier, task())
     clock.seconds = 600
     assert health(store, clock) == "well"
@@ -80,14 +83,28 @@ def test_a_call_that_waits_too_long_makes_a_session_stuck(store: Store, clock: F
 
 
 @pytest.mark.requirement("B-35")
-def test_a_question_that_nobody_answered_makes_a_session_stuck_for_an_hour(
+def test_a_question_that_nobody_answered_makes_a_session_stuck_for_ten_minutes(
     store: Store, clock: FakeClock
 ) -> None:
     ended(store, well=5)
-    reviewed(store, end=ends("rejected", "timeout", "nobody answered"))
+    reviewed(store, SERIOUS, UNANSWERED)
     assert health(store, clock) == "stuck"
-    clock.seconds = 3601
+    clock.seconds = 600
+    assert health(store, clock) == "stuck"
+    clock.seconds = 601
+    assert health(store, clock) == "well"
+
+
+@pytest.mark.requirement("B-47", "B-165")
+def test_what_is_safe_does_not_keep_a_session_stuck(store: Store, clock: FakeClock) -> None:
     ended(store, well=5)
+    reviewed(store, SERIOUS, UNANSWERED)
+    for _ in range(20):
+        clock.seconds += 60
+        reviewed(store, end=UNANSWERED)
+    assert health(store, clock) == "well"
+    store.open_task(store.record_interaction(interaction()), task())
+    clock.seconds += 700
     assert health(store, clock) == "well"
 
 
