@@ -82,7 +82,7 @@ def read_auto_approve(
 ) -> AutoApproveSettings:
     """The section `autoApprove`; its key from the environment, else from the file."""
     standard = AutoApproveSettings()
-    model_id = layers.read("autoApprove.modelId", _model_id, standard.model_id)
+    model_id = layers.read("autoApprove.modelId", read_model_id, standard.model_id)
     key_name = PROVIDER_KEYS.get(model_id.partition(":")[0], "")
     return AutoApproveSettings(
         enabled=layers.read("autoApprove.enabled", Spot.switch, default=False),
@@ -105,11 +105,18 @@ def read_auto_approve(
     )
 
 
+def read_provider_keys(layers: Layers) -> Mapping[str, str]:
+    """The API keys that the file has, by provider."""
+    keys = {name: layers.read(key, Spot.name, "") for name, key in PROVIDER_KEYS.items()}
+    return {name: key for name, key in keys.items() if key}
+
+
 def _channels(spot: Spot) -> tuple[Channel, ...]:
     return tuple(dict.fromkeys(spot.each(lambda entry: entry.word(_CHANNELS))))
 
 
-def _model_id(spot: Spot) -> str:
+def read_model_id(spot: Spot) -> str:
+    """A model as `PROVIDER:MODEL`."""
     text = spot.name()
     if _MODEL.fullmatch(text) is None:
         spot.error("must be PROVIDER:MODEL, the provider anthropic, google or openai")

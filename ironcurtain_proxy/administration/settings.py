@@ -23,6 +23,7 @@ from ironcurtain_proxy.administration.review_settings import (
     EscalationSettings,
     read_auto_approve,
     read_escalation,
+    read_provider_keys,
 )
 from ironcurtain_proxy.administration.server_choice import choose_servers
 from ironcurtain_proxy.administration.workspace import container_workspace, find_workspace
@@ -100,6 +101,8 @@ class Settings:
     breaker: BreakerSettings = field(default_factory=BreakerSettings)
     escalation: EscalationSettings = field(default_factory=EscalationSettings)
     auto_approve: AutoApproveSettings = field(default_factory=AutoApproveSettings)
+    provider_keys: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """API keys of models, by provider, as the file has them."""
     overlay: OverlaySettings = field(default_factory=OverlaySettings)
     auto_confirm: "AutoConfirmConfig | None" = None
     """None: the section is not there."""
@@ -166,6 +169,7 @@ def gather_settings(
         breaker=_breaker(layers),
         escalation=read_escalation(layers),
         auto_approve=read_auto_approve(layers, environment.secrets, session_dir),
+        provider_keys=read_provider_keys(layers),
         overlay=read_overlay(layers, choice.names),
         auto_confirm=_auto_confirm(layers),
         secrets=environment.secrets,

@@ -26,6 +26,7 @@ from ironcurtain_proxy.cli.doctor_checks import (
     sandbox,
     without_sandbox,
 )
+from ironcurtain_proxy.cli.doctor_reviewers import reviewers
 from ironcurtain_proxy.cli.doctor_servers import servers
 from ironcurtain_proxy.sandbox.probe import Available, probe
 from ironcurtain_proxy.session.display import visible
@@ -97,6 +98,7 @@ def _checks(config: Path | None) -> Iterator[Check]:
     yield sandbox(probed, trouble)
     yield _configuration(settings, report, config)
     yield from servers(settings, os.environ)
+    yield from reviewers(settings, os.environ)
     yield from directories(settings)
     yield clock(settings, utc_now())
 

@@ -15,12 +15,11 @@ from typing import Final
 import anyio
 from anyio.abc import TaskStatus
 
-from ironcurtain_proxy.administration.auto_confirm_settings import (
-    AutoConfirmConfig,
-    NotificationSettings,
-    ReviewerSpec,
-)
+from ironcurtain_proxy.administration.auto_confirm_settings import AutoConfirmConfig
+from ironcurtain_proxy.administration.model_access import model_access
+from ironcurtain_proxy.administration.notification_settings import NotificationSettings
 from ironcurtain_proxy.administration.operator_paths import real
+from ironcurtain_proxy.administration.reviewer_settings import ReviewerSpec
 from ironcurtain_proxy.administration.settings import Settings
 from ironcurtain_proxy.administration.work_context_settings import PROVIDER_VARIABLE
 from ironcurtain_proxy.approval.engine.context_score import WorkContext
@@ -289,10 +288,11 @@ def _model_seat(
     may_deny: bool,
 ) -> Seat:
     said = settings.auto_approve
+    access = model_access(spec, settings)
     model = LitellmModel(
         model_id=parse_model_id(spec.model_id),
-        api_key=spec.env.get("API_KEY", said.api_key),
-        api_base=said.api_base,
+        api_key=access.api_key,
+        api_base=access.api_base,
         answer_schema=ANSWER_SCHEMA,
     )
     reviewer = ModelReviewer(

@@ -104,10 +104,10 @@ def test_a_section_that_does_not_say_so_does_not_switch_it_on(
         ({"on_timeout": {"git-force-push": "approve"}}, "cannot be approved without an answer"),
         ({"on_timeout": {"everything": "deny"}}, "is not one of"),
         ({"unknown": "approve"}, "is not one of"),
-        ({"reviewers": [{"name": "a", "kind": "process"}]}, "needs a command"),
-        ({"reviewers": [{"name": "a", "kind": "model"}]}, "needs a modelId"),
+        ({"reviewers": [{"name": "wrapper_claude", "kind": "process"}]}, "needs a command"),
+        ({"reviewers": [{"name": "wrapper_claude", "kind": "model"}]}, "needs a modelId"),
         ({"reviewers": [{"kind": "human"}]}, "is missing"),
-        ({"reviewers": [{"name": "a"}, {"name": "a"}]}, "one name"),
+        ({"reviewers": [{"name": "wrapper_claude"}, {"name": "wrapper_claude"}]}, "one name"),
         ({"store": {"url": "mysql://x"}}, "must begin with postgresql://"),
         ({"store": {"keep_days": 0.5}}, "at least 1 day, or 0 to keep everything"),
         ({"store": {"keep_days": -1}}, "must be greater than -1"),
@@ -129,8 +129,12 @@ def test_what_makes_no_sense_or_approves_too_much_is_refused_at_load(
     assert words in refusal(tmp_path, section)
 
 
-PROCESS: Json = {"name": "a", "kind": "process", "command": ["x"]}
-MODEL: Json = {"name": "a", "kind": "model", "modelId": "x:y"}
+PROCESS: Json = {"name": "wrapper_claude", "kind": "process", "command": ["x"]}
+MODEL: Json = {"name": "wrapper_claude", "kind": "model", "modelId": "openai:y"}
+
+
+def reviewer_named(name: str) -> dict[str, Json]:
+    return {"reviewers": [{"name": name, "kind": "human"}]}
 
 
 def reviewer(base: Json, **keys: Json) -> Json:
@@ -147,20 +151,65 @@ def test_a_process_reads_lines_unless_it_says_that_it_speaks_mcp(tmp_path: Path)
     assert said == [("lines", "review"), ("lines", "review"), ("mcp", "review"), ("mcp", "t")]
 
 
-HUMAN: Json = {"name": "a", "kind": "human"}
+HUMAN: Json = {"name": "wrapper_claude", "kind": "human"}
+
+
+@pytest.mark.parametrize("base", [PROCESS, MODEL], ids=["process", "model"])
+def test_a_reviewer_of_whom_nobody_knows_what_it_may_review_is_refused(
+    base: Json, tmp_path: Path
+) -> None:
+    """Nobody would ever ask it."""
+    words = "reviewers[0]: needs a session_type"
+    assert words in refusal(tmp_path, reviewer(base, name="night-shift"))
+    assert words in refusal(tmp_path, reviewer(base, session_type="unknown"))
+    assert loaded(tmp_path, reviewer(base, name="night-shift", session_type="architect"))
+
+
+@pytest.mark.parametrize(
+    ("section", "words"),
+    [
+        (
+            {"escalation_targets": {"high_risk": "archtect"}, **reviewer_named("architect")},
+            '"archtect" is not among the reviewers: a person is asked (did you mean "architect"?)',
+        ),
+        ({"fallback_escalation": "nobody"}, '"nobody" is not among the reviewers'),
+    ],
+)
+def test_a_target_that_is_no_reviewer_is_a_warning(
+    section: Json, words: str, tmp_path: Path
+) -> None:
+    config = write(
+        tmp_path / "c.json", {"mcpServers": {"x": {"command": "x"}}, "auto_confirm": section}
+    )
+    warnings = load_settings({"HOME": str(tmp_path)}, config).warnings
+    assert any(words in str(one) for one in warnings), [str(one) for one in warnings]
+
+
+@pytest.mark.parametrize(
+    ("section", "words"),
+    [
+        ({"notifications": {"kind": "tmux", "target": "-x"}}, "notifications.target: must name"),
+        ({"notifications": {"kind": "tmux", "target": "a b"}}, "notifications.target: must name"),
+        ({"reviewers": [{"name": "m", "kind": "model", "modelId": "foo"}]}, "PROVIDER:MODEL"),
+    ],
+)
+def test_what_serve_would_refuse_is_refused_by_its_place(
+    section: Json, words: str, tmp_path: Path
+) -> None:
+    assert words in refusal(tmp_path, section)
 
 
 @pytest.mark.parametrize(
     ("section", "words"),
     [
         (reviewer(PROCESS, mailbox="m"), "reviewers[0].mailbox: is not for a process"),
-        (reviewer(PROCESS, modelId="x:y"), "modelId: is not for a process"),
+        (reviewer(PROCESS, modelId="openai:y"), "modelId: is not for a process"),
         (reviewer(MODEL, mailbox="m"), "mailbox: is not for a model"),
         (reviewer(MODEL, command=["x"]), "command: is not for a model"),
         (reviewer(MODEL, session="s"), "session: is not for a model"),
         (reviewer(HUMAN, command=["x"]), "command: is not for a human"),
         (reviewer(HUMAN, env={}), "env: is not for a human"),
-        (reviewer(HUMAN, modelId="x:y"), "modelId: is not for a human"),
+        (reviewer(HUMAN, modelId="openai:y"), "modelId: is not for a human"),
         (reviewer(HUMAN, session="s"), "session: is not for a human"),
         (reviewer(HUMAN, session_type="worker"), "session_type: is not for a human"),
         (reviewer(HUMAN, may_deny=False), "may_deny: is for a human with a mailbox"),
@@ -186,7 +235,10 @@ def test_who_is_told_of_nothing_for_a_while_may_stay_in_the_file(tmp_path: Path)
 @pytest.mark.parametrize(
     ("section", "words"),
     [
-        (reviewer({"name": "a"}, protocol="lines"), "protocol: is for a process, not for a human"),
+        (
+            reviewer({"name": "wrapper_claude"}, protocol="lines"),
+            "protocol: is for a process, not for a human",
+        ),
         (reviewer(MODEL, protocol="mcp"), "protocol: is for a process, not for a model"),
         (reviewer(MODEL, tool="t"), 'tool: is for a process with "protocol": "mcp"'),
         (reviewer(MODEL, protocol="mcp", tool="t"), "protocol: is for a process, not for a model"),
@@ -260,7 +312,12 @@ def test_secrets_do_not_stand_in_what_is_printed_of_the_settings(tmp_path: Path)
             "store": {"url": "postgresql://u:hunter2@db/x"},
             "notifications": {"kind": "webhook", "url": "https://hooks.example/hunter2"},
             "reviewers": [
-                {"name": "m", "kind": "process", "command": ["x"], "env": {"KEY": "hunter2"}}
+                {
+                    "name": "wrapper_claude",
+                    "kind": "process",
+                    "command": ["x"],
+                    "env": {"KEY": "hunter2"},
+                }
             ],
         },
     )

@@ -22,6 +22,7 @@ TOKEN = "s3cret-" * 6
 def a_session(**more: Json) -> dict[str, Json]:
     return {
         "name": "night-shift",
+        "session_type": "architect",
         "kind": "session",
         "mailbox": "desk/mail",
         "token_file": "desk/token",

@@ -191,6 +191,35 @@ def test_a_launcher_is_shown_with_the_program_that_is_installed(machine: Machine
     assert other.remedy == "npm install -g some-server@1.0.1"
 
 
+def test_a_reviewer_that_could_not_be_asked_is_named(machine: Machine, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("t" * 40)
+    token.chmod(0o644)
+    machine.install("manager")
+    reviewers = [
+        {"name": "architect_manager", "kind": "process", "command": ["manager"]},
+        {"name": "wrapper_claude", "kind": "process", "command": ["absent"]},
+        {
+            "name": "desk",
+            "kind": "session",
+            "session_type": "architect",
+            "mailbox": str(tmp_path / "mail"),
+            "token_file": str(token),
+        },
+        {"name": "claude_code_high_level", "kind": "model", "modelId": "openai:gpt-5"},
+    ]
+    file = machine.home / "config.json"
+    section = {"enabled": True, "reviewers": reviewers}
+    file.write_bytes(orjson.dumps({"mcpServers": {}, "auto_confirm": section}))
+    done = machine.doctor("--config", str(file), "--json")
+    assert done.returncode == 1
+    found = {one["name"]: one for one in orjson.loads(done.stdout)}
+    assert found["reviewer architect_manager"]["state"] == "ok"
+    assert found["reviewer wrapper_claude"]["found"] == "absent not found"
+    assert "chmod 600" in found["reviewer desk"]["found"]
+    assert found["reviewer claude_code_high_level"]["found"] == "no API key for openai"
+
+
 def test_a_broken_configuration_is_counted_and_sent_to_check(machine: Machine) -> None:
     config = machine.home / "my config.json"
     config.write_text('{"sandboxPolicy": "perhaps", "mcpServers": {}, "unknown": 1}')

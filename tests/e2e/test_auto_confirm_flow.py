@@ -5,6 +5,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 
 import orjson
@@ -110,10 +111,13 @@ def test_one_session_through_approve_deny_timeout_with_fallback_and_rollback(
     kept.write_text("before")
     end = time.monotonic() + 30
     # How a session does is looked at every half second: until then a manager is asked.
-    while at(conditional := flow.written(kept, "after"), "engine", "action") != "conditional":
+    for number in count():
+        conditional = flow.written(kept, f"after {number}")
+        if at(conditional, "engine", "action") == "conditional":
+            break
         assert time.monotonic() < end, conditional
         kept.write_text("before")
-    assert kept.read_text() == "after"
+    assert kept.read_text() == f"after {number}"
     restored = Person(house).run("rollback", str(conditional["snapshot"]))
     assert restored.returncode == 0, restored.stderr
     assert kept.read_text() == "before"

@@ -167,7 +167,7 @@ async def test_a_session_is_not_stuck_by_what_it_left_when_it_was_killed(tmp_pat
     earlier = FakeClock()
     earlier.seconds = -700
     with open_store(None, tmp_path, earlier) as store:
-        left = store.record_interaction(interaction(session="worker-1"))
+        left = store.record_interaction(interaction(session="worker-1", band="HIGH"))
         store.open_task(left, task())
     async with on_duty(tmp_path) as duty:
         assert duty.status() == "stuck"

@@ -1,0 +1,137 @@
+"""The reviewers of the auto-confirm engine: `auto_confirm.reviewers`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Literal, TypeAlias, get_args
+
+from ironcurtain_proxy.administration.document import Members, Spot
+from ironcurtain_proxy.administration.layers import Layers
+from ironcurtain_proxy.administration.review_settings import read_model_id
+from ironcurtain_proxy.approval.engine.sessions import SessionType
+from ironcurtain_proxy.approval.engine.settings import HUMAN, REVIEWER_TYPES, Reviewer
+
+ReviewerKind: TypeAlias = Literal["human", "session", "process", "model"]
+ReviewerProtocol: TypeAlias = Literal["lines", "mcp"]
+
+_SESSION_TYPES: Final[tuple[SessionType, ...]] = get_args(SessionType)
+_KINDS: Final[tuple[ReviewerKind, ...]] = get_args(ReviewerKind)
+_PROTOCOLS: Final[tuple[ReviewerProtocol, ...]] = get_args(ReviewerProtocol)
+_HUMAN: Final[ReviewerKind] = "human"
+_LINES: Final[ReviewerProtocol] = "lines"
+_FOR: Final[Mapping[str, frozenset[ReviewerKind]]] = {
+    "token_file": frozenset({"session"}),
+    "command": frozenset({"process"}),
+    "env": frozenset({"process", "model"}),
+    "modelId": frozenset({"model"}),
+    "apiBase": frozenset({"model"}),
+    "mailbox": frozenset({"human", "session"}),
+    "session": frozenset({"process", "session"}),
+    "session_type": frozenset({"process", "session", "model"}),
+}
+"""Who takes a key that not everybody takes."""
+_NAME_LENGTH: Final = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReviewerSpec:
+    """How a reviewer is reached."""
+
+    name: str
+    kind: ReviewerKind
+    command: tuple[str, ...] = ()
+    """Of a process: the program and its arguments."""
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Of a process: added to its environment. Of a model: `API_KEY`."""
+    protocol: ReviewerProtocol = "lines"
+    """What a process speaks."""
+    tool: str = "review"
+    """By which a process that speaks MCP is asked."""
+    model_id: str = ""
+    """Of a model: `PROVIDER:MODEL`."""
+    api_base: str | None = None
+    """Of a model: another endpoint of its provider's protocol."""
+    mailbox: Path | None = None
+    """Of a session, and of a person who looks elsewhere: another escalation directory."""
+    token_file: Path | None = None
+    """Of a session: holds what its answers are known by."""
+
+
+def read_reviewer(layers: Layers, spot: Spot) -> tuple[Reviewer, ReviewerSpec]:
+    """One of them; paths are against the file that holds them."""
+    members = spot.object(
+        (
+            *("name", "kind", "command", "env", "modelId", "mailbox", "token_file", "apiBase"),
+            *("session", "session_type", "may_deny", "protocol", "tool"),
+        )
+    )
+    name = members.required("name").name()
+    if len(name) > _NAME_LENGTH or not name.isprintable():
+        spot.error(f"a name has at most {_NAME_LENGTH} visible characters")
+    kind = members.read("kind", _kind, _HUMAN)
+    if name == HUMAN and kind != _HUMAN:
+        spot.error(f'"{HUMAN}" is the person who is asked where nobody else is: take another name')
+    command = members.read("command", lambda inner: inner.each(Spot.name), ())
+    if kind == "process" and not command:
+        spot.error("a process needs a command: a list of the program and its arguments")
+    model = members.read("modelId", read_model_id, "")
+    if kind == "model" and not model:
+        spot.error("a model needs a modelId: PROVIDER:MODEL")
+    session_type = members.read(
+        "session_type",
+        lambda inner: inner.word(_SESSION_TYPES),
+        REVIEWER_TYPES.get(name, "unknown"),
+    )
+    reviewer = Reviewer(
+        name=name,
+        kind="human" if kind == "human" else "process",
+        session=members.read("session", Spot.name, None),
+        session_type=session_type,
+        may_deny=members.read("may_deny", Spot.switch, default=True),
+    )
+    _check_kind(members, kind)
+    if kind != _HUMAN and session_type == "unknown":
+        spot.error(
+            "needs a session_type, which says what it may review: manager, architect or high-level"
+        )
+    spec = ReviewerSpec(
+        name=name,
+        kind=kind,
+        command=command,
+        env=members.read("env", Spot.texts_by_name, {}),
+        protocol=_spoken(members, kind),
+        tool=members.read("tool", Spot.name, "review"),
+        model_id=model,
+        api_base=members.read("apiBase", Spot.name, None),
+        mailbox=members.read("mailbox", layers.as_path, None),
+        token_file=members.read("token_file", layers.as_path, None),
+    )
+    return reviewer, spec
+
+
+def _kind(spot: Spot) -> ReviewerKind:
+    return spot.word(_KINDS)
+
+
+def _check_kind(members: Members, kind: ReviewerKind) -> None:
+    """What a kind needs and does not take."""
+    for key in ("mailbox", "token_file") if kind == "session" else ():
+        members.required(key)
+    for key, kinds in _FOR.items():
+        said = members.get(key)
+        if said is not None and kind not in kinds:
+            said.error(f"is not for a {kind}")
+    may_deny = members.get("may_deny")
+    if may_deny is not None and kind == "human" and "mailbox" not in members:
+        may_deny.error("is for a human with a mailbox of their own")
+
+
+def _spoken(members: Members, kind: ReviewerKind) -> ReviewerProtocol:
+    """What a reviewer speaks, and whether it is one that does."""
+    protocol = members.read("protocol", lambda inner: inner.word(_PROTOCOLS), _LINES)
+    said, tool = members.get("protocol"), members.get("tool")
+    if said is not None and kind != "process":
+        said.error(f"is for a process, not for a {kind}")
+    if tool is not None and (kind, protocol) != ("process", "mcp"):
+        tool.error('is for a process with "protocol": "mcp"')
+    return protocol
