@@ -143,7 +143,8 @@ def test_a_question_ends_with_its_deadline_and_one_that_waits_for_its_turn_as_we
         screen.result()
         results = sorted((screen.result(), screen.result()))
     assert results == [
-        f"{number}: Declined(by='timeout', kind='expired', reason='', note='', question=None, details=())"
+        f"{number}: Declined(by='timeout', kind='expired', reason='', note='', "
+        "question=None, details=())"
         for number in (0, 1)
     ]
 
