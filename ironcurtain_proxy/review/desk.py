@@ -47,6 +47,10 @@ PULSE: Final = 5.0
 MAX_OPEN: Final = 1000
 """Questions at once. A person cannot answer more, and an agent could ask without end."""
 
+_TOO_MANY: Final = Declined(
+    by="kernel", kind="limit", reason="too many calls of this session wait for a reviewer"
+)
+
 
 _Key: TypeAlias = tuple[tuple[object, ...], frozenset[Capability]]
 """The question but for its capabilities, and these."""
@@ -120,7 +124,7 @@ class Desk:
         """
         question = self._find_or_ask(escalation)
         if question is None:
-            return Unreachable()
+            return Unreachable() if self._tasks is None else _TOO_MANY
         is_asker = question.escalation is escalation
         if not await self._join(question, on_wait, is_asker=is_asker):
             question.held = True

@@ -46,7 +46,6 @@ class Distribution:
     """How a measured quantity is spread. Percentiles by nearest rank; None of nothing."""
 
     count: int = 0
-    total: float = 0.0
     p50: float | None = None
     p99: float | None = None
     within_target: int = 0
@@ -180,9 +179,8 @@ def _distribution(
 ) -> Distribution:
     measured = where & column.is_not(None)
     within = sa.func.coalesce(sa.func.sum(sa.case((column < target, 1), else_=0)), 0)
-    total = sa.func.coalesce(sa.func.sum(column), 0.0)
-    summary = sa.select(sa.func.count(), total, within).select_from(source).where(measured)
-    count, amount, below = connection.execute(summary).one()
+    summary = sa.select(sa.func.count(), within).select_from(source).where(measured)
+    count, below = connection.execute(summary).one()
 
     def percentile(share: float) -> float | None:
         # The database sorts and gives one row: a long history never comes into memory.
@@ -191,7 +189,6 @@ def _distribution(
 
     return Distribution(
         count=count,
-        total=float(amount),
         p50=percentile(0.5),
         p99=percentile(0.99),
         within_target=int(below),
@@ -234,26 +231,27 @@ def _grouped(
 
 
 def as_prometheus(metrics: Metrics) -> str:
-    """The text exposition format, version 0.0.4. What has no value yet is left out."""
+    """The text exposition format, version 0.0.4. What has no value yet is left out.
+
+    All are gauges: they say what the store holds now, and it forgets what is old. A counter that
+    falls would be taken for one that began again.
+    """
     return "".join(f"{line}\n" for line in _lines(metrics))
 
 
 def _lines(metrics: Metrics) -> Iterator[str]:
     yield from _family(
-        "interactions_total",
-        "counter",
+        "interactions_by_band",
         "Permission prompts by risk band.",
         [((("band", band),), count) for band, count in metrics.bands.items()],
     )
     yield from _family(
         "interactions",
-        "gauge",
         "Permission prompts by status.",
         [((("status", status),), count) for status, count in metrics.statuses.items()],
     )
     yield from _family(
-        "decisions_total",
-        "counter",
+        "decisions",
         "Decisions by word and by who decided.",
         [
             ((("decision", decision), ("decided_by", who)), count)
@@ -261,15 +259,14 @@ def _lines(metrics: Metrics) -> Iterator[str]:
         ],
     )
     for name, words, value in _singles(metrics):
-        kind = "counter" if name.endswith("_total") else "gauge"
-        yield from _family(name, kind, words, [] if value is None else [((), value)])
-    yield from _summary(
+        yield from _family(name, words, [] if value is None else [((), value)])
+    yield from _spread(
         "decision_seconds",
         "Time to decide, without models and reviewers.",
         metrics.decision_ms,
         1000.0,
     )
-    yield from _summary(
+    yield from _spread(
         "review_response_seconds",
         "Time from holding a call to a reviewer's decision.",
         metrics.response_seconds,
@@ -289,7 +286,7 @@ def _singles(metrics: Metrics) -> Iterator[tuple[str, str, float | None]]:
         metrics.high_risk_escalated.value,
     )
     yield (
-        "manual_interventions_total",
+        "manual_interventions",
         "Decisions that a person had to make. Target: 0.",
         metrics.manual_interventions,
     )
@@ -314,7 +311,7 @@ def _singles(metrics: Metrics) -> Iterator[tuple[str, str, float | None]]:
         metrics.escalated.value,
     )
     yield (
-        "passed_on_total",
+        "passed_on",
         "How often one reviewer did not answer and another was asked.",
         metrics.passed_on,
     )
@@ -323,24 +320,21 @@ def _singles(metrics: Metrics) -> Iterator[tuple[str, str, float | None]]:
 _Sample = tuple[tuple[tuple[str, str], ...], float]
 
 
-def _family(name: str, kind: str, words: str, samples: list[_Sample]) -> Iterator[str]:
+def _family(name: str, words: str, samples: list[_Sample]) -> Iterator[str]:
     full = f"ironcurtain_{name}"
     yield f"# HELP {full} {words}"
-    yield f"# TYPE {full} {kind}"
+    yield f"# TYPE {full} gauge"
     for labels, value in samples:
         yield f"{full}{_labels(labels)} {_number(value)}"
 
 
-def _summary(name: str, words: str, found: Distribution, divisor: float) -> Iterator[str]:
-    full = f"ironcurtain_{name}"
+def _spread(name: str, words: str, found: Distribution, divisor: float) -> Iterator[str]:
     quantiles: list[_Sample] = [
         ((("quantile", quantile),), value / divisor)
         for quantile, value in (("0.5", found.p50), ("0.99", found.p99))
         if value is not None
     ]
-    yield from _family(name, "summary", words, quantiles)
-    yield f"{full}_sum {_number(found.total / divisor)}"
-    yield f"{full}_count {found.count}"
+    yield from _family(name, words, quantiles)
 
 
 def _labels(labels: tuple[tuple[str, str], ...]) -> str:

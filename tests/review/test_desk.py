@@ -159,7 +159,9 @@ async def test_more_questions_than_anyone_can_answer_are_not_asked(
         clock.tick = 0.02
         for number in (1, 2):
             await desk.settle(question(number, call=str(number)))
-        assert await desk.settle(question(3, call="3")) == Unreachable()
+        refused = await desk.settle(question(3, call="3"))
+        assert isinstance(refused, Declined)
+        assert (refused.by, refused.kind) == ("kernel", "limit")
         await person.until_asked(2)
         assert len(person.asked) == 2
 

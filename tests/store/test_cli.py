@@ -74,7 +74,7 @@ def test_metrics_as_json_have_every_metric_of_the_document(used: Store, run: Run
 
 def test_metrics_can_be_written_for_prometheus(used: Store, run: Run) -> None:
     out = run("metrics", "--prometheus")[1]
-    assert 'ironcurtain_decisions_total{decision="approved",decided_by="reviewer"} 4\n' in out
+    assert 'ironcurtain_decisions{decision="approved",decided_by="reviewer"} 4\n' in out
 
 
 def test_a_report_is_written_for_its_reader_alone(used: Store, run: Run, home: Path) -> None:
