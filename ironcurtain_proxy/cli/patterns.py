@@ -64,6 +64,8 @@ def add_parser(subparsers: "Subparsers") -> None:
         action.add_argument("name", metavar="NAME", help="its whole name, as it is shown")
     for action in (proposing, listing, promoting, disabling):
         action.add_argument("--json", action="store_true", help="write JSON")
+        action.epilog = EXAMPLES
+        action.formatter_class = argparse.RawDescriptionHelpFormatter
         add_config(action)
 
 

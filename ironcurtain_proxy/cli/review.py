@@ -36,6 +36,7 @@ listens; without it (and without ESCALATION_DIR) what needs a person is denied a
 EXAMPLES: Final = """\
 keys:
   a approve   r approve and remember   d deny   n deny with a word to the agent   q quit
+  A approve all that waits together with this one
 
 examples:
   ironcurtain-proxy review

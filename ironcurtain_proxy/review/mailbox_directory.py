@@ -39,7 +39,10 @@ class MailboxDirectory:
 
     @classmethod
     def open(cls, path: Path, *, create: bool) -> "MailboxDirectory":
-        """Open it, make it private, or refuse it.
+        """Open it, made private if we made it, or refuse it.
+
+        One that was there stays as it is, and others may be able to list it: it may be anybody's
+        (`/tmp`, `/proc`), and the files in it are ours alone.
 
         Raises:
             FileNotFoundError: it does not exist, and `create` is False.
@@ -274,8 +277,6 @@ def _secure(path: Path, descriptor: int) -> None:
     if mode & (stat.S_IWGRP | stat.S_IWOTH):
         # Tightening it would not undo what others may have put there.
         raise ConfigurationError(_unusable(path, "can be written by other users"))
-    if mode != _PRIVATE_DIRECTORY:
-        os.fchmod(descriptor, _PRIVATE_DIRECTORY)
 
 
 def _why_not_opened(path: Path, error: OSError) -> str:

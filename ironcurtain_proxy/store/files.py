@@ -37,7 +37,8 @@ def prepare_file(path: Path, *, create: bool, own_directory: bool) -> None:
             with suppress(FileNotFoundError):
                 _secure_file(path.with_name(path.name + suffix), create=False)
     except FileNotFoundError:
-        raise StoreError(f"{path}: there is no such store") from None
+        reason = "there is no such store: the auto-confirm engine has not run"
+        raise StoreError(f"{path}: {reason}") from None
     except OSError as error:
         raise StoreError(f"{path}: {_reason(error)}") from None
 
