@@ -122,7 +122,7 @@ def test_a_switch_that_was_not_named_is_not_approved(scenario: Scenario) -> None
         assert veto(scenario.message, call, AROUND) is not None
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=750, deadline=None)
 @given(
     scenario=st.sampled_from(APPROVED),
     words=st.lists(
@@ -153,7 +153,7 @@ def test_forbidding_words_anywhere_leave_no_approval(
     )
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=750, deadline=None)
 @given(scenario=st.sampled_from(APPROVED), text=st.text(max_size=40), place=st.integers(0, 200))
 def test_no_text_makes_it_raise(scenario: Scenario, text: str, place: int) -> None:
     message = scenario.message

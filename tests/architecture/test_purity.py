@@ -45,7 +45,7 @@ def test_pure_rooms_import_only_harmless_modules() -> None:
     assert outside == set()
 
 
-@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(requests(), policies())
 def test_deciding_does_no_io(request: AccessRequest, policy: Policy) -> None:
     with no_io():

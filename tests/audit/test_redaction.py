@@ -228,7 +228,7 @@ def planted(draw: st.DrawFn) -> tuple[dict[str, Json], str]:
 
 
 @pytest.mark.requirement("C-38", "C-39", "C-40")
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(planted())
 def test_no_planted_secret_survives_wherever_it_is_nested(
     case: tuple[dict[str, Json], str],
@@ -248,14 +248,14 @@ pieces = st.one_of(
 )
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(st.lists(pieces, max_size=8).map("".join))
 def test_redacting_twice_changes_nothing_more(text: str) -> None:
     once = redact_text(text)
     assert redact_text(once) == once
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(st.lists(pieces, max_size=8).map("".join))
 def test_the_quick_look_never_misses_what_redaction_would_change(text: str) -> None:
     if redact_text(text) != text:

@@ -69,7 +69,7 @@ def test_what_the_user_asked_for_is_approved_without_anyone_being_asked(house: H
 
 
 @pytest.mark.requirement("A-4", "A-5", "A-6", "A-13", "A-16")
-@pytest.mark.parametrize("message", ["Go ahead and continue", "Fix the tests", None, "  "])
+@pytest.mark.parametrize("message", ["Fix the tests", None])
 def test_what_the_user_did_not_ask_for_goes_to_a_person(house: House, message: str | None) -> None:
     # The model is wrong on purpose: the target check stands behind it.
     with scripted_model(lambda _: says("approve", "sure")) as model:

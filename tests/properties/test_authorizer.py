@@ -14,7 +14,7 @@ from ironcurtain_proxy.model.request import AccessRequest
 from tests.reference.authorizer import reference_authorize
 from tests.strategies import policies, requests, rules
 
-thorough = settings(max_examples=500, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+thorough = settings(max_examples=250, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 brief = settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 
 

@@ -103,7 +103,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.mark.skipif(BASH is None, reason="there is no bash")
 @settings(
-    max_examples=1500,
+    max_examples=750,
     deadline=None,
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.function_scoped_fixture],
 )

@@ -70,7 +70,7 @@ deeds = st.lists(
 
 
 @pytest.mark.requirement("B-62")
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.tuples(st.just("file"), paths, st.integers(0, 99)), max_size=6), deeds, deeds)
 def test_what_a_call_did_to_a_tree_is_undone_exactly(
     files: list[Deed],

@@ -45,7 +45,7 @@ def crowd(url: str | None, state: Path, shared: int, size: int) -> list[list[str
 @pytest.mark.timeout(120)
 @pytest.mark.requirement("B-180")
 def test_many_processes_write_at_once(url: str | None, tmp_path: Path) -> None:
-    size = 20 if url is None else 8
+    size = 10 if url is None else 5
     state = tmp_path / "state"
     with open_store(url, state, FakeClock()) as store:
         shared = store.record_interaction(interaction(session="shared"))
@@ -78,7 +78,7 @@ def test_many_processes_write_at_once(url: str | None, tmp_path: Path) -> None:
 
 @pytest.mark.timeout(120)
 def test_many_processes_make_the_store_together(url: str | None, tmp_path: Path) -> None:
-    size = 5
+    size = 4
     printed = crowd(url, tmp_path / "state", 0, size)
     assert all(len(lines) == ROWS + 2 for lines in printed)
     with open_store(url, tmp_path / "state", FakeClock()) as store:
