@@ -15,6 +15,7 @@ import anyio.to_thread
 from ironcurtain_proxy.approval.engine.decision import EngineDecision
 from ironcurtain_proxy.approval.engine.interaction import (
     ApproveRate,
+    History,
     Knowledge,
     SessionHealth,
 )
@@ -52,6 +53,10 @@ FRESH: Final = 2.0
 
 _MOST_ROWS: Final = 10_000
 """Approvals that nobody took, or that came to nothing later, are not waited for."""
+
+HISTORY_LASTS: Final = 60.0
+"""Seconds for which earlier work is taken for what it was: a thousand rows are read for it, and
+they say much the same a minute later."""
 
 LATELY: Final = 0.5
 """Seconds between two looks at a session's health, its failures and the queue."""
@@ -112,6 +117,7 @@ class StoreLedger:
     _rows: dict[EscalationId, int] = field(default_factory=dict)
     _pattern_ids: dict[str, int] = field(default_factory=dict)
     _lasting: tuple[float, Knowledge] | None = None
+    _history: tuple[float, History] | None = None
     _lately: dict[str, tuple[float, Knowledge]] = field(default_factory=dict)
     _wanted: anyio.Event = field(default_factory=anyio.Event)
     _used: anyio.Event = field(default_factory=anyio.Event)
@@ -183,8 +189,9 @@ class StoreLedger:
             await self._in_thread(partial(self._refresh, session))
             known = self._lately[session]
         now = self.clock.now()
-        # Never those of a moment ago: whoever opens one goes on as soon as the command says so.
-        windows = await self._in_thread(partial(self.windows.read, now))
+        # Never those of a moment ago: whoever opens one goes on as soon as the command says so. Two
+        # looks at small files, in place: a thread would cost more than the decision.
+        windows = self.windows.read(now)
         return replace(
             known[1],
             moment=now.astimezone(),
@@ -222,7 +229,7 @@ class StoreLedger:
         patterns = [pattern_of(row) for row in rows]
         return Knowledge(
             moment=now,
-            history=history_of(self.store.get().recent_work()),
+            history=self._read_history(),
             patterns=tuple([pattern for pattern in patterns if pattern is not None]),
             safe_paths=tuple(
                 [
@@ -232,6 +239,12 @@ class StoreLedger:
             ),
             approve_rates={key: ApproveRate(*counts) for key, counts in rates.items()},
         )
+
+    def _read_history(self) -> History:
+        now = self.clock.monotonic()
+        if self._history is None or now - self._history[0] > HISTORY_LASTS:
+            self._history = (now, history_of(self.store.get().recent_work()))
+        return self._history[1]
 
     async def opened(self, escalation: Escalation, decision: EngineDecision, found: Found) -> None:
         """Write a decision down, with its approval if it is one."""
