@@ -172,6 +172,8 @@ class AutoConfirm:
     safeguards: Safeguards | None = None
     first: FirstReviewer | None = None
     """The auto-approver, if it is on."""
+    on_asked: Callable[[], None] | None = None
+    """Takes note that the engine is asked: soon a reviewer may be. Returns at once."""
     on_approved: Callable[[EngineDecision], None] | None = None
     """Takes note of what the engine itself approved. Returns at once; never raises."""
     _held: dict[EscalationId, int] = field(default_factory=dict)
@@ -181,6 +183,8 @@ class AutoConfirm:
         """Approve, or have a reviewer decide."""
         if escalation.for_people:
             return await self.routes.ask(escalation, UNDECIDED)
+        if self.on_asked is not None:
+            self.on_asked()
         started = self.clock.monotonic()
         try:
             interaction = self._interaction(escalation)

@@ -126,6 +126,13 @@ class ProcessReviewer:
         there = self._running is not None or self._starting.locked()
         return self._tasks is not None and (there or self._may_start())
 
+    def warm(self) -> None:
+        """Have it started, or started again, before a question waits for that. Returns at once."""
+        if self._tasks is None or self._running is not None or self._starting.locked():
+            return
+        if self._may_start():
+            self._tasks.start_soon(self._started)
+
     async def ask(self, escalation: Escalation, briefing: Briefing = UNBRIEFED) -> Ruling:
         """Ask, and wait at most until the escalation's deadline."""
         if self._is_requester(escalation):

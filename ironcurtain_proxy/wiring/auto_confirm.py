@@ -73,8 +73,15 @@ class EngineParts:
     notifier: Notifier
     safekeeping: Safekeeping
     processes: list[ProcessReviewer] = field(default_factory=list)
+    first: list[ProcessReviewer] = field(default_factory=list)
+    """Those of the processes that are asked before others."""
     models: list[ModelReviewer] = field(default_factory=list)
     mailboxes: list[Mailbox] = field(default_factory=list)
+
+    def warm(self) -> None:
+        """Have those started whom a question goes to first."""
+        for process in self.first:
+            process.warm()
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Own their tasks until cancelled."""
@@ -157,6 +164,7 @@ def assemble_engine(
             clock=clock,
             safeguards=safekeeping,
             first=around.first,
+            on_asked=lambda: parts.warm(),  # noqa: PLW0108  made below
             on_approved=notifier.approved,
         ),
         chain=chain,
@@ -166,6 +174,10 @@ def assemble_engine(
     )
     for spec in config.reviewers:
         seats[spec.name] = _seat(spec, settings, config, around, parts) or person
+        # The first who is asked is there when it is; who comes after it may never be needed.
+        targets = config.engine.escalation_targets
+        if spec.kind == "process" and spec.name in {targets.high_risk, targets.medium_risk}:
+            parts.first.append(parts.processes[-1])
     return parts
 
 

@@ -229,6 +229,23 @@ async def test_it_is_started_again_but_not_at_once_and_not_for_ever(tmp_path: Pa
     assert starts == [(True, 1), (True, 2), (True, 3), (False, 3), (False, 3), (False, 3)]
 
 
+@pytest.mark.requirement("B-166")
+async def test_it_can_be_started_before_the_first_question_and_is_started_once() -> None:
+    launcher = Launcher()
+    async with reviewing(manager("deciding", "approve"), launcher) as reviewer:
+        reviewer.warm()
+        reviewer.warm()
+        while not launcher.starts:
+            await anyio.lowlevel.checkpoint()
+        reviewer.warm()
+        assert isinstance(await reviewer.ask(escalation()), Approved)
+        reviewer.warm()
+        await anyio.lowlevel.checkpoint()
+    assert len(launcher.starts) == 1
+    reviewer.warm()
+    assert not reviewer.is_reachable()
+
+
 async def test_a_command_that_does_not_exist_is_no_reviewer() -> None:
     spec = ProcessSpec(name="nobody", command=("/nonexistent/program",))
     async with reviewing(spec) as reviewer:
