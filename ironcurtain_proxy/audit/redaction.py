@@ -9,6 +9,7 @@ masks the formats of `secrets` and `numbers`, wherever they stand (G19). It does
 import re
 from typing import Final
 
+from ironcurtain_proxy.audit.keys import holds_key
 from ironcurtain_proxy.audit.numbers import redact_numbers
 from ironcurtain_proxy.audit.secrets import redact_secrets, without_unfinished
 
@@ -62,35 +63,71 @@ def is_suspicious(raw: bytes) -> bool:
     for word in _WORDS:
         if word in squeezed:
             return True
-    if _TOKEN_RUN in raw.translate(_RUNS) and _TOKEN_START.search(raw):
+    if _NINE_DIGITS in squeezed and _may_be_number(raw, squeezed):
         return True
-    return (b"://" in raw and b"@" in raw) or b"-----BEGIN" in raw
+    if (b"://" in raw and b"@" in raw) or b"-----BEGIN" in raw or b"eyJ" in raw:
+        return True
+    if b"=" in raw and _QUERY.search(raw):
+        return True
+    return holds_key(raw.decode("latin-1"))
 
 
+def _may_be_number(raw: bytes, squeezed: str) -> bool:
+    """A time stamp is nine digits, too: it is neither a card nor a social security number."""
+    if "ssn" in squeezed or "social" in squeezed:
+        return True
+    return _NUMBER.search(raw) is not None
+
+
+_NINE_DIGITS: Final = "0" * 9
+_NUMBER: Final = re.compile(
+    rb"[2-6](?:[ -]?\d){12}|\d{3}(?:[ -]\d{2}[ -]?|\d{2}[ -])\d{4}", re.ASCII
+)
+_QUERY: Final = re.compile(rb"[?&;][a-z-]{2,16}=[\w%+/=.~-]{16}", re.IGNORECASE | re.ASCII)
 _WORDS: Final = (
-    "0" * 9,
-    "passw",
-    "passphrase",
-    "pwd",
-    "secret",
-    "token",
-    "apikey",
-    "accesskey",
-    "privatekey",
-    "authorization",
-    "credential",
-    "bearer",
-    "basic",
+    *("passw", "passphrase", "passcode", "pass=", 'pass"', "pass:", "pwd", "secret", "token"),
+    *("apikey", "accesskey", "privatekey", "accountkey", "sharedkey", "signingkey"),
+    *("cryptionkey", "masterkey", "licensekey", "licencekey", "servicekey", "sessionkey"),
+    *(
+        "subscriptionkey",
+        "authkey",
+        "sshkey",
+        "deploykey",
+        "appkey",
+        "applicationkey",
+        "storagekey",
+    ),
+    *(
+        "adminkey",
+        "functionkey",
+        "writekey",
+        "ingestkey",
+        "integrationkey",
+        "hmac",
+        "aeskey",
+        "csrf",
+    ),
+    *("xsrf", "rootkey", "serverkey", "webhookkey", "userpass", 'pass"', "samlresponse", "sshpass"),
+    *("clientassertion", "passkey", "xprv", "xauth", 'pat"', 'pw"', 'wif"', 'tfa"'),
+    *("authorization", "auth=", "auth:", 'auth"', "credential", "cred", "bearer", "basic", "jwt"),
+    *(
+        "cookie",
+        "sessionid",
+        "sessid",
+        "otp",
+        'code"',
+        'codes"',
+        "mfacode",
+        "verificationcode",
+        "cvv",
+        "cvc",
+        "dsn",
+    ),
+    *("mnemonic", "phrase", "seed", "connectionstr", "connstr", "sid=", 'sid"', "sid:"),
+    *("pin=", 'pin"', "pin:", "webhook", "hooks."),
 )
 """What tells of a secret, in lower case, without blanks, hyphens and underscores, digits as 0."""
 
 _FOLD: Final = bytes.maketrans(
     b"ABCDEFGHIJKLMNOPQRSTUVWXYZ123456789", b"abcdefghijklmnopqrstuvwxyz000000000"
-)
-_TOKEN_BYTES: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
-_RUNS: Final = bytes.maketrans(_TOKEN_BYTES, b"a" * len(_TOKEN_BYTES))
-_TOKEN_RUN: Final = b"a" * 15
-"""No key format is shorter."""
-_TOKEN_START: Final = re.compile(
-    rb"sk-|[rs]k_(?:live|test)_|gh[posur]_|github_pat_|glpat-|xox|A[KS]IA|AIza|eyJ"
 )

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from ironcurtain_proxy.audit.keys import redact_keys
+
 MASK: Final = "[redacted]"
 MASKED_PRIVATE_KEY: Final = "[redacted private key]"
 
@@ -36,7 +38,7 @@ def redact_secrets(text: str) -> str:
     for secret in FORMATS:
         if _may_hold(secret, text, folded):
             text = secret.pattern.sub(secret.replacement, text)
-    return text
+    return redact_keys(text)
 
 
 def without_unfinished(text: str) -> str:
@@ -53,7 +55,7 @@ def is_telling(name: str) -> bool:
     plain = _squeezed(name)
     if plain in _WORKING_DIRECTORIES or plain.endswith(_HARMLESS_ENDINGS):
         return False
-    return plain.endswith(_TELLING_ENDINGS)
+    return plain.endswith(TELLING_ENDINGS) or plain in TELLING_NAMES
 
 
 def is_ssn_name(name: str) -> bool:
@@ -73,22 +75,41 @@ def _squeezed(name: str) -> str:
 
 _NAME_TAIL: Final = 128
 _SEPARATORS: Final = str.maketrans("", "", " -_")
-_TELLING_ENDINGS: Final = (
-    "password",
-    "passwd",
-    "passphrase",
-    "pwd",
-    "secret",
-    "secrets",
-    "token",
-    "apikey",
-    "secretkey",
-    "privatekey",
-    "accesskey",
-    "authorization",
-    "credential",
-    "credentials",
+TELLING_ENDINGS: Final = (
+    # What a person types.
+    *("password", "passwords", "passwd", "passphrase", "passcode", "passcodes", "passkey", "pwd"),
+    *("dbpass", "userpass", "smtppass", "mailpass", "redispass", "adminpass", "rootpass"),
+    *("otp", "otpcode", "totpseed", "mfacode", "twofactorcode", "verificationcode", "pincode"),
+    *("recoverycode", "recoverycodes", "backupcode", "backupcodes", "securitycode"),
+    *("mnemonic", "mnemonicphrase", "seedphrase", "recoveryphrase", "seedwords"),
+    # What a service gives.
+    *("secret", "secrets", "token", "apitokens", "accesstokens", "refreshtokens", "authtokens"),
+    *("apikey", "apikeys", "secretkey", "secretkeys", "privatekey", "accesskey", "accesskeys"),
+    *("accountkey", "sharedkey", "signingkey", "encryptionkey", "decryptionkey", "masterkey"),
+    *("authkey", "licensekey", "servicekey", "subscriptionkey", "functionkey", "sshkey"),
+    *("deploykey", "appkey", "applicationkey", "adminkey", "storagekey", "sessionkey", "writekey"),
+    *("ingestkey", "integrationkey", "hmackey", "aeskey", "rootkey", "serverkey", "webhookkey"),
+    *("secretkeybase", "authorization", "auth", "credential", "credentials", "creds", "jwt"),
+    *(
+        "clientassertion",
+        "cookie",
+        "cookies",
+        "sessionid",
+        "sessid",
+        "sessionhash",
+        "csrf",
+        "xsrf",
+        "authcode",
+    ),
+    *("dsn", "connectionstring", "connstring", "connstr", "webhookurl", "samlresponse", "hmac"),
 )
+TELLING_NAMES: Final = frozenset(
+    {
+        *("pass", "pw", "pin", "cvv", "cvc", "cvv2", "sid", "connect.sid", "pat", "cred", "bearer"),
+        *("githubpat", "gitlabpat", "totp", "seedhex", "xprv", "wif", "xauth", "proxyauth", "tfa"),
+    }
+)
+"""Names that say so as a whole; as an ending they are parts of other words."""
 _HARMLESS_ENDINGS: Final = (
     "pagetoken",
     "nexttoken",
@@ -152,6 +173,13 @@ def _assigned(match: re.Match[str]) -> str:
     return match[0][: match.start(group) - match.start()] + MASK
 
 
+def _query(match: re.Match[str]) -> str:
+    """`?code=` and `?key=` are also names: a value without a digit or a capital is one."""
+    value = match[2]
+    random = any(map(str.isdigit, value)) and any(map(str.isalpha, value))
+    return f"{match[1]}{MASK}" if random else match[0]
+
+
 _SURELY_A_TOKEN: Final = 24
 _BASIC_LOOK: Final = 1024
 
@@ -159,20 +187,17 @@ _BASIC_LOOK: Final = 1024
 # Order matters: a private key or a header is masked whole before anything inside it is looked at.
 
 _WORDS: Final = (
-    r"(?:pass(?:word|wd|phrase)|(?:[a-z0-9][_-]?)pwd|secret(?:[_-]?(?:access[_-]?)?key)?|api[_-]?key"
-    r"|(?:access|private)[_-]?key|(?:page|next|continuation|progress|sync|cancel)?[_-]?token"
-    r"|authorization|credentials?)"
+    r"(?:pass(?:word|wd|phrase|code)s?|(?:[a-z0-9][_-]?)(?:pwd|pass)|secret(?:[_-]?(?:access[_-]?)?key)?"
+    r"|(?:api|access|private|account|shared|signing|encryption|master|auth|licen[cs]e|service"
+    r"|subscription|session|ssh|deploy|app|application|storage|admin)[_-]?key"
+    r"|(?:page|next|continuation|progress|sync|cancel)?[_-]?token"
+    r"|authorization|(?<![a-z])_?auth|(?<=_)auth|credentials?|cookies?|session[_-]?id|sess[_-]?id"
+    r"|(?<![a-z])sid|otp|otp[_-]?code|mfa[_-]?code|verification[_-]?code|(?<![a-z])(?:pin|cvv|cvc)"
+    r"|mnemonic|(?:seed|recovery)[_-]?phrase|dsn|conn(?:ection)?[_-]?str(?:ing)?|jwt|creds)"
 )
 _WORD_HINTS: Final = (
-    "passw",
-    "passphrase",
-    "pwd",
-    "secret",
-    "api",
-    "key",
-    "token",
-    "authorization",
-    "credential",
+    *("pass", "pwd", "secret", "key", "token", "auth", "cred", "cookie", "session", "sess", "sid"),
+    *("otp", "code", "pin", "cvv", "cvc", "mnemonic", "phrase", "dsn", "conn", "jwt"),
 )
 
 
@@ -194,7 +219,7 @@ FORMATS: Final[tuple[SecretFormat, ...]] = (
         ("authorization",),
         _pattern(
             r"(authorization[\"'\\]{0,4}\s{0,4}[:=]\s{0,4}[\"'\\]{0,4}"
-            r"(?:(?:bearer|basic|digest|token|negotiate|ntlm|api-?key|aws4-hmac-sha256)\s{1,4})?+)"
+            r"(?:(?:bearer|basic|digest|token|negotiate|ntlm|api-?key|aws4-hmac-sha256|ssws|key|bot)\s{1,4})?+)"
             r"([^\s\"'\\,;\[]+)()",
             re.IGNORECASE,
         ),
@@ -230,24 +255,44 @@ FORMATS: Final[tuple[SecretFormat, ...]] = (
         _ends_only,
     ),
     SecretFormat(
-        ("sk-",),
-        _pattern(r"sk-(?:ant|proj|svcacct|admin|or|lf)-[\w-]{12,}"),
-        _ends_only,
+        ("hooks.slack.com", "/webhooks/", "hooks.zapier.com", "webhook.office.com"),
+        # Who knows such an address may write there: what follows the host is the key.
+        _pattern(
+            r"(hooks\.slack\.com/(?:services|workflows|triggers)/|/api/webhooks/"
+            r"|hooks\.zapier\.com/hooks/catch/|webhook\.office\.com/webhookb2/)([^\s\"'\\<>]+)()"
+        ),
+        _second_group,
     ),
-    SecretFormat(("sk-",), _pattern(r"(?<![A-Za-z0-9])sk-[A-Za-z0-9]{20,}"), _ends_only),
     SecretFormat(
-        ("k_live_", "k_test_"), _pattern(r"[rs]k_(?:live|test)_[A-Za-z0-9]{10,}"), _ends_only
+        ("=",),
+        # A query that is a signature, a code or a key: long, and no name.
+        _pattern(
+            r"([?&;](?:sig|signature|x-(?:amz|goog)-signature|hmac|code|key|auth|jwt|sid|pass|hash"
+            r"|session|ticket|assertion|samlresponse)=)([\w%+/=.~-]{16,})()",
+            re.IGNORECASE,
+        ),
+        _query,
     ),
     SecretFormat(
-        ("ghp_", "gho_", "ghs_", "ghu_", "ghr_"),
-        _pattern(r"gh[posur]_[A-Za-z0-9]{30,}"),
-        _ends_only,
+        ("cookie",),
+        _pattern(
+            r"(cookies?[\"'\\]{0,4}\s{0,4}[:=]\s{0,4}[\"'\\]{0,4})"
+            r"([^\r\n\"'\\=\[]{1,128}=(?:[^\r\n\"'\\]|\\(?=[^nr]))*+)()",
+            re.IGNORECASE,
+        ),
+        _second_group,
+        folded=True,
     ),
-    SecretFormat(("github_pat_",), _pattern(r"github_pat_\w{20,}"), _ends_only),
-    SecretFormat(("glpat-",), _pattern(r"glpat-[\w-]{16,}"), _ends_only),
-    SecretFormat(("xox",), _pattern(r"xox[abeoprs]-[A-Za-z0-9-]{10,}"), _ends_only),
-    SecretFormat(("AKIA", "ASIA"), _pattern(r"(?<![A-Za-z0-9])A[KS]IA[A-Z0-9]{16,}"), _ends_only),
-    SecretFormat(("AIza",), _pattern(r"AIza[\w-]{30,}"), _ends_only),
+    SecretFormat(
+        ("mnemonic", "phrase", "seed"),
+        _pattern(
+            r"((?:mnemonic|phrase|seed|words)[\"'\\]{0,4}(?:\s{1,4}is)?\s{0,4}[:=]?\s{0,4}[\"'\\]{0,4})"
+            r"((?:[a-z]{3,8}[ ,]{1,3}){11,23}[a-z]{3,8})()",
+            re.IGNORECASE,
+        ),
+        _second_group,
+        folded=True,
+    ),
     SecretFormat(
         _WORD_HINTS,
         _pattern(

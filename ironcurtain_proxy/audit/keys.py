@@ -1,0 +1,157 @@
+"""Where in a text a provider's key stands. Pure: no I/O, no clock, no log.
+
+Every key has a long run of letters, digits, hyphens and underscores. Such runs are found by one
+translation and a search for a literal, both as fast as memory; only what lies at a run is held
+against the table of `provider_keys`. So a text without long words costs next to nothing.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from ironcurtain_proxy.audit.provider_keys import looks_issued, patterns, starts
+
+
+class _Pattern(NamedTuple):
+    expression: re.Pattern[str]
+    alone: bool
+
+
+def redact_keys(text: str) -> str:
+    """Mask every key of a provider: its first and last four characters stay."""
+    pieces: list[str] = []
+    copied = 0
+    for start, end in _keys(text):
+        pieces += [text[copied:start], f"{text[start : start + 4]}...{text[end - 4 : end]}"]
+        copied = end
+    return "".join([*pieces, text[copied:]]) if pieces else text
+
+
+def holds_key(text: str) -> bool:
+    """Whether `redact_keys` would change the text, or any text that this is the JSON of."""
+    return next(_keys(text), None) is not None
+
+
+def _keys(text: str) -> Iterator[tuple[int, int]]:
+    """Where keys begin and end, from left to right."""
+    # One byte for each character, so that places are the same.
+    runs = text.encode("ascii", "replace").translate(_RUNS)
+    done = 0
+    begin = runs.find(_LONG_RUN)
+    while begin >= 0:
+        end = runs.find(b" ", begin)
+        end = len(text) if end < 0 else end
+        # Only these stand between a prefix and the run: `SG.`, `1//`, `production$`, base64.
+        before = text[begin - 1 : begin]
+        back = _BASE64_BACK if before in _BASE64_SIGNS else _LOOK_BACK if before in _JOINTS else 0
+        for key in _keys_at(text, max(done, begin - back), begin, end):
+            yield key
+            done = key[1]
+        begin = runs.find(_LONG_RUN, max(done, end))
+
+
+def _keys_at(text: str, low: int, begin: int, end: int) -> Iterator[tuple[int, int]]:
+    """The keys that a run from `begin` to `end` is a part of, none before `low`."""
+    at = low
+    found = False
+    while (hit := _STARTS.search(text, at, end)) is not None:
+        stop = _end_of_key(text, hit.start())
+        if stop is None:
+            at = hit.start() + 1
+        else:
+            found = True
+            yield hit.start(), stop
+            at = stop
+        if at >= end:
+            return
+    if found:
+        return
+    shaped = _shaped(text, low, begin, end)
+    if shaped is not None:
+        yield shaped
+    elif _LONG_PIECE.search(text, begin, end) and looks_issued(text[begin:end]):
+        yield begin, end
+
+
+def _end_of_key(text: str, at: int) -> int | None:
+    alone, inside = _stands(text, at)
+    if inside:
+        return None
+    for expression, must_be_alone in _BY_HEAD.get(text[at : at + _HEAD], ()):
+        if must_be_alone and not alone:
+            continue
+        match = expression.match(text, at)
+        if match is not None:
+            return match.end()
+    return None
+
+
+def _stands(text: str, at: int) -> tuple[bool, bool]:
+    """Whether nothing of a name stands before `at`; whether it is inside a word."""
+    if at == 0:
+        return True, False
+    before = text[at - 1]
+    if before in _WORD_CHARACTERS:
+        escaped = _ESCAPE.search(text, max(0, at - _LONGEST_ESCAPE), at) is not None
+        return escaped, not escaped
+    return before not in "_.-", False
+
+
+def _shaped(text: str, low: int, begin: int, end: int) -> tuple[int, int] | None:
+    """A key that is known by the shape of the whole: a sign beside the run hints at it."""
+    if text[begin - 1 : begin] not in _JOINTS and text[end : end + 1] not in _JOINTS:
+        return None
+    last = min(len(text), end + _LOOK_AHEAD)
+    match = _SHAPES.search(text, low, last)
+    while match is not None and _stands(text, match.start())[1]:
+        match = _SHAPES.search(text, match.start() + 1, last)
+    return None if match is None else match.span()
+
+
+_HEAD: Final = 2
+_LOOK_BACK: Final = 32
+"""A prefix, and what may stand between it and the run: `SG.`, `access_token$production$`."""
+_BASE64_BACK: Final = 120
+"""Base64 has a sign after every 32 characters or so: the prefix may be some of them before."""
+_BASE64_SIGNS: Final = frozenset("+/")
+_LOOK_AHEAD: Final = 128
+_LONGEST_ESCAPE: Final = 20
+_LONG_PIECE: Final = re.compile("[A-Za-z0-9]{20}")
+_JOINTS: Final = frozenset(".~/$!:+")
+
+_RUN_BYTES: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+_RUNS: Final = bytes.maketrans(
+    bytes(range(256)), bytes(97 if byte in _RUN_BYTES else 32 for byte in range(256))
+)
+_LONG_RUN: Final = b"a" * 15
+"""No key is without a run of this length."""
+_WORD_CHARACTERS: Final = frozenset(
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+)
+
+_ESCAPE: Final = re.compile(
+    r"(?:\\[abefnrtv0]|\\u[0-9A-Fa-f]{4}|\\x[0-9A-Fa-f]{2}|%[0-9A-Fa-f]{2}"
+    r"|(?:\x1b|\\u001[bB]|\\x1[bB]|\\e|\\033)\[[0-9;]{0,11}m)\Z",
+    re.ASCII,
+)
+"""What ends in a letter or digit and is no word: `\\n`, `%3D`, the colours of a terminal."""
+
+_STARTS: Final = re.compile(starts(), re.ASCII)
+_BY_HEAD: Final[dict[str, list[_Pattern]]] = {}
+for _prefix, _expression, _alone in patterns():
+    _BY_HEAD.setdefault(_prefix[:_HEAD], []).append(
+        _Pattern(re.compile(_expression, re.ASCII), _alone)
+    )
+
+_SHAPES: Final = re.compile(
+    r"[MNO][\w-]{23,27}\.[\w-]{6,7}\.[\w-]{27,45}(?![\w-])"  # Discord: id, time, signature
+    r"|mfa\.[\w-]{84}"  # Discord, of a person
+    r"|[0-9]{8,10}:AA[\w-]{32,35}(?![\w-])"  # Telegram
+    r"|pat[A-Za-z0-9]{14}\.[0-9a-f]{64}"  # Airtable
+    r"|[A-Za-z0-9]{14}\.atlasv1\.[\w-]{60,80}"  # Terraform
+    r"|[A-Za-z0-9_~.]{3}[0-9]Q~[\w~.-]{31,34}"  # Microsoft Entra
+    r"|[12]/[0-9]{10,20}(?:/[0-9]{10,20})?:[0-9a-f]{32}"  # Asana
+    r"|00D[A-Za-z0-9]{12,15}![\w.]{60,130}"  # Salesforce
+    r"|access_token\$[a-z]{6,12}\$[a-z0-9]{16}\$[0-9a-f]{32}",  # Braintree
+    re.ASCII,
+)
