@@ -41,13 +41,21 @@ def _keys(text: str) -> Iterator[tuple[int, int]]:
     while begin >= 0:
         end = runs.find(b" ", begin)
         end = len(text) if end < 0 else end
-        # Only these stand between a prefix and the run: `SG.`, `1//`, `production$`, base64.
-        before = text[begin - 1 : begin]
-        back = _BASE64_BACK if before in _BASE64_SIGNS else _LOOK_BACK if before in _JOINTS else 0
-        for key in _keys_at(text, max(done, begin - back), begin, end):
+        for key in _keys_at(text, max(done, _low(text, begin)), begin, end):
             yield key
             done = key[1]
         begin = runs.find(_LONG_RUN, max(done, end))
+
+
+def _low(text: str, begin: int) -> int:
+    """Where a key may begin that the run at `begin` belongs to."""
+    before = text[begin - 1 : begin]
+    if before in _BASE64_SIGNS:
+        # Base64 has a sign after every 32 characters or so: the prefix may be some of them before.
+        match = _BASE64_STARTS.search(text, max(0, begin - _BASE64_BACK), begin)
+        if match is not None:
+            return match.start()
+    return max(0, begin - _LOOK_BACK) if before in _JOINTS else begin
 
 
 def _keys_at(text: str, low: int, begin: int, end: int) -> Iterator[tuple[int, int]]:
@@ -99,8 +107,17 @@ def _stands(text: str, at: int) -> tuple[bool, bool]:
 
 def _shaped(text: str, low: int, begin: int, end: int) -> tuple[int, int] | None:
     """A key that is known by the shape of the whole: a sign beside the run hints at it."""
-    if text[begin - 1 : begin] not in _JOINTS and text[end : end + 1] not in _JOINTS:
+    before, after, length = text[begin - 1 : begin], text[end : end + 1], end - begin
+    hinted = (
+        before in _SIGNS
+        or after in _SIGNS
+        or (before == ":" and length >= _ID_AND_KEY)
+        or (before == "." and length >= _LAST_PART)
+        or (after == "." and length in _FIRST_PART)
+    )
+    if not hinted:
         return None
+    low = max(0, min(low, begin - _LOOK_BACK))
     last = min(len(text), end + _LOOK_AHEAD)
     match = _SHAPES.search(text, low, last)
     while match is not None and _stands(text, match.start())[1]:
@@ -109,15 +126,19 @@ def _shaped(text: str, low: int, begin: int, end: int) -> tuple[int, int] | None
 
 
 _HEAD: Final = 2
-_LOOK_BACK: Final = 32
+_LOOK_BACK: Final = 40
 """A prefix, and what may stand between it and the run: `SG.`, `access_token$production$`."""
 _BASE64_BACK: Final = 120
-"""Base64 has a sign after every 32 characters or so: the prefix may be some of them before."""
 _BASE64_SIGNS: Final = frozenset("+/")
+_BASE64_STARTS: Final = re.compile(starts("base64"), re.ASCII)
+_SIGNS: Final = frozenset("~!$")
+_ID_AND_KEY: Final = 32
+_FIRST_PART: Final = range(24, 31)
+_LAST_PART: Final = 60
 _LOOK_AHEAD: Final = 128
 _LONGEST_ESCAPE: Final = 20
 _LONG_PIECE: Final = re.compile("[A-Za-z0-9]{20}")
-_JOINTS: Final = frozenset(".~/$!:+")
+_JOINTS: Final = frozenset("./$~:")
 
 _RUN_BYTES: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 _RUNS: Final = bytes.maketrans(

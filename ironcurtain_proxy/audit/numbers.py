@@ -12,6 +12,8 @@ _DIGITS: Final = re.compile(r"\d+", re.ASCII)
 
 # A UUID comes first, so that its digits are never taken for a card. A run starts after nothing that
 # belongs to a word or a fraction. `* ` before, ` *` after: part of a number that is masked already.
+_MANY_DIGITS: Final = re.compile(r"\d(?:[ -]?\d){12,}+", re.ASCII)
+_UUID_LENGTH: Final = 36
 _UUID_OR_RUN: Final = re.compile(
     r"(?<!\w)[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}(?!\w)"
     r"|(?<!\w)(?<!\d\.)(?<!\* )(?P<run>\d(?:[ -]?\d){12,})(?!\w)(?! \*)(?!\.\d)",
@@ -28,7 +30,7 @@ _BRAND: Final = re.compile(
 """What a bare JSON number must look like to be taken for a card: ids are numbers, too."""
 
 _SSN: Final = re.compile(
-    r"(?<!\w)(?<!\d[-.])(\d{3})([- ]?)(\d{2})([- ]?)(\d{4})(?!\w)(?![-.]\d)", re.ASCII
+    r"(\d{3})(?<!\w\d{3})(?<!\d[-.]\d{3})([- ]?)(\d{2})([- ]?)(\d{4})(?!\w)(?![-.]\d)", re.ASCII
 )
 _SSN_WORD: Final = re.compile(
     r"(?<![a-z])(?:ssns?(?![a-z])|social[ _-]?security)", re.IGNORECASE | re.ASCII
@@ -46,8 +48,20 @@ def redact_numbers(text: str, *, ssn_expected: bool = False) -> str:
         ssn_expected: a word elsewhere, such as the key it stands under, says that nine bare digits
             are a social security number.
     """
-    cardless = _UUID_OR_RUN.sub(_mask_cards_in_run, text)
+    cardless = _redact_cards(text)
     return _SSN.sub(lambda match: _mask_ssn(match, ssn_expected=ssn_expected), cardless)
+
+
+def _redact_cards(text: str) -> str:
+    """Only where enough digits stand together is there anything to look at."""
+    pieces: list[str] = []
+    copied = done = 0
+    for near in _MANY_DIGITS.finditer(text):
+        low = max(done, near.start() - _UUID_LENGTH)
+        for match in _UUID_OR_RUN.finditer(text, low, near.end() + _UUID_LENGTH + 2):
+            pieces += [text[copied : match.start()], _mask_cards_in_run(match)]
+            copied = done = match.end()
+    return "".join([*pieces, text[copied:]]) if pieces else text
 
 
 def redact_integer(value: int, *, ssn_expected: bool = False) -> int | str:

@@ -152,9 +152,10 @@ _WORDS: Final = f"{_WORD}(?:[_.-]{_WORD}){{0,16}}+(?![A-Za-z0-9_-])"
 """Names that people write: words, with hyphens or capitals between them, and small numbers."""
 
 
-def starts() -> str:
-    """A regular expression that matches every prefix, quick to fail."""
-    return _trie(sorted(prefix for form in KEY_FORMATS for prefix in form.prefixes))
+def starts(body: Body | None = None) -> str:
+    """A regular expression of every prefix, quick to fail; of one kind of body, or of all."""
+    forms = [form for form in KEY_FORMATS if body in {None, form.body}]
+    return _trie(sorted(prefix for form in forms for prefix in form.prefixes))
 
 
 def patterns() -> Iterator[tuple[str, str, bool]]:
@@ -201,7 +202,7 @@ def _is_random(piece: str, before: str) -> bool:
     kinds = ["0" if c.isdigit() else "a" if c.islower() else "A" for c in piece]
     changes = sum(a != b for a, b in pairwise(kinds))
     digits = kinds.count("0")
-    if telling and digits > 1 and changes >= length // 6:
+    if telling and digits > 1 and changes >= length // 8:
         return True
     mixed = digits > 0 and kinds.count("a") >= _FEW and kinds.count("A") >= _FEW
     return mixed and changes > length // 3

@@ -60,8 +60,8 @@ def is_suspicious(raw: bytes) -> bool:
     This runs on every record: a few searches in C instead of a walk with twenty patterns.
     """
     squeezed = raw.translate(_FOLD, b" -_").decode("latin-1")
-    for word in _WORDS:
-        if word in squeezed:
+    for root in _ROOTS:
+        if root in squeezed and any(word in squeezed for word in _WORDS):
             return True
     if _NINE_DIGITS in squeezed and _may_be_number(raw, squeezed):
         return True
@@ -76,14 +76,25 @@ def _may_be_number(raw: bytes, squeezed: str) -> bool:
     """A time stamp is nine digits, too: it is neither a card nor a social security number."""
     if "ssn" in squeezed or "social" in squeezed:
         return True
-    return _NUMBER.search(raw) is not None
+    return _NUMBER.search(raw) is not None and _NUMBER.search(_UUID.sub(b"", raw)) is not None
 
 
 _NINE_DIGITS: Final = "0" * 9
 _NUMBER: Final = re.compile(
-    rb"[2-6](?:[ -]?\d){12}|\d{3}(?:[ -]\d{2}[ -]?|\d{2}[ -])\d{4}", re.ASCII
+    rb"\d(?:(?<!\w\d)|(?<=\\[abfnrtv]\d)|(?<=\\u[0-9a-f]{4}\d))"
+    rb"(?:(?<=[2-6])(?:[ -]?\d){12}|\d{2}(?:[ -]\d{2}[ -]?|\d{2}[ -])\d{4}|[0-9 -]{16})",
+    re.ASCII,
 )
+"""A card may begin within groups of digits: those of 17 characters are looked at in full."""
+_UUID: Final = re.compile(rb"(?<!\w)[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}(?!\w)")
 _QUERY: Final = re.compile(rb"[?&;][a-z-]{2,16}=[\w%+/=.~-]{16}", re.IGNORECASE | re.ASCII)
+_ROOTS: Final = (
+    *("key", "token", "pass", "secret", "auth", "basic", "code", "cred", "bearer", "pwd", "cookie"),
+    *("sess", "otp", "dsn", "cv", "phrase", "mnemonic", "seed", "connstr", "connectionstr", "sid"),
+    *("pin", "hook", "jwt", "hmac", "srf", "saml", "assertion", "xprv", 'pat"', 'pw"', 'wif"'),
+    *('tfa"', "backupcode", "recoverycode"),
+)
+"""Each of `_WORDS` has one of them: nearly every record has none."""
 _WORDS: Final = (
     *("passw", "passphrase", "passcode", "pass=", 'pass"', "pass:", "pwd", "secret", "token"),
     *("apikey", "accesskey", "privatekey", "accountkey", "sharedkey", "signingkey"),

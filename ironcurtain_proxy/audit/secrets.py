@@ -38,7 +38,7 @@ def redact_secrets(text: str) -> str:
     for secret in FORMATS:
         if _may_hold(secret, text, folded):
             text = secret.pattern.sub(secret.replacement, text)
-    return redact_keys(text)
+    return redact_keys(_redact_assigned(text))
 
 
 def without_unfinished(text: str) -> str:
@@ -96,7 +96,6 @@ TELLING_ENDINGS: Final = (
         "cookies",
         "sessionid",
         "sessid",
-        "sessionhash",
         "csrf",
         "xsrf",
         "authcode",
@@ -158,7 +157,37 @@ def _basic(match: re.Match[str]) -> str:
     return f"{match[1]}{MASK}" if ":" in decoded and decoded.isprintable() else match[0]
 
 
-def _assigned(match: re.Match[str]) -> str:
+def _redact_assigned(text: str) -> str:
+    """Mask what `password=` and `"password": ` give.
+
+    The sign is looked for, and the name before it: there are few signs, and one table of names.
+    """
+    pieces: list[str] = []
+    copied = 0
+    sign = _SIGN.search(text)
+    while sign is not None:
+        end = sign.end()
+        if _is_named(text, sign.start()):
+            match = _VALUE.match(text, sign.start())
+            start = None if match is None else _start_of_value(match)
+            if match is not None and start is not None:
+                end = match.end()
+                pieces += [text[copied:start], MASK]
+                copied = end
+        sign = _SIGN.search(text, end)
+    return "".join([*pieces, text[copied:]]) if pieces else text
+
+
+def _is_named(text: str, at: int) -> bool:
+    """Whether a telling name stands before the sign at `at`, in quotes or not."""
+    before = text[max(0, at - _NAME_REACH) : at].rstrip(" \t").rstrip("\"'\\").lower()
+    if before[-1:] not in _LAST_LETTERS:
+        return False
+    words = _NAME.search(before)
+    return words is not None and is_telling(words[0])
+
+
+def _start_of_value(match: re.Match[str]) -> int | None:
     """`password=x` and `"password": "x"` name a secret; `token: str` in a program does not."""
     group = "bare" if match["quote"] is None else "value"
     value = match[group]
@@ -168,9 +197,16 @@ def _assigned(match: re.Match[str]) -> str:
         or any(map(str.isdigit, value))
         or not value.rstrip("();").replace(".", "").isidentifier()
     )
-    if not certain or not is_telling(match["name"]):
-        return match[0]
-    return match[0][: match.start(group) - match.start()] + MASK
+    return match.start(group) if certain else None
+
+
+def _option(match: re.Match[str]) -> str:
+    """`--password hunter2`; `--password-file x` and `-rf x` are no secrets."""
+    return f"-{match[1]}{MASK}" if is_telling(match["name"]) else match[0]
+
+
+_NAME_REACH: Final = 72
+_NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9_.-]| (?=[a-z0-9])){0,63}\Z", re.ASCII)
 
 
 def _query(match: re.Match[str]) -> str:
@@ -185,20 +221,6 @@ _BASIC_LOOK: Final = 1024
 
 # --- the formats ---------------------------------------------------------------------------------
 # Order matters: a private key or a header is masked whole before anything inside it is looked at.
-
-_WORDS: Final = (
-    r"(?:pass(?:word|wd|phrase|code)s?|(?:[a-z0-9][_-]?)(?:pwd|pass)|secret(?:[_-]?(?:access[_-]?)?key)?"
-    r"|(?:api|access|private|account|shared|signing|encryption|master|auth|licen[cs]e|service"
-    r"|subscription|session|ssh|deploy|app|application|storage|admin)[_-]?key"
-    r"|(?:page|next|continuation|progress|sync|cancel)?[_-]?token"
-    r"|authorization|(?<![a-z])_?auth|(?<=_)auth|credentials?|cookies?|session[_-]?id|sess[_-]?id"
-    r"|(?<![a-z])sid|otp|otp[_-]?code|mfa[_-]?code|verification[_-]?code|(?<![a-z])(?:pin|cvv|cvc)"
-    r"|mnemonic|(?:seed|recovery)[_-]?phrase|dsn|conn(?:ection)?[_-]?str(?:ing)?|jwt|creds)"
-)
-_WORD_HINTS: Final = (
-    *("pass", "pwd", "secret", "key", "token", "auth", "cred", "cookie", "session", "sess", "sid"),
-    *("otp", "code", "pin", "cvv", "cvc", "mnemonic", "phrase", "dsn", "conn", "jwt"),
-)
 
 
 def _pattern(text: str, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:
@@ -294,25 +316,19 @@ FORMATS: Final[tuple[SecretFormat, ...]] = (
         folded=True,
     ),
     SecretFormat(
-        _WORD_HINTS,
-        _pattern(
-            rf"(?P<name>{_WORDS})\\{{0,3}}[\"']?(?P<sign>[ \t]{{0,4}}[:=][ \t]{{0,4}})"
-            r"(?:(?P<quote>\\{1,3}[\"']|\"|')(?P<value>(?<=\\.)[^\"'\\\n]++"
-            r"|(?<=\")(?:[^\"\\\n]++|\\.)++|(?<=')(?:[^'\\\n]++|\\.)++)"
-            r"|(?P<bare>[^\s\"'\\,;&]++))",
-            re.IGNORECASE,
-        ),
-        _assigned,
-        folded=True,
-    ),
-    SecretFormat(
         ("-",),
-        _pattern(
-            rf"(?<![^\s\"'])(--?(?:[a-z]+-){{0,3}}{_WORDS}\s{{1,4}})([^\s\"'-][^\s\"']*)()",
-            re.IGNORECASE,
-        ),
-        _second_group,
+        _pattern(r"-(?<![^\s\"']-)(-?(?P<name>[A-Za-z][\w-]{1,60}+)\s{1,4})([^\s\"'-][^\s\"']*)"),
+        _option,
     ),
+)
+
+_SIGN: Final = _pattern("[:=]")
+_LAST_LETTERS: Final = frozenset(name[-1] for name in (*TELLING_ENDINGS, *TELLING_NAMES))
+_VALUE: Final = _pattern(
+    r"(?P<sign>[:=])[ \t]{0,4}"
+    r"(?:(?P<quote>\\{1,3}[\"']|\"|')(?P<value>(?<=\\.)[^\"'\\\n]++"
+    r"|(?<=\")(?:[^\"\\\n]++|\\.)++|(?<=')(?:[^'\\\n]++|\\.)++)"
+    r"|(?P<bare>[^\s\"'\\,;&]++))"
 )
 
 _UNFINISHED_JWT: Final = _pattern(r"(?<![A-Za-z0-9_-])eyJ[\w-]*(?:\.[\w-]*){0,2}\Z")

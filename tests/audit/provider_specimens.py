@@ -112,7 +112,7 @@ SHAPES: Final[Mapping[str, str]] = {
     "a provider nobody listed": "acme_<A40>",
     "another, with an environment": "zork_live_<A24>",
     "another, with a hexadecimal key": "frob_sk_<h32>",
-    "another, with hyphens": "quux-prod-<l28>",
+    "another, with hyphens": "quux-prod-<h32>",
 }
 """By provider: `<A36>` is 36 letters and digits."""
 

@@ -80,40 +80,15 @@ def test_redacting_a_key_twice_changes_nothing_more(provider: str) -> None:
         assert redact_text(once) == once
 
 
-NAMED: Final = [
-    "cookie",
-    "Cookie",
-    "Set-Cookie",
-    "session_id",
-    "sessionId",
-    "PHPSESSID",
-    "otp",
-    "totp",
-    "passcode",
-    "mnemonic",
-    "auth",
-    "_auth",
-    "dsn",
-    "SENTRY_DSN",
-    "jwt",
-    "pin",
-    "cvv",
-    "AccountKey",
-    "SharedAccessKey",
-    "signing_key",
-    "ENCRYPTION_KEY",
-    "master-key",
-    "connection_string",
-    "webhook_url",
-    "recovery_codes",
-    "seed_phrase",
-    "dbPass",
-    "csrf",
-    "creds",
-    "verification_code",
-    "licenseKey",
-    "auth_code",
-]
+NAMED: Final = (
+    *("cookie", "Cookie", "Set-Cookie", "session_id", "sessionId"),
+    *("PHPSESSID", "otp", "totp", "passcode", "mnemonic"),
+    *("auth", "_auth", "dsn", "SENTRY_DSN", "jwt"),
+    *("pin", "cvv", "AccountKey", "SharedAccessKey", "signing_key"),
+    *("ENCRYPTION_KEY", "master-key", "connection_string", "webhook_url", "recovery_codes"),
+    *("seed_phrase", "dbPass", "csrf", "creds", "verification_code"),
+    *("licenseKey", "auth_code"),
+)
 
 
 @pytest.mark.parametrize("name", NAMED)
