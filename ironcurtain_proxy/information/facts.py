@@ -5,6 +5,7 @@ sessions, schemas or which tools there are: `resolver.py` asks it on behalf of a
 `decide` command directly. It blocks as long as the disk and git do: see `looks_up`.
 """
 
+import os
 from typing import Final
 
 from ironcurtain_proxy.information.arguments import (
@@ -16,7 +17,7 @@ from ironcurtain_proxy.information.arguments import (
 )
 from ironcurtain_proxy.information.branches import current_branch, shared_directory
 from ironcurtain_proxy.information.git import GitRemotes
-from ironcurtain_proxy.information.paths import PathReader
+from ironcurtain_proxy.information.paths import NAME_MAX, PathReader
 from ironcurtain_proxy.information.remotes import RemoteReader, operation_of, repository_root
 from ironcurtain_proxy.information.spelling import Refusal
 from ironcurtain_proxy.information.urls import canonical_url, is_ordinary, is_unambiguous
@@ -44,6 +45,11 @@ _WORKING_DIRECTORY_ARGUMENTS: Final = (
 _MAX_STRINGS: Final = 10_000
 """Paths or URLs in one argument: looking at more would keep a processor busy for seconds."""
 _TOO_MANY: Final = Refusal("holds too many values")
+_TOO_LONG: Final = Refusal("names a directory with a longer name than a file system can hold")
+_CANNOT_BE_READ: Final = Refusal("cannot be looked up")
+_NOT_ONE: Final = Refusal("must be one string: the tool's input schema knows no list here")
+_UNREADABLE: Final = (OSError, ValueError, RecursionError)
+"""Whatever a name makes the system or a parser say: the call is denied, and the argument named."""
 _UNCLEAR_URL: Final = Refusal(
     "can be read as more than one URL; write it as scheme://host/path, the host in plain ASCII"
 )
@@ -117,10 +123,15 @@ class FactReader:
         awaiting: list[int] = []
         for argument in self._plan(annotation).arguments(arguments):
             value = arguments.get(argument.name)
+            if argument.single and isinstance(value, list):
+                return unresolvable(_about(argument.name, _NOT_ONE))
             if argument.reading == "git-remote":
                 awaiting.append(len(facts))
             elif value is not None:
-                outcome = self._argument(argument, value)
+                try:
+                    outcome = self._argument(argument, value)
+                except _UNREADABLE:
+                    outcome = _CANNOT_BE_READ
                 if isinstance(outcome, Refusal):
                     return unresolvable(_about(argument.name, outcome))
                 values, spelled = outcome
@@ -130,9 +141,15 @@ class FactReader:
                 facts.append(ArgumentFact(argument.name, argument.roles, values))
                 continue
             facts.append(argument.absent)
-        return self._with_repository(
-            annotation, facts, awaiting, arguments if sent is None else sent, remotes
-        )
+        try:
+            return self._with_repository(
+                annotation, facts, awaiting, arguments if sent is None else sent, remotes
+            )
+        except _UNREADABLE:
+            # What is left to look at is the repository, or the directory that a command runs in.
+            names = (*_REPOSITORY_ARGUMENTS, *_WORKING_DIRECTORY_ARGUMENTS)
+            name = next((name for name in names if name in arguments), annotation.tool)
+            return unresolvable(_about(name, _CANNOT_BE_READ))
 
     def _leaves_workspace(self, root: RealPath, repository: RealPath | None) -> bool:
         """Whether git would climb from the workspace to a repository around it."""
@@ -201,12 +218,20 @@ class FactReader:
     ) -> Gathered:
         """Add what hangs on the repository: where remotes lead, and what must not change."""
         of_git = self.is_git(annotation)
-        repository = _repository(facts) if of_git or awaiting else None
+        named = _repository(facts) if of_git or awaiting else None
+        if named is not None and _is_too_long(named[1]):
+            return unresolvable(_about(named[0], _TOO_LONG))
+        if named is not None and isinstance(sent.get(named[0]), list):
+            return unresolvable(_about(named[0], _NOT_ONE))
+        repository = None if named is None else named[1]
         for index in awaiting:
             fact = facts[index]
-            values = self._remotes.read(
-                annotation.tool, sent.get(fact.name), repository, remotes, of_git=of_git
-            )
+            try:
+                values = self._remotes.read(
+                    annotation.tool, sent.get(fact.name), repository, remotes, of_git=of_git
+                )
+            except _UNREADABLE:
+                values = _CANNOT_BE_READ
             if isinstance(values, Refusal):
                 return unresolvable(_about(fact.name, values))
             if values:
@@ -244,15 +269,20 @@ def _with_root(fact: ArgumentFact, repository: RealPath | None, root: RealPath) 
     return ArgumentFact(fact.name, fact.roles, (*fact.values, PathValue(str(root), root)))
 
 
-def _repository(facts: list[ArgumentFact]) -> RealPath | None:
-    """The directory that the call works in, if it names exactly one."""
+def _repository(facts: list[ArgumentFact]) -> tuple[str, RealPath] | None:
+    """The argument and the directory that the call works in, if it names exactly one."""
     for name in _REPOSITORY_ARGUMENTS:
         for fact in facts:
             if fact.name == name and len(fact.values) == 1:
                 value = fact.values[0]
                 if isinstance(value, PathValue):
-                    return value.path
+                    return name, value.path
     return None
+
+
+def _is_too_long(path: RealPath) -> bool:
+    """Whether no directory can have such a name, so that git could not be asked in it."""
+    return any(len(os.fsencode(part)) > NAME_MAX for part in path.parts)
 
 
 def _working_root(facts: list[ArgumentFact]) -> RealPath | None:

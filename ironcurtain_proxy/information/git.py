@@ -13,7 +13,6 @@ import re
 import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 from ironcurtain_proxy.information.git_process import GitOutput, run_git
@@ -89,7 +88,7 @@ class GitRemotes:
             return _NO_TEXT
         if repository is None:
             return self._outside(remote)
-        if not Path(repository).is_dir():
+        if not _is_directory(repository):
             return (remote,)
         return self._inside(remote, repository, operation)
 
@@ -100,7 +99,7 @@ class GitRemotes:
 
         `origin` counts besides git's own default: servers fill it in by themselves (G9).
         """
-        if not Path(repository).is_dir():
+        if not _is_directory(repository):
             return ()
         listing, settings, head = self._run(
             repository,
@@ -216,6 +215,11 @@ class GitRemotes:
         if no_repository:
             environment["GIT_DIR"] = "/dev/null"
         return run_git(commands, directory, environment, self._deadline)
+
+
+def _is_directory(place: str) -> bool:
+    """Unlike `Path.is_dir`, this raises for no name: a longer one than there can be is none."""
+    return os.path.isdir(place)  # noqa: PTH112
 
 
 _OVERRIDES: Final = (

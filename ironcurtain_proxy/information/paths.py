@@ -19,6 +19,7 @@ import unicodedata
 from dataclasses import dataclass
 from typing import Final
 
+from ironcurtain_proxy.information.file_systems import PROCFS, file_system_type
 from ironcurtain_proxy.information.spelling import Refusal, Speller
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import PathValue
@@ -36,12 +37,13 @@ _UNREADABLE: Final = Refusal("leads through a directory that cannot be looked in
 _TOO_LONG: Final = Refusal("is too long to be looked up")
 _NOT_TEXT: Final = Refusal("leads to a name that is not valid Unicode text")
 
-_NAME_MAX: Final = 255
+NAME_MAX: Final = 255
 """Bytes in the name of a file on every file system of Linux."""
 _NO_NAME: Final = frozenset({"", ".", ".."})
 _PROC_NAMES: Final = frozenset({"self", "thread-self", "mounts", "net"})
 _DEV_NAMES: Final = frozenset({"fd", "stdin", "stdout", "stderr", "tty"})
 _NOTHING_THERE: Final = frozenset({errno.ENOENT, errno.ENOTDIR})
+_PROCFS_OR_UNKNOWN: Final = frozenset({PROCFS, None})
 _O_PATH: Final[int | None] = getattr(os, "O_PATH", None)
 
 
@@ -72,7 +74,6 @@ class PathReader:
         """
         self._speller = speller
         self._keep_unreadable = keep_unreadable
-        self._proc_device = _device_of("/proc")
 
     def read(self, text: str) -> PathReading | Refusal:
         """Read one string. Never raises for what the string says."""
@@ -160,7 +161,7 @@ class PathReader:
             if not stat.S_ISLNK(status.st_mode):
                 return None
             # A link of procfs is not text but a door, wherever procfs is mounted.
-            if status.st_dev == self._proc_device:
+            if _is_of_procfs(status, directory):
                 return _OWN_TO_PROCESS
             return os.readlink(place)  # noqa: PTH115  microseconds
         except OSError as error:
@@ -173,7 +174,7 @@ class PathReader:
             # No file can have such a name, so nothing lies there or below. If it is only the whole
             # that is too long, it may well exist, reached step by step.
             longest = max(len(os.fsencode(name)) for name in place.split("/"))
-            return None if longest > _NAME_MAX else _TOO_LONG
+            return None if longest > NAME_MAX else _TOO_LONG
         if error.errno == errno.EACCES and self._keep_unreadable:
             return None
         return _UNREADABLE
@@ -239,8 +240,9 @@ def _has_no_link(spelled: str) -> bool:
         os.close(descriptor)
 
 
-def _device_of(directory: str) -> int | None:
-    try:
-        return os.stat(directory).st_dev  # noqa: PTH116  one call at start
-    except OSError:
-        return None
+def _is_of_procfs(status: os.stat_result, directory: list[str]) -> bool:
+    """Whether a link lies in a procfs: since Linux 6.18 each mount of it has a device of its own."""
+    if os.major(status.st_dev) != 0:
+        # On a disk. A procfs is on none.
+        return False
+    return file_system_type("/" + "/".join(directory)) in _PROCFS_OR_UNKNOWN

@@ -1,6 +1,9 @@
 """Where a path really leads."""
 
 import os
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -98,10 +101,49 @@ def test_a_plain_file_of_proc_is_a_file(tree: Tree) -> None:
     assert judged(tree, "/proc/cpuinfo") == "/proc/cpuinfo"
 
 
-def test_a_door_of_procfs_is_refused_wherever_procfs_is_mounted(tree: Tree) -> None:
-    reader = tree.reader()
-    reader._proc_device = (tree.root / "work").stat().st_dev
-    assert isinstance(reader.read("in/b.txt"), Refusal)
+_SECOND_PROCFS = """
+import subprocess, sys
+from ironcurtain_proxy.information.paths import PathReader
+from ironcurtain_proxy.information.spelling import Refusal, Speller
+place = sys.argv[1]
+subprocess.run(["mount", "-t", "proc", "proc", place], check=True)
+reader = PathReader(Speller(home="/", workspace=None, cwd=None))
+for door in ("self/cwd/a.txt", "self/root/etc/passwd", "1/cwd", "self/fd/0", "thread-self/cwd/x"):
+    print(door, isinstance(reader.read(f"{place}/{door}"), Refusal))
+print("plain", reader.read(f"{place}/cpuinfo").value.text == f"{place}/cpuinfo")
+"""
+
+
+def test_a_door_of_procfs_is_refused_wherever_procfs_is_mounted(tmp_path: Path) -> None:
+    """Each mount of procfs may have a device number of its own."""
+    apart = ["unshare", "--mount", "--pid", "--fork"]
+    if os.geteuid() != 0:
+        apart += ["--user", "--map-root-user"]
+    if subprocess.run([*apart, "true"], check=False, capture_output=True).returncode != 0:
+        pytest.skip("this machine gives no mount namespace")
+    ended = subprocess.run(
+        [*apart, sys.executable, "-c", _SECOND_PROCFS, str(tmp_path)],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    answers = dict(line.rsplit(" ", 1) for line in ended.stdout.splitlines())
+    assert set(answers.values()) == {"True"}, answers
+    assert len(answers) == 6  # noqa: PLR2004
+
+
+def test_a_link_of_another_file_system_without_a_device_is_followed() -> None:
+    """A memory file system has no device either, and its links are text."""
+    place = Path("/dev/shm")  # noqa: S108  a tmpfs wherever there is one
+    if not os.access(place, os.W_OK):
+        pytest.skip("there is no /dev/shm")
+    with tempfile.TemporaryDirectory(dir=place) as directory:
+        link = Path(directory, "link")
+        link.symlink_to("/usr")
+        reader = PathReader(Speller(home="/", workspace=None, cwd=None))
+        reading = reader.read(f"{link}/x")
+        assert isinstance(reading, PathReading)
+        assert reading.value.text == "/usr/x"
 
 
 @pytest.mark.parametrize(
