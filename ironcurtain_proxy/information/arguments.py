@@ -4,7 +4,6 @@ Pure: no I/O, no clock, no log. This file knows annotations; it does not know ho
 remote is read.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
@@ -34,8 +33,6 @@ class Planned:
     reading: Reading
     absent: ArgumentFact
     """The fact for a call that does not have it, made once."""
-    single: bool = False
-    """The tool takes one resource here: a list would be read by us as what the server does not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +44,6 @@ class ToolPlan:
     specs: tuple[tuple[str, RoleSpec], ...]
     optional_remote: str | None
     """An argument that may name a git remote, so that leaving it out means the default one."""
-    single: frozenset[str] = frozenset()
-    """Arguments that the tool's schema, as annotated, wants to be one string."""
 
     def arguments(self, arguments: Arguments) -> tuple[Planned, ...]:
         """Every annotated argument, present or not, in annotation order.
@@ -57,9 +52,7 @@ class ToolPlan:
         """
         if self.fixed is not None:
             return self.fixed
-        return tuple(
-            [_planned(name, spec.roles(arguments), self.single) for name, spec in self.specs]
-        )
+        return tuple([_planned(name, spec.roles(arguments)) for name, spec in self.specs])
 
 
 def plan_for(annotation: ToolAnnotation) -> ToolPlan:
@@ -67,9 +60,11 @@ def plan_for(annotation: ToolAnnotation) -> ToolPlan:
     specs = tuple(annotation.arguments.items())
     conditional = any(spec.cases for _, spec in specs)
     remotes = [name for name, spec in specs if "git-remote-url" in spec.default]
-    single = _single(annotation)
-    fixed = tuple([_planned(name, spec.default, single) for name, spec in specs])
-    return ToolPlan(None if conditional else fixed, specs, remotes[0] if remotes else None, single)
+    return ToolPlan(
+        None if conditional else tuple([_planned(name, spec.default) for name, spec in specs]),
+        specs,
+        remotes[0] if remotes else None,
+    )
 
 
 def reading_of(roles: tuple[ArgumentRole, ...]) -> Reading:
@@ -107,18 +102,5 @@ def strings_of(value: Json, reading: Reading) -> tuple[str, ...] | Refusal:
     return _NOT_A_STRING
 
 
-def _planned(name: str, roles: tuple[ArgumentRole, ...], single: frozenset[str]) -> Planned:
-    reading = reading_of(roles)
-    one = name in single and reading in {"path", "url", "git-remote", "identifier"}
-    return Planned(name, roles, reading, ArgumentFact(name, roles, ()), one)
-
-
-def _single(annotation: ToolAnnotation) -> frozenset[str]:
-    properties = annotation.input_schema.get("properties")
-    if not isinstance(properties, Mapping):
-        return frozenset()
-    return frozenset(
-        name
-        for name, schema in properties.items()
-        if isinstance(schema, Mapping) and schema.get("type") == "string"
-    )
+def _planned(name: str, roles: tuple[ArgumentRole, ...]) -> Planned:
+    return Planned(name, roles, reading_of(roles), ArgumentFact(name, roles, ()))

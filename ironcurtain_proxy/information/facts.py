@@ -47,7 +47,6 @@ _MAX_STRINGS: Final = 10_000
 _TOO_MANY: Final = Refusal("holds too many values")
 _TOO_LONG: Final = Refusal("names a directory with a longer name than a file system can hold")
 _CANNOT_BE_READ: Final = Refusal("cannot be looked up")
-_NOT_ONE: Final = Refusal("must be one string: the tool's input schema knows no list here")
 _UNREADABLE: Final = (OSError, ValueError, RecursionError)
 """Whatever a name makes the system or a parser say: the call is denied, and the argument named."""
 _UNCLEAR_URL: Final = Refusal(
@@ -123,15 +122,10 @@ class FactReader:
         awaiting: list[int] = []
         for argument in self._plan(annotation).arguments(arguments):
             value = arguments.get(argument.name)
-            if argument.single and isinstance(value, list):
-                return unresolvable(_about(argument.name, _NOT_ONE))
             if argument.reading == "git-remote":
                 awaiting.append(len(facts))
             elif value is not None:
-                try:
-                    outcome = self._argument(argument, value)
-                except _UNREADABLE:
-                    outcome = _CANNOT_BE_READ
+                outcome = self._argument(argument, value)
                 if isinstance(outcome, Refusal):
                     return unresolvable(_about(argument.name, outcome))
                 values, spelled = outcome
@@ -150,6 +144,20 @@ class FactReader:
             names = (*_REPOSITORY_ARGUMENTS, *_WORKING_DIRECTORY_ARGUMENTS)
             name = next((name for name in names if name in arguments), annotation.tool)
             return unresolvable(_about(name, _CANNOT_BE_READ))
+
+    def _remote(
+        self,
+        annotation: ToolAnnotation,
+        value: Json,
+        repository: RealPath | None,
+        remotes: GitRemotes,
+    ) -> tuple[Value, ...] | Refusal:
+        try:
+            return self._remotes.read(
+                annotation.tool, value, repository, remotes, of_git=self.is_git(annotation)
+            )
+        except _UNREADABLE:
+            return _CANNOT_BE_READ
 
     def _leaves_workspace(self, root: RealPath, repository: RealPath | None) -> bool:
         """Whether git would climb from the workspace to a repository around it."""
@@ -171,6 +179,14 @@ class FactReader:
         return plan
 
     def _argument(self, argument: Planned, value: Json) -> tuple[tuple[Value, ...], Json] | Refusal:
+        try:
+            return self._read_argument(argument, value)
+        except _UNREADABLE:
+            return _CANNOT_BE_READ
+
+    def _read_argument(
+        self, argument: Planned, value: Json
+    ) -> tuple[tuple[Value, ...], Json] | Refusal:
         """The values of an argument, and its new spelling or None if it is sent as it came."""
         strings = strings_of(value, argument.reading)
         if isinstance(strings, Refusal):
@@ -219,19 +235,12 @@ class FactReader:
         """Add what hangs on the repository: where remotes lead, and what must not change."""
         of_git = self.is_git(annotation)
         named = _repository(facts) if of_git or awaiting else None
+        repository = None if named is None else named[1]
         if named is not None and _is_too_long(named[1]):
             return unresolvable(_about(named[0], _TOO_LONG))
-        if named is not None and isinstance(sent.get(named[0]), list):
-            return unresolvable(_about(named[0], _NOT_ONE))
-        repository = None if named is None else named[1]
         for index in awaiting:
             fact = facts[index]
-            try:
-                values = self._remotes.read(
-                    annotation.tool, sent.get(fact.name), repository, remotes, of_git=of_git
-                )
-            except _UNREADABLE:
-                values = _CANNOT_BE_READ
+            values = self._remote(annotation, sent.get(fact.name), repository, remotes)
             if isinstance(values, Refusal):
                 return unresolvable(_about(fact.name, values))
             if values:

@@ -241,7 +241,7 @@ def _has_no_link(spelled: str) -> bool:
 
 
 def _is_of_procfs(status: os.stat_result, directory: list[str]) -> bool:
-    """Whether a link lies in a procfs: since Linux 6.18 each mount of it has a device of its own."""
+    """Whether a link lies in a procfs. Each mount of it may have a device of its own."""
     if os.major(status.st_dev) != 0:
         # On a disk. A procfs is on none.
         return False

@@ -271,3 +271,14 @@ def test_no_branch_is_known_in_a_directory_that_git_may_take_for_a_bare_reposito
     Path(tree.path("work/bare/objects")).mkdir(parents=True)
     Path(tree.path("work/bare/HEAD")).write_text("ref: refs/heads/feature/x\n")
     assert gather(tree, SHELL, command="git commit", cwd="bare").branch is None
+
+
+@pytest.mark.parametrize(
+    "name", ["x" * 300, "é" * 128, "e\u0301" * 90, "a/" + "y" * 256 + "/b", "z" * 200_000]
+)
+@pytest.mark.parametrize("tool", ["git_fetch", "git_push", "git_pull"])
+def test_a_repository_longer_than_a_name_can_be_is_denied_by_name(
+    tree: Tree, tool: str, name: str
+) -> None:
+    git = annotation("git", tool, path=("read-path",), remote=("git-remote-url",))
+    assert '"path"' in refusal(tree, git, path=name, remote="origin")

@@ -129,12 +129,12 @@ def test_a_door_of_procfs_is_refused_wherever_procfs_is_mounted(tmp_path: Path) 
     )
     answers = dict(line.rsplit(" ", 1) for line in ended.stdout.splitlines())
     assert set(answers.values()) == {"True"}, answers
-    assert len(answers) == 6  # noqa: PLR2004
+    assert len(answers) == 6
 
 
 def test_a_link_of_another_file_system_without_a_device_is_followed() -> None:
     """A memory file system has no device either, and its links are text."""
-    place = Path("/dev/shm")  # noqa: S108  a tmpfs wherever there is one
+    place = Path("/dev/shm")
     if not os.access(place, os.W_OK):
         pytest.skip("there is no /dev/shm")
     with tempfile.TemporaryDirectory(dir=place) as directory:
