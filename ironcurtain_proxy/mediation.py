@@ -29,6 +29,7 @@ from ironcurtain_proxy.decision.breaker import Breaker
 from ironcurtain_proxy.decision.standing import standing_of
 from ironcurtain_proxy.errors import AuditError, BusyError, DownstreamError, KernelError
 from ironcurtain_proxy.journal import Journal
+from ironcurtain_proxy.model.asking import question_in
 from ironcurtain_proxy.model.audit import ResultSummary
 from ironcurtain_proxy.model.authorized import AuthorizedCall
 from ironcurtain_proxy.model.call import ToolCall
@@ -48,13 +49,14 @@ from ironcurtain_proxy.model.grounds import (
     NOT_RECORDED,
     OWN_TOOL,
     WITHDRAWN,
+    asking_answer,
 )
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.judgement import Judged
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.model.progress import pulse
-from ironcurtain_proxy.model.reply import Answered, Failed, Refused, Reply
+from ironcurtain_proxy.model.reply import Answered, Failed, Refused, Reply, Withheld
 from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered, Unresolvable
 from ironcurtain_proxy.model.server import ToolResult
 from ironcurtain_proxy.ports import ProgressListener, World
@@ -82,6 +84,8 @@ class Mediator:
     """The user's home directory: never remembered as a whole."""
     grant_ttl: timedelta | None = None
     """How long what is remembered holds; None: as long as the session."""
+    named_meta: frozenset[str] = frozenset()
+    """Keys of `_meta` that reach servers besides the standard ones."""
     approvals: Approvals = field(init=False)
     frame: Frame = field(init=False)
     journal: Journal = field(init=False)
@@ -99,6 +103,7 @@ class Mediator:
             policy_version=self.policy.version,
             is_sandboxed=self.world.servers.is_sandboxed,
             aftermath=self.world.aftermath,
+            named_meta=self.named_meta,
         )
 
     async def handle(
@@ -379,6 +384,12 @@ class Mediator:
                 await self.journal.fail(case, "withdrawn by the agent before the server answered")
             raise
         summary = self.world.recorder.summarize(result)
+        case.asked = question_in(result)
+        if case.asked is not None:
+            # (10) What a server may not ask by a request it may not ask by an answer either.
+            ground = asking_answer(case.asked)
+            denied = replace(summary, status="denied", error=ground.reason)
+            return Withheld(ground=ground, recorded=await self.journal.end(case, denied))
         if summary.status == "success":
             self.world.facts.succeeded(call)
         return Answered(result=result, recorded=await self.journal.end(case, summary))

@@ -45,6 +45,7 @@ _KEYS: Final = (
     "serverFilter",
     "serverCredentials",
     "maxMessageBytes",
+    "forwardMeta",
     "anthropicApiKey",
     "googleApiKey",
     "openaiApiKey",

@@ -19,3 +19,10 @@ NOT_RECORDED: Final = Ground(
 )
 
 DEFECT: Final = Ground("internal-error", "the call could not be judged, so it is not carried out")
+
+
+def asking_answer(asked: str) -> Ground:
+    """The server's answer asks for something, and nothing lets a server ask."""
+    return Ground(
+        "server-asks", f"the server's answer asks for something ({asked}), which no setting allows"
+    )

@@ -61,5 +61,13 @@ class Failed:
     recorded: bool = True
 
 
-Reply: TypeAlias = Answered | Refused | Failed
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Withheld:
+    """The call was carried out, or begun, and its answer may not pass: it asks for something."""
+
+    ground: Ground
+    recorded: bool = True
+
+
+Reply: TypeAlias = Answered | Refused | Failed | Withheld
 """What becomes of a call."""

@@ -178,6 +178,7 @@ def assemble(
         overlay=overlay,
         grant_ttl=_grant_ttl(settings),
         patience=_patience(settings),
+        named_meta=settings.forward_meta,
         home=real(settings.home),
     )
     reviewers.on_clear = mediator.budgets.clear
