@@ -27,7 +27,13 @@ from ironcurtain_proxy.approval.settlements import (
 from ironcurtain_proxy.decision.authorizer import authorize
 from ironcurtain_proxy.decision.breaker import Breaker
 from ironcurtain_proxy.decision.standing import standing_of
-from ironcurtain_proxy.errors import AuditError, BusyError, DownstreamError, KernelError
+from ironcurtain_proxy.errors import (
+    AuditError,
+    BusyError,
+    DownstreamError,
+    KernelError,
+    UnansweredError,
+)
 from ironcurtain_proxy.journal import Journal
 from ironcurtain_proxy.model.asking import question_in
 from ironcurtain_proxy.model.audit import ResultSummary
@@ -49,18 +55,17 @@ from ironcurtain_proxy.model.grounds import (
     NOT_RECORDED,
     OWN_TOOL,
     WITHDRAWN,
-    asking_answer,
 )
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.judgement import Judged
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.model.progress import pulse
-from ironcurtain_proxy.model.reply import Answered, Failed, Refused, Reply, Withheld
+from ironcurtain_proxy.model.reply import Answered, Failed, Refused, Reply
 from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered, Unresolvable
 from ironcurtain_proxy.model.server import ToolResult
 from ironcurtain_proxy.ports import ProgressListener, World
-from ironcurtain_proxy.unapproved import turn_down
+from ironcurtain_proxy.unapproved import turn_down, withhold
 
 _log = logging.getLogger(__name__)
 
@@ -138,7 +143,7 @@ class Mediator:
             if case.sent:
                 # It may have been carried out: to say otherwise would have it done twice.
                 recorded = case.recorded or await self.journal.fail(case, _UNKNOWN)
-                return Failed(message=_UNKNOWN, recorded=recorded)
+                return Failed(message=_UNKNOWN, perhaps_done=True, recorded=recorded)
             case.decision = Deny(DEFECT)
             case.settlement = None
             return await self.journal.refuse(case, "kernel", DEFECT)
@@ -378,18 +383,17 @@ class Mediator:
             result = await self.world.servers.forward(call, on_progress, roots=case.roots)
         except DownstreamError as error:
             failure = ResultSummary(status="error", error=str(error))
-            return Failed(message=str(error), recorded=await self.journal.end(case, failure))
+            recorded = await self.journal.end(case, failure)
+            done = isinstance(error, UnansweredError)
+            return Failed(message=str(error), perhaps_done=done, recorded=recorded)
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await self.journal.fail(case, "withdrawn by the agent before the server answered")
             raise
         summary = self.world.recorder.summarize(result)
-        case.asked = question_in(result)
-        if case.asked is not None:
-            # (10) What a server may not ask by a request it may not ask by an answer either.
-            ground = asking_answer(case.asked)
-            denied = replace(summary, status="denied", error=ground.reason)
-            return Withheld(ground=ground, recorded=await self.journal.end(case, denied))
+        # (10) What a server may not ask by a request it may not ask by an answer either.
+        if (asked := question_in(result)) is not None:
+            return await withhold(self.journal, case, summary, asked)
         if summary.status == "success":
             self.world.facts.succeeded(call)
         return Answered(result=result, recorded=await self.journal.end(case, summary))

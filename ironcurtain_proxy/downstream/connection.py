@@ -14,7 +14,14 @@ from anyio.lowlevel import checkpoint
 from ironcurtain_proxy import __version__
 from ironcurtain_proxy.downstream.dropped import Dropped
 from ironcurtain_proxy.downstream.listing import list_tools
-from ironcurtain_proxy.errors import CallTimedOutError, DownstreamError, ServerUnavailableError
+from ironcurtain_proxy.downstream.versions import PROTOCOL_VERSION, check_version, supported_version
+from ironcurtain_proxy.errors import (
+    CallLostError,
+    CallTimedOutError,
+    DownstreamError,
+    ServerUnavailableError,
+    UnansweredError,
+)
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.server import ToolDefinition, ToolResult
 from ironcurtain_proxy.ports import ProgressListener
@@ -28,9 +35,6 @@ from ironcurtain_proxy.wire.codec import (
     recover_id,
 )
 from ironcurtain_proxy.wire.pipes import LineReader, LineWriter, Oversize
-
-PROTOCOL_VERSION: Final = "2025-11-25"
-"""What we offer; whatever the server answers is taken."""
 
 _TURN: Final = 64
 """Lines after which other tasks have their turn."""
@@ -53,6 +57,8 @@ class Listeners:
     """Is handed the raw `params` of `notifications/message`."""
     roots: Callable[[], Sequence[Mapping[str, Json]]]
     """Gives the `roots` to answer `roots/list` with."""
+    hidden: Callable[[str], None] = lambda _: None
+    """Is told of each tool that nobody is shown, at every listing."""
 
 
 _TokenKey: TypeAlias = tuple[type, str | int | float]
@@ -99,7 +105,7 @@ class Connection:
                     await checkpoint()
         finally:
             self._answers.fail_all(
-                ServerUnavailableError(f'server "{self._server}" ended before it answered')
+                CallLostError(f'server "{self._server}" ended before it answered')
             )
             self._roots_told.set()
             self._writer.abort()
@@ -129,20 +135,24 @@ class Connection:
         Raises:
             DownstreamError: the server refuses, or does not answer within `seconds`.
         """
-        answer = await self.request(
-            "initialize",
-            {
-                "protocolVersion": PROTOCOL_VERSION,
-                "capabilities": {"roots": {"listChanged": True}},
-                "clientInfo": {"name": "ironcurtain-proxy", "version": __version__},
-            },
-            seconds,
-        )
+        answer = await self._greet(PROTOCOL_VERSION, seconds)
+        other = None if answer.error is None else supported_version(answer.error)
+        if other is not None:
+            answer = await self._greet(other, seconds)
         if answer.result is None:
             raise DownstreamError(f'server "{self._server}" refuses to be initialized')
+        check_version(self._server, answer.result)
         capabilities = answer.result.get("capabilities")
         self._capabilities = capabilities if isinstance(capabilities, dict) else {}
         self.notify("notifications/initialized")
+
+    async def _greet(self, version: str, seconds: float) -> ToolResult:
+        params: dict[str, Json] = {
+            "protocolVersion": version,
+            "capabilities": {"roots": {"listChanged": True}},
+            "clientInfo": {"name": "ironcurtain-proxy", "version": __version__},
+        }
+        return await self.request("initialize", params, seconds)
 
     async def list_tools(self, seconds: float) -> tuple[ToolDefinition, ...]:
         """All tools of the server, in its order.
@@ -154,7 +164,7 @@ class Connection:
         async def ask(params: dict[str, Json]) -> ToolResult:
             return await self.request("tools/list", params, seconds)
 
-        return await list_tools(self._server, ask, self._dropped.note)
+        return await list_tools(self._server, ask, self._dropped.note, self._listeners.hidden)
 
     async def call(
         self, params: Mapping[str, Json], seconds: float, on_progress: ProgressListener | None
@@ -261,7 +271,7 @@ class Connection:
 
     def _fail(self, request_id: MessageId | None, how: str) -> None:
         if isinstance(request_id, int):
-            self._answers.fail(request_id, DownstreamError(f'server "{self._server}" {how}'))
+            self._answers.fail(request_id, UnansweredError(f'server "{self._server}" {how}'))
 
     def _settle(self, message: Mapping[str, Json]) -> None:
         request_id = message.get("id")

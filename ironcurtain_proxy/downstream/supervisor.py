@@ -44,6 +44,9 @@ _QUIET: Final = 0.1
 _TELL_ROOTS: Final = 5.0
 """Seconds for a server to ask for roots that have changed."""
 
+_SAID_HIDDEN: Final = 10
+"""Hidden tools that the operator is told of by name."""
+
 _SET_LEVEL: Final = 5.0
 """Seconds for `logging/setLevel`."""
 
@@ -81,6 +84,7 @@ class Supervisor:
         self._started: Started | None = None
         self._connection: Connection | None = None
         self._tools_changed = anyio.Event()
+        self._hidden: set[str] = set()
         self._log_level: str | None = None
         # Its own, or ending a server would queue behind other rooms' threads.
         self._limiter = anyio.CapacityLimiter(1)
@@ -237,6 +241,7 @@ class Supervisor:
             tools_changed=self._note_tools_changed,
             logged=self._pass_on_log,
             roots=self.roots.listing,
+            hidden=self._say_hidden,
         )
         return Connection(self.spec.name, wire, listeners, self._dropped, cap)
 
@@ -285,6 +290,13 @@ class Supervisor:
             with contextlib.suppress(DownstreamError):
                 level: Mapping[str, Json] = {"level": self._log_level}
                 await connection.request("logging/setLevel", level, _SET_LEVEL)
+
+    def _say_hidden(self, what: str) -> None:
+        """Tell the operator of a tool that nobody is shown, once and not of thousands."""
+        if what not in self._hidden and len(self._hidden) <= _SAID_HIDDEN:
+            self._hidden.add(what)
+            more = len(self._hidden) > _SAID_HIDDEN
+            self._warn(f'server "{self.spec.name}": {"more tools are hidden" if more else what}')
 
     def _note_tools_changed(self) -> None:
         self._tools_changed.set()

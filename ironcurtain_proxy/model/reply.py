@@ -58,6 +58,8 @@ class Failed:
 
     message: str
     """One line for the agent, without internals."""
+    perhaps_done: bool = False
+    """Whether the server had the call: it may have been carried out."""
     recorded: bool = True
 
 
