@@ -19,7 +19,7 @@ from ironcurtain_proxy.downstream.dropped import Dropped
 from ironcurtain_proxy.downstream.environment import secrets_of
 from ironcurtain_proxy.downstream.options import DownstreamOptions, Hooks, ServerState, ServerStatus
 from ironcurtain_proxy.downstream.roots import ServerRoots
-from ironcurtain_proxy.downstream.session_log import SessionLog
+from ironcurtain_proxy.downstream.session_log import SessionLog, printable
 from ironcurtain_proxy.downstream.starting import Started, start_server
 from ironcurtain_proxy.errors import ConfigurationError, DownstreamError, ServerUnavailableError
 from ironcurtain_proxy.model.json import Json
@@ -84,6 +84,8 @@ class Supervisor:
         self._started: Started | None = None
         self._connection: Connection | None = None
         self._tools_changed = anyio.Event()
+        self._why = ""
+        self._last_words = ""
         self._hidden: set[str] = set()
         self._log_level: str | None = None
         # Its own, or ending a server would queue behind other rooms' threads.
@@ -192,6 +194,7 @@ class Supervisor:
 
     async def _live(self) -> None:
         """One process, from its start to its end."""
+        self._last_words = ""
         try:
             why = await self._serve(self.start_process())
         except (DownstreamError, OSError) as error:
@@ -203,8 +206,8 @@ class Supervisor:
         if self._ready_since == math.inf:
             await self._fail(why)
         else:
-            self._error = why
-            self._warn(f"{why}; it is started again")
+            self._error = why + self._last_words
+            self._warn(f"{self._error}; it is started again")
 
     async def _serve(self, started: Started) -> str:
         """Talk to a process until it, or the conversation, has ended. Says why, in words."""
@@ -225,9 +228,22 @@ class Supervisor:
             with anyio.CancelScope(shield=True):
                 await run_sync(started.end, _GRACE, limiter=self._limiter)
             self._started = None
+        self._last_words = self._repeated(started)
         if has_ended or not trouble:
-            return f'server "{self.spec.name}" ended: {started.process.ending()}'
+            return self._ended(started)
         return trouble[0]
+
+    def _ended(self, started: Started) -> str:
+        """How a process ended; a command that is not there is named."""
+        why = f'server "{self.spec.name}" ended: {started.process.ending()}'
+        missing = started.process.exit_status in {126, 127}
+        return f"{why}: {printable(self.spec.command)}" if missing else why
+
+    def _repeated(self, started: Started) -> str:
+        """What a process printed last, and where the rest stands, for the operator."""
+        words = started.drain.last_words
+        said = f'; it said last: "{words}"' if words else ""
+        return f"{said} (log: {self._log.path})" if self._log.is_open else said
 
     def _disconnect(self) -> None:
         self._connection = None
@@ -306,9 +322,10 @@ class Supervisor:
             await self._hooks.on_log(self.spec.name, params)
 
     async def _fail(self, why: str) -> None:
-        if (self._state, self._error) != ("failed", why):
-            self._warn(f"{why}; going on without it")
-        self._state, self._error = "failed", why
+        # The same failure again and again is said once, whatever numbers its last words hold.
+        if (self._state, self._why) != ("failed", why):
+            self._warn(f"{why}{self._last_words}; going on without it")
+        self._state, self._error, self._why = "failed", why + self._last_words, why
         had_tools = bool(self.tools)
         self.tools = ()
         self.settled.set()
