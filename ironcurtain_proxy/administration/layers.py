@@ -46,6 +46,7 @@ _KEYS: Final = (
     "serverCredentials",
     "maxMessageBytes",
     "forwardMeta",
+    "drainSeconds",
     "anthropicApiKey",
     "googleApiKey",
     "openaiApiKey",

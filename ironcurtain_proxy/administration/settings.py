@@ -97,6 +97,8 @@ class Settings:
     max_message_bytes: int = 64 * 1024 * 1024
     forward_meta: frozenset[str] = frozenset()
     """Keys of a call's `_meta` that reach servers, besides the standard ones."""
+    drain_seconds: float = 15.0
+    """How long calls under way are waited for once the agent has closed its end."""
     audit: AuditSettings
     session_log: Path
     sandbox_policy: SandboxPolicy = "warn"
@@ -166,6 +168,7 @@ def gather_settings(
         escalation_timeout_seconds=layers.read("escalationTimeoutSeconds", _timeout, 300),
         max_message_bytes=layers.read("maxMessageBytes", _message_bytes, 64 * MEBIBYTE),
         forward_meta=layers.read("forwardMeta", _names, frozenset()),
+        drain_seconds=layers.read("drainSeconds", _seconds, 15.0),
         audit=_audit(layers, state_dir),
         session_log=layers.path("sessionLogPath") or session_dir / "session.log",
         sandbox_policy=layers.read("sandboxPolicy", lambda s: s.word(_SANDBOX_POLICIES), "warn"),

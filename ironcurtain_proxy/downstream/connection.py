@@ -14,7 +14,7 @@ from anyio.lowlevel import checkpoint
 from ironcurtain_proxy import __version__
 from ironcurtain_proxy.downstream.dropped import Dropped
 from ironcurtain_proxy.downstream.listing import list_tools
-from ironcurtain_proxy.downstream.versions import PROTOCOL_VERSION, check_version, supported_version
+from ironcurtain_proxy.downstream.versions import VERSIONS, check_version, supported_version
 from ironcurtain_proxy.errors import (
     CallLostError,
     CallTimedOutError,
@@ -35,6 +35,9 @@ from ironcurtain_proxy.wire.codec import (
     recover_id,
 )
 from ironcurtain_proxy.wire.pipes import LineReader, LineWriter, Oversize
+
+PROTOCOL_VERSION: Final = VERSIONS[0]
+"""What we offer."""
 
 _TURN: Final = 64
 """Lines after which other tasks have their turn."""

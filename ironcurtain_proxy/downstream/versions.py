@@ -10,10 +10,7 @@ from typing import Final
 from ironcurtain_proxy.errors import DownstreamError
 from ironcurtain_proxy.model.json import Json
 
-PROTOCOL_VERSION: Final = "2025-11-25"
-"""What we offer."""
-
-VERSIONS: Final = (PROTOCOL_VERSION, "2025-06-18", "2025-03-26", "2024-11-05")
+VERSIONS: Final = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 """Those that begin with `initialize`, the newest first."""
 
 _LONGEST: Final = 40
