@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 Answerer: TypeAlias = "Callable[[Mapping[str, Json]], Awaitable[Mapping[str, object]]]"
 """Turns `params` into `{"result": …}` or `{"error": …}`. Raises only when it is cancelled."""
 
-Sender: TypeAlias = Callable[[Mapping[str, object]], Awaitable[None]]
-"""Sends one message to the agent; nothing happens if the agent has gone."""
+Sender: TypeAlias = Callable[[Mapping[str, object]], None]
+"""Sends one message to the agent without waiting; nothing happens if the agent has gone."""
 
 DUPLICATE: Final = {"error": {"code": -32600, "message": "a request with this id is under way"}}
 
@@ -88,7 +88,7 @@ class CallLane:
             self._idle = anyio.Event()
         self._open += 1
         if request_id in self._under_way:
-            self._tasks.start_soon(self._finish, request_id, DUPLICATE)
+            self._finish(request_id, DUPLICATE)
             return
         call = _Call(params, size, self.room.take(size))
         self._under_way[request_id] = call
@@ -125,18 +125,13 @@ class CallLane:
             del self._under_way[request_id]
             if answer is None and self._given_up:
                 answer = UNFINISHED
-            if answer is None or call.withdrawn:
-                self._done()
-        if answer is not None and not call.withdrawn:
-            await self._finish(request_id, answer)
+            self._finish(request_id, None if call.withdrawn else answer)
 
-    async def _finish(self, request_id: "MessageId", answer: Mapping[str, object]) -> None:
-        try:
-            await self._send({"jsonrpc": "2.0", "id": request_id, **answer})
-        finally:
-            self._done()
-
-    def _done(self) -> None:
+    def _finish(self, request_id: "MessageId", answer: Mapping[str, object] | None) -> None:
+        # Without waiting for the agent to read: while a task waited, it would keep the answer that
+        # is in the pipe's buffer already.
+        if answer is not None:
+            self._send({"jsonrpc": "2.0", "id": request_id, **answer})
         self._open -= 1
         if not self._open:
             self._idle.set()

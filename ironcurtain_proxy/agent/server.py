@@ -71,7 +71,7 @@ class AgentServer:
             self._calls = CallLane(
                 tasks,
                 self._call,
-                self.transport.send,
+                self.transport.post,
                 turn_away=None if self.turn_away is None else self._turn_away,
                 room=self.room,
             )

@@ -178,6 +178,11 @@ class AgentTransport:
         error = {"code": code, "message": message}
         await self.send({"jsonrpc": "2.0", "id": request_id, "error": error})
 
+    def post(self, message: Mapping[str, object]) -> None:
+        """Send one message without waiting. Nothing happens if the agent has gone."""
+        with suppress(BrokenPipeError):
+            self._out.write(_encoded(message))
+
     async def send(self, message: Mapping[str, object]) -> None:
         """Send one message. Nothing happens if the agent has gone."""
         try:

@@ -5,7 +5,7 @@ Everything that a server says is untrusted. Results and errors are handed back a
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 import anyio
@@ -14,6 +14,7 @@ from anyio.lowlevel import checkpoint
 from ironcurtain_proxy import __version__
 from ironcurtain_proxy.downstream.dropped import Dropped
 from ironcurtain_proxy.downstream.listing import list_tools
+from ironcurtain_proxy.downstream.room import AnswerRoom
 from ironcurtain_proxy.downstream.versions import VERSIONS, check_version, supported_version
 from ironcurtain_proxy.errors import (
     CallLostError,
@@ -62,6 +63,8 @@ class Listeners:
     """Gives the `roots` to answer `roots/list` with."""
     hidden: Callable[[str], None] = lambda _: None
     """Is told of each tool that nobody is shown, at every listing."""
+    room: AnswerRoom = field(default_factory=AnswerRoom)
+    """What large answers of all servers share."""
 
 
 _TokenKey: TypeAlias = tuple[type, str | int | float]
@@ -243,18 +246,19 @@ class Connection:
 
     def _settle_at_once(self, line: bytes) -> bool:
         """Take a line if it is an answer to a request; leave everything else to `run`."""
-        if b'"method"' in line[:_HEAD]:
+        if b'"method"' in line[:_HEAD] or not self._listeners.room.fits(len(line)):
             return False
         message = decode(line)
         if isinstance(message, Malformed) or "method" in message:
             return False
-        self._settle(message)
+        self._settle(message, len(line))
         return True
 
     async def _take(self, line: bytes | Oversize) -> None:
         if isinstance(line, Oversize):
             self._take_oversize(line)
             return
+        await self._listeners.room.wait(len(line))
         message = decode(line)
         if isinstance(message, Malformed):
             self._dropped.note(f"dropped a line that is {message.reason}", line)
@@ -262,7 +266,7 @@ class Connection:
         elif "method" in message:
             await self._take_from_server(message)
         else:
-            self._settle(message)
+            self._settle(message, len(line))
 
     def _take_oversize(self, line: Oversize) -> None:
         self._dropped.note(f"dropped a line of {line.size} bytes", line.head)
@@ -276,16 +280,17 @@ class Connection:
         if isinstance(request_id, int):
             self._answers.fail(request_id, UnansweredError(f'server "{self._server}" {how}'))
 
-    def _settle(self, message: Mapping[str, Json]) -> None:
+    def _settle(self, message: Mapping[str, Json], size: int) -> None:
         request_id = message.get("id")
         if type(request_id) is not int or request_id not in self._answers:
             self._dropped.note("dropped an answer that nobody waits for")
             return
         result, error = message.get("result"), message.get("error")
+        room = self._listeners.room
         if isinstance(result, dict) and error is None:
-            self._answers.settle(request_id, ToolResult(result=result))
+            self._answers.settle(request_id, room.note(ToolResult(result=result), size))
         elif isinstance(error, dict) and result is None:
-            self._answers.settle(request_id, ToolResult(error=error))
+            self._answers.settle(request_id, room.note(ToolResult(error=error), size))
         else:
             self._dropped.note("an answer has neither a result nor an error")
             self._fail(request_id, "sent an answer that cannot be read")

@@ -258,6 +258,7 @@ class Supervisor:
             logged=self._pass_on_log,
             roots=self.roots.listing,
             hidden=self._say_hidden,
+            room=self._hooks.room,
         )
         return Connection(self.spec.name, wire, listeners, self._dropped, cap)
 
