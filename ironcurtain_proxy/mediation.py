@@ -143,7 +143,7 @@ class Mediator:
             if case.sent:
                 # It may have been carried out: to say otherwise would have it done twice.
                 recorded = case.recorded or await self.journal.fail(case, _UNKNOWN)
-                return Failed(message=_UNKNOWN, perhaps_done=True, recorded=recorded)
+                return Failed(message=_UNKNOWN, recorded=recorded)
             case.decision = Deny(DEFECT)
             case.settlement = None
             return await self.journal.refuse(case, "kernel", DEFECT)

@@ -1,7 +1,7 @@
 """An agent that sends its calls and closes its end gets an answer to each of them."""
 
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import orjson
 import pytest
@@ -21,9 +21,9 @@ def message(number: int, method: str, params: Message) -> Message:
     return {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
 
 
-def calls(*given: tuple[str, Message]) -> list[Message]:
+def calls(*given: tuple[str, Mapping[str, Json]]) -> list[Message]:
     return [
-        message(number, "tools/call", {"name": name, "arguments": arguments})
+        message(number, "tools/call", {"name": name, "arguments": dict(arguments)})
         for number, (name, arguments) in enumerate(given, 1)
     ]
 
@@ -79,7 +79,7 @@ def test_a_call_that_does_not_end_is_answered_and_recorded_before_the_proxy_ends
 
 def test_a_call_that_the_agent_has_withdrawn_is_not_answered(scripted: House) -> None:
     withdrawn: Message = {"requestId": 1, "reason": "enough"}
-    sent = [
+    sent: list[Message] = [
         *calls(("hold", {"key": "k"})),
         {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": withdrawn},
         message(2, "ping", {}),

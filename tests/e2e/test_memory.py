@@ -34,7 +34,7 @@ def test_many_large_calls_at_once_cost_no_more_memory_than_a_few(narrow: RawClie
         line % (1000 + number) + orjson.dumps({"text": f"{number}" + "x" * SIZE}) + b"}}\n"
         for number in range(COUNT)
     ]
-    sender = threading.Thread(target=lambda: [narrow.write(call) for call in calls])
+    sender = threading.Thread(target=narrow.write, args=(b"".join(calls),))
     sender.start()
     for number in range(COUNT):
         said = text(at(narrow.answer(1000 + number), "result"))
@@ -48,9 +48,9 @@ def test_large_answers_that_the_agent_does_not_read_wait_at_their_server(
 ) -> None:
     narrow.call("answer", {"text": "x"})
     before = peak(narrow)
-    calls = [narrow.start_call("fill", {"bytes": SIZE}) for _ in range(COUNT)]
-    for call in calls:
-        assert len(text(narrow.result(call))) == SIZE
+    calls = [narrow.start_call("fill", {"bytes": SIZE + turn}) for turn in range(COUNT)]
+    for turn, call in enumerate(calls):
+        assert len(text(narrow.result(call))) == SIZE + turn
     assert peak(narrow) - before < COUNT * SIZE
 
 
