@@ -25,8 +25,16 @@ class ServerUnavailableError(DownstreamError):
     """The server is not running: it did not start, or crashed and is not back yet."""
 
 
-class CallTimedOutError(DownstreamError):
+class UnansweredError(DownstreamError):
+    """A call was sent and no answer came that can be used: it may have been carried out."""
+
+
+class CallTimedOutError(UnansweredError):
     """The server did not answer within the deadline of a call."""
+
+
+class CallLostError(ServerUnavailableError, UnansweredError):
+    """The server ended while it had a call."""
 
 
 class BusyError(IronCurtainError):

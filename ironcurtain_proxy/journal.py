@@ -10,6 +10,7 @@ from ironcurtain_proxy.errors import AuditError
 from ironcurtain_proxy.model.audit import AuditRecord, ResultSummary
 from ironcurtain_proxy.model.call import ToolCall
 from ironcurtain_proxy.model.case import Case
+from ironcurtain_proxy.model.crossing import divide
 from ironcurtain_proxy.model.decision import Deny, Ground
 from ironcurtain_proxy.model.escalation import EscalationId
 from ironcurtain_proxy.model.json import Json
@@ -31,6 +32,8 @@ class Journal:
     is_sandboxed: Callable[[str], bool]
     """By server: whether the very process that serves it now is confined."""
     aftermath: Aftermath | None = None
+    named_meta: frozenset[str] = frozenset()
+    """The keys of `_meta` that the operator lets through to servers."""
 
     def open(
         self, exposed_name: str, params: Mapping[str, Json], found: tuple[str, str] | None
@@ -43,6 +46,7 @@ class Journal:
             found: the server and the tool it stands for; None: there is none.
         """
         given = params.get("arguments")
+        crossing = divide(params, self.named_meta)
         server, tool = found if found is not None else ("unknown", exposed_name)
         call = ToolCall(
             request_id=self.ids.new(),
@@ -50,7 +54,8 @@ class Journal:
             server=server,
             tool=tool,
             arguments=given if isinstance(given, dict) else {},
-            params=params,
+            params=crossing.params,
+            withheld=crossing.withheld,
         )
         return Case(
             call=call,
@@ -96,8 +101,7 @@ class Journal:
         self, case: Case, aftermath: Aftermath, question: EscalationId, summary: ResultSummary
     ) -> None:
         try:
-            made = summary.status != "denied"
-            succeeded = summary.status == "success" if made else None
+            succeeded = summary.status == "success" if case.sent else None
             notes = await aftermath.ended(question, succeeded=succeeded)
         except Exception:  # noqa: BLE001  the record of the call is worth more
             _log.exception("what call %s did is not noted", case.call.request_id)

@@ -27,8 +27,15 @@ from ironcurtain_proxy.approval.settlements import (
 from ironcurtain_proxy.decision.authorizer import authorize
 from ironcurtain_proxy.decision.breaker import Breaker
 from ironcurtain_proxy.decision.standing import standing_of
-from ironcurtain_proxy.errors import AuditError, BusyError, DownstreamError, KernelError
+from ironcurtain_proxy.errors import (
+    AuditError,
+    BusyError,
+    DownstreamError,
+    KernelError,
+    UnansweredError,
+)
 from ironcurtain_proxy.journal import Journal
+from ironcurtain_proxy.model.asking import question_in
 from ironcurtain_proxy.model.audit import ResultSummary
 from ironcurtain_proxy.model.authorized import AuthorizedCall
 from ironcurtain_proxy.model.call import ToolCall
@@ -58,7 +65,7 @@ from ironcurtain_proxy.model.reply import Answered, Failed, Refused, Reply
 from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered, Unresolvable
 from ironcurtain_proxy.model.server import ToolResult
 from ironcurtain_proxy.ports import ProgressListener, World
-from ironcurtain_proxy.unapproved import turn_down
+from ironcurtain_proxy.unapproved import turn_down, withhold
 
 _log = logging.getLogger(__name__)
 
@@ -82,6 +89,8 @@ class Mediator:
     """The user's home directory: never remembered as a whole."""
     grant_ttl: timedelta | None = None
     """How long what is remembered holds; None: as long as the session."""
+    named_meta: frozenset[str] = frozenset()
+    """Keys of `_meta` that reach servers besides the standard ones."""
     approvals: Approvals = field(init=False)
     frame: Frame = field(init=False)
     journal: Journal = field(init=False)
@@ -99,6 +108,7 @@ class Mediator:
             policy_version=self.policy.version,
             is_sandboxed=self.world.servers.is_sandboxed,
             aftermath=self.world.aftermath,
+            named_meta=self.named_meta,
         )
 
     async def handle(
@@ -373,12 +383,17 @@ class Mediator:
             result = await self.world.servers.forward(call, on_progress, roots=case.roots)
         except DownstreamError as error:
             failure = ResultSummary(status="error", error=str(error))
-            return Failed(message=str(error), recorded=await self.journal.end(case, failure))
+            recorded = await self.journal.end(case, failure)
+            done = isinstance(error, UnansweredError)
+            return Failed(message=str(error), perhaps_done=done, recorded=recorded)
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await self.journal.fail(case, "withdrawn by the agent before the server answered")
             raise
         summary = self.world.recorder.summarize(result)
+        # (10) What a server may not ask by a request it may not ask by an answer either.
+        if (asked := question_in(result)) is not None:
+            return await withhold(self.journal, case, summary, asked)
         if summary.status == "success":
             self.world.facts.succeeded(call)
         return Answered(result=result, recorded=await self.journal.end(case, summary))

@@ -21,7 +21,7 @@ from ironcurtain_proxy.agent.replies import words
 from ironcurtain_proxy.downstream.settling import tidy
 from ironcurtain_proxy.errors import KernelError
 from ironcurtain_proxy.model.json import Arguments, Json
-from ironcurtain_proxy.model.reply import Answered, Failed, Refused, Reply
+from ironcurtain_proxy.model.reply import Answered, Failed, Refused, Reply, Withheld
 from ironcurtain_proxy.ports import ProgressListener
 from ironcurtain_proxy.review.callback import CallbackReviewer, OnEscalation
 from ironcurtain_proxy.review.panel import Channel
@@ -157,5 +157,5 @@ def _response(reply: Reply, name: str) -> ToolCallResponse:
             return ToolCallResponse(status=status, result=words(reply, name))
         case Failed():
             return ToolCallResponse(status="error", result=words(reply, name))
-        case Refused(ground=ground):
+        case Refused(ground=ground) | Withheld(ground=ground):
             return ToolCallResponse(status="denied", result=words(reply, name), rule=ground.rule)

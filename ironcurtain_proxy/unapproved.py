@@ -1,12 +1,15 @@
 """A question that was not approved: what is recorded of its call, and what the agent is told."""
 
+from dataclasses import replace
 from typing import assert_never
 
 from ironcurtain_proxy.approval.settlements import by_refusal, held, refused_by
 from ironcurtain_proxy.journal import Journal
+from ironcurtain_proxy.model.audit import ResultSummary
 from ironcurtain_proxy.model.case import Case
 from ironcurtain_proxy.model.escalation import Declined, Escalation, Held, Unreachable
-from ironcurtain_proxy.model.reply import Refused
+from ironcurtain_proxy.model.grounds import asking_answer
+from ironcurtain_proxy.model.reply import Refused, Withheld
 
 
 async def turn_down(
@@ -24,3 +27,18 @@ async def turn_down(
             return await journal.refuse(case, refused_by(ruling), question.ground, note)
         case _:
             assert_never(ruling)
+
+
+async def withhold(journal: Journal, case: Case, summary: ResultSummary, asked: str) -> Withheld:
+    """Record that a server's answer asks for something, and keep it from the agent.
+
+    Args:
+        journal: the record.
+        case: the call, which its server had.
+        summary: the answer's.
+        asked: what it asks for; see `model.asking`.
+    """
+    case.asked = asked
+    ground = asking_answer(asked)
+    denied = replace(summary, status="denied", error=ground.reason)
+    return Withheld(ground=ground, recorded=await journal.end(case, denied))

@@ -59,11 +59,11 @@ async def test_an_allowed_call_is_recorded_forwarded_and_recorded_again() -> Non
 async def test_what_was_judged_is_what_is_sent_and_recorded() -> None:
     harness = Harness(policy("allow"))
     await harness.mediator.handle(
-        "read", {"name": "read", "arguments": {"a": 1}, "_meta": {"x": 1}}
+        "read", {"name": "read", "arguments": {"a": 1}, "_meta": {"baggage": "x=1", "x": 1}}
     )
     (call,) = harness.servers.forwarded
     assert call.arguments == {"a": 1, "judged": True}
-    assert call.params["_meta"] == {"x": 1}
+    assert call.params["_meta"] == {"baggage": "x=1"}
     assert harness.recorder.records[0].arguments == {"a": 1, "judged": True}
 
 

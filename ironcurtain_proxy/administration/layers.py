@@ -45,6 +45,8 @@ _KEYS: Final = (
     "serverFilter",
     "serverCredentials",
     "maxMessageBytes",
+    "forwardMeta",
+    "drainSeconds",
     "anthropicApiKey",
     "googleApiKey",
     "openaiApiKey",

@@ -60,7 +60,9 @@ def lint_live(
         if spec.name not in live.answered:
             why = live.silent.get(spec.name, "")
             words = f"did not answer: not compared{why and f' ({why})'}"
-            report.warning(f"server {shown(spec.name)}", (), words)
+            # Without a reason it is still starting: a package that is fetched takes its time.
+            say = report.error if why else report.warning
+            say(f"server {shown(spec.name)}", (), words)
             continue
         tools = {tool.name: tool for tool in live.definitions if tool.server == spec.name}
         known = {tool: a for (owner, tool), a in annotations.items() if owner == spec.annotations}

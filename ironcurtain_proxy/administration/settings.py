@@ -95,6 +95,10 @@ class Settings:
     escalation_timeout_seconds: int = 300
     """Also the deadline of a call to a server."""
     max_message_bytes: int = 64 * 1024 * 1024
+    forward_meta: frozenset[str] = frozenset()
+    """Keys of a call's `_meta` that reach servers, besides the standard ones."""
+    drain_seconds: float = 15.0
+    """How long calls under way are waited for once the agent has closed its end."""
     audit: AuditSettings
     session_log: Path
     sandbox_policy: SandboxPolicy = "warn"
@@ -163,6 +167,8 @@ def gather_settings(
         mailbox_dir=escalation_dir or session_dir,
         escalation_timeout_seconds=layers.read("escalationTimeoutSeconds", _timeout, 300),
         max_message_bytes=layers.read("maxMessageBytes", _message_bytes, 64 * MEBIBYTE),
+        forward_meta=layers.read("forwardMeta", _names, frozenset()),
+        drain_seconds=layers.read("drainSeconds", _seconds, 15.0),
         audit=_audit(layers, state_dir),
         session_log=layers.path("sessionLogPath") or session_dir / "session.log",
         sandbox_policy=layers.read("sandboxPolicy", lambda s: s.word(_SANDBOX_POLICIES), "warn"),
@@ -239,6 +245,10 @@ def _timeout(spot: Spot) -> int:
 
 def _message_bytes(spot: Spot) -> int:
     return spot.whole(4096, 1 << 31)
+
+
+def _names(spot: Spot) -> frozenset[str]:
+    return frozenset(spot.each(Spot.name))
 
 
 def _seconds(spot: Spot) -> float:

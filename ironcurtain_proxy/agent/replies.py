@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Final, assert_never
 
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.reply import Answered, Failed, Refused, RefusedBy, Reply
+from ironcurtain_proxy.model.reply import Answered, Failed, Refused, RefusedBy, Reply, Withheld
 
 NOT_APPROVED: Final = "tool '{name}' execution denied: user did not approve the action"
 
@@ -98,6 +98,18 @@ NOT_RECORDED_NOTE: Final = (
 )
 
 
+PERHAPS_DONE_NOTE: Final = (
+    "The server had the call, and may have carried it out. Look at what it did before you make the "
+    "call again."
+)
+
+WITHHELD_NOTE: Final = (
+    "The server was called, and the call may have been carried out (rule: {rule}). Do not make it "
+    "again to get its answer: tell the user that this server asks for something that the proxy "
+    "does not pass on."
+)
+
+
 def words(reply: Reply, exposed_name: str) -> dict[str, Json]:
     """The `result` object of a reply.
 
@@ -109,8 +121,11 @@ def words(reply: Reply, exposed_name: str) -> dict[str, Json]:
         case Answered(result=answer, recorded=recorded):
             result = dict(answer.result or {})
             return result if recorded else _with_note(result)
-        case Failed(message=message, recorded=recorded):
-            blocks = [f"Error: {message}"]
+        case Failed(message=message, perhaps_done=done, recorded=recorded):
+            blocks = [f"Error: {message}", *([PERHAPS_DONE_NOTE] if done else [])]
+            return error_result(*blocks, *([] if recorded else [NOT_RECORDED_NOTE]))
+        case Withheld(ground=ground, recorded=recorded):
+            blocks = [f"DENIED: {ground.reason}", WITHHELD_NOTE.format(rule=ground.rule)]
             return error_result(*blocks, *([] if recorded else [NOT_RECORDED_NOTE]))
         case Refused():
             return error_result(*_refusal(reply, exposed_name))

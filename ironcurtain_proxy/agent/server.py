@@ -24,7 +24,8 @@ from mcp.shared.exceptions import MCPError
 from ironcurtain_proxy import __version__
 from ironcurtain_proxy.agent.calls import CallLane
 from ironcurtain_proxy.agent.replies import words
-from ironcurtain_proxy.model.reply import Answered
+from ironcurtain_proxy.agent.room import Room
+from ironcurtain_proxy.model.reply import Answered, Reply
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.agent.transport import AgentTransport
@@ -36,6 +37,8 @@ _log = logging.getLogger(__name__)
 Context: TypeAlias = ServerRequestContext[None, object]
 ToolLister: TypeAlias = "Callable[[], Awaitable[list[Json]]]"
 LevelSetter: TypeAlias = Callable[[str], Awaitable[None]]
+
+CallRefuser: TypeAlias = "Callable[[str, Mapping[str, Json]], Awaitable[Reply]]"
 
 NAME: Final = "ironcurtain-proxy"
 
@@ -53,6 +56,9 @@ class AgentServer:
     list_tools: ToolLister
     set_log_level: LevelSetter
     transport: "AgentTransport"
+    turn_away: "CallRefuser | None" = None
+    """Refuses a call that there is no room for; None: no call is that large."""
+    room: Room = field(default_factory=Room)
     instructions: str | None = None
     _ready: bool = field(default=False, init=False)
     _calls: CallLane | None = field(default=None, init=False)
@@ -62,7 +68,13 @@ class AgentServer:
         server: Server[None] = Server(NAME)
         server.middleware[:] = [self._answer]
         async with anyio.create_task_group() as tasks:
-            self._calls = CallLane(tasks, self._call, self.transport.send)
+            self._calls = CallLane(
+                tasks,
+                self._call,
+                self.transport.post,
+                turn_away=None if self.turn_away is None else self._turn_away,
+                room=self.room,
+            )
             await self._serve(server)
             tasks.cancel_scope.cancel()
 
@@ -139,6 +151,12 @@ class AgentServer:
         if isinstance(reply, Answered) and reply.result.error is not None:
             return _as_given(reply.result.error)
         return {"result": words(reply, name)}
+
+    async def _turn_away(self, params: "Mapping[str, Json]") -> dict[str, object]:
+        name = str(params.get("name"))
+        if self.turn_away is None:
+            return _error(mcp_types.INTERNAL_ERROR, "Internal error")
+        return {"result": words(await self.turn_away(name, params), name)}
 
     def _progress(self, params: "Mapping[str, Json]") -> "ProgressListener | None":
         meta = params.get("_meta")

@@ -40,20 +40,36 @@ _MAX_DIGITS: Final = 18
 
 _GONE: Final = "the agent has gone"
 
+DRAIN_SECONDS: Final = 15.0
+"""How long calls under way are waited for once the agent has closed its end."""
+
 
 class AgentTransport:
     """One connection to an agent. `reader` and `writer` are what the SDK's server wants."""
 
-    def __init__(self, lines: LineReader, out: LineWriter) -> None:
+    def __init__(
+        self, lines: LineReader, out: LineWriter, *, drain_seconds: float = DRAIN_SECONDS
+    ) -> None:
+        """Take over two pipes.
+
+        Args:
+            lines: what the agent sends.
+            out: where answers go.
+            drain_seconds: how long calls are waited for once the agent has closed its end.
+        """
         self._out = out
+        self._drain_seconds = drain_seconds
         self.calls: CallLane | None = None
         """Takes the calls, once the agent has initialized; None: the SDK gets them."""
         self.client_capabilities: Mapping[str, Json] | None = None
         """What the agent's client declared in its first `initialize`; None: there was none yet."""
         self._answers = Answers[Mapping[str, "Json"]]()
         self._is_gone = False
+        self._asked: set[MessageId] = set()
+        """The requests that the SDK has and has not answered."""
+        self._all_answered = anyio.Event()
         self.reader = MessageReader(lines, self)
-        self.writer = MessageWriter(out)
+        self.writer = MessageWriter(out, self)
 
     async def notify(self, method: str, params: "Mapping[str, Json] | None") -> None:
         """Send a notification, raw. Nothing happens if the agent has gone."""
@@ -112,6 +128,45 @@ class AgentTransport:
         self._is_gone = True
         self._answers.fail_all(AgentError(_GONE))
 
+    def note_request(self, request_id: MessageId) -> None:
+        """The SDK has this request now."""
+        self._asked.add(request_id)
+
+    def note_answer(self, request_id: object) -> None:
+        """The SDK has answered, or the agent has withdrawn its request."""
+        known = message_id(request_id)
+        if known is not None:
+            self._asked.discard(known)
+        if not self._asked:
+            self._all_answered.set()
+
+    async def finish(self) -> None:
+        """The agent sends no more: answer what it has asked, in a bounded time.
+
+        A client that has gone altogether reads nothing either, which shows, and is not waited for.
+        """
+        self.end()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._until_gone, tasks.cancel_scope)
+            with anyio.move_on_after(self._drain_seconds):
+                await self._until_answered()
+                tasks.cancel_scope.cancel()
+            if self.calls is not None:
+                await self.calls.give_up()
+            tasks.cancel_scope.cancel()
+
+    async def _until_answered(self) -> None:
+        while self._asked:
+            self._all_answered = anyio.Event()
+            await self._all_answered.wait()
+        if self.calls is not None:
+            await self.calls.until_idle()
+        await self._out.flush()
+
+    async def _until_gone(self, scope: anyio.CancelScope) -> None:
+        await self._out.until_closed()
+        scope.cancel()
+
     def _cancel(self, request_id: str, reason: str) -> None:
         params = {"requestId": request_id, "reason": reason}
         message = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}
@@ -122,6 +177,11 @@ class AgentTransport:
         """Answer something that is no request."""
         error = {"code": code, "message": message}
         await self.send({"jsonrpc": "2.0", "id": request_id, "error": error})
+
+    def post(self, message: Mapping[str, object]) -> None:
+        """Send one message without waiting. Nothing happens if the agent has gone."""
+        with suppress(BrokenPipeError):
+            self._out.write(_encoded(message))
 
     async def send(self, message: Mapping[str, object]) -> None:
         """Send one message. Nothing happens if the agent has gone."""
@@ -145,7 +205,7 @@ class MessageReader:
         while True:
             line = await self._lines.receive()
             if line is None:
-                self._transport.end()
+                await self._transport.finish()
                 raise StopAsyncIteration
             message = await self._read(line)
             if message is not None:
@@ -190,9 +250,9 @@ class MessageReader:
             code = INVALID_REQUEST if message.is_json else PARSE_ERROR
             await self._transport.complain(code, f"invalid message: {message.reason}", message.id)
             return None
-        return await self._shape(message)
+        return await self._shape(message, len(line))
 
-    async def _shape(self, message: "dict[str, Json]") -> SessionMessage | None:
+    async def _shape(self, message: "dict[str, Json]", size: int) -> SessionMessage | None:
         method, params = message.get("method"), message.get("params")
         request_id = message_id(message.get("id"))
         if message.get("jsonrpc") != "2.0":
@@ -203,29 +263,44 @@ class MessageReader:
             self._transport.take_answer(message)
             return None
         elif isinstance(method, str) and isinstance(params, dict | None):
-            if method == "initialize" and request_id is not None:
-                self._note_capabilities(params or {})
-            if self._taken_by_lane(method, params or {}, request_id):
-                return None
-            return _message(method, params, request_id)
+            return await self._dispatch(method, params, request_id, size)
         else:
             wrong = "method must be a string and params an object"
         await self._transport.complain(INVALID_REQUEST, f"invalid request: {wrong}", request_id)
         return None
+
+    async def _dispatch(
+        self,
+        method: str,
+        params: "dict[str, Json] | None",
+        request_id: MessageId | None,
+        size: int,
+    ) -> SessionMessage | None:
+        given = params or {}
+        if method == "initialize" and request_id is not None:
+            self._note_capabilities(given)
+        if await self._taken_by_lane(method, given, request_id, size):
+            return None
+        if request_id is not None:
+            self._transport.note_request(request_id)
+        elif method == "notifications/cancelled":
+            self._transport.note_answer(given.get("requestId"))
+        return _message(method, params, request_id)
 
     def _note_capabilities(self, params: "dict[str, Json]") -> None:
         if self._transport.client_capabilities is None:
             declared = params.get("capabilities")
             self._transport.client_capabilities = declared if isinstance(declared, dict) else {}
 
-    def _taken_by_lane(
-        self, method: str, params: "dict[str, Json]", request_id: MessageId | None
+    async def _taken_by_lane(
+        self, method: str, params: "dict[str, Json]", request_id: MessageId | None, size: int
     ) -> bool:
         calls = self._transport.calls
         if calls is None:
             return False
         if method == "tools/call" and request_id is not None:
-            calls.begin(request_id, params)
+            await calls.room.wait(size)
+            calls.begin(request_id, params, size)
             return True
         return method == "notifications/cancelled" and calls.cancel(params.get("requestId"))
 
@@ -250,8 +325,9 @@ def _message(
 class MessageWriter:
     """The SDK's write stream: results leave as they are, without a second validation."""
 
-    def __init__(self, out: LineWriter) -> None:
+    def __init__(self, out: LineWriter, transport: AgentTransport) -> None:
         self._out = out
+        self._transport = transport
 
     async def send(self, item: SessionMessage, /) -> None:
         """Send one message.
@@ -263,6 +339,9 @@ class MessageWriter:
             await self._out.send(_encoded(_as_json(item.message)))
         except BrokenPipeError:
             raise anyio.BrokenResourceError from None
+        finally:
+            if isinstance(item.message, mcp_types.JSONRPCResponse | mcp_types.JSONRPCError):
+                self._transport.note_answer(item.message.id)
 
     async def aclose(self) -> None:
         """Let what was sent go out, but do not wait for an agent that does not read."""

@@ -7,9 +7,11 @@ from datetime import datetime, timedelta
 from ironcurtain_proxy.approval.discharge import offered, tool_candidate
 from ironcurtain_proxy.approval.grant_patterns import EscalatedCall, Places, candidates
 from ironcurtain_proxy.model.call import ToolCall
+from ironcurtain_proxy.model.crossing import bound_meta
 from ironcurtain_proxy.model.escalation import Escalation, EscalationId, OriginReason
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Policy
+from ironcurtain_proxy.model.question import as_json
 from ironcurtain_proxy.model.request import Facts
 
 
@@ -62,7 +64,7 @@ def question_about(posed: Posed, frame: Frame) -> Escalation:
         ground=posed.reasons[0].ground,
         roles=posed.asked.roles,
         reasons=tuple(posed.reasons),
-        context=_context(posed.facts),
+        context=_context(posed.facts, posed.call),
         definition=posed.asked.definition,
         command=posed.facts.command,
         branch=posed.facts.branch,
@@ -75,7 +77,10 @@ def question_about(posed: Posed, frame: Frame) -> Escalation:
     )
 
 
-def _context(facts: Facts) -> tuple[tuple[str, str], ...]:
-    if facts.branch is None:
-        return facts.context
-    return (*facts.context, ("Current branch", facts.branch))
+def _context(facts: Facts, call: ToolCall) -> tuple[tuple[str, str], ...]:
+    """What a reviewer sees besides. An approval counts for a call with the same context alone."""
+    context = facts.context
+    if facts.branch is not None:
+        context = (*context, ("Current branch", facts.branch))
+    meta = bound_meta(call.params)
+    return (*context, ("Sent besides (_meta)", as_json(meta))) if meta else context

@@ -5,7 +5,7 @@ Everything that a server says is untrusted. Results and errors are handed back a
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 import anyio
@@ -14,7 +14,15 @@ from anyio.lowlevel import checkpoint
 from ironcurtain_proxy import __version__
 from ironcurtain_proxy.downstream.dropped import Dropped
 from ironcurtain_proxy.downstream.listing import list_tools
-from ironcurtain_proxy.errors import CallTimedOutError, DownstreamError, ServerUnavailableError
+from ironcurtain_proxy.downstream.room import AnswerRoom
+from ironcurtain_proxy.downstream.versions import VERSIONS, check_version, supported_version
+from ironcurtain_proxy.errors import (
+    CallLostError,
+    CallTimedOutError,
+    DownstreamError,
+    ServerUnavailableError,
+    UnansweredError,
+)
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.server import ToolDefinition, ToolResult
 from ironcurtain_proxy.ports import ProgressListener
@@ -29,8 +37,8 @@ from ironcurtain_proxy.wire.codec import (
 )
 from ironcurtain_proxy.wire.pipes import LineReader, LineWriter, Oversize
 
-PROTOCOL_VERSION: Final = "2025-11-25"
-"""What we offer; whatever the server answers is taken."""
+PROTOCOL_VERSION: Final = VERSIONS[0]
+"""What we offer."""
 
 _TURN: Final = 64
 """Lines after which other tasks have their turn."""
@@ -53,6 +61,10 @@ class Listeners:
     """Is handed the raw `params` of `notifications/message`."""
     roots: Callable[[], Sequence[Mapping[str, Json]]]
     """Gives the `roots` to answer `roots/list` with."""
+    hidden: Callable[[str], None] = lambda _: None
+    """Is told of each tool that nobody is shown, at every listing."""
+    room: AnswerRoom = field(default_factory=AnswerRoom)
+    """What large answers of all servers share."""
 
 
 _TokenKey: TypeAlias = tuple[type, str | int | float]
@@ -99,7 +111,7 @@ class Connection:
                     await checkpoint()
         finally:
             self._answers.fail_all(
-                ServerUnavailableError(f'server "{self._server}" ended before it answered')
+                CallLostError(f'server "{self._server}" ended before it answered')
             )
             self._roots_told.set()
             self._writer.abort()
@@ -129,20 +141,24 @@ class Connection:
         Raises:
             DownstreamError: the server refuses, or does not answer within `seconds`.
         """
-        answer = await self.request(
-            "initialize",
-            {
-                "protocolVersion": PROTOCOL_VERSION,
-                "capabilities": {"roots": {"listChanged": True}},
-                "clientInfo": {"name": "ironcurtain-proxy", "version": __version__},
-            },
-            seconds,
-        )
+        answer = await self._greet(PROTOCOL_VERSION, seconds)
+        other = None if answer.error is None else supported_version(answer.error)
+        if other is not None:
+            answer = await self._greet(other, seconds)
         if answer.result is None:
             raise DownstreamError(f'server "{self._server}" refuses to be initialized')
+        check_version(self._server, answer.result)
         capabilities = answer.result.get("capabilities")
         self._capabilities = capabilities if isinstance(capabilities, dict) else {}
         self.notify("notifications/initialized")
+
+    async def _greet(self, version: str, seconds: float) -> ToolResult:
+        params: dict[str, Json] = {
+            "protocolVersion": version,
+            "capabilities": {"roots": {"listChanged": True}},
+            "clientInfo": {"name": "ironcurtain-proxy", "version": __version__},
+        }
+        return await self.request("initialize", params, seconds)
 
     async def list_tools(self, seconds: float) -> tuple[ToolDefinition, ...]:
         """All tools of the server, in its order.
@@ -154,7 +170,7 @@ class Connection:
         async def ask(params: dict[str, Json]) -> ToolResult:
             return await self.request("tools/list", params, seconds)
 
-        return await list_tools(self._server, ask, self._dropped.note)
+        return await list_tools(self._server, ask, self._dropped.note, self._listeners.hidden)
 
     async def call(
         self, params: Mapping[str, Json], seconds: float, on_progress: ProgressListener | None
@@ -230,18 +246,19 @@ class Connection:
 
     def _settle_at_once(self, line: bytes) -> bool:
         """Take a line if it is an answer to a request; leave everything else to `run`."""
-        if b'"method"' in line[:_HEAD]:
+        if b'"method"' in line[:_HEAD] or not self._listeners.room.fits(len(line)):
             return False
         message = decode(line)
         if isinstance(message, Malformed) or "method" in message:
             return False
-        self._settle(message)
+        self._settle(message, len(line))
         return True
 
     async def _take(self, line: bytes | Oversize) -> None:
         if isinstance(line, Oversize):
             self._take_oversize(line)
             return
+        await self._listeners.room.wait(len(line))
         message = decode(line)
         if isinstance(message, Malformed):
             self._dropped.note(f"dropped a line that is {message.reason}", line)
@@ -249,7 +266,7 @@ class Connection:
         elif "method" in message:
             await self._take_from_server(message)
         else:
-            self._settle(message)
+            self._settle(message, len(line))
 
     def _take_oversize(self, line: Oversize) -> None:
         self._dropped.note(f"dropped a line of {line.size} bytes", line.head)
@@ -261,18 +278,19 @@ class Connection:
 
     def _fail(self, request_id: MessageId | None, how: str) -> None:
         if isinstance(request_id, int):
-            self._answers.fail(request_id, DownstreamError(f'server "{self._server}" {how}'))
+            self._answers.fail(request_id, UnansweredError(f'server "{self._server}" {how}'))
 
-    def _settle(self, message: Mapping[str, Json]) -> None:
+    def _settle(self, message: Mapping[str, Json], size: int) -> None:
         request_id = message.get("id")
         if type(request_id) is not int or request_id not in self._answers:
             self._dropped.note("dropped an answer that nobody waits for")
             return
         result, error = message.get("result"), message.get("error")
+        room = self._listeners.room
         if isinstance(result, dict) and error is None:
-            self._answers.settle(request_id, ToolResult(result=result))
+            self._answers.settle(request_id, room.note(ToolResult(result=result), size))
         elif isinstance(error, dict) and result is None:
-            self._answers.settle(request_id, ToolResult(error=error))
+            self._answers.settle(request_id, room.note(ToolResult(error=error), size))
         else:
             self._dropped.note("an answer has neither a result nor an error")
             self._fail(request_id, "sent an answer that cannot be read")

@@ -15,6 +15,37 @@ BASE: Final = frozenset(
 )
 """What every server may know, besides the `LC_*` variables."""
 
+CERTIFICATES: Final = frozenset(
+    {
+        *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
+        *("NODE_EXTRA_CA_CERTS", "NODE_USE_SYSTEM_CA", "GIT_SSL_CAINFO", "AWS_CA_BUNDLE"),
+        *("UV_NATIVE_TLS", "UV_SYSTEM_CERTS", "UV_OFFLINE", "UV_NO_INDEX", "UV_INDEX_STRATEGY"),
+        *("PIP_CERT", "PIP_NO_INDEX"),
+        *("NPM_CONFIG_CAFILE", "NPM_CONFIG_CA", "NPM_CONFIG_STRICT_SSL"),
+        *("NPM_CONFIG_OFFLINE", "NPM_CONFIG_PREFER_OFFLINE", "NODE_USE_ENV_PROXY"),
+    }
+)
+"""What a machine says of certificates, and whether there is a network: no secrets."""
+
+NETWORK: Final = frozenset(
+    {
+        *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"),
+        *("UV_INDEX", "UV_INDEX_URL", "UV_EXTRA_INDEX_URL", "UV_DEFAULT_INDEX", "UV_FIND_LINKS"),
+        *("UV_INSECURE_HOST", "UV_PYTHON_INSTALL_MIRROR"),
+        *("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_TRUSTED_HOST"),
+        "PIP_PROXY",
+        *("NPM_CONFIG_REGISTRY", "NPM_CONFIG_PROXY", "NPM_CONFIG_HTTPS_PROXY"),
+        "NPM_CONFIG_NOPROXY",
+    }
+)
+"""What a machine says of its way to the network. A URL with credentials in it is a secret."""
+
+_EITHER_CASE: Final = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "NPM_CONFIG_")
+"""How names begin that programs know in lower case, too."""
+
+_MAY_HOLD_CREDENTIALS: Final = frozenset("@?#")
+"""Nothing but a user and password, or a query, puts one of these into a URL of these variables."""
+
 GIT: Final = "git"
 """The name that policy and annotations know git servers by."""
 
@@ -27,15 +58,36 @@ _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def child_environment(spec: ServerSpec, parent: Mapping[str, str]) -> dict[str, str]:
-    """The whole environment of one server: the base, then its `env`, then its credentials.
+    """The whole environment of one server.
 
-    And for a git server one setting of git's, which see below.
+    The base, certificates and the way to the network, then its `env`, then its credentials. And for
+    a git server one setting of git's, which see below.
 
     Values are literal: `${HOME}` stays `${HOME}`.
     """
     base = {name: value for name, value in parent.items() if name in BASE or name.startswith("LC_")}
-    environment = {**base, **spec.env, **spec.credentials}
+    own = {**spec.env, **spec.credentials}
+    environment = {**base, **_network(parent, own), **own}
     return _with_guarded_git(environment) if spec.annotations == GIT else environment
+
+
+def _network(parent: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
+    """Certificates and the way to the network, apart from what the server's entry says of them."""
+    said = {_known_as(name) for name in own}
+    return {
+        name: value
+        for name, value in parent.items()
+        if _known_as(name) not in said
+        and (
+            _known_as(name) in CERTIFICATES
+            or (_known_as(name) in NETWORK and _MAY_HOLD_CREDENTIALS.isdisjoint(value))
+        )
+    }
+
+
+def _known_as(name: str) -> str:
+    upper = name.upper()
+    return upper if upper.startswith(_EITHER_CASE) else name
 
 
 def _with_guarded_git(environment: Mapping[str, str]) -> dict[str, str]:

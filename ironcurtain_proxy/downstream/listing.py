@@ -9,6 +9,7 @@ from typing import Final, NoReturn, TypeAlias
 
 from ironcurtain_proxy.errors import DownstreamError
 from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.question import visible
 from ironcurtain_proxy.model.server import ToolDefinition, ToolResult
 from ironcurtain_proxy.wire.codec import encode
 
@@ -20,6 +21,9 @@ MAX_ENTRIES: Final = 20_000
 MAX_BYTES: Final = 16 << 20
 """Of all tools together, as JSON: they are kept as long as the server lives."""
 
+MAX_NAME: Final = 128
+"""Characters of a tool's name: the limit of the specification."""
+
 AskForPage: TypeAlias = Callable[[dict[str, Json]], Awaitable[ToolResult]]
 """Sends `tools/list` with these params."""
 
@@ -29,9 +33,12 @@ _METHOD_NOT_FOUND: Final = -32601
 class _Found:
     """The tools of one server so far, and how much it has sent."""
 
-    def __init__(self, server: str, drop: Callable[[str], None]) -> None:
+    def __init__(
+        self, server: str, drop: Callable[[str], None], hide: Callable[[str], None]
+    ) -> None:
         self._server = server
         self._drop = drop
+        self._hide = hide
         self._tools: dict[str, ToolDefinition] = {}
         self._entries = 0
         self._bytes = 0
@@ -55,6 +62,8 @@ class _Found:
         name = entry.get("name") if isinstance(entry, dict) else None
         if not isinstance(entry, dict) or not isinstance(name, str) or not name:
             self._drop("an entry of tools/list that is no tool")
+        elif (fault := fault_of_name(name)) is not None:
+            self._hide(f'tool "{visible(name[:MAX_NAME])}" is hidden: its name {fault}')
         elif name in self._tools:
             self._drop(f"a second tool called {name!r}")
         elif (length := _length(entry)) is None:
@@ -68,7 +77,10 @@ class _Found:
 
 
 async def list_tools(
-    server: str, ask: AskForPage, drop: Callable[[str], None]
+    server: str,
+    ask: AskForPage,
+    drop: Callable[[str], None],
+    hide: Callable[[str], None] = lambda _: None,
 ) -> tuple[ToolDefinition, ...]:
     """Follow `nextCursor` to the end. A server that knows no `tools/list` has no tools.
 
@@ -76,11 +88,12 @@ async def list_tools(
         server: Its name.
         ask: Gets one page.
         drop: Is told of entries that are no tools, and of a second tool of one name.
+        hide: Is told of tools that are left out for their names.
 
     Raises:
         DownstreamError: the server refuses, sends no list, or does not come to an end.
     """
-    found = _Found(server, drop)
+    found = _Found(server, drop, hide)
     cursors: set[str] = set()
     params: dict[str, Json] = {}
     for _ in range(MAX_PAGES):
@@ -93,6 +106,18 @@ async def list_tools(
         cursors.add(cursor)
         params = {"cursor": cursor}
     raise DownstreamError(f'server "{server}" sends more than {MAX_PAGES} pages of tools')
+
+
+def fault_of_name(name: str) -> str | None:
+    """Why a tool of this name is not shown to anybody; None: it is.
+
+    A terminal would obey the control characters, and bidirectional ones make a name look like
+    another.
+    """
+    if len(name) > MAX_NAME:
+        return f"is longer than {MAX_NAME} characters"
+    hidden = next((one for one in name if visible(one) != one), None)
+    return None if hidden is None else f"holds {visible(hidden)}"
 
 
 def _length(entry: dict[str, Json]) -> int | None:

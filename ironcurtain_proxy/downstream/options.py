@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from ironcurtain_proxy.downstream.room import AnswerRoom
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.sandbox.launch import Confinement
 from ironcurtain_proxy.wire.pipes import MAX_LINE
@@ -47,6 +48,8 @@ class Hooks:
     """Is handed a server's name and the raw `params` of its `notifications/message`."""
     roots: Callable[[str], Sequence[Mapping[str, Json]]] | None = None
     """Gives the roots that a server may know; None: it has none."""
+    room: AnswerRoom = field(default_factory=AnswerRoom)
+    """For large answers, of all servers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

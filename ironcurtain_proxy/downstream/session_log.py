@@ -30,6 +30,7 @@ class SessionLog:
     def __init__(self, path: Path | None = None) -> None:
         self._fd = -1
         self._closed = False
+        self.path = path
         if path is not None:
             try:
                 path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -9,11 +9,14 @@ import threading
 from typing import Final
 
 from ironcurtain_proxy.downstream.masking import Masker
-from ironcurtain_proxy.downstream.session_log import SessionLog
+from ironcurtain_proxy.downstream.session_log import SessionLog, printable
 
 _CHUNK: Final = 1 << 16
 _LONGEST_LINE: Final = 1 << 14
 """Bytes after which a line is broken: a server may never write a newline."""
+
+_LONGEST_WORDS: Final = 200
+"""Characters of a server's last line that are repeated to the operator."""
 
 _MOST: Final = 64 << 20
 """Bytes kept of one process: it must not fill the disk that the audit log needs, too."""
@@ -29,12 +32,19 @@ class StderrDrain:
         self._log = log
         self._line = b""
         self._kept = 0
+        self._last = b""
         self._thread = threading.Thread(target=self._run, name=f"stderr of {server}", daemon=True)
         self._thread.start()
 
     def join(self, seconds: float) -> None:
         """Wait for the end of the stream, but not longer than that."""
         self._thread.join(seconds)
+
+    @property
+    def last_words(self) -> str:
+        """The last line that is not blank, masked, printable and short; empty if there is none."""
+        text = printable(self._last.decode("utf-8", "backslashreplace")).replace("\t", " ").strip()
+        return text if len(text) <= _LONGEST_WORDS else f"{text[:_LONGEST_WORDS]}…"
 
     def _run(self) -> None:
         try:
@@ -64,6 +74,9 @@ class StderrDrain:
             self._line = b""
 
     def _write(self, data: bytes) -> None:
+        said = data.rstrip()
+        if said:
+            self._last = said[said.rfind(b"\n") + 1 :][:_LONGEST_LINE]
         if self._kept > _MOST or not self._log.is_open:
             return
         self._kept += len(data)

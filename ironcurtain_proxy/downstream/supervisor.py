@@ -19,7 +19,7 @@ from ironcurtain_proxy.downstream.dropped import Dropped
 from ironcurtain_proxy.downstream.environment import secrets_of
 from ironcurtain_proxy.downstream.options import DownstreamOptions, Hooks, ServerState, ServerStatus
 from ironcurtain_proxy.downstream.roots import ServerRoots
-from ironcurtain_proxy.downstream.session_log import SessionLog
+from ironcurtain_proxy.downstream.session_log import SessionLog, printable
 from ironcurtain_proxy.downstream.starting import Started, start_server
 from ironcurtain_proxy.errors import ConfigurationError, DownstreamError, ServerUnavailableError
 from ironcurtain_proxy.model.json import Json
@@ -43,6 +43,9 @@ _QUIET: Final = 0.1
 
 _TELL_ROOTS: Final = 5.0
 """Seconds for a server to ask for roots that have changed."""
+
+_SAID_HIDDEN: Final = 10
+"""Hidden tools that the operator is told of by name."""
 
 _SET_LEVEL: Final = 5.0
 """Seconds for `logging/setLevel`."""
@@ -81,6 +84,9 @@ class Supervisor:
         self._started: Started | None = None
         self._connection: Connection | None = None
         self._tools_changed = anyio.Event()
+        self._why = ""
+        self._last_words = ""
+        self._hidden: set[str] = set()
         self._log_level: str | None = None
         # Its own, or ending a server would queue behind other rooms' threads.
         self._limiter = anyio.CapacityLimiter(1)
@@ -188,6 +194,7 @@ class Supervisor:
 
     async def _live(self) -> None:
         """One process, from its start to its end."""
+        self._last_words = ""
         try:
             why = await self._serve(self.start_process())
         except (DownstreamError, OSError) as error:
@@ -199,8 +206,8 @@ class Supervisor:
         if self._ready_since == math.inf:
             await self._fail(why)
         else:
-            self._error = why
-            self._warn(f"{why}; it is started again")
+            self._error = why + self._last_words
+            self._warn(f"{self._error}; it is started again")
 
     async def _serve(self, started: Started) -> str:
         """Talk to a process until it, or the conversation, has ended. Says why, in words."""
@@ -221,9 +228,22 @@ class Supervisor:
             with anyio.CancelScope(shield=True):
                 await run_sync(started.end, _GRACE, limiter=self._limiter)
             self._started = None
+        self._last_words = self._repeated(started)
         if has_ended or not trouble:
-            return f'server "{self.spec.name}" ended: {started.process.ending()}'
+            return self._ended(started)
         return trouble[0]
+
+    def _ended(self, started: Started) -> str:
+        """How a process ended; a command that is not there is named."""
+        why = f'server "{self.spec.name}" ended: {started.process.ending()}'
+        missing = started.process.exit_status in {126, 127}
+        return f"{why}: {printable(self.spec.command)}" if missing else why
+
+    def _repeated(self, started: Started) -> str:
+        """What a process printed last, and where the rest stands, for the operator."""
+        words = started.drain.last_words
+        said = f'; it said last: "{words}"' if words else ""
+        return f"{said} (log: {self._log.path})" if self._log.is_open else said
 
     def _disconnect(self) -> None:
         self._connection = None
@@ -237,6 +257,8 @@ class Supervisor:
             tools_changed=self._note_tools_changed,
             logged=self._pass_on_log,
             roots=self.roots.listing,
+            hidden=self._say_hidden,
+            room=self._hooks.room,
         )
         return Connection(self.spec.name, wire, listeners, self._dropped, cap)
 
@@ -286,6 +308,13 @@ class Supervisor:
                 level: Mapping[str, Json] = {"level": self._log_level}
                 await connection.request("logging/setLevel", level, _SET_LEVEL)
 
+    def _say_hidden(self, what: str) -> None:
+        """Tell the operator of a tool that nobody is shown, once and not of thousands."""
+        if what not in self._hidden and len(self._hidden) <= _SAID_HIDDEN:
+            self._hidden.add(what)
+            more = len(self._hidden) > _SAID_HIDDEN
+            self._warn(f'server "{self.spec.name}": {"more tools are hidden" if more else what}')
+
     def _note_tools_changed(self) -> None:
         self._tools_changed.set()
 
@@ -294,9 +323,10 @@ class Supervisor:
             await self._hooks.on_log(self.spec.name, params)
 
     async def _fail(self, why: str) -> None:
-        if (self._state, self._error) != ("failed", why):
-            self._warn(f"{why}; going on without it")
-        self._state, self._error = "failed", why
+        # The same failure again and again is said once, whatever numbers its last words hold.
+        if (self._state, self._why) != ("failed", why):
+            self._warn(f"{why}{self._last_words}; going on without it")
+        self._state, self._error, self._why = "failed", why + self._last_words, why
         had_tools = bool(self.tools)
         self.tools = ()
         self.settled.set()

@@ -22,6 +22,6 @@ class AuthorizedCall:
     arguments: Arguments
     """What was judged, in its normalised spelling."""
     params: Mapping[str, Json]
-    """The agent's `params`: `_meta` and unknown fields; `name` and `arguments` are not used."""
+    """What crosses of the agent's `params`; of `name` and `arguments` only that they are there."""
     request: AccessRequest | None = None
     """What the policy was asked. Tells where the URLs lead, should the call fail."""

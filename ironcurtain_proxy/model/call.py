@@ -23,4 +23,6 @@ class ToolCall:
     """The server's own name of the tool."""
     arguments: Arguments
     params: Mapping[str, Json]
-    """The whole `params` object with `_meta` and unknown fields, to be passed on as it came."""
+    """What of the `params` object may reach a server: see `crossing`."""
+    withheld: tuple[str, ...] = ()
+    """The names of its other keys, for the record."""

@@ -10,6 +10,7 @@ from typing import Final
 
 from ironcurtain_proxy.model.audit import AuditRecord, EscalationResult, ResultSummary
 from ironcurtain_proxy.model.call import ToolCall
+from ironcurtain_proxy.model.crossing import meta_of
 from ironcurtain_proxy.model.decision import Decision, Effect, Escalate, effect_of
 from ironcurtain_proxy.model.escalation import EscalationId, OriginReason
 from ironcurtain_proxy.model.grant import GrantId
@@ -61,6 +62,8 @@ class Case:
     """Directories that the server must be told of for this call."""
     sent: bool = False
     """Whether its server was asked."""
+    asked: str | None = None
+    """What the server's answer asks for instead of answering; it is not passed on."""
     recorded: bool = False
     """Whether how it ended has an entry: an intent alone is not enough."""
 
@@ -94,14 +97,28 @@ class Case:
             policy_version=self.policy_version,
             escalation_result=outcome if settlement is None else settlement.result,
             result=result,
-            duration_ms=0 if result is None or denied else round(elapsed * 1000),
+            duration_ms=0
+            if result is None or (denied and self.asked is None)
+            else round(elapsed * 1000),
             sandboxed=None if not sandboxed and self.call.server in _NO_SERVERS else sandboxed,
             context=self._context(),
         )
 
     def _context(self) -> tuple[tuple[str, Json], ...]:
         extra = () if self.settlement is None else self.settlement.extra
-        return (*extra, ("stages", self._stages())) if self.reasons else extra
+        if self.reasons:
+            extra = (*extra, ("stages", self._stages()))
+        return (*extra, *self._besides())
+
+    def _besides(self) -> tuple[tuple[str, Json], ...]:
+        """What crosses beside the arguments, what was kept back, what the answer asked for."""
+        meta, withheld = meta_of(self.call.params), self.call.withheld
+        fields: list[tuple[str, Json]] = [("meta", dict(meta))] if meta else []
+        if withheld:
+            fields.append(("withheld", list(withheld)))
+        if self.asked is not None:
+            fields.append(("asked", self.asked))
+        return tuple(fields)
 
     def _stages(self) -> list[Json]:
         """Who had a say about an escalated call, in order, and what each said (X-5)."""

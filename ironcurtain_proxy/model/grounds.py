@@ -19,3 +19,12 @@ NOT_RECORDED: Final = Ground(
 )
 
 DEFECT: Final = Ground("internal-error", "the call could not be judged, so it is not carried out")
+
+NO_ROOM: Final = Ground("too-large-together", "too many large calls are under way at once")
+
+
+def asking_answer(asked: str) -> Ground:
+    """The server's answer asks for something, and nothing lets a server ask."""
+    return Ground(
+        "server-asks", f"the server's answer asks for something ({asked}), which no setting allows"
+    )

@@ -58,8 +58,18 @@ class Failed:
 
     message: str
     """One line for the agent, without internals."""
+    perhaps_done: bool = False
+    """Whether the server had the call: it may have been carried out."""
     recorded: bool = True
 
 
-Reply: TypeAlias = Answered | Refused | Failed
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Withheld:
+    """The call was carried out, or begun, and its answer may not pass: it asks for something."""
+
+    ground: Ground
+    recorded: bool = True
+
+
+Reply: TypeAlias = Answered | Refused | Failed | Withheld
 """What becomes of a call."""

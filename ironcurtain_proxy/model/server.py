@@ -43,9 +43,12 @@ class ToolDefinition:
         return self.raw.get("inputSchema")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class ToolResult:
-    """What a server answered: exactly one of the two is set."""
+    """What a server answered: exactly one of the two is set.
+
+    Large ones are counted for as long as they are in memory, which a weak reference tells.
+    """
 
     result: Mapping[str, Json] | None = None
     """The raw `result` object, passed back untouched."""

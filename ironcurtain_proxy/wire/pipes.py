@@ -28,6 +28,9 @@ _PIPE_SIZE: Final = 1 << 20
 _READ_SIZE: Final = 1 << 16
 """A larger buffer would come from mmap, and go back, at each read: 20 µs for every message."""
 
+_LOOK_AGAIN: Final = 0.01
+"""Seconds. asyncio tells of room in a pipe before all of the rest is written."""
+
 _STDERR: Final = 2
 
 
@@ -233,6 +236,15 @@ class LineWriter(asyncio.Protocol):
                 await waiter
             finally:
                 self._waiters.remove(waiter)
+
+    async def flush(self) -> None:
+        """Wait until all that was accepted has gone into the pipe, or the pipe is closed."""
+        while self.backlog and not self.is_closed:  # noqa: ASYNC110  nobody tells
+            await asyncio.sleep(_LOOK_AGAIN)
+
+    async def until_closed(self) -> None:
+        """Wait until nothing can be sent any more, such as when the other side has gone."""
+        await self._closed.wait()
 
     async def drain_and_close(self) -> None:
         """Send what was accepted, then close. Waits as long as the other side does not read."""

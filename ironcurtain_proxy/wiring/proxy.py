@@ -30,6 +30,8 @@ from ironcurtain_proxy.information.paths import PathReader
 from ironcurtain_proxy.information.resolver import Resolver, ToolSource
 from ironcurtain_proxy.information.spelling import Speller
 from ironcurtain_proxy.mediation import Mediator
+from ironcurtain_proxy.model.decision import Deny
+from ironcurtain_proxy.model.grounds import NO_ROOM
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.reply import Reply
 from ironcurtain_proxy.model.server import ServerSpec
@@ -77,6 +79,15 @@ class Proxy:
             self._publish_grants()
         await self.reviewers.keep_grants()
         return reply
+
+    async def turn_away(self, exposed_name: str, params: Mapping[str, Json]) -> Reply:
+        """Refuse a call because too much is under way, and record it."""
+        found = self.catalogue.find(exposed_name)
+        case = self.mediator.journal.open(exposed_name, params, found)
+        case.decision = Deny(NO_ROOM)
+        return await self.mediator.guarded(
+            case, self.mediator.journal.refuse(case, "busy", NO_ROOM)
+        )
 
     async def list_tools(self) -> list[Json]:
         """What the agent is shown: the servers' tools, and ours."""
@@ -178,6 +189,7 @@ def assemble(
         overlay=overlay,
         grant_ttl=_grant_ttl(settings),
         patience=_patience(settings),
+        named_meta=settings.forward_meta,
         home=real(settings.home),
     )
     reviewers.on_clear = mediator.budgets.clear

@@ -83,15 +83,25 @@ def _backfill(settings: Settings) -> None:
 
 async def _live(proxy: Proxy, read: int, write: int) -> int:
     from ironcurtain_proxy.agent.elicitation import ElicitationReviewer  # noqa: PLC0415
+    from ironcurtain_proxy.agent.room import Room  # noqa: PLC0415
     from ironcurtain_proxy.agent.server import AgentServer  # noqa: PLC0415  see `_import_heavy`
     from ironcurtain_proxy.agent.transport import AgentTransport  # noqa: PLC0415
 
     limit = proxy.settings.max_message_bytes
+    out = await open_writer(write)
+    proxy.servers.hooks.room.unread = lambda: out.backlog
+    proxy.servers.hooks.room.limit = largest = limit + limit // 2
     agent = AgentServer(
         handle_call=proxy.handle,
         list_tools=proxy.list_tools,
         set_log_level=proxy.servers.set_log_level,
-        transport=AgentTransport(await open_reader(read, max_line=limit), await open_writer(write)),
+        transport=AgentTransport(
+            await open_reader(read, max_line=limit),
+            out,
+            drain_seconds=proxy.settings.drain_seconds,
+        ),
+        turn_away=proxy.turn_away,
+        room=Room(largest),
         instructions=tool_usage(),
     )
 

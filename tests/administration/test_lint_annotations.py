@@ -93,6 +93,7 @@ def test_why_a_server_did_not_answer_is_said_if_it_is_known() -> None:
     lint_live({}, LiveTools((), frozenset(), silent), [FILES], report)
     (problem,) = report.problems
     assert str(problem).endswith("did not answer: not compared (it ended with status 127)")
+    assert problem.severity == "error"
 
 
 def test_a_case_that_says_more_than_the_default_is_pointed_out() -> None:

@@ -5,7 +5,8 @@
 Every call names what is to happen; the JSON argument says how the server as a whole behaves:
 `deaf` (never answers initialize), `stubborn` (outlives SIGTERM and the end of its input), `pages`
 (of tools) or `circle` (of pages), `children` (that outlive it), `die_once` (a file: exits at the
-first start), `capabilities`.
+first start), `capabilities`,
+`version` (that it answers) or `only` (that it takes).
 """
 
 import json  # noqa: TID251  standard library only
@@ -172,11 +173,19 @@ def page(request: object, params: Object) -> None:
 def take(message: Object) -> None:
     request, method, params = message.get("id"), message.get("method"), message.get("params") or {}
     match method:
+        case "initialize" if params.get("protocolVersion") != BEHAVIOUR.get(  # type: ignore[attr-defined]
+            "only",
+            params.get("protocolVersion"),  # type: ignore[attr-defined]
+        ):
+            data = {"supported": [BEHAVIOUR["only"]]}
+            send(id=request, error={"code": -32602, "message": "unsupported", "data": data})
         case "initialize" if not BEHAVIOUR.get("deaf"):
             send(
                 id=request,
                 result={
-                    "protocolVersion": "2024-11-05",
+                    "protocolVersion": BEHAVIOUR.get(
+                        "version", BEHAVIOUR.get("only", "2024-11-05")
+                    ),
                     "capabilities": BEHAVIOUR.get("capabilities", {"tools": {}}),
                     "serverInfo": {"name": "scripted", "version": "1"},
                 },

@@ -90,3 +90,78 @@ async def test_no_server_sees_the_proxys_environment_or_another_servers() -> Non
         found.pop("LC_CTYPE", None)
     path = {"PATH": os.environ["PATH"], "HOME": "/h"}
     assert seen == [{**path, "A": "1", "TOKEN": "first"}, {**path, "B": "2", "TOKEN": "second"}]
+
+
+CERTIFICATES = {
+    "SSL_CERT_FILE": "/etc/ssl/company@2.pem",
+    "SSL_CERT_DIR": "/etc/ssl/certs",
+    "REQUESTS_CA_BUNDLE": "/etc/ssl/company.pem",
+    "CURL_CA_BUNDLE": "/etc/ssl/company.pem",
+    "NODE_EXTRA_CA_CERTS": "/etc/ssl/company.pem",
+    "npm_config_cafile": "/etc/ssl/company.pem",
+}
+
+WAYS = {
+    "HTTP_PROXY": "http://proxy.company:3128",
+    "https_proxy": "proxy.company:3128",
+    "ALL_PROXY": "socks5h://proxy.company",
+    "no_proxy": "localhost,.company",
+    "UV_DEFAULT_INDEX": "https://pypi.company/simple",
+    "PIP_INDEX_URL": "https://pypi.company/simple",
+    "NPM_CONFIG_REGISTRY": "https://npm.company",
+    "npm_config_https_proxy": "http://proxy.company:3128",
+    "UV_OFFLINE": "1",
+}
+
+
+def test_certificates_and_the_way_to_the_network_reach_a_server() -> None:
+    parent = {**CERTIFICATES, **WAYS}
+    assert child_environment(spec(env={}, credentials={}), parent) == parent
+
+
+@pytest.mark.parametrize("name", [name for name in WAYS if name != "UV_OFFLINE"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        "http://me:pass@proxy.company",
+        "me:pass@proxy.company:3128",
+        "https://__token__@pypi.company",
+        "x=https://me:p@pypi.company/simple",
+        "https://pypi.company/simple?token=pass",
+    ],
+)
+def test_a_way_to_the_network_with_credentials_in_it_stays_here(name: str, value: str) -> None:
+    assert child_environment(spec(env={}, credentials={}), {name: value}) == {}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "UV_PUBLISH_TOKEN",
+        "UV_INDEX_COMPANY_PASSWORD",
+        "NPM_CONFIG__AUTH",
+        "npm_config_//npm.company/:_authToken",
+        "NPM_TOKEN",
+        "PIP_CLIENT_CERT",
+        "NODE_OPTIONS",
+        "NODE_TLS_REJECT_UNAUTHORIZED",
+        "GIT_SSL_NO_VERIFY",
+        "PYTHONPATH",
+        "ssl_cert_file",
+    ],
+)
+def test_tokens_and_what_loads_code_stay_here(name: str) -> None:
+    assert child_environment(spec(env={}, credentials={}), {name: "x"}) == {}
+
+
+def test_what_the_entry_says_of_a_proxy_holds_in_either_case() -> None:
+    own = spec(env={"https_proxy": "http://own"}, credentials={"NPM_CONFIG_REGISTRY": "http://r"})
+    parent = {
+        "HTTPS_PROXY": "http://a",
+        "https_proxy": "http://b",
+        "npm_config_registry": "http://c",
+    }
+    assert child_environment(own, parent) == {
+        "https_proxy": "http://own",
+        "NPM_CONFIG_REGISTRY": "http://r",
+    }

@@ -34,6 +34,22 @@ async def test_what_is_no_tool_is_left_out_and_said_and_so_is_a_second_one_of_a_
     assert len(dropped) == 4
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["a\x1b[2J", "read\u202efile", "zero\u200bwidth", "x" * 129, "line\nbreak", "blank\u3164"],
+    ids=["escape", "bidirectional", "zero width", "too long", "newline", "filler"],
+)
+async def test_a_tool_whose_name_misleads_the_eye_is_hidden_and_said(name: str) -> None:
+    hidden: list[str] = []
+    entries: list[Json] = [{"name": name}, {"name": "plain"}, {"name": "x" * 128}]
+    found = await list_tools("s", Pages({"tools": entries}), forget, hidden.append)
+    assert [tool.name for tool in found] == ["plain", "x" * 128]
+    (said,) = hidden
+    assert said.isascii()
+    assert said.isprintable()
+    assert len(said) < 250
+
+
 async def test_cursors_are_followed_as_they_came() -> None:
     pages = Pages(
         {"tools": [{"name": "a"}], "nextCursor": "x y"}, {"tools": [], "nextCursor": None}

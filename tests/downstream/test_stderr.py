@@ -108,3 +108,33 @@ async def test_the_last_words_of_a_crash_are_in_the_log(tmp_path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert "[one] dying\n" in text
     assert '[one] (proxy) server "one" ended: it exited with status 3' in text
+
+
+async def test_a_server_that_ends_says_its_last_words_and_where_the_log_is(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    options = dataclasses.replace(OPTIONS, session_log=path)
+    code = "import sys; sys.exit('Traceback\\nModuleNotFoundError: hunter2 \x1b[2J\\n\\n')"
+    server = dataclasses.replace(
+        scripted(credentials={"X": "hunter2"}), args=("-I", "-S", "-c", code)
+    )
+    async with running(server, options=options) as servers:
+        await servers.tools()
+        why = servers.status()["one"].error
+    assert why == (
+        'server "one" ended: it exited with status 1; it said last: "ModuleNotFoundError: '
+        f'***REDACTED*** \\x1b[2J" (log: {path})'
+    )
+
+
+@pytest.mark.parametrize(
+    ("printed", "words"),
+    [(b"", ""), (b"a\nb\n \n\n", "b"), (b"a\r\n", "a"), (b"x" * 5000, "x" * 200 + "\u2026")],
+    ids=["nothing", "blank lines", "carriage return", "long"],
+)
+def test_last_words_are_the_last_line_that_says_something(printed: bytes, words: str) -> None:
+    read, write = os.pipe()
+    drain = StderrDrain("s", read, Masker(()), SessionLog())
+    os.write(write, printed)
+    os.close(write)
+    drain.join(20)
+    assert drain.last_words == words

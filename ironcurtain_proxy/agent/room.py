@@ -1,0 +1,68 @@
+"""How many bytes of calls may be under way at once.
+
+A call lives in memory several times: as it came, as it is sent, as it is recorded. The largest
+message is bounded, and this bounds their sum. Small calls have room of their own, so that a large
+one that waits for a person does not keep them out.
+"""
+
+from typing import Final
+
+import anyio
+
+SMALL: Final = 64 * 1024
+"""Bytes of a message that counts as small."""
+
+_SMALL_SUM: Final = 64 << 20
+_LARGE_SUM: Final = 96 << 20
+_PATIENCE: Final = 5.0
+"""Seconds to wait for room. Nothing else of the agent's is read meanwhile."""
+
+
+class Room:
+    """Bytes of calls under way, small and large ones apart."""
+
+    def __init__(self, largest: int = _LARGE_SUM) -> None:
+        """Nothing is under way.
+
+        Args:
+            largest: bytes of all large calls together. One alone always has room.
+        """
+        self._sums = {True: _SMALL_SUM, False: largest}
+        self._used = {True: 0, False: 0}
+        self._turned_away = 0
+        self._given_back = anyio.Event()
+
+    def take(self, size: int) -> bool:
+        """Take room for a call. False: there is none, and it is to be turned away."""
+        if not self._fits(size):
+            self._turned_away += size
+            return False
+        self._used[size <= SMALL] += size
+        return True
+
+    def give_back(self, size: int, *, taken: bool) -> None:
+        """The call is over."""
+        if taken:
+            self._used[size <= SMALL] -= size
+        else:
+            self._turned_away -= size
+        self._given_back.set()
+
+    async def wait(self, size: int) -> None:
+        """Wait for room for a large call, but not for ever.
+
+        Also until those that were turned away are gone: each is recorded, and in memory until then.
+        """
+        with anyio.move_on_after(_PATIENCE):
+            while size > SMALL and not self._fits(size):
+                await self._until_given_back()
+        while self._turned_away > SMALL and self._turned_away + size > self._sums[False]:
+            await self._until_given_back()
+
+    def _fits(self, size: int) -> bool:
+        used = self._used[size <= SMALL]
+        return not used or used + size <= self._sums[size <= SMALL]
+
+    async def _until_given_back(self) -> None:
+        self._given_back = anyio.Event()
+        await self._given_back.wait()

@@ -1,0 +1,51 @@
+"""How many bytes of large answers may be on their way to the agent at once, from all servers.
+
+The largest answer is bounded, and this bounds their sum: a server is not read further while the
+agent has not taken what was sent before. Small answers are never held up.
+"""
+
+import weakref
+from collections.abc import Callable
+from typing import Final
+
+import anyio
+
+from ironcurtain_proxy.model.server import ToolResult
+
+SMALL: Final = 64 * 1024
+"""Bytes of a message that counts as small."""
+
+_SUM: Final = 96 << 20
+_LOOK_AGAIN: Final = 0.01
+"""Seconds. Nobody tells of bytes that leave a pipe."""
+
+
+class AnswerRoom:
+    """Bytes of large answers that are in memory."""
+
+    def __init__(self) -> None:
+        """Nothing is on its way."""
+        self.limit = _SUM
+        self.unread: Callable[[], int] = lambda: 0
+        """Gives the bytes that were sent to the agent and that it has not read."""
+        self._on_its_way = 0
+
+    def fits(self, size: int) -> bool:
+        """Whether a message of this size can be taken in now. One alone always can."""
+        used = self._on_its_way + self.unread()
+        return size <= SMALL or not used or used + size <= self.limit
+
+    async def wait(self, size: int) -> None:
+        """Wait until a message of this size can be taken in."""
+        while not self.fits(size):  # noqa: ASYNC110  nobody tells, see above
+            await anyio.sleep(_LOOK_AGAIN)
+
+    def note(self, answer: ToolResult, size: int) -> ToolResult:
+        """Count an answer until nobody has it any more."""
+        if size > SMALL:
+            self._on_its_way += size
+            weakref.finalize(answer, self._forget, size).atexit = False
+        return answer
+
+    def _forget(self, size: int) -> None:
+        self._on_its_way -= size

@@ -1,0 +1,119 @@
+"""What of a call's `params` reaches a server. Pure: no I/O, no clock, no log.
+
+The arguments are judged elsewhere. Beside them the protocol has room for data that no rule speaks
+of (`_meta`, `task`, `inputResponses`, keys of later versions), and a server may act on each. Only
+named keys of `_meta` cross, and only small values: what crosses is recorded and shown to reviewers.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from ironcurtain_proxy.model.json import Json
+
+STANDARD_META: Final = frozenset({"progressToken", "traceparent", "tracestate", "baggage"})
+"""The keys of `_meta` that cross unless the value is no such thing; the operator may name more."""
+
+MAX_BYTES: Final = 8192
+"""Of one value of `_meta`, and of all text in it: the W3C's limit for `baggage`."""
+
+MAX_DEPTH: Final = 16
+
+MAX_WITHHELD: Final = 16
+"""Names of withheld keys that are kept."""
+
+_NAME_LENGTH: Final = 64
+_LARGEST_COUNTER: Final = 1 << 53
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crossing:
+    """The `params` of one call, divided."""
+
+    params: Mapping[str, Json]
+    """What may reach a server: `name`, `arguments` and what is left of `_meta`."""
+    withheld: tuple[str, ...] = ()
+    """The names of what stays here, such as `task` and `_meta.vendor/key`."""
+
+
+def divide(params: Mapping[str, Json], named: frozenset[str] = frozenset()) -> Crossing:
+    """Divide the `params` of a call into what crosses and what stays.
+
+    Args:
+        params: as the agent sent them.
+        named: the keys of `_meta` that the operator lets through, besides the standard ones.
+    """
+    kept: dict[str, Json] = {}
+    withheld: list[str] = []
+    for key, value in params.items():
+        if key in {"name", "arguments"}:
+            kept[key] = value
+        elif key == "_meta" and isinstance(value, dict):
+            meta = {name: one for name, one in value.items() if _crosses(name, one, named)}
+            withheld += [f"_meta.{name}" for name in value if name not in meta]
+            if meta:
+                kept[key] = meta
+        else:
+            withheld.append(key)
+    return Crossing(params=kept, withheld=_shortened(withheld))
+
+
+def meta_of(params: Mapping[str, Json]) -> Mapping[str, Json]:
+    """The `_meta` of `params`; empty if there is none."""
+    meta = params.get("_meta")
+    return meta if isinstance(meta, dict) else {}
+
+
+def bound_meta(params: Mapping[str, Json]) -> dict[str, Json]:
+    """The part of `_meta` that an approval is bound to.
+
+    All of it but a progress token that counts: clients number their calls, and a call that is made
+    again after its approval has the next number.
+    """
+    return {
+        name: value
+        for name, value in meta_of(params).items()
+        if name != "progressToken" or not _counts(value)
+    }
+
+
+def _crosses(name: str, value: Json, named: frozenset[str]) -> bool:
+    if name in named:
+        return _is_small(value)
+    if name == "progressToken" and _is_number(value):
+        return True
+    return name in STANDARD_META and isinstance(value, str) and _is_small(value)
+
+
+def _is_number(value: Json) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _counts(value: Json) -> bool:
+    return type(value) is int and abs(value) < _LARGEST_COUNTER
+
+
+def _is_small(value: Json) -> bool:
+    """Whether a reviewer can look at it, and a record hold it, as a whole."""
+    pending, left = [(value, MAX_DEPTH)], MAX_BYTES
+    while pending:
+        found, depth = pending.pop()
+        left -= 1
+        if isinstance(found, str):
+            left -= len(found.encode("utf-8", "surrogatepass"))
+        elif isinstance(found, dict):
+            pending += [(key, depth - 1) for key in found]
+            pending += [(item, depth - 1) for item in found.values()]
+        elif isinstance(found, list):
+            pending += [(item, depth - 1) for item in found]
+        elif isinstance(found, int):
+            left -= found.bit_length() // 3
+        if left < 0 or depth < 0:
+            return False
+    return True
+
+
+def _shortened(names: list[str]) -> tuple[str, ...]:
+    shown = [name[:_NAME_LENGTH] for name in names[:MAX_WITHHELD]]
+    more = len(names) - len(shown)
+    return (*shown, f"and {more} more") if more else tuple(shown)

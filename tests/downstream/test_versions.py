@@ -1,0 +1,49 @@
+"""Which protocol versions of a server are taken, and what becomes of one that refuses ours."""
+
+import pytest
+
+from ironcurtain_proxy.downstream.versions import (
+    VERSIONS,
+    check_version,
+    supported_version,
+)
+from ironcurtain_proxy.errors import DownstreamError
+from ironcurtain_proxy.model.json import Json
+from tests.downstream.behind import running, scripted, text_of
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_each_version_that_begins_with_initialize_is_taken(version: str) -> None:
+    check_version("s", {"protocolVersion": version})
+
+
+@pytest.mark.parametrize(
+    "version", ["2026-07-28", "1999-01-01", "", None, 20251125, ["2025-11-25"]]
+)
+def test_any_other_version_is_refused_with_the_versions_that_are_spoken(version: Json) -> None:
+    with pytest.raises(DownstreamError, match="2025-11-25, 2025-06-18, 2025-03-26, 2024-11-05"):
+        check_version("s", {"protocolVersion": version})
+
+
+def test_a_refusal_names_the_newest_version_to_try_next() -> None:
+    known: Json = ["2024-11-05", "2025-06-18", "2999-01-01"]
+    assert supported_version({"code": -32602, "data": {"supported": known}}) == "2025-06-18"
+    assert supported_version({"code": -32602, "data": {"supported": ["2025-11-25"]}}) is None
+    assert supported_version({"code": -32602, "data": {"supported": "2025-06-18"}}) is None
+    assert supported_version({"code": -32602, "data": []}) is None
+
+
+@pytest.mark.parametrize("version", ["1999-01-01", "2026-07-28", None])
+async def test_a_server_of_an_unknown_version_offers_no_tool(version: Json) -> None:
+    async with running(scripted(behaviour={"version": version})) as servers:
+        assert await servers.tools() == {"one": ()}
+        status = servers.status()["one"]
+        assert status.state == "failed"
+        assert "protocol version" in status.error
+
+
+async def test_a_server_that_refuses_our_version_is_greeted_with_one_it_names() -> None:
+    async with running(scripted(behaviour={"only": "2025-06-18"})) as servers:
+        assert await text_of(servers, "echo", {"text": "hi"}) == "hi"
