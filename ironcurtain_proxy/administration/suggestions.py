@@ -19,7 +19,7 @@ _OPPOSITES: Final = ("un", "de", "dis", "re", "in")
 """A beginning that turns a verb into another one."""
 
 _VERBS: Final = frozenset(
-    (
+    (  # noqa: SIM905  one word a line would be 180 lines
         "abort accept activate add append apply approve archive assign ban block branch build "
         "cancel change checkout chmod chown clear clone close commit compare compile complete "
         "connect convert copy count create deactivate decline delete deploy describe destroy diff "
@@ -35,7 +35,7 @@ _VERBS: Final = frozenset(
         "stash stat stop store submit subscribe suspend switch sync tag take tail terminate test "
         "touch transfer trigger truncate undo uninstall unlink unlock unmount unmute unpin "
         "unsubscribe update upgrade upload upsert use validate verify view wait watch wipe write"
-    ).split()  # noqa: SIM905  one word a line would be 180 lines
+    ).split()
 )
 
 
