@@ -74,6 +74,42 @@ def open_log(path: Path) -> OpenedLog:
         raise ConfigurationError(_unusable(path, error)) from error
 
 
+def refuse_unusable(path: Path) -> None:
+    """Find out whether a log could be opened. Nothing is written.
+
+    Raises:
+        ConfigurationError: it cannot, for a reason that can be seen beforehand.
+    """
+    path = Path(os.path.abspath(path))  # noqa: PTH100  resolve() would follow links
+    try:
+        _refuse_what_is_not_a_file(path)
+        _refuse_unwritable(path)
+    except OSError as error:
+        raise ConfigurationError(_unusable(path, error)) from error
+
+
+def _refuse_unwritable(path: Path) -> None:
+    """Raise what opening the log and its lock would."""
+    beside, place = lock_path(path), nearest_existing(path.parent)
+    numbers = (
+        (errno.ENOTDIR, not place.is_dir()),
+        (errno.ELOOP, beside.is_symlink()),
+        (errno.EISDIR, beside.is_dir()),
+        (errno.EACCES, not os.access(place, os.W_OK | os.X_OK)),
+        (errno.EACCES, not all(os.access(one, os.W_OK) for one in (path, beside) if one.exists())),
+    )
+    for number, holds in numbers:
+        if holds:
+            raise OSError(number, os.strerror(number))
+    if path.exists():
+        _refuse_of_others(path, path.stat())
+
+
+def nearest_existing(place: Path) -> Path:
+    """The path itself, or the first above it that is there."""
+    return next((one for one in (place, *place.parents) if os.path.lexists(one)), Path("/"))
+
+
 def open_new(path: Path) -> int:
     """Create the next file of a log, which must not exist.
 
@@ -192,14 +228,18 @@ def _open_locked(path: Path, lock: int, notices: list[str]) -> OpenedLog:
     return OpenedLog(path=path, file=file, lock=lock, size=size, last=last, notices=tuple(notices))
 
 
-def _check_ours(path: Path, file: int) -> None:
-    found = os.fstat(file)
+def _refuse_of_others(path: Path, found: os.stat_result) -> None:
     if not stat.S_ISREG(found.st_mode):
         raise ConfigurationError(f"audit log {path} is not a regular file; {_OTHER_PATH}")
     if os.geteuid() not in (found.st_uid, 0):
         raise ConfigurationError(
             f"audit log {path} belongs to another user, who could rewrite it; {_OTHER_PATH}"
         )
+
+
+def _check_ours(path: Path, file: int) -> None:
+    found = os.fstat(file)
+    _refuse_of_others(path, found)
     if stat.S_IMODE(found.st_mode) != _PRIVATE:
         os.fchmod(file, _PRIVATE)
 
