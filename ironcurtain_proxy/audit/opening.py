@@ -7,6 +7,7 @@ import errno
 import fcntl
 import os
 import stat
+import tempfile
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -75,7 +76,7 @@ def open_log(path: Path) -> OpenedLog:
 
 
 def refuse_unusable(path: Path) -> None:
-    """Find out whether a log could be opened. Nothing is written.
+    """Find out whether a log could be opened. Nothing is left behind.
 
     Raises:
         ConfigurationError: it cannot, for a reason that can be seen beforehand.
@@ -95,7 +96,6 @@ def _refuse_unwritable(path: Path) -> None:
         (errno.ENOTDIR, not place.is_dir()),
         (errno.ELOOP, beside.is_symlink()),
         (errno.EISDIR, beside.is_dir()),
-        (errno.EACCES, not os.access(place, os.W_OK | os.X_OK)),
         (errno.EACCES, not all(os.access(one, os.W_OK) for one in (path, beside) if one.exists())),
     )
     for number, holds in numbers:
@@ -103,6 +103,18 @@ def _refuse_unwritable(path: Path) -> None:
             raise OSError(number, os.strerror(number))
     if path.exists():
         _refuse_of_others(path, path.stat())
+    try_writing(place)
+
+
+def try_writing(directory: Path) -> None:
+    """Write a file that has no name, or loses it at once: permissions do not tell everything.
+
+    Raises:
+        OSError: nothing can be written there.
+    """
+    with tempfile.TemporaryFile(dir=directory, prefix=".ironcurtain-") as file:
+        file.write(b".")
+        file.flush()
 
 
 def nearest_existing(place: Path) -> Path:

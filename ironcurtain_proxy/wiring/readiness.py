@@ -1,10 +1,9 @@
-"""What stops the start of `serve`, found without starting or writing anything.
+"""What stops the start of `serve`, found without starting anything or leaving anything behind.
 
 `serve` meets the same obstacles one after the other, in the parts that this file asks; `check`,
 `status` and `doctor` want all of them at once. A test holds the two against each other.
 """
 
-import os
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -16,7 +15,7 @@ from ironcurtain_proxy.administration.problems import Report
 from ironcurtain_proxy.administration.server_choice import SERVERS_NAME
 from ironcurtain_proxy.administration.settings import Settings
 from ironcurtain_proxy.approval.grants import GrantBook
-from ironcurtain_proxy.audit.opening import nearest_existing, refuse_unusable
+from ironcurtain_proxy.audit.opening import nearest_existing, refuse_unusable, try_writing
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.review.mailbox_directory import MailboxDirectory
 from ironcurtain_proxy.wiring.clocks import SystemClock
@@ -116,8 +115,11 @@ def refuse_unmakeable(directory: Path) -> None:
     there = nearest_existing(directory)
     if not there.is_dir():
         raise ConfigurationError(f"{directory} cannot be made: {there} is not a directory")
-    if not os.access(there, os.W_OK | os.X_OK):
-        raise ConfigurationError(f"{directory} cannot be made: {there} cannot be written to")
+    try:
+        try_writing(there)
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise ConfigurationError(f"{directory} cannot be made: {there}: {why}") from None
 
 
 def _assemble(settings: Settings, loaded: LoadedPolicy, environ: Mapping[str, str]) -> None:

@@ -55,14 +55,17 @@ class Town:
         self.schemas["box"] = {"run": SHELL}
         chosen = self.dice.choice((["filesystem"], ["filesystem", "fetch", "git", "box"]))
         for server in chosen:
-            entry: dict[str, Json] = {"annotations": server}
-            if confined:
-                entry["sandbox"] = self._sandbox()
             tools: list[Message] = [
                 {"name": name, "inputSchema": schema}
                 for name, schema in self.schemas[server].items()
             ]
-            house.add_scripted(f"my-{server}", tools=[*tools, {"name": "nameless"}], **entry)
+            house.add_scripted(
+                f"my-{server}", tools=[*tools, {"name": "nameless"}], annotations=server
+            )
+            if confined:
+                entry = house.servers[f"my-{server}"]
+                assert isinstance(entry, dict)
+                entry["sandbox"] = self._sandbox()
             variables = at(house.servers[f"my-{server}"], "env")
             assert isinstance(variables, dict)
             variables["SCRIPTED_JOURNAL"] = "/dev/null"  # the usual place is closed to it
@@ -77,8 +80,9 @@ class Town:
             house.variables["PATH"] = PATH
 
     def _sandbox(self) -> Json:
-        hosts: list[Json] = ["example.com", "*.example.org"][: self.dice.randint(0, 2)]
-        writes: list[Json] = [str(self.house.root / "open")][: self.dice.randint(0, 1)]
+        domains: list[Json] = ["example.com", "*.example.org"]
+        places: list[Json] = [str(self.house.root / "open")]
+        hosts, writes = domains[: self.dice.randint(0, 2)], places[: self.dice.randint(0, 1)]
         (self.house.root / "open").mkdir(exist_ok=True)
         return {"network": {"allowedDomains": hosts}, "filesystem": {"allowWrite": writes}}
 
