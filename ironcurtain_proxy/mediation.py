@@ -18,15 +18,14 @@ from ironcurtain_proxy.approval.discharge import Remembering, without
 from ironcurtain_proxy.approval.framing import Frame, Posed, question_about
 from ironcurtain_proxy.approval.grant_patterns import EscalatedCall
 from ironcurtain_proxy.approval.grants import GrantBook
-from ironcurtain_proxy.approval.judging import NamedTool, Overlay, by_policy_alone
+from ironcurtain_proxy.approval.judging import NamedTool, Overlay
 from ironcurtain_proxy.approval.settlements import (
     besides,
     by_grants,
     by_reviewer,
 )
-from ironcurtain_proxy.decision.authorizer import authorize
+from ironcurtain_proxy.deciding import judge
 from ironcurtain_proxy.decision.breaker import Breaker
-from ironcurtain_proxy.decision.standing import standing_of
 from ironcurtain_proxy.errors import (
     AuditError,
     BusyError,
@@ -226,20 +225,11 @@ class Mediator:
         return await self.journal.refuse(case, "lapsed", ENDED)
 
     def _judge(self, call: ToolCall, gathered: Gathered) -> Judged:
-        match gathered:
-            case Unresolvable(ground=ground):
-                return Judged(decision=Deny(ground))
-            case Facts(request=request):
-                kernel = authorize(request, self.policy)
-                if self.overlay.rules is None:
-                    return by_policy_alone(kernel)
-                names = self.world.tools.names(call.server, call.tool)
-                tool = NamedTool(call.server, call.tool, names)
-                return self.overlay.judge(
-                    kernel, gathered, tool, lambda: standing_of(request, self.policy, kernel)
-                )
-            case _:
-                assert_never(gathered)
+        def tool() -> NamedTool:
+            names = self.world.tools.names(call.server, call.tool)
+            return NamedTool(call.server, call.tool, names)
+
+        return judge(gathered, self.policy, self.overlay, tool)
 
     async def _out_of_reach(self, case: Case, facts: Facts) -> Refused | None:
         """Nobody is asked about what the server's sandbox would not let it do anyway."""

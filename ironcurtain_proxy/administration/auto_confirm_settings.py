@@ -24,6 +24,7 @@ from ironcurtain_proxy.approval.engine.sessions import SessionType
 from ironcurtain_proxy.approval.engine.settings import (
     FURTHER_RULES,
     HUMAN,
+    NO_REVIEWER,
     AutoConfirmSettings,
     EscalationTargets,
     Reviewer,
@@ -180,8 +181,19 @@ def _targets(spot: Spot) -> EscalationTargets:
     return EscalationTargets(
         high_risk=members.read("high_risk", Spot.name, standard.high_risk),
         medium_risk=members.read("medium_risk", Spot.name, standard.medium_risk),
-        low_risk=members.read("low_risk", Spot.name, standard.low_risk),
+        low_risk=members.read("low_risk", _nobody, standard.low_risk),
     )
+
+
+def _nobody(spot: Spot) -> str:
+    """The only word for who reviews low risk."""
+    if spot.value != NO_REVIEWER:
+        # A reviewer's name would promise a review that never takes place.
+        spot.error(
+            f"must be {shown(NO_REVIEWER)}: what is of low risk and certain is approved without a "
+            "reviewer, and all else goes to high_risk or medium_risk"
+        )
+    return NO_REVIEWER
 
 
 def _rule(spot: Spot) -> SafetyRule:

@@ -94,6 +94,8 @@ class Layers:
     file: Layer
     config_file: Path | None
     home: Path
+    file_is_unread: bool = False
+    """There is a configuration file, and it cannot be read: what it says is not known."""
 
     def read(self, key: str, read: Callable[[Spot], T], default: D) -> T | D:
         """A setting, or its default. Both places are read, so that both hear of mistakes."""
@@ -142,11 +144,16 @@ def read_layers(
 ) -> Layers:
     """Read the configuration file, if there is one, and lay the environment over it."""
     file = _find(environ, config, home)
+    read = None if file is None else read_document(file, report)
+    spots: dict[str, Spot] = {}
+    if read is not None:
+        _gather(read[1], "", spots)
     return Layers(
         environment=Layer(environment.spots, working_directory()),
-        file=Layer(_read(file, report), home if file is None else file.parent),
+        file=Layer(spots, home if file is None else file.parent),
         config_file=file,
         home=home,
+        file_is_unread=file is not None and read is None,
     )
 
 
@@ -157,14 +164,6 @@ def _find(environ: Mapping[str, str], config: Path | None, home: Path) -> Path |
         return Path(os.path.normpath(working_directory() / expand_home(said, home)))
     usual = home / STATE_DIRECTORY / CONFIG_NAME
     return usual if is_there(usual) else None
-
-
-def _read(path: Path | None, report: Report) -> Mapping[str, Spot]:
-    read = None if path is None else read_document(path, report)
-    spots: dict[str, Spot] = {}
-    if read is not None:
-        _gather(read[1], "", spots)
-    return spots
 
 
 def _gather(spot: Spot, section: str, spots: dict[str, Spot]) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ironcurtain_proxy.administration.problems import Report
+from ironcurtain_proxy.administration.problems import Report, shown
 from ironcurtain_proxy.administration.reading import is_there
 from ironcurtain_proxy.administration.settings import Settings
 
@@ -27,6 +27,8 @@ class PolicyFiles:
     annotations: Path | None
     """The operator's; None: only the shipped ones."""
     lists: Path | None
+    absent: frozenset[Path] = frozenset()
+    """Those of them that are not there, which the report has: they are not read."""
 
     @property
     def operators(self) -> tuple[Path, ...]:
@@ -38,27 +40,33 @@ class PolicyFiles:
 def find_policy_files(settings: Settings, report: Report) -> PolicyFiles:
     """The files: from the operator's directories, `~/.ironcurtain/generated`, or the package."""
     usual = settings.state_dir / "generated"
+    absent: set[Path] = set()
     policy = _first(POLICY_NAME, settings.generated_dir, usual) or SHIPPED / POLICY_NAME
     if settings.generated_dir is not None and policy.parent != settings.generated_dir:
         policy = settings.generated_dir / POLICY_NAME
-        report.error(policy, (), "does not exist, and generatedDir says that it should")
+        absent.add(policy)
+        _note_absent(settings, "generatedDir", policy, report)
+    annotations = _first(ANNOTATIONS_NAME, settings.generated_dir, usual)
+    if settings.tool_annotations_dir is not None:
+        annotations = settings.tool_annotations_dir / ANNOTATIONS_NAME
+        if not is_there(annotations):
+            absent.add(annotations)
+            _note_absent(settings, "toolAnnotationsDir", annotations, report)
     # Lists belong to the policy that names them: another one's would open other doors.
     lists = policy.with_name(LISTS_NAME)
     return PolicyFiles(
         policy=policy,
-        annotations=_annotations(settings, usual, report),
+        annotations=annotations,
         lists=lists if is_there(lists) else None,
+        absent=frozenset(absent),
     )
 
 
-def _annotations(settings: Settings, usual: Path, report: Report) -> Path | None:
-    named = settings.tool_annotations_dir
-    if named is not None:
-        file = named / ANNOTATIONS_NAME
-        if not is_there(file):
-            report.error(file, (), "does not exist, and toolAnnotationsDir says that it should")
-        return file
-    return _first(ANNOTATIONS_NAME, settings.generated_dir, usual)
+def _note_absent(settings: Settings, key: str, file: Path, report: Report) -> None:
+    """Note, under the name that the operator wrote, that a file is not where it should be."""
+    source = settings.said_in.get(key, key)
+    place = (key,) if source == str(settings.config_file) else ()
+    report.error(source, place, f"{shown(str(file.parent))} has no {file.name}: write it there")
 
 
 def _first(name: str, *directories: Path | None) -> Path | None:

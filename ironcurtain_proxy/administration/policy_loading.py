@@ -94,9 +94,12 @@ def read_rule_files(
     reader = PolicyReader(
         home=home, lists=None if lists is None else lists.lists, purpose=purpose, report=report
     )
-    policy = reader.read(files.policy) or PolicyFile(b"", ())
-    own = None if files.annotations is None else read_annotations_file(files.annotations, report)
+    policy = None if files.policy in files.absent else reader.read(files.policy)
+    own = None
+    if files.annotations is not None and files.annotations not in files.absent:
+        own = read_annotations_file(files.annotations, report)
     shipped = read_annotations_file(SHIPPED / ANNOTATIONS_NAME, report) if with_shipped else None
+    policy = policy or PolicyFile(b"", ())
     return RuleFiles(
         policy=policy,
         annotations=_merged(shipped, own),

@@ -104,11 +104,9 @@ def json_path(parts: Sequence[PathPart]) -> str:
 def nearest(word: str, known: Iterable[str]) -> str:
     """The known word that was most likely meant, or empty if none is near."""
     # Slow to import, and most loads find nothing wrong.
-    from difflib import get_close_matches  # noqa: PLC0415
+    from ironcurtain_proxy.administration.suggestions import nearest_word  # noqa: PLC0415
 
-    by_folded = {candidate.casefold(): candidate for candidate in known}
-    matches = get_close_matches(word.casefold(), by_folded, n=1, cutoff=0.6)
-    return by_folded[matches[0]] if matches else ""
+    return nearest_word(word, known)
 
 
 def shown(word: str) -> str:

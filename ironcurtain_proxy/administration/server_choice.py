@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Final
 
 from ironcurtain_proxy.administration.document import Spot
-from ironcurtain_proxy.administration.environment import SERVERS_VARIABLE
 from ironcurtain_proxy.administration.layers import Layers
 from ironcurtain_proxy.administration.problems import Report, nearest, shown
 from ironcurtain_proxy.administration.reading import is_there
@@ -38,7 +37,9 @@ def choose_servers(layers: Layers, state_dir: Path, report: Report) -> ServerCho
 
     Environment over `mcpServers` or `mcpServersFile` over `~/.ironcurtain/mcp-servers.json`.
     """
-    found = _find(layers, state_dir, report)
+    # A file that cannot be read may name other servers than those of the usual place.
+    unread = layers.file_is_unread and "mcpServers" not in layers.environment.spots
+    found = ServerChoice(()) if unread else _find(layers, state_dir, report)
     names = [spec.name for spec in found.servers]
     wanted = layers.read("serverFilter", lambda spot: _wanted(spot, names), None)
     credentials = layers.read("serverCredentials", lambda spot: _credentials(spot, names), {})
@@ -67,8 +68,7 @@ def _find(layers: Layers, state_dir: Path, report: Report) -> ServerChoice:
     if file is None:
         file = state_dir / SERVERS_NAME
         if not is_there(file):
-            said = f"no servers are configured: set it, or write {file}"
-            report.warning(SERVERS_VARIABLE, (), said)
+            # `wiring.readiness` says so, once, wherever somebody has to hear of it.
             return ServerChoice(())
     return ServerChoice(read_servers_file(file, home, report), file)
 

@@ -84,6 +84,8 @@ class Settings:
     generated_dir: Path | None = None
     """As the operator said; None: `~/.ironcurtain/generated`, then the packaged files."""
     tool_annotations_dir: Path | None = None
+    said_in: Mapping[str, str] = field(default_factory=dict)
+    """For these two keys, the variable or the file that named the directory."""
     workspace: RealPath | None = None
     container_workspace_dir: str | None = None
     protected_paths: tuple[Path, ...] = ()
@@ -160,6 +162,7 @@ def gather_settings(
         servers_file=choice.file,
         generated_dir=layers.path("generatedDir"),
         tool_annotations_dir=layers.path("toolAnnotationsDir"),
+        said_in=_sources(layers, "generatedDir", "toolAnnotationsDir"),
         workspace=find_workspace(layers),
         container_workspace_dir=container_workspace(layers),
         protected_paths=layers.paths("protectedPaths"),
@@ -182,6 +185,11 @@ def gather_settings(
     )
     warnings = [problem for problem in report.problems if problem.severity == "warning"]
     return replace(settings, warnings=tuple(warnings))
+
+
+def _sources(layers: Layers, *keys: str) -> Mapping[str, str]:
+    spots = {key: layers.spot(key) for key in keys}
+    return {key: spot.source for key, spot in spots.items() if spot is not None}
 
 
 def _auto_confirm(layers: Layers) -> "AutoConfirmConfig | None":

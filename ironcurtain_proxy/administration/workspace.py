@@ -6,6 +6,7 @@ from pathlib import Path
 from ironcurtain_proxy.administration.document import Spot
 from ironcurtain_proxy.administration.layers import Layers
 from ironcurtain_proxy.administration.operator_paths import real
+from ironcurtain_proxy.administration.problems import shown
 from ironcurtain_proxy.model.path import RealPath
 
 
@@ -16,7 +17,7 @@ def find_workspace(layers: Layers) -> RealPath | None:
     if spot is None or path is None:
         return None
     if not os.path.isdir(path):  # noqa: PTH112  the other one raises where we may not look
-        spot.error("is not a directory: create it, or name another")
+        spot.error(f"{shown(str(path))} is not a directory: create it, or name another")
         return None
     return _checked(path, layers.home, spot)
 

@@ -7,6 +7,7 @@ import errno
 import fcntl
 import os
 import stat
+import tempfile
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -72,6 +73,53 @@ def open_log(path: Path) -> OpenedLog:
             raise
     except OSError as error:
         raise ConfigurationError(_unusable(path, error)) from error
+
+
+def refuse_unusable(path: Path) -> None:
+    """Find out whether a log could be opened. Nothing is left behind.
+
+    Raises:
+        ConfigurationError: it cannot, for a reason that can be seen beforehand.
+    """
+    path = Path(os.path.abspath(path))  # noqa: PTH100  resolve() would follow links
+    try:
+        _refuse_what_is_not_a_file(path)
+        _refuse_unwritable(path)
+    except OSError as error:
+        raise ConfigurationError(_unusable(path, error)) from error
+
+
+def _refuse_unwritable(path: Path) -> None:
+    """Raise what opening the log and its lock would."""
+    beside, place = lock_path(path), nearest_existing(path.parent)
+    numbers = (
+        (errno.ENOTDIR, not place.is_dir()),
+        (errno.ELOOP, beside.is_symlink()),
+        (errno.EISDIR, beside.is_dir()),
+        (errno.EACCES, not all(os.access(one, os.W_OK) for one in (path, beside) if one.exists())),
+    )
+    for number, holds in numbers:
+        if holds:
+            raise OSError(number, os.strerror(number))
+    if path.exists():
+        _refuse_of_others(path, path.stat())
+    try_writing(place)
+
+
+def try_writing(directory: Path) -> None:
+    """Write a file that has no name, or loses it at once: permissions do not tell everything.
+
+    Raises:
+        OSError: nothing can be written there.
+    """
+    with tempfile.TemporaryFile(dir=directory, prefix=".ironcurtain-") as file:
+        file.write(b".")
+        file.flush()
+
+
+def nearest_existing(place: Path) -> Path:
+    """The path itself, or the first above it that is there."""
+    return next((one for one in (place, *place.parents) if os.path.lexists(one)), Path("/"))
 
 
 def open_new(path: Path) -> int:
@@ -192,14 +240,18 @@ def _open_locked(path: Path, lock: int, notices: list[str]) -> OpenedLog:
     return OpenedLog(path=path, file=file, lock=lock, size=size, last=last, notices=tuple(notices))
 
 
-def _check_ours(path: Path, file: int) -> None:
-    found = os.fstat(file)
+def _refuse_of_others(path: Path, found: os.stat_result) -> None:
     if not stat.S_ISREG(found.st_mode):
         raise ConfigurationError(f"audit log {path} is not a regular file; {_OTHER_PATH}")
     if os.geteuid() not in (found.st_uid, 0):
         raise ConfigurationError(
             f"audit log {path} belongs to another user, who could rewrite it; {_OTHER_PATH}"
         )
+
+
+def _check_ours(path: Path, file: int) -> None:
+    found = os.fstat(file)
+    _refuse_of_others(path, found)
     if stat.S_IMODE(found.st_mode) != _PRIVATE:
         os.fchmod(file, _PRIVATE)
 

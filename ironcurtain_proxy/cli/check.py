@@ -3,7 +3,7 @@
 import argparse
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
@@ -34,9 +34,10 @@ if TYPE_CHECKING:
     from ironcurtain_proxy.cli import Subparsers
 
 DESCRIPTION: Final = """\
-Read settings, servers, policy, annotations and lists as `serve` would, start nothing, and show
-every problem at once. Errors are what `serve` refuses to start with; warnings are rules that can
-never match or are never reached, lists that are missing, and the like.
+Read settings, servers, policy, annotations and lists as `serve` would, and show every problem at
+once. Errors are what `serve` refuses to start with: servers, a sandbox or directories that are
+missing count, too. Warnings are rules that can never match or are never reached, lists that are
+missing, and the like. Nothing is started but, once for this machine, an empty sandbox.
 """
 
 EXAMPLE: Final = """\
@@ -50,6 +51,9 @@ exit status: 0 nothing worse than warnings, 1 errors, 2 options that cannot be u
 
 LiveLister: TypeAlias = Callable[[Settings, Policy], LiveTools]
 """Starts the servers, lists their tools, and stops them again."""
+
+StartLooker: TypeAlias = Callable[[Settings, LoadedPolicy, Mapping[str, str], Report], None]
+"""Notes what stops the start."""
 
 
 def add_parser(subparsers: "Subparsers") -> None:
@@ -90,8 +94,9 @@ def run(options: argparse.Namespace) -> int:
     else:
         settings = gather_settings(os.environ, options.config, report)
         loaded = gather_policy(settings, report)
+        _start_looker()(settings, loaded, os.environ, report)
     _lint(loaded, settings, report)
-    if options.live and settings is not None:
+    if options.live and settings is not None and not report.has_errors:
         lint_live(
             loaded.annotations, _live_lister()(settings, loaded.policy), settings.servers, report
         )
@@ -114,6 +119,12 @@ def _live_lister() -> LiveLister:
     # The way to the servers is long to import, and only `--live` goes it.
     live = import_module("ironcurtain_proxy.wiring.live")
     return cast("LiveLister", live.list_live_tools)
+
+
+def _start_looker() -> StartLooker:
+    # Joins all rooms: long to import, and `--dir` needs none of them.
+    readiness = import_module("ironcurtain_proxy.wiring.readiness")
+    return cast("StartLooker", readiness.look_at_the_start)
 
 
 def _text(loaded: LoadedPolicy, settings: Settings | None, report: Report) -> Iterator[str]:

@@ -31,6 +31,7 @@ from ironcurtain_proxy.cli.doctor_servers import servers
 from ironcurtain_proxy.sandbox.probe import Available, probe
 from ironcurtain_proxy.session.display import visible
 from ironcurtain_proxy.session.requests import utc_now
+from ironcurtain_proxy.wiring.readiness import look_at_reviewers, look_at_servers
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.cli import Subparsers
@@ -89,7 +90,10 @@ def run(options: argparse.Namespace) -> int:
 def _checks(config: Path | None) -> Iterator[Check]:
     report = Report()
     settings = gather_settings(os.environ, config, report)
-    gather_policy(settings, report)
+    loaded = gather_policy(settings, report)
+    # The sandbox and the places that are written to have lines of their own.
+    look_at_servers(settings, report)
+    look_at_reviewers(settings, loaded, os.environ, report)
     trouble = without_sandbox(settings)
     probed = probe(os.environ)
     yield running_python()
@@ -97,7 +101,7 @@ def _checks(config: Path | None) -> Iterator[Check]:
     yield from kernel(PROC_SYS, trouble, sandbox_ran=isinstance(probed, Available))
     yield sandbox(probed, trouble)
     yield _configuration(settings, report, config)
-    yield from servers(settings, os.environ)
+    yield from servers(settings, os.environ, trouble)
     yield from reviewers(settings, os.environ)
     yield from directories(settings)
     yield clock(settings, utc_now())

@@ -7,14 +7,17 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 from ironcurtain_proxy.administration.settings import Settings
+from ironcurtain_proxy.audit.opening import refuse_unusable
+from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.sandbox.probe import Available, Unavailable, missing_programs
+from ironcurtain_proxy.wiring.readiness import mailboxes_of, refuse_mailbox
 
 State: TypeAlias = Literal["ok", "warn", "fail"]
 """Fine; works, but not as well as it could; something that the configuration needs is missing."""
@@ -132,12 +135,27 @@ def directories(settings: Settings) -> Iterator[Check]:
     """The places that are written to."""
     yield _writable("state directory", settings.state_dir)
     log = settings.audit.path
-    if log.exists() and not os.access(log, os.W_OK):
-        yield Check("audit log", "fail", f"{log} is not writable", f"sudo chown $USER {log}")
-    else:
-        yield _writable("audit log", log.parent)
+    usable = _usable("audit log", log, refuse_unusable)
+    yield _writable("audit log", log.parent) if usable.state == "ok" else usable
     # Without a directory of its own, each session has a new one below this.
-    yield _writable("mailbox", settings.escalation_dir or settings.mailbox_dir.parent)
+    for mailbox in mailboxes_of(settings):
+        usable = _usable("mailbox", mailbox, refuse_mailbox)
+        is_own = mailbox == settings.mailbox_dir and settings.escalation_dir is None
+        yield (
+            _writable("mailbox", mailbox.parent if is_own else mailbox)
+            if (usable.state == "ok")
+            else usable
+        )
+
+
+def _usable(name: str, path: Path, refuse: Callable[[Path], None]) -> Check:
+    """What `serve` would say of a place."""
+    try:
+        refuse(path)
+    except ConfigurationError as error:
+        what, _, remedy = str(error).partition("; ")
+        return Check(name, "fail", what, remedy or f"configure another place than {path}")
+    return Check(name, "ok", str(path))
 
 
 def _writable(name: str, directory: Path) -> Check:

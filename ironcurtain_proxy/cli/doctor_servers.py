@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from ironcurtain_proxy.administration.settings import Settings
-from ironcurtain_proxy.cli.doctor_checks import Check
+from ironcurtain_proxy.cli.doctor_checks import Check, State
 from ironcurtain_proxy.downstream.environment import child_environment
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.sandbox.installed import Installed, NotInstalled
@@ -25,13 +25,15 @@ _REMEDIES: Final[Mapping[str, str]] = {
 _OTHER_REMEDY: Final = "install it, or give its full path as the server's command"
 
 
-def servers(settings: Settings, environ: Mapping[str, str]) -> Iterator[Check]:
-    """One check for each server."""
+def servers(settings: Settings, environ: Mapping[str, str], trouble: State) -> Iterator[Check]:
+    """One check for each server; `trouble` is the state of one that cannot be confined."""
     for spec in settings.servers:
-        yield _server(spec, settings, environ)
+        yield _server(spec, settings, environ, trouble)
 
 
-def _server(spec: ServerSpec, settings: Settings, environ: Mapping[str, str]) -> Check:
+def _server(
+    spec: ServerSpec, settings: Settings, environ: Mapping[str, str], trouble: State
+) -> Check:
     name = f"server {spec.name}"
     found = look_up(spec, settings, environ)
     if isinstance(found, Installed):
@@ -44,7 +46,9 @@ def _server(spec: ServerSpec, settings: Settings, environ: Mapping[str, str]) ->
     if isinstance(found, NotInstalled):
         but = f" ({found.why})" if found.why else ""
         what = f"{spec.command} fetches its package, and a sandbox has no network for that{but}"
-        return Check(name, "warn", what, installation_of(spec))
+        # Where the operator wrote its sandbox down, it is confined, installed or not.
+        state = trouble if spec.sandbox is None else "warn"
+        return Check(name, state, what, installation_of(spec))
     return Check(name, "ok", where)
 
 

@@ -3,32 +3,43 @@
 import argparse
 import os
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import orjson
 
 from ironcurtain_proxy.administration.engine_file import LoadedEngine, load_engine
-from ironcurtain_proxy.administration.policy_loading import load_policy
+from ironcurtain_proxy.administration.policy_loading import LoadedPolicy, load_policy
+from ironcurtain_proxy.administration.problems import Report
 from ironcurtain_proxy.administration.settings import Settings, load_settings
-from ironcurtain_proxy.cli.explain_overlay import Asked, Found, judged
+from ironcurtain_proxy.cli.explain_names import (
+    about_unknown_tool,
+    refuse_unknown_server,
+    tool_meant,
+)
+from ironcurtain_proxy.cli.explain_overlay import Asked, Found, rehearsed
 from ironcurtain_proxy.cli.explain_overlay import as_json as overlay_as_json
 from ironcurtain_proxy.cli.explain_overlay import as_text as overlay_as_text
 from ironcurtain_proxy.cli.kernel import Kernel
+from ironcurtain_proxy.decision.combining import gravest_first
 from ironcurtain_proxy.decision.explanation import Explanation, explain, shown
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.model.decision import Escalate, effect_of
+from ironcurtain_proxy.model.decision import Decision, Deny, Escalate, Ground, effect_of
 from ironcurtain_proxy.model.json import Arguments, Json
-from ironcurtain_proxy.model.policy import Rule
+from ironcurtain_proxy.model.policy import Policy, Rule
 from ironcurtain_proxy.model.request import Facts, Gathered
+from ironcurtain_proxy.wiring.readiness import look_at_the_start
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.cli import Subparsers
 
 DESCRIPTION: Final = """\
 Show each step of one decision: every argument with its role and canonical value, every invariant
-and rule that was tried and why it did or did not hold, and the smallest change of policy that
-would allow the call. Nothing is started, forwarded or recorded.
+and rule that was tried and why it did or did not hold, what asks besides the policy, what the
+server's sandbox would refuse, and the smallest change of policy that would allow the call. Nothing
+is forwarded or recorded; nothing is started but, once for this machine, an empty sandbox.
 """
 
 EXAMPLE: Final = """\
@@ -49,7 +60,11 @@ def add_parser(subparsers: "Subparsers") -> None:
         epilog=EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("tool", metavar="SERVER/TOOL", help="the tool, by its server's name")
+    parser.add_argument(
+        "tool",
+        metavar="SERVER/TOOL",
+        help="the tool, by its server's name; the agent's SERVER__TOOL is understood, too",
+    )
     parser.add_argument("--args", default="{}", metavar="JSON", help="its arguments (default {})")
     parser.add_argument(
         "--dir", type=Path, metavar="DIR", help="use a directory as `decide` does (default: yours)"
@@ -59,34 +74,126 @@ def add_parser(subparsers: "Subparsers") -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Explain one call. 0 whatever the decision is."""
-    server, slash, tool = options.tool.partition("/")
-    if not (server and slash and tool):
-        raise ConfigurationError(
-            f"{options.tool!r} is not SERVER/TOOL, such as filesystem/read_file"
-        )
+    """Explain one call. 0 whatever the decision is.
+
+    Raises:
+        ConfigurationError: the arguments or the files cannot be used.
+    """
     arguments = _arguments(options.args)
-    engine, known_as, settings = _engine(options, server)
-    gathered = Kernel.of(engine, check_schemas=True).gather(known_as, tool, arguments)
-    explanation = (
-        explain(gathered.request, engine.loaded.policy) if isinstance(gathered, Facts) else None
+    explained = (
+        _by_directory(options, arguments)
+        if options.dir is not None
+        else _by_settings(options, arguments)
     )
-    overlay: Found | None = None
-    asked = None if settings is None else Asked(server, tool, settings)
-    if asked is not None and isinstance(gathered, Facts):
-        overlay = judged(asked, gathered, engine.loaded.policy)
     if options.json:
-        fields = _as_json(gathered, explanation)
-        if overlay is not None and asked is not None:
-            fields["overlay"] = dict(overlay_as_json(overlay, asked))
-        document = orjson.dumps(fields, option=orjson.OPT_INDENT_2)
+        document = orjson.dumps(explained.as_json(), option=orjson.OPT_INDENT_2)
         sys.stdout.write(document.decode() + "\n")
-        return 0
-    lines = _as_text(options.tool, gathered, explanation)
-    if overlay is not None and asked is not None:
-        lines += overlay_as_text(overlay, asked)
-    sys.stdout.write("\n".join(lines) + "\n")
+    else:
+        sys.stdout.write("\n".join(explained.as_text()) + "\n")
     return 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Explained:
+    """One call, decided and explained."""
+
+    name: str
+    gathered: Gathered
+    explanation: Explanation | None
+    """The policy's part; None: it was not asked."""
+    notes: Sequence[str] = ()
+    found: Found | None = None
+    asked: Asked | None = None
+    """What is decided besides, where there is a configuration."""
+
+    @property
+    def decision(self) -> Decision:
+        """What the agent meets."""
+        if self.found is not None:
+            return self.found.certain.decision
+        if self.explanation is not None:
+            return gravest_first(self.explanation.decision)
+        return Deny(_ground_of(self.gathered))
+
+    def as_text(self) -> list[str]:
+        """The lines of the report."""
+        lines = _as_text(self.name, self.decision, self.gathered, self.explanation)
+        if self.found is not None and self.asked is not None and self.explanation is not None:
+            lines += overlay_as_text(self.found, self.asked)
+        return [*lines, *self.notes]
+
+    def as_json(self) -> dict[str, Json]:
+        """The same for programs."""
+        fields = _as_json(self.decision, self.gathered, self.explanation)
+        if self.found is not None and self.asked is not None and self.explanation is not None:
+            fields["overlay"] = dict(overlay_as_json(self.found, self.asked))
+        return {**fields, "notes": [note for note in self.notes if note]}
+
+
+def _by_directory(options: argparse.Namespace, arguments: Arguments) -> _Explained:
+    """A directory was named, which holds a policy and nothing else."""
+    engine = load_engine(options.dir, Path(os.environ.get("HOME", "/")))
+    annotations = engine.loaded.annotations
+    servers = list(dict.fromkeys([server for server, _ in annotations]))
+    server, tool = tool_meant(options.tool, servers, may_be_bare=False)
+    gathered = Kernel.of(engine, check_schemas=True).gather(server, tool, arguments)
+    return _Explained(
+        name=f"{server}/{tool}",
+        gathered=gathered,
+        explanation=_explanation(gathered, engine.loaded.policy),
+        notes=about_unknown_tool(server, tool, annotations),
+    )
+
+
+def _by_settings(options: argparse.Namespace, arguments: Arguments) -> _Explained:
+    """As `serve` would decide with the operator's configuration, here and now."""
+    settings = load_settings(os.environ, options.config)
+    loaded = load_policy(settings)
+    _say_what_stops_the_start(settings, loaded)
+    configured = {spec.name: spec.annotations for spec in settings.servers}
+    annotated = list(dict.fromkeys([server for server, _ in loaded.annotations]))
+    server, tool = tool_meant(
+        options.tool, [*configured] or annotated, may_be_bare=len(configured) == 1
+    )
+    refuse_unknown_server(server, configured, annotated)
+    notes = about_unknown_tool(configured.get(server, server), tool, loaded.annotations)
+    if server not in configured:
+        engine = LoadedEngine(
+            loaded=loaded,
+            home=settings.home,
+            container_workspace_dir=settings.container_workspace_dir,
+        )
+        gathered = Kernel.of(engine, check_schemas=True).gather(server, tool, arguments)
+        alone = f'no server "{server}" is configured: this is what the policy alone says'
+        return _Explained(
+            name=f"{server}/{tool}",
+            gathered=gathered,
+            explanation=_explanation(gathered, loaded.policy),
+            notes=["", alone, *notes],
+        )
+    asked = Asked(server, tool, settings)
+    found = rehearsed(asked, arguments, loaded, os.environ)
+    gathered = found.certain.gathered
+    return _Explained(
+        name=f"{server}/{tool}",
+        gathered=gathered,
+        explanation=_explanation(gathered, loaded.policy),
+        notes=notes,
+        found=found,
+        asked=asked,
+    )
+
+
+def _explanation(gathered: Gathered, policy: Policy) -> Explanation | None:
+    return explain(gathered.request, policy) if isinstance(gathered, Facts) else None
+
+
+def _say_what_stops_the_start(settings: Settings, loaded: LoadedPolicy) -> None:
+    report = Report()
+    look_at_the_start(settings, loaded, os.environ, report)
+    for problem in report.problems:
+        what = "serve refuses to start: " if problem.severity == "error" else ""
+        sys.stderr.write(f"ironcurtain-proxy: {what}{problem}\n")
 
 
 def _arguments(text: str) -> Arguments:
@@ -99,34 +206,26 @@ def _arguments(text: str) -> Arguments:
     return arguments
 
 
-def _engine(options: argparse.Namespace, server: str) -> tuple[LoadedEngine, str, Settings | None]:
-    """The files to use, the name policy and annotations know the server by, and the settings.
-
-    No settings: a directory was named, which holds a policy and nothing else.
-    """
-    if options.dir is not None:
-        return load_engine(options.dir, Path(os.environ.get("HOME", "/"))), server, None
-
-    settings = load_settings(dict(os.environ), options.config)
-    names = {spec.name: spec.annotations for spec in settings.servers}
-    engine = LoadedEngine(
-        loaded=load_policy(settings),
-        home=settings.home,
-        container_workspace_dir=settings.container_workspace_dir,
-    )
-    return engine, names.get(server, server), settings
+def _ground_of(gathered: Gathered) -> Ground:
+    return Ground("", "") if isinstance(gathered, Facts) else gathered.ground
 
 
-def _as_text(tool: str, gathered: Gathered, explanation: Explanation | None) -> list[str]:
-
+def _as_text(
+    tool: str, decision: Decision, gathered: Gathered, explanation: Explanation | None
+) -> list[str]:
+    head = f"{tool}: {effect_of(decision)} by {decision.ground.rule}"
     if not isinstance(gathered, Facts) or explanation is None:
-        ground = gathered.ground if not isinstance(gathered, Facts) else None
-        reason = ground.reason if ground is not None else ""
-        return [f"{tool}: deny", f"  the arguments cannot be read: {reason}"]
-    decision = explanation.decision
+        return [head, f"  {decision.ground.reason}"]
+    policy = gravest_first(explanation.decision)
+    said = (
+        ""
+        if policy.ground.rule == decision.ground.rule
+        else (f"  (the policy alone: {effect_of(policy)} by {policy.ground.rule})")
+    )
     lines = [
-        f"{tool}: {effect_of(decision)} by {decision.ground.rule}",
+        head,
         f"  {decision.ground.reason}",
+        *([said] if said else []),
         "",
         "arguments",
     ]
@@ -196,21 +295,25 @@ def rule_as_json(rule: Rule) -> dict[str, Json]:
     }
 
 
-def _as_json(gathered: Gathered, explanation: Explanation | None) -> dict[str, Json]:
-
-    if not isinstance(gathered, Facts) or explanation is None:
-        ground = None if isinstance(gathered, Facts) else gathered.ground
-        return {
-            "decision": "deny",
-            "rule": ground.rule if ground else "",
-            "reason": ground.reason if ground else "",
-        }
-    decision = explanation.decision
-    return {
+def _as_json(
+    decision: Decision, gathered: Gathered, explanation: Explanation | None
+) -> dict[str, Json]:
+    fields: dict[str, Json] = {
         "decision": effect_of(decision),
         "rule": decision.ground.rule,
         "reason": decision.ground.reason,
-        "escalatedRoles": [*decision.roles] if isinstance(decision, Escalate) else [],
+    }
+    if not isinstance(gathered, Facts) or explanation is None:
+        return fields
+    policy = gravest_first(explanation.decision)
+    return {
+        **fields,
+        "policyDecision": {
+            "decision": effect_of(policy),
+            "rule": policy.ground.rule,
+            "reason": policy.ground.reason,
+        },
+        "escalatedRoles": [*policy.roles] if isinstance(policy, Escalate) else [],
         "arguments": [
             {
                 "name": fact.name,

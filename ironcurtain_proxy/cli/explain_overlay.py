@@ -1,23 +1,17 @@
 """What asks about a call besides the policy, and the least that would spare the question."""
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from ironcurtain_proxy.administration.policy_loading import LoadedPolicy
 from ironcurtain_proxy.administration.settings import Settings
 from ironcurtain_proxy.approval.capabilities import described
-from ironcurtain_proxy.approval.judging import NamedTool, Overlay
-from ironcurtain_proxy.approval.subject import tool_names
-from ironcurtain_proxy.decision.authorizer import authorize
-from ironcurtain_proxy.decision.standing import standing_of
 from ironcurtain_proxy.model.decision import effect_of
 from ironcurtain_proxy.model.escalation import OriginReason
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.json import Arguments, Json
 from ironcurtain_proxy.model.judgement import Judged
-from ironcurtain_proxy.model.policy import Policy
-from ironcurtain_proxy.model.request import Facts
-from ironcurtain_proxy.wiring.confinement import confined_servers
-from ironcurtain_proxy.wiring.overlay import overlay_for
+from ironcurtain_proxy.wiring.confinement import find_sandbox
+from ironcurtain_proxy.wiring.rehearsal import Outcome, Rehearsal
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,55 +28,52 @@ class Asked:
 class Found:
     """What `serve` would decide, as far as files tell."""
 
-    certain: Judged
-    if_unique: Judged | None
+    certain: Outcome
+    if_unique: Outcome | None
     """Once every server has listed its tools and no other has one of this name: then lists that
     spare a question count for the bare name, too. None: that makes no difference."""
 
 
-def judged(asked: Asked, facts: Facts, policy: Policy) -> Found:
-    """What asks besides the policy. A server's own hints and tools are not known here."""
-    overlay = _overlay(asked.settings)
+def rehearsed(
+    asked: Asked, arguments: Arguments, loaded: LoadedPolicy, environ: Mapping[str, str]
+) -> Found:
+    """What becomes of a call. A server's own hints and tools are not known here.
+
+    Raises:
+        ConfigurationError: a server's sandbox cannot be as it is configured.
+    """
+    # What `serve` would refuse to start with is said elsewhere: here a call is explained.
+    settings = replace(asked.settings, sandbox_policy="warn")
+    sandbox = find_sandbox(settings, environ, lambda _: None)
+    rehearsal = Rehearsal.of(settings, loaded, environ, sandbox)
     certain, unique = (
-        _judged(
-            asked, facts, policy, overlay, tool_names(asked.server, asked.tool, is_unique=is_it)
-        )
-        for is_it in (len(asked.settings.servers) == 1, True)
+        rehearsal.of_call(asked.server, asked.tool, arguments, is_unique=is_it)
+        for is_it in (len(settings.servers) == 1, True)
     )
     return Found(certain, None if unique == certain else unique)
 
 
-def _judged(
-    asked: Asked, facts: Facts, policy: Policy, overlay: Overlay, names: frozenset[str]
-) -> Judged:
-    kernel = authorize(facts.request, policy)
-    declared = overlay.declared(names)
-    if declared is not None and declared.command_argument is not None:
-        from ironcurtain_proxy.information.shell import parse_command  # noqa: PLC0415  a parser
-
-        command = facts.arguments.get(declared.command_argument)
-        if isinstance(command, str):
-            facts = replace(facts, command=parse_command(command))
-    tool = NamedTool(asked.server, asked.tool, names)
-    return overlay.judge(kernel, facts, tool, lambda: standing_of(facts.request, policy, kernel))
-
-
-def _overlay(settings: Settings) -> Overlay:
-    said: list[str] = []
-    confined = confined_servers(settings, os.environ, said.append)
-    return overlay_for(settings, {name for name, inside in confined.items() if inside})
-
-
 def as_text(found: Found, asked: Asked) -> list[str]:
     """The lines of the report."""
-    lines = ["", "besides the policy", *_lines(found.certain, asked)]
+    lines = ["", "besides the policy", *_lines(found.certain.judged, asked)]
+    lines += _in_the_sandbox(found.certain)
     if found.if_unique is not None:
         name = f'"{asked.tool}"'
         lines += ["", f"once every server has listed its tools, and no other has {name}"]
-        lines += _lines(found.if_unique, asked)
+        lines += _lines(found.if_unique.judged, asked)
         full = f'"{asked.server}/{asked.tool}"'
         lines.append(f"  for it to hold in any case, write {full} where you wrote {name}")
     return lines
+
+
+def _in_the_sandbox(outcome: Outcome) -> list[str]:
+    if outcome.blocked is None:
+        return []
+    return [
+        "",
+        "in the server's sandbox",
+        f"  DENIED, and nobody is asked: {outcome.blocked.reason}",
+    ]
 
 
 def _lines(found: Judged, asked: Asked) -> list[str]:
@@ -123,9 +114,11 @@ def spared_by(reason: OriginReason, asked: Asked) -> Sequence[str]:
 
 def as_json(found: Found, asked: Asked) -> Mapping[str, Json]:
     """The same for programs."""
-    fields = _fields(found.certain, asked)
+    fields = _fields(found.certain.judged, asked)
+    blocked = found.certain.blocked
+    fields["sandbox"] = None if blocked is None else blocked.reason
     if found.if_unique is not None:
-        fields["ifNameIsUnique"] = _fields(found.if_unique, asked)
+        fields["ifNameIsUnique"] = _fields(found.if_unique.judged, asked)
     return fields
 
 

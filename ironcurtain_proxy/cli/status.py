@@ -9,21 +9,24 @@ from typing import TYPE_CHECKING, Final
 
 import orjson
 
-from ironcurtain_proxy.administration.policy_loading import load_policy
+from ironcurtain_proxy.administration.policy_loading import LoadedPolicy, load_policy
+from ironcurtain_proxy.administration.problems import Report
 from ironcurtain_proxy.administration.settings import Settings, load_settings
 from ironcurtain_proxy.approval.capabilities import effective_profile
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.session.display import visible
 from ironcurtain_proxy.wiring.confinement import confined_servers
 from ironcurtain_proxy.wiring.overlay import isolation_of
+from ironcurtain_proxy.wiring.readiness import look_at_the_start
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.cli import Subparsers
 
 DESCRIPTION: Final = """\
-Show what decides and who is asked, as the configuration and this machine have it: the approval
-policy, the profile, the isolation, the automatic approvers, and which servers run in a sandbox.
-Nothing is started but, once for this machine, an empty sandbox.
+Show what decides and who is asked, as the configuration and this machine have it: the workspace,
+the approval policy, the profile, the isolation, the automatic approvers, and which servers run in
+a sandbox. What would stop `serve` is said as well. Nothing is started but, once for this machine,
+an empty sandbox.
 """
 
 EXAMPLES: Final = """\
@@ -58,9 +61,14 @@ def run(options: argparse.Namespace) -> int:
         ConfigurationError: the configuration cannot be used.
     """
     settings = load_settings(os.environ, options.config)
-    warnings = [str(problem) for problem in settings.warnings]
-    confined = confined_servers(settings, os.environ, warnings.append)
-    fields = _fields(settings, confined, warnings)
+    loaded = load_policy(settings)
+    report = Report()
+    look_at_the_start(settings, loaded, os.environ, report)
+    confined = confined_servers(settings, os.environ, lambda _: None)
+    warnings = [str(problem) for problem in (*settings.warnings, *loaded.warnings)]
+    warnings += [str(problem) for problem in report.problems if problem.severity == "warning"]
+    stops = [str(problem) for problem in report.problems if problem.severity == "error"]
+    fields = _fields(settings, loaded, confined, stops, warnings)
     if options.json:
         sys.stdout.write(orjson.dumps(fields, option=orjson.OPT_INDENT_2).decode() + "\n")
         return 0
@@ -68,11 +76,17 @@ def run(options: argparse.Namespace) -> int:
         sys.stdout.write(line.encode("utf-8", "backslashreplace").decode() + "\n")
     for warning in warnings:
         sys.stderr.write(f"ironcurtain-proxy: {warning}\n")
+    for stop in stops:
+        sys.stderr.write(f"ironcurtain-proxy: serve refuses to start: {stop}\n")
     return 0
 
 
 def _fields(
-    settings: Settings, confined: Mapping[str, bool], warnings: list[str]
+    settings: Settings,
+    loaded: LoadedPolicy,
+    confined: Mapping[str, bool],
+    stops: list[str],
+    warnings: list[str],
 ) -> dict[str, Json]:
     overlay = settings.overlay
     inside = {name for name, is_inside in confined.items() if is_inside}
@@ -86,6 +100,9 @@ def _fields(
             warnings.append(f"warning: {sentence}")
     approver = settings.auto_approve
     return {
+        "starts": not stops,
+        "stoppedBy": [*stops],
+        "workspace": None if settings.workspace is None else str(settings.workspace),
         "approvalPolicy": overlay.interceptor.mode if overlay.interceptor.enabled else "none",
         "profile": "none" if profile is None else profile.name,
         "profileThatHolds": holds or "none",
@@ -97,7 +114,7 @@ def _fields(
             {"name": spec.name, "sandboxed": confined[spec.name], "trusted": spec.sandbox is False}
             for spec in settings.servers
         ],
-        "policyVersion": load_policy(settings).policy.version,
+        "policyVersion": loaded.policy.version,
         "escalations": str(settings.escalation_dir or settings.state_dir / "sessions"),
         "auditLog": str(settings.audit.path),
     }
@@ -115,6 +132,7 @@ def _lines(fields: Mapping[str, Json]) -> list[str]:
     if fields["profileThatHolds"] != profile:
         profile += f" ({fields['profileThatHolds']} holds)"
     rows = [
+        ("Workspace", fields["workspace"] or "none: every file is outside"),
         ("Approval Policy", fields["approvalPolicy"]),
         ("Profile", profile),
         ("Isolation", fields["isolation"]),

@@ -4,9 +4,10 @@ XACML 3.0, appendix C.2 (deny-overrides), with escalate between the two.
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import assert_never
 
-from ironcurtain_proxy.model.annotation import ArgumentRole
+from ironcurtain_proxy.model.annotation import GRAVEST_FIRST, ArgumentRole
 from ironcurtain_proxy.model.decision import (
     SEVERITY,
     Allow,
@@ -53,16 +54,35 @@ def combine(answers: Iterable[tuple[ArgumentRole, Decision]]) -> Decision:
     looked at.
     """
     worst: Decision | None = None
-    escalated: list[ArgumentRole] = []
+    escalated: list[tuple[ArgumentRole, Ground]] = []
     for role, decision in answers:
         if isinstance(decision, Deny):
             return decision
         if isinstance(decision, Escalate):
-            escalated.append(role)
+            escalated.append((role, decision.ground))
         if worst is None or is_severer(decision, worst):
             worst = decision
     if worst is None:
         return DEFAULT_DENY
     if isinstance(worst, Escalate):
-        return Escalate(worst.ground, tuple(escalated))
+        roles, grounds = zip(*escalated, strict=True)
+        return Escalate(worst.ground, roles, grounds)
     return worst
+
+
+def gravest_first(decision: Decision) -> Decision:
+    """An escalation as a person should read it: the gravest role's rule, and all reasons.
+
+    The order of the rules is the order of the file. Who reads "reading" first, and approves, may
+    have approved that something is deleted. Any other decision stays as it is.
+    """
+    if not isinstance(decision, Escalate) or not decision.by_role:
+        return decision
+    asked = sorted(
+        zip(decision.roles, decision.by_role, strict=True),
+        key=lambda one: GRAVEST_FIRST.index(one[0]),
+    )
+    reasons = dict.fromkeys([ground.reason.removesuffix(".") for _, ground in asked])
+    gravest = asked[0][1]
+    reason = gravest.reason if len(reasons) == 1 else "; ".join(reasons)
+    return replace(decision, ground=Ground(gravest.rule, reason))

@@ -14,7 +14,7 @@ from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.server import ServerSpec
 
 
-def settle(spec: ServerSpec, state: Path, written_in: Path) -> ServerSpec:
+def settle(spec: ServerSpec, state: Path, written_in: Path, *, make: bool = True) -> ServerSpec:
     """Give a server a working directory of its own, unless the operator named one.
 
     Args:
@@ -22,6 +22,7 @@ def settle(spec: ServerSpec, state: Path, written_in: Path) -> ServerSpec:
         state: the session's directory; the server gets `<name>.cwd` in it.
         written_in: what relative paths in the command were meant in: arguments that name something
             that exists there are made absolute, as is a command with a slash.
+        make: make the directory; False: only say where it would be.
 
     Raises:
         ConfigurationError: the directory cannot be made.
@@ -30,7 +31,8 @@ def settle(spec: ServerSpec, state: Path, written_in: Path) -> ServerSpec:
         return spec
     home = state / f"{spec.name}.cwd"
     try:
-        _make_private(home)
+        if make:
+            _make_private(home)
     except OSError as error:
         raise ConfigurationError(
             f"{home}: the working directory of server {spec.name} cannot be made: {error.strerror}"

@@ -128,8 +128,9 @@ class Resolver:
         annotation = tool.annotation
         if annotation is None:
             return unresolvable(
-                f"Missing annotation for tool: {call.server}__{call.tool}. "
-                "Run 'ironcurtain-proxy check --live' and annotate it.",
+                f"Missing annotation for tool: {call.server}__{call.tool}. Nobody has said what "
+                "its arguments name, so every call of it is denied. Tell the user: the operator "
+                "has to annotate the tool.",
                 "missing-annotation",
             )
         arguments = call.arguments

@@ -133,7 +133,8 @@ def _not_annotated(annotation: ToolAnnotation, arguments: Arguments) -> str:
     names = [name for name in arguments if name not in annotation.arguments]
     return (
         f"Argument(s) {_quoted(names)} of {annotation.server}/{annotation.tool} are not annotated: "
-        "nobody has said what they name. Run 'ironcurtain-proxy check --live' and annotate them."
+        "nobody has said what they name, so a call that uses them is denied. Make the call without "
+        "them, or tell the user: the operator has to annotate them."
     )
 
 

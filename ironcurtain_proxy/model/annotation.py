@@ -75,6 +75,15 @@ ROLE_TRAITS: Final[Mapping[ArgumentRole, RoleTraits]] = MappingProxyType(
     }
 )
 
+GRAVEST_FIRST: Final[tuple[ArgumentRole, ...]] = (
+    *("delete-path", "delete-history", "write-history", "write-path"),
+    *("git-remote-url", "fetch-url", "github-owner", "github-repo", "proxy-domain"),
+    *("share-permission", "email-address", "email-body", "commit-message", "branch-name"),
+    *("read-path", "none"),
+)
+"""Every role: what cannot be taken back before what can, what leaves this machine before what is
+only looked at. The order in which people are told why they are asked."""
+
 Presence: TypeAlias = Literal["present", "absent", "truthy", "falsy"]
 """What `is` may ask of an argument. Null counts as absent; `""`, 0 and false are falsy, but `[]`
 and `{}` are truthy, as in the language the files were first written for."""

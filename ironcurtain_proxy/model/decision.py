@@ -39,6 +39,8 @@ class Escalate:
     ground: Ground
     roles: tuple[ArgumentRole, ...] = ()
     """Every argument role that escalated; empty when the rule was not about a role."""
+    by_role: tuple[Ground, ...] = ()
+    """What each of these roles rests on, in the same place; empty: all on `ground`."""
 
 
 @dataclass(frozen=True, slots=True)

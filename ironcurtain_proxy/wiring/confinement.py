@@ -154,7 +154,12 @@ def _refuse_or_say(settings: Settings, why: list[str], say: Callable[[str], None
 
 
 def confinements(
-    sandbox: Available | None, specs: Sequence[ServerSpec], settings: Settings, policy: Policy
+    sandbox: Available | None,
+    specs: Sequence[ServerSpec],
+    settings: Settings,
+    policy: Policy,
+    *,
+    make: bool = True,
 ) -> Mapping[str, Confinement]:
     """The confinement of each server that has one.
 
@@ -163,6 +168,7 @@ def confinements(
         specs: without launchers, with their working directories, which exist.
         settings: what the operator said.
         policy: what may be allowed, and what is closed.
+        make: make the mailboxes, so that they can be closed; False: nothing is written.
 
     Raises:
         ConfigurationError: a server's sandbox cannot be as it is configured.
@@ -170,7 +176,8 @@ def confinements(
     if sandbox is None:
         return {}
     reviewers = settings.auto_confirm
-    for mailbox in (settings.mailbox_dir, *(() if reviewers is None else reviewers.mailboxes)):
+    mailboxes = (settings.mailbox_dir, *(() if reviewers is None else reviewers.mailboxes))
+    for mailbox in mailboxes if make else ():
         with suppress(OSError):
             # What does not exist cannot be closed, and a reader of requests knows what is asked.
             mailbox.mkdir(mode=0o700, parents=True, exist_ok=True)

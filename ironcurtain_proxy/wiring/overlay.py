@@ -11,7 +11,10 @@ from ironcurtain_proxy.model.capability import Isolation
 
 
 def overlay_for(settings: Settings, confined: Collection[str]) -> Overlay:
-    """Profile and approval mode; off where neither asks anything.
+    """Profile and approval mode, and what the operator declared of tools.
+
+    Where neither of the two asks anything, they are off. The declarations count all the same: they
+    say which argument holds a shell command, which reviewers and the engine need to know.
 
     Args:
         settings: what the operator said.
@@ -19,13 +22,15 @@ def overlay_for(settings: Settings, confined: Collection[str]) -> Overlay:
     """
     said = settings.overlay
     if said.capabilities.profile is None and not is_gate_on(said.interceptor):
-        return Overlay()
-    return Overlay(
-        rules=OverlayRules(
+        rules = None
+    else:
+        rules = OverlayRules(
             interceptor=said.interceptor,
             profile=said.capabilities.profile,
             isolation=isolation_of(settings, confined),
-        ),
+        )
+    return Overlay(
+        rules=rules,
         declarations=said.capabilities.declarations,
         by_argument=said.capabilities.by_argument,
     )

@@ -22,6 +22,7 @@ from ironcurtain_proxy.downstream.environment import child_environment
 from ironcurtain_proxy.downstream.options import DownstreamOptions
 from ironcurtain_proxy.downstream.servers import DownstreamServers
 from ironcurtain_proxy.downstream.settling import settle
+from ironcurtain_proxy.information.catalogue import CataloguedTool
 from ironcurtain_proxy.information.facts import FactReader
 from ironcurtain_proxy.information.git import GitRemotes
 from ironcurtain_proxy.information.live_catalogue import LiveCatalogue
@@ -172,8 +173,12 @@ def assemble(
     mediator = Mediator(
         world=World(
             tools=catalogue,
-            facts=_resolver(
-                settings, loaded, catalogue, environ, command_argument(overlay, catalogue.names)
+            facts=resolver_for(
+                settings,
+                loaded,
+                catalogue.lookup,
+                environ,
+                command_argument(overlay, catalogue.names),
             ),
             desk=reviewers.desk,
             servers=servers,
@@ -228,13 +233,22 @@ def _is_ours(tool: Json) -> bool:
     return isinstance(tool, dict) and str(tool.get("name")).startswith(PREFIX)
 
 
-def _resolver(
+def resolver_for(
     settings: Settings,
     loaded: LoadedPolicy,
-    catalogue: LiveCatalogue,
+    lookup: Callable[[str, str], CataloguedTool | None],
     environ: Mapping[str, str],
     command: Callable[[str, str], str | None],
 ) -> Resolver:
+    """What finds out the facts of calls: of those that agents make, and of those explained.
+
+    Args:
+        settings: what the operator said.
+        loaded: the policy.
+        lookup: by the operator's server name and the server's own tool name, what is offered.
+        environ: ours.
+        command: by the same, the argument that holds a shell command.
+    """
     remotes = {spec.name: GitRemotes(child_environment(spec, environ)) for spec in settings.servers}
     speller = Speller(
         home=str(settings.home),
@@ -244,7 +258,7 @@ def _resolver(
     )
     return Resolver(
         ToolSource(
-            lookup=catalogue.lookup,
+            lookup=lookup,
             command_argument=command,
             remotes=remotes.__getitem__,
             trusted=loaded.policy.trusted_servers,
@@ -254,10 +268,18 @@ def _resolver(
     )
 
 
-def settled(settings: Settings, environ: Mapping[str, str]) -> tuple[ServerSpec, ...]:
-    """The servers as they are started: each with a working directory of its own."""
+def settled(
+    settings: Settings, environ: Mapping[str, str], *, make: bool = True
+) -> tuple[ServerSpec, ...]:
+    """The servers as they are started: each with a working directory of its own.
+
+    Args:
+        settings: what the operator said.
+        environ: ours.
+        make: make the directories; False: only say where they would be.
+    """
     specs = [without_launcher(spec, settings, environ) for spec in settings.servers]
-    return tuple([settle(spec, state_of(settings), Path.cwd()) for spec in specs])
+    return tuple([settle(spec, state_of(settings), Path.cwd(), make=make) for spec in specs])
 
 
 def state_of(settings: Settings) -> Path:

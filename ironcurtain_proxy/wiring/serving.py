@@ -16,6 +16,7 @@ import anyio
 
 from ironcurtain_proxy.administration.layers import CONFIG_NAME
 from ironcurtain_proxy.administration.policy_loading import load_policy
+from ironcurtain_proxy.administration.problems import Report
 from ironcurtain_proxy.administration.settings import Settings, load_settings
 from ironcurtain_proxy.agent.guidance import tool_usage
 from ironcurtain_proxy.downstream.hardening import hide_from_debuggers
@@ -30,6 +31,7 @@ from ironcurtain_proxy.wiring.confinement import find_sandbox
 from ironcurtain_proxy.wiring.memory import give_large_blocks_back
 from ironcurtain_proxy.wiring.overlay import say_what_holds
 from ironcurtain_proxy.wiring.proxy import Proxy, assemble, state_of
+from ironcurtain_proxy.wiring.readiness import look_at_servers
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -164,16 +166,16 @@ def _import_heavy() -> None:
 
 
 def refuse_what_is_not_there(settings: Settings) -> None:
-    """Stop where there is nothing to serve.
+    """Stop where there is nothing to serve, and say what will surprise.
 
     Raises:
         ConfigurationError: no servers.
     """
-    if not settings.servers:
-        raise ConfigurationError(
-            "no servers are configured: set MCP_SERVERS_CONFIG, or mcpServers in "
-            "~/.ironcurtain/config.json (see `ironcurtain-proxy serve --help`)"
-        )
+    report = Report()
+    look_at_servers(settings, report)
+    report.raise_errors()
+    for problem in report.problems:
+        say(str(problem))
 
 
 def say(text: str) -> None:

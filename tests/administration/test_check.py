@@ -22,10 +22,12 @@ def check(home: Path, *options: str, **variables: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
-def test_a_fresh_machine_has_no_errors(tmp_path: Path) -> None:
+def test_a_fresh_machine_lacks_servers_and_a_workspace(tmp_path: Path) -> None:
     code, out, err = check(tmp_path)
-    assert (code, err) == (0, "")
-    assert "0 errors, 1 warning\n" in out  # no servers yet
+    assert (code, err) == (1, "")
+    assert out.count("no server is configured that can be started here") == 1
+    assert "no workspace, so every file is outside of it" in out
+    assert "1 error, 1 warning\n" in out
 
 
 def test_all_problems_are_shown_at_once_and_refuse_the_start(tmp_path: Path) -> None:

@@ -28,12 +28,19 @@ def rows(document: Path, heading: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
 
+def workspace(tmp_path: Path) -> dict[str, str]:
+    """The directory of the example is its reader's: here is another."""
+    directory = tmp_path / "project"
+    directory.mkdir()
+    return {"ALLOWED_DIRECTORY": str(directory)}
+
+
 @pytest.mark.requirement("E-31")
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.name)
 def test_an_example_has_no_problems(file: Path, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "ironcurtain_proxy", "check", "--json", "--config", str(file)],
-        env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"},
+        env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", **workspace(tmp_path)},
         capture_output=True,
         text=True,
         check=False,
@@ -49,7 +56,8 @@ def test_the_example_shows_the_interceptor_with_its_defaults(tmp_path: Path) -> 
     section = orjson.loads(EXAMPLE.read_bytes())["security"]["interceptor"]
     assert section["approvalPolicy"] == "dangerous"
     assert section["exemptTools"] == []
-    assert load_settings({"HOME": str(tmp_path)}, EXAMPLE).overlay == OverlaySettings()
+    environ = {"HOME": str(tmp_path), **workspace(tmp_path)}
+    assert load_settings(environ, EXAMPLE).overlay == OverlaySettings()
 
 
 @pytest.mark.requirement("D-35")

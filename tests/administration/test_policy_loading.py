@@ -86,11 +86,11 @@ def test_lists_belong_to_the_policy_beside_them(home: Path) -> None:
 @pytest.mark.parametrize(
     ("variables", "problem"),
     [
-        ({"GENERATED_DIR": "~/empty"}, "does not exist, and generatedDir says that it should"),
-        ({"GENERATED_DIR": "~/nowhere"}, "does not exist, and generatedDir says that it should"),
+        ({"GENERATED_DIR": "~/empty"}, "has no compiled-policy.json: write it there"),
+        ({"GENERATED_DIR": "~/nowhere"}, "has no compiled-policy.json: write it there"),
         (
             {"TOOL_ANNOTATIONS_DIR": "~/empty"},
-            "does not exist, and toolAnnotationsDir says that it should",
+            "has no tool-annotations.json: write it there",
         ),
     ],
 )

@@ -49,7 +49,7 @@ def test_without_configuration_everything_has_a_default(home: Path) -> None:
     assert settings.max_message_bytes == 64 * 1024 * 1024
     assert settings.sandbox_policy == "warn"
     assert (settings.breaker.threshold, settings.breaker.window_seconds) == (20, 60)
-    assert "no servers are configured" in settings.warnings[0].message
+    assert settings.warnings == ()
     assert not state.exists()
 
 

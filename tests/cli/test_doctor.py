@@ -45,7 +45,9 @@ class Machine:
 
     def configure(self, servers: Mapping[str, object], policy: str = "warn") -> Path:
         file = self.home / "config.json"
-        file.write_bytes(orjson.dumps({"mcpServers": servers, "sandboxPolicy": policy}))
+        document = {"mcpServers": servers, "sandboxPolicy": policy, "allowedDirectory": "work"}
+        (self.home / "work").mkdir(exist_ok=True)
+        file.write_bytes(orjson.dumps(document))
         return file
 
     @property
@@ -230,9 +232,20 @@ def test_a_broken_configuration_is_counted_and_sent_to_check(machine: Machine) -
     assert machine.doctor("--config", str(config)).returncode == 1
 
 
-def test_without_any_configuration_nothing_fails(machine: Machine) -> None:
-    assert machine.doctor().returncode == 0
-    assert machine.checks()["configuration"].state == "warn"
+def test_without_any_configuration_the_configuration_alone_fails(machine: Machine) -> None:
+    assert machine.doctor().returncode == 1
+    failed = {name for name, check in machine.checks().items() if check.state == "fail"}
+    assert failed == {"configuration"}
+
+
+def test_a_launcher_that_cannot_be_confined_fails_where_the_sandbox_is_enforced(
+    machine: Machine,
+) -> None:
+    machine.install("npx")
+    server = {"command": "npx", "args": ["-y", "some-server@1.0"]}
+    config = machine.configure({"in": server}, "enforce")
+    assert machine.checks("--config", str(config))["server in"].state == "fail"
+    assert machine.doctor("--config", str(config)).returncode == 1
 
 
 @pytest.mark.parametrize(
@@ -241,7 +254,9 @@ def test_without_any_configuration_nothing_fails(machine: Machine) -> None:
 def test_a_place_that_cannot_be_written_to_fails(
     machine: Machine, name: str, variable: str
 ) -> None:
-    checks = machine.checks(**{variable: "/proc/nowhere/file"})
+    machine.install("server")
+    config = str(machine.configure({"s": {"command": "server"}}))
+    checks = machine.checks("--config", config, **{variable: "/proc/nowhere/file"})
     assert {n for n, check in checks.items() if check.state == "fail"} == {name}
 
 
@@ -261,7 +276,10 @@ def test_nothing_is_left_behind(machine: Machine) -> None:
 def test_colour_is_for_a_terminal_that_wants_it(
     machine: Machine, more: dict[str, str], colour: bool
 ) -> None:
-    assert (b"\x1b[" in _on_terminal(DOCTOR, {**machine.environment, **more})) is colour
+    machine.install("server")
+    config = str(machine.configure({"s": {"command": "server"}}))
+    command = [*DOCTOR, "--config", config]
+    assert (b"\x1b[" in _on_terminal(command, {**machine.environment, **more})) is colour
     assert b"\x1b[" not in machine.doctor().stdout
 
 

@@ -38,7 +38,8 @@ def test_the_policy_of_the_documents_is_a_policy(tmp_path: Path) -> None:
 
 
 def test_the_client_configuration_of_the_readme_is_one() -> None:
-    servers, client = map(orjson.loads, json_blocks(README))
+    servers, config, client = map(orjson.loads, json_blocks(README))
+    assert set(config) == {"allowedDirectory"}
     assert set(servers["mcpServers"]) == {"filesystem", "git", "time"}
     assert client["mcpServers"]["ironcurtain"]["command"] == "ironcurtain-proxy"
 

@@ -101,7 +101,11 @@ def decide(request: AccessRequest, policy: Policy) -> Decision:
             return answer
     escalations = [(role, a) for role, a in answers if isinstance(a, Escalate)]
     if escalations:
-        return Escalate(escalations[0][1].ground, tuple(role for role, _ in escalations))
+        return Escalate(
+            escalations[0][1].ground,
+            tuple(role for role, _ in escalations),
+            tuple(answer.ground for _, answer in escalations),
+        )
     return answers[0][1]
 
 

@@ -25,6 +25,9 @@ TimeoutAction: TypeAlias = Literal["approve", "deny"]
 FURTHER_RULES: Final = frozenset({"git_delete_force", "database", "network", "unknown"})
 """Names a safety rule may have besides those of the matrix's rows; these can only escalate."""
 
+NO_REVIEWER: Final = "auto_approve"
+"""Stands where low risk would have a reviewer."""
+
 HUMAN: Final = "human"
 
 REVIEWER_TYPES: Final[Mapping[str, SessionType]] = MappingProxyType(
@@ -65,8 +68,8 @@ class EscalationTargets:
 
     high_risk: str = "architect_manager"
     medium_risk: str = "wrapper_claude"
-    low_risk: str = "auto_approve"
-    """Not a reviewer: what is of low risk and certain needs none."""
+    low_risk: str = NO_REVIEWER
+    """Not a reviewer: what is of low risk and certain needs none. No other word is accepted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,96 @@
+"""The known word that a misspelt one stands for. Pure: no I/O, no clock, no log.
+
+A suggestion is copied into a policy without a second thought. So it repairs a spelling and never
+changes what is done: `write_query` is not taken for `read_query`, nor `create_table` for
+`list_tables`.
+"""
+
+import re
+from collections.abc import Iterable
+from difflib import SequenceMatcher, get_close_matches
+from typing import Final
+
+_CUTOFF: Final = 0.6
+_MISSPELT: Final = 0.7
+"""How alike a verb and its misspelling are."""
+_CHOICES: Final = 20
+_TOKEN: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W\d_A-Za-z]+")
+_OPPOSITES: Final = ("un", "de", "dis", "re", "in")
+"""A beginning that turns a verb into another one."""
+
+_VERBS: Final = frozenset(
+    (  # noqa: SIM905  one word a line would be 180 lines
+        "abort accept activate add append apply approve archive assign ban block branch build "
+        "cancel change checkout chmod chown clear clone close commit compare compile complete "
+        "connect convert copy count create deactivate decline delete deploy describe destroy diff "
+        "disable disconnect dismiss download drop dump echo edit enable enqueue erase eval "
+        "exec execute expire export fetch filter find flush fork format generate get give grant "
+        "grep hide import init insert inspect install invite invoke join kill launch leave like "
+        "link list load lock log login logout lookup make mark merge mkdir modify mount move mute "
+        "navigate open overwrite patch pause peek pin ping poll pop post preview print promote "
+        "publish pull purge push put query queue read rebase rebuild receive recover redo register "
+        "reject release reload remove rename render replace reply report request reset resize "
+        "resolve restart restore resume retrieve revert review revoke rm rmdir rollback rotate run "
+        "save scan schedule search select send set share show sign skip snapshot sort stage start "
+        "stash stat stop store submit subscribe suspend switch sync tag take tail terminate test "
+        "touch transfer trigger truncate undo uninstall unlink unlock unmount unmute unpin "
+        "unsubscribe update upgrade upload upsert use validate verify view wait watch wipe write"
+    ).split()
+)
+
+
+def nearest_word(word: str, known: Iterable[str]) -> str:
+    """The known word that was most likely meant, or empty if none is near."""
+    by_folded = {candidate.casefold(): candidate for candidate in known}
+    matches = get_close_matches(word.casefold(), by_folded, n=_CHOICES, cutoff=_CUTOFF)
+    found = [by_folded[match] for match in matches if _says_the_same(word, by_folded[match])]
+    return found[0] if found else ""
+
+
+def _says_the_same(word: str, candidate: str) -> bool:
+    """Whether one is the other, misspelt."""
+    mine, others = _tokens(word), _tokens(candidate)
+    if len(mine) == len(others):
+        return all(map(_is_misspelt, mine, others))
+    # Words were run together, left out or added: what is done must be in both.
+    joined = "".join(mine)
+    if joined == "".join(others):
+        return True
+    wanted, given = _verbs(others), _verbs(mine)
+    return given <= wanted and all(
+        verb in given or joined.startswith(verb) or any(_is_misspelt(t, verb) for t in mine)
+        for verb in wanted
+    )
+
+
+def _is_misspelt(token: str, other: str) -> bool:
+    """Whether two parts of names are the same but for the spelling, verbs above all."""
+    if token == other:
+        return True
+    if _is_opposite(token, other) or _is_opposite(other, token):
+        return False
+    verbs = _verb_of(token), _verb_of(other)
+    if verbs[0] and verbs[0] != verbs[1]:
+        return False
+    cutoff = _MISSPELT if verbs[1] else _CUTOFF
+    return SequenceMatcher(None, token, other).ratio() >= cutoff
+
+
+def _is_opposite(longer: str, shorter: str) -> bool:
+    return any(longer == beginning + shorter for beginning in _OPPOSITES)
+
+
+def _verb_of(token: str) -> str:
+    """The verb that a part of a name is or, run together with others, begins with."""
+    if token in _VERBS:
+        return token
+    beginnings = [token[:length] for length in range(len(token) - 1, 2, -1)]
+    return next((beginning for beginning in beginnings if beginning in _VERBS), "")
+
+
+def _verbs(tokens: list[str]) -> frozenset[str]:
+    return frozenset([token for token in tokens if token in _VERBS])
+
+
+def _tokens(name: str) -> list[str]:
+    return [token.casefold() for token in _TOKEN.findall(name)] or [name.casefold()]

@@ -1,0 +1,69 @@
+"""The tool that is meant, by any name it goes by. Not a command itself.
+
+Agents and clients say `server__tool`, or the bare name where there is one server; the operator
+writes `server/tool`.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from ironcurtain_proxy.administration.problems import nearest, shown
+from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.model.annotation import Annotations
+
+SEPARATOR: Final = "__"
+
+
+def tool_meant(name: str, servers: Sequence[str], *, may_be_bare: bool) -> tuple[str, str]:
+    """Server and tool.
+
+    Args:
+        name: as it was written.
+        servers: the names that a server may have here.
+        may_be_bare: whether there is one server alone, whose tools keep their own names.
+
+    Raises:
+        ConfigurationError: it is no name of a tool.
+    """
+    server, slash, tool = name.partition("/")
+    if slash and server and tool:
+        return server, tool
+    # The longest name first: one server may be called `a`, another `a__b`.
+    for known in sorted(servers, key=len, reverse=True):
+        tool = name.removeprefix(known + SEPARATOR)
+        if tool not in {name, ""}:
+            return known, tool
+    server, found, tool = name.partition(SEPARATOR)
+    if server and found and tool:
+        return server, tool
+    if may_be_bare and name and not slash:
+        return servers[0], name
+    raise ConfigurationError(
+        f"{name!r} is not SERVER/TOOL, such as filesystem/read_file, nor the agent's SERVER__TOOL"
+    )
+
+
+def refuse_unknown_server(server: str, configured: Iterable[str], known: Iterable[str]) -> None:
+    """Refuse a server that nobody configured or annotated.
+
+    Raises:
+        ConfigurationError: with the name that was probably meant.
+    """
+    names = [*configured]
+    if server in names or server in known:
+        return
+    guess = nearest(server, names) or nearest(server, known)
+    hint = f" (did you mean {shown(guess)}?)" if guess else ""
+    listed = ", ".join(names) or "none"
+    raise ConfigurationError(f"there is no server {shown(server)}{hint}; configured: {listed}")
+
+
+def about_unknown_tool(server: str, tool: str, annotations: Annotations) -> list[str]:
+    """What to say of a tool that nobody annotated; empty: it is annotated."""
+    if (server, tool) in annotations:
+        return []
+    guess = nearest(tool, [name for owner, name in annotations if owner == server])
+    if guess:
+        return ["", f"no annotation knows {shown(tool)}: did you mean {shown(guess)}?"]
+    where = "see `ironcurtain-proxy check --live` for the tools that the server has"
+    return ["", f"no annotation knows {shown(tool)}: {where}, and describe it"]

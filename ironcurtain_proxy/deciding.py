@@ -1,0 +1,42 @@
+"""What is decided of a call before anyone is asked: policy and overlay, joined. Pure.
+
+The one place that asks both. The mediator acts on the answer and `explain` shows it, so that what
+is explained is what happens. No I/O, no clock, no log.
+"""
+
+from collections.abc import Callable
+from typing import assert_never
+
+from ironcurtain_proxy.approval.judging import NamedTool, Overlay, by_policy_alone
+from ironcurtain_proxy.decision.authorizer import authorize
+from ironcurtain_proxy.decision.combining import gravest_first
+from ironcurtain_proxy.decision.standing import standing_of
+from ironcurtain_proxy.model.decision import Deny
+from ironcurtain_proxy.model.judgement import Judged
+from ironcurtain_proxy.model.policy import Policy
+from ironcurtain_proxy.model.request import Facts, Gathered, Unresolvable
+
+
+def judge(
+    gathered: Gathered, policy: Policy, overlay: Overlay, tool: Callable[[], NamedTool]
+) -> Judged:
+    """What the policy says of a call, and what the operator wants to be asked about besides.
+
+    Args:
+        gathered: the facts of the call, or why there are none.
+        policy: decides.
+        overlay: may only make the decision more severe.
+        tool: finds out what is called, by all its names; asked only if it matters.
+    """
+    match gathered:
+        case Unresolvable(ground=ground):
+            return Judged(decision=Deny(ground))
+        case Facts(request=request):
+            kernel = gravest_first(authorize(request, policy))
+            if overlay.rules is None:
+                return by_policy_alone(kernel)
+            return overlay.judge(
+                kernel, gathered, tool(), lambda: standing_of(request, policy, kernel)
+            )
+        case _:
+            assert_never(gathered)

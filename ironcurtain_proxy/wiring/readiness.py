@@ -1,0 +1,147 @@
+"""What stops the start of `serve`, found without starting anything or leaving anything behind.
+
+`serve` meets the same obstacles one after the other, in the parts that this file asks; `check`,
+`status` and `doctor` want all of them at once. A test holds the two against each other.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from ironcurtain_proxy.administration.layers import CONFIG_NAME
+from ironcurtain_proxy.administration.policy_loading import LoadedPolicy
+from ironcurtain_proxy.administration.problems import Report
+from ironcurtain_proxy.administration.server_choice import SERVERS_NAME
+from ironcurtain_proxy.administration.settings import Settings
+from ironcurtain_proxy.approval.grants import GrantBook
+from ironcurtain_proxy.audit.opening import nearest_existing, refuse_unusable, try_writing
+from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.review.mailbox_directory import MailboxDirectory
+from ironcurtain_proxy.wiring.clocks import SystemClock
+from ironcurtain_proxy.wiring.confinement import confinements, find_sandbox
+from ironcurtain_proxy.wiring.proxy import settled, state_of
+from ironcurtain_proxy.wiring.reviewers import assemble_reviewers
+
+NO_SERVERS: Final = (
+    "no server is configured that can be started here: write one with a command into this file, "
+    "into mcpServers of the configuration file, or into MCP_SERVERS_CONFIG"
+)
+"""Why nothing is served."""
+
+NO_WORKSPACE: Final = (
+    "no workspace, so every file is outside of it: write allowedDirectory into this file (a client "
+    "that sets ALLOWED_DIRECTORY sets it for its own proxy alone)"
+)
+"""Why so much is asked about."""
+
+
+def look_at_the_start(
+    settings: Settings, loaded: LoadedPolicy, environ: Mapping[str, str], report: Report
+) -> None:
+    """Note what `serve` would refuse to start with, and what its operator should know.
+
+    Args:
+        settings: what could be read of the operator's words.
+        loaded: what could be read of the policy.
+        environ: ours.
+        report: holds what was wrong with these words already. Where that are errors, what may only
+            follow from them is not said.
+    """
+    look_at_servers(settings, report)
+    if not report.has_errors:
+        _look_at_sandboxes(settings, loaded, environ, report)
+    look_at_places(settings, report)
+    look_at_reviewers(settings, loaded, environ, report)
+
+
+def look_at_servers(settings: Settings, report: Report) -> None:
+    """Note that there is nothing to serve, or no workspace to serve it in."""
+    if report.has_errors:
+        return
+    if not settings.servers:
+        report.error(servers_source(settings), (), NO_SERVERS)
+    if settings.workspace is None:
+        source = settings.config_file or settings.state_dir / CONFIG_NAME
+        report.warning(source, (), NO_WORKSPACE)
+
+
+def servers_source(settings: Settings) -> str:
+    """Where the servers are configured, or should be."""
+    return str(settings.servers_file or settings.config_file or settings.state_dir / SERVERS_NAME)
+
+
+def look_at_places(settings: Settings, report: Report) -> None:
+    """Note places that have to be written to and cannot be."""
+    _try(partial(refuse_unusable, settings.audit.path), report)
+    _try(partial(refuse_unmakeable, state_of(settings)), report)
+    for mailbox in mailboxes_of(settings):
+        _try(partial(refuse_mailbox, mailbox), report)
+
+
+def look_at_reviewers(
+    settings: Settings, loaded: LoadedPolicy, environ: Mapping[str, str], report: Report
+) -> None:
+    """Note reviewers that cannot be joined."""
+    if not report.has_errors:
+        _try(partial(_assemble, settings, loaded, environ), report)
+
+
+def mailboxes_of(settings: Settings) -> tuple[Path, ...]:
+    """Every mailbox of a session, the usual one first."""
+    config = settings.auto_confirm
+    others = () if config is None or not config.engine.enabled else config.mailboxes
+    return tuple(dict.fromkeys((settings.mailbox_dir, *others)))
+
+
+def refuse_mailbox(directory: Path) -> None:
+    """Find out whether a mailbox could be used.
+
+    Raises:
+        ConfigurationError: it cannot.
+    """
+    try:
+        MailboxDirectory.open(directory, create=False).close()
+    except FileNotFoundError:
+        refuse_unmakeable(directory)
+
+
+def refuse_unmakeable(directory: Path) -> None:
+    """Find out whether a directory is there or could be made.
+
+    Raises:
+        ConfigurationError: it could not.
+    """
+    there = nearest_existing(directory)
+    if not there.is_dir():
+        raise ConfigurationError(f"{directory} cannot be made: {there} is not a directory")
+    try:
+        try_writing(there)
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise ConfigurationError(f"{directory} cannot be made: {there}: {why}") from None
+
+
+def _assemble(settings: Settings, loaded: LoadedPolicy, environ: Mapping[str, str]) -> None:
+    assemble_reviewers(settings, GrantBook(), SystemClock(), environ, None, loaded.version)
+
+
+def _look_at_sandboxes(
+    settings: Settings, loaded: LoadedPolicy, environ: Mapping[str, str], report: Report
+) -> None:
+    said: list[str] = []
+    try:
+        sandbox = find_sandbox(settings, environ, said.append)
+        specs = settled(settings, environ, make=False)
+        confinements(sandbox, specs, settings, loaded.policy, make=False)
+    except ConfigurationError as error:
+        report.error("sandbox", (), "; ".join(str(error).splitlines()))
+    for text in said:
+        report.warning("sandbox", (), text.removeprefix("warning: "))
+
+
+def _try(attempt: Callable[[], object], report: Report) -> None:
+    try:
+        attempt()
+    except ConfigurationError as error:
+        report.error("configuration", (), str(error))

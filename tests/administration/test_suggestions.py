@@ -1,0 +1,65 @@
+"""`did you mean`: a spelling is repaired, and what is done stays what it is."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ironcurtain_proxy.administration.problems import nearest
+
+SQLITE = ["read_query", "list_tables", "describe_table", "append_insight"]
+VERBS = ("read", "write", "create", "delete", "list", "get", "set", "push", "pull", "send", "drop")
+
+
+@pytest.mark.parametrize(
+    ("word", "known"),
+    [
+        ("write_query", SQLITE),
+        ("create_table", SQLITE),
+        ("purge_query", SQLITE),
+        ("writeQuery", ["readQuery"]),
+        ("writequery", ["readquery"]),
+        ("getfile", ["setfile"]),
+        ("git/git_push", ["git/git_pull"]),
+        ("lock_issue", ["unlock_issue"]),
+        ("undelete_file", ["delete_file"]),
+        ("disable_user", ["enable_user"]),
+        ("unsubscribe", ["subscribe"]),
+        ("fs.write", ["fs.read"]),
+        ("allowRead", ["allowWrite", "denyRead"]),
+        ("delete_files", ["read_files", "write_files"]),
+        ("table", ["drop_table"]),
+        ("remove_file", ["move_file"]),
+    ],
+)
+def test_another_verb_is_never_suggested(word: str, known: list[str]) -> None:
+    assert nearest(word, known) == ""
+
+
+@pytest.mark.parametrize(
+    ("word", "known", "meant"),
+    [
+        ("wrte_query", ["read_query", "write_query"], "write_query"),
+        ("readfile", ["read_file"], "read_file"),
+        ("read_fiel", ["read_file", "write_file"], "read_file"),
+        ("raed_file", ["write_file", "read_file"], "read_file"),
+        ("list_table", SQLITE, "list_tables"),
+        ("fs.wirte", ["fs.read", "fs.write"], "fs.write"),
+        ("allowedDirectry", ["allowedDirectory"], "allowedDirectory"),
+        ("git_statsu", ["git_status", "git_stash"], "git_status"),
+    ],
+)
+def test_a_misspelling_is_repaired(word: str, known: list[str], meant: str) -> None:
+    assert nearest(word, known) == meant
+
+
+@given(
+    st.sampled_from(VERBS),
+    st.sampled_from(VERBS),
+    st.sampled_from(("query", "table", "file_contents", "issue_comment", "s")),
+    st.sampled_from(("{}_{}", "git_{}_{}", "{}-{}", "db.{}.{}", "{}{}")),
+)
+def test_names_that_differ_in_their_verb_are_not_taken_for_each_other(
+    one: str, other: str, noun: str, form: str
+) -> None:
+    if one != other:
+        assert nearest(form.format(one, noun), [form.format(other, noun)]) == ""

@@ -1,0 +1,226 @@
+"""`check` and `serve`, held against each other: errors are what `serve` refuses to start with."""
+
+import os
+import random
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeAlias
+
+import orjson
+import pytest
+
+from ironcurtain_proxy.model.json import Json
+from tests.e2e.house import House
+
+Slip: TypeAlias = Callable[["Desk"], object]
+"""Something an operator may write or leave behind."""
+
+
+class Desk:
+    """An operator's files, right until a slip changes them."""
+
+    def __init__(self, root: Path) -> None:
+        self.house = House(root)
+        self.house.add_scripted()
+        self.config: dict[str, Json] = {
+            "mcpServers": self.house.servers,
+            "allowedDirectory": str(self.house.workspace),
+        }
+        self.variables: dict[str, str] = {}
+
+    @property
+    def server(self) -> dict[str, Json]:
+        entry = self.house.servers["scripted"]
+        assert isinstance(entry, dict)
+        return entry
+
+    def named(self, name: str) -> str:
+        return str(self.house.root / name)
+
+    def run(self, command: str) -> subprocess.CompletedProcess[str]:
+        """A command; it reads from a client that has gone."""
+        file = self.house.root / "config.json"
+        file.write_bytes(orjson.dumps(self.config))
+        return subprocess.run(
+            [*self.house.command, command, "--config", str(file)],
+            env={
+                # Without srt: no server can be confined, wherever this runs.
+                "PATH": os.defpath,
+                "HOME": str(self.house.home),
+                "TMPDIR": self.named("tmp"),
+                **self.variables,
+            },
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=50,
+        )
+
+
+def engine(desk: Desk, **section: Json) -> Desk:
+    desk.config["auto_confirm"] = {"enabled": True, **section}
+    return desk
+
+
+def token(desk: Desk, mode: int) -> Json:
+    file = Path(desk.named("token"))
+    file.write_text("t" * 40)
+    file.chmod(mode)
+    return {
+        "name": "desk",
+        "kind": "session",
+        "session_type": "architect",
+        "mailbox": desk.named("mail"),
+        "token_file": str(file),
+    }
+
+
+def made(path: str, mode: int = 0o700) -> str:
+    Path(path).mkdir()
+    Path(path).chmod(mode)
+    return path
+
+
+def linked(path: str) -> str:
+    Path(path).symlink_to(made(f"{path}-target"))
+    return path
+
+
+def written(path: str) -> str:
+    Path(path).write_text("x")
+    return path
+
+
+SLIPS: dict[str, Slip] = {
+    "no servers": lambda desk: desk.house.servers.clear(),
+    "no servers anywhere": lambda desk: desk.config.update(mcpServers={}),
+    "http alone": lambda desk: desk.config.update(mcpServers={"web": {"url": "https://a.example"}}),
+    "disabled": lambda desk: desk.server.update(disabled=True),
+    "filtered": lambda desk: desk.config.update(serverFilter=[]),
+    "filtered wrongly": lambda desk: desk.config.update(serverFilter=["other"]),
+    "enforced": lambda desk: desk.config.update(sandboxPolicy="enforce"),
+    "enforced, to be confined": lambda desk: (
+        desk.config.update(sandboxPolicy="enforce"),
+        desk.server.update(sandbox={}),
+    ),
+    "enforced launcher": lambda desk: (
+        desk.config.update(sandboxPolicy="enforce"),
+        desk.server.update(command="npx", args=["-y", "x@1"]),
+        desk.server.pop("sandbox"),
+    ),
+    "to be confined": lambda desk: desk.server.update(sandbox={}),
+    "no workspace": lambda desk: desk.config.update(allowedDirectory=None),
+    "workspace left out": lambda desk: desk.config.pop("allowedDirectory"),
+    "no such workspace": lambda desk: desk.config.update(allowedDirectory=desk.named("gone")),
+    "workspace is the root": lambda desk: desk.config.update(allowedDirectory="/"),
+    "workspace by variable": lambda desk: desk.variables.update(ALLOWED_DIRECTORY="/nowhere"),
+    "no such policy": lambda desk: desk.variables.update(GENERATED_DIR="/nowhere"),
+    "no such annotations": lambda desk: desk.config.update(toolAnnotationsDir="/nowhere"),
+    "log is a device": lambda desk: desk.config.update(auditLogPath="/dev/null"),
+    "log is a directory": lambda desk: desk.config.update(auditLogPath=made(desk.named("log"))),
+    "log is a link": lambda desk: desk.config.update(auditLogPath=linked(desk.named("log"))),
+    "log below a file": lambda desk: desk.config.update(
+        auditLogPath=written(desk.named("file")) + "/audit.jsonl"
+    ),
+    "log in a new place": lambda desk: desk.config.update(auditLogPath=desk.named("a/b/c.jsonl")),
+    "log where nothing is": lambda desk: desk.config.update(auditLogPath="/proc/no/audit.jsonl"),
+    "log's lock is a directory": lambda desk: desk.config.update(
+        auditLogPath=made(desk.named("x.jsonl.lock")).removesuffix(".lock")
+    ),
+    "mailbox is a file": lambda desk: desk.config.update(escalationDir=written(desk.named("box"))),
+    "mailbox is a link": lambda desk: desk.config.update(escalationDir=linked(desk.named("box"))),
+    "mailbox of all": lambda desk: desk.config.update(escalationDir=made(desk.named("box"), 0o777)),
+    "mailbox in a new place": lambda desk: desk.config.update(escalationDir=desk.named("m/box")),
+    "state is a file": lambda desk: written(str(desk.house.home / ".ironcurtain")),
+    "no model": lambda desk: desk.config.update(autoApprove={"enabled": True, "modelId": "x"}),
+    "engine": engine,
+    "engine with low risk": lambda desk: engine(desk, escalation_targets={"low_risk": "desk"}),
+    "engine with a token": lambda desk: engine(desk, reviewers=[token(desk, 0o600)]),
+    "engine with a token of all": lambda desk: engine(desk, reviewers=[token(desk, 0o644)]),
+    "engine with a file for a mailbox": lambda desk: (
+        engine(desk, reviewers=[token(desk, 0o600)]),
+        written(desk.named("mail")),
+    ),
+    "unknown key": lambda desk: desk.config.update(sandboxPolice="warn"),
+    "no domain": lambda desk: desk.server.update(sandbox={"network": {"allowedDomains": ["x/y"]}}),
+    "variable that is not set": lambda desk: desk.server.update(
+        command="docker", args=["run", "-e", "TOKEN", "image"]
+    ),
+}
+
+
+def agree(desk: Desk) -> bool:
+    """Whether the configuration can be served. The two commands say the same."""
+    checked, served = desk.run("check"), desk.run("serve")
+    assert checked.returncode in {0, 1}, checked.stderr
+    assert served.returncode in {0, 2}, served.stderr
+    assert (checked.returncode == 0) == (served.returncode == 0), (
+        f"{checked.stdout}{checked.stderr}\n--- serve\n{served.stderr}"
+    )
+    assert "Traceback" not in checked.stderr + served.stderr
+    return served.returncode == 0
+
+
+def test_what_is_right_is_served(tmp_path: Path) -> None:
+    assert agree(Desk(tmp_path))
+
+
+@pytest.mark.parametrize("slip", SLIPS)
+def test_check_finds_an_error_exactly_where_serve_refuses_to_start(
+    tmp_path: Path, slip: str
+) -> None:
+    desk = Desk(tmp_path)
+    SLIPS[slip](desk)
+    agree(desk)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_two_agree_on_several_slips_at_once(tmp_path: Path, seed: int) -> None:
+    desk = Desk(tmp_path)
+    for slip in random.Random(seed).sample(sorted(SLIPS), 3):  # noqa: S311  not a secret
+        try:
+            SLIPS[slip](desk)
+        except (FileExistsError, KeyError):
+            continue  # two slips about one thing
+    agree(desk)
+
+
+def test_what_stops_the_start_is_said_once(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.config["mcpServers"] = {}
+    served = desk.run("serve")
+    assert served.stderr.count("no server is configured") == 1
+    assert len(served.stderr.splitlines()) == 1
+    desk.variables["GENERATED_DIR"] = "/nowhere"
+    checked = desk.run("check")
+    (line,) = [line for line in checked.stdout.splitlines() if line.startswith("error")]
+    assert line.split(maxsplit=1)[1] == (
+        'GENERATED_DIR: "/nowhere" has no compiled-policy.json: write it there'
+    )
+
+
+def test_the_value_of_a_workspace_that_is_not_there_is_said(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.variables["ALLOWED_DIRECTORY"] = "/nowhere/project"
+    assert 'ALLOWED_DIRECTORY: "/nowhere/project" is not a directory' in desk.run("serve").stderr
+
+
+def test_a_configuration_that_cannot_be_read_lists_no_other_servers(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    state = desk.house.home / ".ironcurtain"
+    state.mkdir()
+    (state / "mcp-servers.json").write_bytes(orjson.dumps({"usual": {"command": "true"}}))
+    checked = subprocess.run(
+        [*desk.house.command, "check", "--config", desk.named("gone.json")],
+        env={"PATH": os.defpath, "HOME": str(desk.house.home)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=50,
+    )
+    assert checked.returncode == 1
+    assert "gone.json: cannot be read" in checked.stdout
+    assert "usual" not in checked.stdout
+    assert "no server is configured" not in checked.stdout

@@ -1,0 +1,32 @@
+"""What the operator declares of tools counts, whether or not anything asks besides the policy."""
+
+import orjson
+
+from ironcurtain_proxy.model.json import Json
+from tests.e2e.house import House, rule, tool
+from tests.e2e.raw_client import at
+from tests.e2e.test_auto_confirm import manager
+
+
+def test_a_declared_command_is_understood_where_neither_profile_nor_mode_asks(
+    house: House,
+) -> None:
+    house.add_scripted(
+        "box", {"run": {"command": ["none"]}}, tools=[tool("run", command={"type": "string"})]
+    )
+    house.rules = [rule("ask", "escalate", "a reviewer must agree", tool=["run"])]
+    document: Json = {
+        "security": {"interceptor": {"approvalPolicy": "none"}},
+        "capabilities": {"profile": "none", "tools": {"box/run": {"commandArgument": "command"}}},
+        "auto_confirm": {
+            "enabled": True,
+            "night_mode": {"enabled": False},
+            "reviewers": [manager("architect_manager", "deciding", "deny")],
+        },
+    }
+    directory = house.home / ".ironcurtain"
+    directory.mkdir()
+    (directory / "config.json").write_bytes(orjson.dumps(document))
+    agent = house.start()
+    agent.call("run", {"command": "git push --force origin main"})
+    assert at(house.outcomes()[-1], "engine", "operation") == "git-force-push"
