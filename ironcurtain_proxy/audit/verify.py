@@ -78,6 +78,8 @@ class _Check:
         # Read before the lines: a log that grows meanwhile is never behind its head.
         self.head = self._read_head()
         self.after_head = _Mark(None if self.head is None else self.head.digest)
+        # A head of before the first line: whatever there is follows it.
+        self.after_head.is_passed = self.head is not None and self.head.seq == 0
         self.after_expected = _Mark(expect)
 
     def take(self, line: Line) -> None:
