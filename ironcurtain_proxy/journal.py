@@ -75,7 +75,8 @@ class Journal:
         try:
             await self.recorder.record(self._record(case, result))
         except AuditError as error:
-            _log.error("call %s is not recorded: %s", case.call.request_id, error)
+            if case.sent:
+                _log.error("call %s was made, and %s", case.call.request_id, error)
             return False
         return True
 

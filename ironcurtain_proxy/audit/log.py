@@ -11,6 +11,7 @@ the loop, and becomes an ordinary one when the disk takes longer. What comes tog
 """
 
 import asyncio  # noqa: TID251  futures that a thread completes: anyio's way takes twice as long
+import logging
 import os
 import time
 from collections.abc import Callable
@@ -28,6 +29,8 @@ from ironcurtain_proxy.audit.writer import Group, LogFile, OnHang, Write, Writer
 from ironcurtain_proxy.errors import AuditError
 from ironcurtain_proxy.model.audit import AuditRecord, ResultSummary
 from ironcurtain_proxy.model.server import ToolResult
+
+_log: Final = logging.getLogger(__name__)
 
 _PATIENCE: Final = 0.002
 """Seconds that the loop may stand still for one write. More, and other calls would notice."""
@@ -295,6 +298,8 @@ class AuditLog:
                 f"audit log {self.path}: {why};"
                 " no call is forwarded any more: mend this and restart the proxy"
             )
+            # Once, and at once: each call after this is refused with the same few words.
+            _log.error("%s", self._failure)
 
 
 def _fail(waiters: list[asyncio.Future[None]]) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from ironcurtain_proxy.audit.files import head_path, read_head, rotated_paths
+from ironcurtain_proxy.audit.files import read_head, rotated_paths
 from ironcurtain_proxy.audit.log import AuditLog
 from ironcurtain_proxy.audit.opening import open_log
 from ironcurtain_proxy.audit.settings import LogSettings
