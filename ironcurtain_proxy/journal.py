@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import anyio
 
@@ -19,6 +19,14 @@ from ironcurtain_proxy.ports import Aftermath, Clock, IdSource, Recorder
 _log = logging.getLogger(__name__)
 
 
+@dataclass(slots=True)
+class Client:
+    """Who is connected. Known only once it has said so."""
+
+    name: str = ""
+    """In its own words: nothing is decided by it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Journal:
     """The record of one session's calls."""
@@ -31,6 +39,7 @@ class Journal:
     is_sandboxed: Callable[[str], bool]
     """By server: whether the very process that serves it now is confined."""
     aftermath: Aftermath | None = None
+    client: Client = field(default_factory=Client)
 
     def open(
         self, exposed_name: str, params: Mapping[str, Json], found: tuple[str, str] | None
@@ -112,6 +121,10 @@ class Journal:
 
     async def refuse(self, case: Case, by: RefusedBy, ground: Ground, note: str = "") -> Refused:
         """Write that a call was not forwarded. The refusal stands whether or not that succeeds."""
+        case.notes += (("refusedBy", by),)
+        if ground.rule != case.decision.ground.rule:
+            # What the agent is told, where it is not what the policy said.
+            case.notes += (("refusalRule", ground.rule),)
         await self.end(case, ResultSummary(status="denied", error=ground.reason))
         return Refused(by=by, ground=ground, note=note)
 
@@ -121,4 +134,5 @@ class Journal:
             result,
             elapsed=self.clock.monotonic() - case.started,
             sandboxed=self.is_sandboxed(case.call.server),
+            client=self.client.name,
         )

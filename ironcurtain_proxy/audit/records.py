@@ -41,6 +41,7 @@ _TAKEN: Final = frozenset(
         "sandboxed",
         "phase",
         "session",
+        "client",
         "decidedBy",
         "origins",
         "policyVersion",
@@ -158,6 +159,8 @@ def _add_ours(fields: dict[str, object], record: AuditRecord, arguments: Shaped)
     if record.result is None:
         fields["phase"] = "intent"
     fields["session"] = record.session
+    if record.client:
+        fields["client"] = record.client
     fields["decidedBy"] = record.decided_by
     if record.origins:
         fields["origins"] = record.origins

@@ -61,11 +61,15 @@ class Case:
     """Directories that the server must be told of for this call."""
     sent: bool = False
     """Whether its server was asked."""
+    waited: float = 0.0
+    """Seconds of its time that reviewers took."""
+    notes: tuple[tuple[str, Json], ...] = ()
+    """Further fields of the record that no settlement brings, such as who refused it."""
     recorded: bool = False
     """Whether how it ended has an entry: an intent alone is not enough."""
 
     def record(
-        self, result: ResultSummary | None, *, elapsed: float, sandboxed: bool
+        self, result: ResultSummary | None, *, elapsed: float, sandboxed: bool, client: str = ""
     ) -> AuditRecord:
         """The entry for the audit log; without a result it is an intent.
 
@@ -73,6 +77,7 @@ class Case:
             result: how the call ended.
             elapsed: seconds since it arrived.
             sandboxed: whether its server's process is confined; left out where there is none.
+            client: the program that the agent is.
         """
         settlement = self.settlement
         escalated = isinstance(self.decision, Escalate)
@@ -83,6 +88,7 @@ class Case:
             timestamp=self.arrived,
             request_id=self.call.request_id,
             session=self.session,
+            client=client,
             server=self.call.server,
             tool=self.call.tool,
             arguments=self.arguments,
@@ -101,7 +107,9 @@ class Case:
 
     def _context(self) -> tuple[tuple[str, Json], ...]:
         extra = () if self.settlement is None else self.settlement.extra
-        return (*extra, ("stages", self._stages())) if self.reasons else extra
+        waited: Json = round(self.waited * 1000)
+        told = (*extra, *self.notes, *((("waitedMs", waited),) if waited else ()))
+        return (*told, ("stages", self._stages())) if self.reasons else told
 
     def _stages(self) -> list[Json]:
         """Who had a say about an escalated call, in order, and what each said (X-5)."""

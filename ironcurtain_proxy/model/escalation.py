@@ -1,6 +1,6 @@
 """An open question to a reviewer, and its answer. Pure: no I/O, no clock, no log."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, NewType, TypeAlias
 
@@ -119,6 +119,9 @@ class Declined:
 @dataclass(frozen=True, slots=True)
 class Unreachable:
     """Nobody could be asked: single-shot."""
+
+    details: tuple[tuple[str, Json], ...] = field(default=(), compare=False)
+    """Further fields of the record: what somebody thought who passed the question on."""
 
 
 @dataclass(frozen=True, slots=True)

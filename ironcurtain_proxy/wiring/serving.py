@@ -93,6 +93,7 @@ async def _live(proxy: Proxy, read: int, write: int) -> int:
         set_log_level=proxy.servers.set_log_level,
         transport=AgentTransport(await open_reader(read, max_line=limit), await open_writer(write)),
         instructions=tool_usage(),
+        on_client=proxy.note_client,
     )
 
     clock = SystemClock()
