@@ -95,7 +95,7 @@ class Approved:
     """Which question it answered, where a call joined one that was asked before."""
     note: str = ""
     """A word of the reviewer to the agent."""
-    details: tuple[tuple[str, Json], ...] = ()
+    details: tuple[tuple[str, Json], ...] = field(default=(), compare=False)
     """Further fields of the record, such as what an engine found out."""
 
 
@@ -112,7 +112,7 @@ class Declined:
     note: str = ""
     question: EscalationId | None = None
     """As above."""
-    details: tuple[tuple[str, Json], ...] = ()
+    details: tuple[tuple[str, Json], ...] = field(default=(), compare=False)
     """As above."""
 
 
@@ -120,7 +120,7 @@ class Declined:
 class Unreachable:
     """Nobody could be asked: single-shot."""
 
-    details: tuple[tuple[str, Json], ...] = field(default=(), compare=False)
+    details: tuple[tuple[str, Json], ...] = field(default=(), compare=False, kw_only=True)
     """Further fields of the record: what somebody thought who passed the question on."""
 
 

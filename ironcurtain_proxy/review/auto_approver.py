@@ -119,7 +119,7 @@ def _passed_on(said: str, reasoning: str, objection: str = "") -> Unreachable:
     thought: dict[str, Json] = {"said": said, "reasoning": reasoning}
     if objection:
         thought["objection"] = objection
-    return Unreachable((("autoApprover", thought),))
+    return Unreachable(details=(("autoApprover", thought),))
 
 
 def _always() -> bool:

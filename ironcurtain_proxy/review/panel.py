@@ -69,7 +69,7 @@ class Panel:
             if self.first is not None and isinstance(ruling, Declined) and ruling.kind == "denied":
                 self.first.note_denied_by_person(escalation.fingerprint)
             return replace(ruling, details=(*thought, *_way(channel, ruling), *ruling.details))
-        return Unreachable(thought)
+        return Unreachable(details=thought)
 
 
 def _way(channel: Channel, ruling: Approved | Declined) -> tuple[tuple[str, Json], ...]:
