@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from ironcurtain_proxy.audit.chain import seal
+from ironcurtain_proxy.audit.denials import SECONDS, Denials, is_denial
 from ironcurtain_proxy.audit.opening import OpenedLog, open_log
 from ironcurtain_proxy.audit.records import RecordEncoder, summarize
 from ironcurtain_proxy.audit.settings import LogSettings
@@ -78,7 +79,9 @@ class AuditLog:
         self._under_way: Group | None = None
         self._waiters: list[asyncio.Future[None]] = []
         self._timer: asyncio.TimerHandle | None = None
-        self._next: list[tuple[bytes, asyncio.Future[None]]] = []
+        self._next: list[tuple[bytes, asyncio.Future[None] | None]] = []
+        self._denials = Denials()
+        self._counting: asyncio.TimerHandle | None = None
         self._syncer = Syncer(opened.path, opened.file, self._latch)
         self._file = LogFile(opened, self._syncer, settings, write)
         self._writer = Writer(opened.path, self._file, settings, on_hang or self._latch)
@@ -128,7 +131,9 @@ class AuditLog:
         if loop is not self._loop:
             self._loop = loop
             self._turn_is_used = False
-        body = self._encoder.encode(record)
+        body = self._body(record)
+        if body is None:
+            return
         if self._turn_is_used or self._under_way is not None:
             # Others are recording in this very turn of the loop: be written together with them.
             waiter = loop.create_future()
@@ -152,6 +157,7 @@ class AuditLog:
         """
         if self._closed:
             return
+        self._take_counts(time.monotonic())
         self._closed = True
         self._may_be_inline = False
         self._patience = self._deadline
@@ -177,6 +183,37 @@ class AuditLog:
         if self._failure is not None:
             raise AuditError(_LATCHED)
 
+    def _body(self, record: AuditRecord) -> bytes | None:
+        """The record as it is written; None: it was counted, and is written with others later."""
+        if not is_denial(record):
+            return self._encoder.encode(record)
+        now = time.monotonic()
+        if self._denials.is_spent(now):
+            self._denials.count(record)
+            if self._denials.is_due(now):
+                self._take_counts(now)
+                return self._next.pop()[0]
+            if self._counting is None and self._loop is not None:
+                self._counting = self._loop.call_later(SECONDS, self._say_counts)
+            return None
+        body = self._encoder.encode(record)
+        self._denials.charge(len(body))
+        return body
+
+    def _say_counts(self) -> None:
+        """Write what was counted since the last time."""
+        self._counting = None
+        if self._closed:
+            return
+        self._take_counts(time.monotonic())
+        if self._next and not self._turn_is_used and self._under_way is None:
+            self._write_next()
+
+    def _take_counts(self, now: float) -> None:
+        counted = self._denials.take(now)
+        if counted is not None:
+            self._next.append((self._encoder.encode_counted(counted), None))
+
     def _end_turn(self) -> None:
         self._turn_is_used = False
         if self._next and self._under_way is None:
@@ -185,7 +222,7 @@ class AuditLog:
     def _write_next(self) -> None:
         """Write all records that have come together."""
         bodies = [body for body, _ in self._next]
-        waiters = [waiter for _, waiter in self._next]
+        waiters = [waiter for _, waiter in self._next if waiter is not None]
         self._next = []
         if self._failure is not None:
             _fail(waiters)
