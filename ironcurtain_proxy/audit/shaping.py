@@ -167,7 +167,7 @@ class _Shaper:
 
     def text(self, text: str, *, ssn_expected: bool = False) -> str:
         length = len(text)
-        if length > self._text:
+        if min(length, self._value) > self._text:
             self.cut = True
             return f"…[cut {length} characters]"
         self._text -= min(length, self._value)
