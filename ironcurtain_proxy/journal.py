@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import anyio
 
@@ -20,6 +20,14 @@ from ironcurtain_proxy.ports import Aftermath, Clock, IdSource, Recorder
 _log = logging.getLogger(__name__)
 
 
+@dataclass(slots=True)
+class Client:
+    """Who is connected. Known only once it has said so."""
+
+    name: str = ""
+    """In its own words: nothing is decided by it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Journal:
     """The record of one session's calls."""
@@ -34,6 +42,7 @@ class Journal:
     aftermath: Aftermath | None = None
     named_meta: frozenset[str] = frozenset()
     """The keys of `_meta` that the operator lets through to servers."""
+    client: Client = field(default_factory=Client)
 
     def open(
         self, exposed_name: str, params: Mapping[str, Json], found: tuple[str, str] | None
@@ -80,7 +89,8 @@ class Journal:
         try:
             await self.recorder.record(self._record(case, result))
         except AuditError as error:
-            _log.error("call %s is not recorded: %s", case.call.request_id, error)
+            if case.sent:
+                _log.error("call %s was made, and %s", case.call.request_id, error)
             return False
         return True
 
@@ -115,6 +125,10 @@ class Journal:
 
     async def refuse(self, case: Case, by: RefusedBy, ground: Ground, note: str = "") -> Refused:
         """Write that a call was not forwarded. The refusal stands whether or not that succeeds."""
+        case.notes += (("refusedBy", by),)
+        if ground.rule != case.decision.ground.rule:
+            # What the agent is told, where it is not what the policy said.
+            case.notes += (("refusalRule", ground.rule),)
         await self.end(case, ResultSummary(status="denied", error=ground.reason))
         return Refused(by=by, ground=ground, note=note)
 
@@ -124,4 +138,5 @@ class Journal:
             result,
             elapsed=self.clock.monotonic() - case.started,
             sandboxed=self.is_sandboxed(case.call.server),
+            client=self.client.name,
         )

@@ -256,7 +256,9 @@ class Mediator:
             if not left:
                 return None
             question = self._question(case, facts, claim, left, directories)
+            asked = self.world.clock.monotonic()
             ruling = await self.world.desk.settle(question, pulse(case.call.params, on_progress))
+            case.waited += self.world.clock.monotonic() - asked
             if not isinstance(ruling, Approved | Taken):
                 return await turn_down(self.journal, case, question, ruling)
             if isinstance(ruling, Approved):

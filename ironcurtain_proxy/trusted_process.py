@@ -28,8 +28,9 @@ from ironcurtain_proxy.review.panel import Channel
 from ironcurtain_proxy.review.user_context import UserMessage
 from ironcurtain_proxy.wiring.clocks import SystemClock
 from ironcurtain_proxy.wiring.confinement import find_sandbox
+from ironcurtain_proxy.wiring.operator_log import say
 from ironcurtain_proxy.wiring.proxy import Proxy, assemble, state_of
-from ironcurtain_proxy.wiring.serving import refuse_what_is_not_there, say
+from ironcurtain_proxy.wiring.serving import refuse_what_is_not_there
 
 CallStatus: TypeAlias = Literal["success", "denied", "error"]
 """`denied`: it was not carried out. `error`: it was, or nearly, and failed."""

@@ -17,7 +17,8 @@ async def turn_down(
 ) -> Refused:
     """Record that a call may not go, or not yet."""
     match ruling:
-        case Unreachable():
+        case Unreachable(details=details):
+            case.notes += details
             return await journal.refuse(case, "no-reviewer", question.ground)
         case Held(id=identifier):
             case.settlement = held(question.ground, identifier)

@@ -41,6 +41,7 @@ LevelSetter: TypeAlias = Callable[[str], Awaitable[None]]
 CallRefuser: TypeAlias = "Callable[[str, Mapping[str, Json]], Awaitable[Reply]]"
 
 NAME: Final = "ironcurtain-proxy"
+_CLIENT_LENGTH: Final = 100
 
 OURS: Final = frozenset({"tools/call", "tools/list", "logging/setLevel"})
 """The methods answered here; `initialize` and `ping` are the SDK's, all others are not offered.
@@ -60,6 +61,8 @@ class AgentServer:
     """Refuses a call that there is no room for; None: no call is that large."""
     room: Room = field(default_factory=Room)
     instructions: str | None = None
+    on_client: Callable[[str], None] | None = None
+    """Told which program the agent says it is."""
     _ready: bool = field(default=False, init=False)
     _calls: CallLane | None = field(default=None, init=False)
 
@@ -119,6 +122,8 @@ class AgentServer:
         if context.method == "initialize":
             result = await call_next(context)
             self._ready = True
+            if self.on_client is not None:
+                self.on_client(_client_of(context.params or {}))
             self.transport.calls = self._calls
             return result
         if context.request_id is None or context.method not in OURS:
@@ -167,6 +172,14 @@ class AgentServer:
             await self.transport.notify("notifications/progress", progress)
 
         return pass_on
+
+
+def _client_of(params: "Mapping[str, object]") -> str:
+    """The client's name and version, in one short line of visible characters."""
+    info = params.get("clientInfo")
+    words = [info.get("name"), info.get("version")] if isinstance(info, dict) else []
+    text = " ".join([word for word in words if isinstance(word, str)])[:_CLIENT_LENGTH]
+    return "".join([char for char in text if char.isprintable()]).strip()
 
 
 def _error(code: int, message: str) -> dict[str, object]:

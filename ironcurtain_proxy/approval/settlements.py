@@ -61,7 +61,11 @@ def besides(
 
 def by_reviewer(approved: Approved, question: EscalationId) -> Settlement:
     """Somebody approved; only what no person approved is marked as such (A-33)."""
-    details = (_escalation(approved.question or question), *approved.details)
+    details = (
+        _escalation(approved.question or question),
+        *_words(approved.note),
+        *approved.details,
+    )
     if approved.by == "auto-approver" or approved.by.startswith("engine:"):
         return Settlement(
             effect="allow",
@@ -70,12 +74,15 @@ def by_reviewer(approved: Approved, question: EscalationId) -> Settlement:
             result="approved",
             extra=(("autoApproved", True), *details),
         )
+    why: tuple[tuple[str, Json], ...] = ()
+    if approved.reasoning and approved.reasoning != approved.note:
+        why = (("reasoning", approved.reasoning),)
     return Settlement(
         effect="allow",
         reason=f"Approved by {_whom(approved.by)} during escalation",
         decided_by=approved.by,
         result="approved",
-        extra=details,
+        extra=(*details, *why),
     )
 
 
@@ -90,7 +97,11 @@ def by_refusal(declined: Declined, question: EscalationId) -> Settlement:
         reason=reason,
         decided_by=declined.by,
         result="denied",
-        extra=(_escalation(declined.question or question), *declined.details),
+        extra=(
+            _escalation(declined.question or question),
+            *_words(declined.note),
+            *declined.details,
+        ),
     )
 
 
@@ -121,6 +132,11 @@ def held(ground: Ground, question: EscalationId) -> Settlement:
         result=None,
         extra=(_escalation(question),),
     )
+
+
+def _words(note: str) -> tuple[tuple[str, Json], ...]:
+    """What the reviewer wrote to the agent."""
+    return (("note", note),) if note else ()
 
 
 def _escalation(question: EscalationId) -> tuple[str, Json]:

@@ -4,8 +4,10 @@ Everything in a record may come from an agent or a server: what could move a ter
 turn the direction of writing is shown as an escape.
 """
 
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 
 import orjson
@@ -28,68 +30,89 @@ COLOURS: Final[Mapping[str, str]] = {
     "approved": "\x1b[36m",
     "DENIED": "\x1b[31m",
     "REFUSED": "\x1b[33m",
-    "ERROR": "\x1b[35m",
+    "HELD": "\x1b[35m",
 }
 PLAIN: Final = "\x1b[0m"
-
-_WIDTHS: Final = (19, 9, 28, 26, 44)
-HEADER: Final = ("TIME (UTC)", "DECISION", "SERVER/TOOL", "RULE", "ARGUMENT", "OUTCOME")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
     """One line of the log as a person sees it."""
 
-    seq: int | None
+    number: str
+    """What `audit show` takes: `17`, or `4711:17` in the log of another client."""
     time: str
+    """When the call arrived, UTC: `2026-11-21T12:00:00.799Z`."""
     request_id: str
+    session: str
+    client: str
     is_intent: bool
     decision: str
-    """`allowed`, `approved`, `DENIED` or `REFUSED`."""
+    """`allowed`, `approved`, `DENIED`, `REFUSED` (nobody approved it), or `HELD` (it waits)."""
+    by: str
+    """Who decided: `policy`, `person`, `grant`, `auto-approver`, `engine`, a reviewer, `nobody`."""
     tool: str
     rule: str
+    """The rule that the agent was told, or that allowed the call."""
     argument: str
     outcome: str
     status: str
     """The result's; empty for an intent."""
+    calls: int
+    """How many: more than one where calls were counted."""
     duration_ms: int
+    """Without the time that a reviewer took."""
+    waited_ms: int
 
 
-def entry_of(fields: Mapping[str, object]) -> Entry:
-    """Read a record. What it lacks is shown as empty: it may be another program's."""
+def entry_of(fields: Mapping[str, object], process: str = "") -> Entry:
+    """Read a record. What it lacks is shown as empty: it may be another program's.
+
+    Args:
+        fields: the record.
+        process: whose log it stands in, where it is one beside the log that was asked for.
+    """
     decision = _mapping(fields.get("policyDecision"))
     result = _mapping(fields.get("result"))
-    status = _text(result.get("status"))
-    seq, duration = fields.get("seq"), fields.get("durationMs")
+    seq, waited = _integer(fields.get("seq")), _integer(fields.get("waitedMs")) or 0
+    total = _integer(fields.get("durationMs")) or 0
+    refused_by = _text(fields.get("refusedBy"))
     return Entry(
-        seq=seq if isinstance(seq, int) else None,
-        time=_text(fields.get("timestamp"))[:19].replace("T", " "),
+        number=number_of(seq, process),
+        time=_text(fields.get("timestamp")),
         request_id=_text(fields.get("requestId")),
+        session=_text(fields.get("session")),
+        client=_text(fields.get("client")),
         is_intent=fields.get("phase") == "intent",
-        decision=_decision(decision, _text(fields.get("escalationResult")), status),
+        decision=_decision(fields, decision, _text(result.get("status"))),
+        by=_who(_text(fields.get("decidedBy")), refused_by, _text(fields.get("refusalRule"))),
         tool=f"{_text(fields.get('serverName'))}/{_text(fields.get('toolName'))}",
-        rule=_text(decision.get("rule")),
+        rule=_text(fields.get("refusalRule")) or _text(decision.get("rule")),
         argument=_argument(_mapping(fields.get("arguments"))),
-        outcome=_outcome(fields, decision, result),
-        status=status,
-        duration_ms=duration if isinstance(duration, int) else 0,
+        outcome=_outcome(fields, decision, result, waited),
+        status=_text(result.get("status")),
+        calls=(_integer(fields.get("count")) or 1) if fields.get("phase") == "counted" else 1,
+        duration_ms=max(0, total - waited),
+        waited_ms=waited,
     )
 
 
-def row(entry: Entry, *, colour: bool = False) -> str:
-    """One aligned line a call."""
-    cells = (entry.time, entry.decision, entry.tool, entry.rule, entry.argument)
-    fitted = [fit(cell, width) for cell, width in zip(cells, _WIDTHS, strict=True)]
-    if colour:
-        shade = COLOURS.get(entry.decision, PLAIN)
-        fitted[1] = f"{shade}{fitted[1]}{PLAIN}"
-    return "  ".join([*fitted, printable(entry.outcome)]).rstrip()
+def number_of(seq: int | None, process: str = "") -> str:
+    """How a line is called: `17`, or `4711:17` where it stands in the log of process 4711."""
+    if seq is None:
+        return ""
+    return f"{process}:{seq}" if process else str(seq)
 
 
-def header() -> str:
-    """The names of the columns."""
-    fitted = [fit(cell, width) for cell, width in zip(HEADER, _WIDTHS, strict=False)]
-    return "  ".join([*fitted, HEADER[-1]])
+def ended_at(entry: Entry) -> float:
+    """When a call had ended, in seconds since 1970; 0 if the record does not say."""
+    try:
+        arrived = datetime.fromisoformat(entry.time)
+    except ValueError:
+        return 0.0
+    if arrived.tzinfo is None:
+        return 0.0
+    return arrived.timestamp() + (entry.duration_ms + entry.waited_ms) / 1000
 
 
 def details(fields: Mapping[str, object]) -> list[str]:
@@ -116,13 +139,42 @@ def printable(text: str) -> str:
     )
 
 
+def columns(text: str) -> int:
+    """How many columns of a terminal a text takes."""
+    if text.isascii():
+        return len(text)
+    return sum([_columns_of(char) for char in text])
+
+
+def _columns_of(char: str) -> int:
+    if unicodedata.combining(char):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+
+
 def fit(text: str, width: int) -> str:
     """`text` in exactly `width` columns, an ellipsis where it was cut."""
     shown = printable(text)
-    return shown.ljust(width) if len(shown) <= width else f"{shown[: width - 1]}…"
+    if columns(shown) > width:
+        shown = _cut(shown, width - 1) + "…"
+    return shown + " " * (width - columns(shown))
 
 
-def _decision(decision: Mapping[str, object], settled: str, status: str) -> str:
+def _cut(text: str, width: int) -> str:
+    taken = 0
+    for place, char in enumerate(text):
+        taken += _columns_of(char)
+        if taken > width:
+            return text[:place]
+    return text
+
+
+def _decision(fields: Mapping[str, object], decision: Mapping[str, object], status: str) -> str:
+    settled, by = _text(fields.get("escalationResult")), _text(fields.get("refusedBy"))
+    if status == "denied" and by == "held":
+        return "HELD"
+    if status == "denied" and by in _BY_THE_KERNEL:
+        return "DENIED"
     match _text(decision.get("status")), settled:
         case "escalate", "approved":
             return "approved"
@@ -131,7 +183,31 @@ def _decision(decision: Mapping[str, object], settled: str, status: str) -> str:
         case "allow", _ if status != "denied":
             return "approved" if settled == "approved" else "allowed"
         case _:
-            return "DENIED"
+            return "REFUSED" if settled == "denied" and by in _BY_REVIEWERS else "DENIED"
+
+
+def _who(decided_by: str, refused_by: str, refusal_rule: str) -> str:
+    if refused_by in {"held", "no-reviewer"}:
+        return "nobody"
+    if refused_by in _BY_THE_KERNEL and decided_by == "kernel":
+        return refusal_rule if refusal_rule in {"sandbox", "breaker"} else _KERNEL
+    kind, _, name = decided_by.partition(":")
+    return name if kind == "reviewer" else _DECIDERS.get(kind, decided_by)
+
+
+_KERNEL: Final = "policy"
+_DECIDERS: Final[Mapping[str, str]] = {
+    "human": "person",
+    "kernel": _KERNEL,
+    "timeout": "nobody",
+    "grant": "grant",
+    "engine": "engine",
+}
+_BY_THE_KERNEL: Final = frozenset(
+    {"unknown-tool", "arguments", "policy", "breaker", "busy", "audit", "kernel"}
+)
+_BY_REVIEWERS: Final = frozenset({"declined", "expired", "limit", "lapsed"})
+"""`RefusedBy`: whose no it was."""
 
 
 def _argument(arguments: Mapping[str, object]) -> str:
@@ -145,18 +221,40 @@ def _argument(arguments: Mapping[str, object]) -> str:
 
 
 def _outcome(
-    fields: Mapping[str, object], decision: Mapping[str, object], result: Mapping[str, object]
+    fields: Mapping[str, object],
+    decision: Mapping[str, object],
+    result: Mapping[str, object],
+    waited: int,
 ) -> str:
-    duration = fields.get("durationMs")
+    ran = shown_time(max(0, (_integer(fields.get("durationMs")) or 0) - waited))
+    waiting = f" (waited {shown_time(waited)})" if waited else ""
     match _text(result.get("status")):
         case "success":
-            return f"ok, {duration} ms"
+            return f"ok, {ran}{waiting}"
         case "error":
-            return f"error, {duration} ms: {_short(_text(result.get('error')))}"
+            return f"error, {ran}{waiting}: {_short(_text(result.get('error')))}"
         case "denied":
-            return _short(_text(decision.get("reason")) or _text(result.get("error")))
+            return f"{_short(_why(fields, decision, result))}{waiting}"
         case _:
             return "no outcome recorded"
+
+
+def _why(
+    fields: Mapping[str, object], decision: Mapping[str, object], result: Mapping[str, object]
+) -> str:
+    """The reason that the agent was told, and the reviewer's words."""
+    reason, error = _text(decision.get("reason")), _text(result.get("error"))
+    if "refusalRule" in fields:
+        reason = error or reason
+    note = _text(fields.get("note"))
+    return f"{reason or error}: {note}" if note else reason or error
+
+
+def shown_time(milliseconds: int) -> str:
+    """A duration: `3 ms`, `1.2 s`, `41 s`."""
+    if milliseconds < 1000:  # noqa: PLR2004  a second
+        return f"{milliseconds} ms"
+    return f"{milliseconds / 1000:.3g} s"
 
 
 def _short(text: str) -> str:
@@ -164,6 +262,10 @@ def _short(text: str) -> str:
 
 
 _SHORT: Final = 120
+
+
+def _integer(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _text(value: object) -> str:

@@ -11,6 +11,7 @@ the loop, and becomes an ordinary one when the disk takes longer. What comes tog
 """
 
 import asyncio  # noqa: TID251  futures that a thread completes: anyio's way takes twice as long
+import logging
 import os
 import time
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from ironcurtain_proxy.audit.chain import seal
+from ironcurtain_proxy.audit.denials import SECONDS, Denials, is_denial
 from ironcurtain_proxy.audit.opening import OpenedLog, open_log
 from ironcurtain_proxy.audit.records import RecordEncoder, summarize
 from ironcurtain_proxy.audit.settings import LogSettings
@@ -28,6 +30,8 @@ from ironcurtain_proxy.audit.writer import Group, LogFile, OnHang, Write, Writer
 from ironcurtain_proxy.errors import AuditError
 from ironcurtain_proxy.model.audit import AuditRecord, ResultSummary
 from ironcurtain_proxy.model.server import ToolResult
+
+_log: Final = logging.getLogger(__name__)
 
 _PATIENCE: Final = 0.002
 """Seconds that the loop may stand still for one write. More, and other calls would notice."""
@@ -75,7 +79,9 @@ class AuditLog:
         self._under_way: Group | None = None
         self._waiters: list[asyncio.Future[None]] = []
         self._timer: asyncio.TimerHandle | None = None
-        self._next: list[tuple[bytes, asyncio.Future[None]]] = []
+        self._next: list[tuple[bytes, asyncio.Future[None] | None]] = []
+        self._denials = Denials()
+        self._counting: asyncio.TimerHandle | None = None
         self._syncer = Syncer(opened.path, opened.file, self._latch)
         self._file = LogFile(opened, self._syncer, settings, write)
         self._writer = Writer(opened.path, self._file, settings, on_hang or self._latch)
@@ -125,7 +131,9 @@ class AuditLog:
         if loop is not self._loop:
             self._loop = loop
             self._turn_is_used = False
-        body = self._encoder.encode(record)
+        body = self._body(record)
+        if body is None:
+            return
         if self._turn_is_used or self._under_way is not None:
             # Others are recording in this very turn of the loop: be written together with them.
             waiter = loop.create_future()
@@ -149,6 +157,7 @@ class AuditLog:
         """
         if self._closed:
             return
+        self._take_counts(time.monotonic())
         self._closed = True
         self._may_be_inline = False
         self._patience = self._deadline
@@ -174,6 +183,37 @@ class AuditLog:
         if self._failure is not None:
             raise AuditError(_LATCHED)
 
+    def _body(self, record: AuditRecord) -> bytes | None:
+        """The record as it is written; None: it was counted, and is written with others later."""
+        if not is_denial(record):
+            return self._encoder.encode(record)
+        now = time.monotonic()
+        if self._denials.is_spent(now):
+            self._denials.count(record)
+            if self._denials.is_due(now):
+                self._take_counts(now)
+                return self._next.pop()[0]
+            if self._counting is None and self._loop is not None:
+                self._counting = self._loop.call_later(SECONDS, self._say_counts)
+            return None
+        body = self._encoder.encode(record)
+        self._denials.charge(len(body))
+        return body
+
+    def _say_counts(self) -> None:
+        """Write what was counted since the last time."""
+        self._counting = None
+        if self._closed:
+            return
+        self._take_counts(time.monotonic())
+        if self._next and not self._turn_is_used and self._under_way is None:
+            self._write_next()
+
+    def _take_counts(self, now: float) -> None:
+        counted = self._denials.take(now)
+        if counted is not None:
+            self._next.append((self._encoder.encode_counted(counted), None))
+
     def _end_turn(self) -> None:
         self._turn_is_used = False
         if self._next and self._under_way is None:
@@ -182,7 +222,7 @@ class AuditLog:
     def _write_next(self) -> None:
         """Write all records that have come together."""
         bodies = [body for body, _ in self._next]
-        waiters = [waiter for _, waiter in self._next]
+        waiters = [waiter for _, waiter in self._next if waiter is not None]
         self._next = []
         if self._failure is not None:
             _fail(waiters)
@@ -295,6 +335,8 @@ class AuditLog:
                 f"audit log {self.path}: {why};"
                 " no call is forwarded any more: mend this and restart the proxy"
             )
+            # Once, and at once: each call after this is refused with the same few words.
+            _log.error("%s", self._failure)
 
 
 def _fail(waiters: list[asyncio.Future[None]]) -> None:

@@ -25,6 +25,7 @@ from ironcurtain_proxy.audit.files import (
     read_head,
     rotated_paths,
 )
+from ironcurtain_proxy.audit.syncing import write_head
 from ironcurtain_proxy.errors import ConfigurationError
 
 _PRIVATE: Final = 0o600
@@ -129,7 +130,12 @@ def open_new(path: Path) -> int:
         OSError: it does, or it cannot be created.
     """
     file = os.open(path, LOG_FLAGS | os.O_EXCL, _PRIVATE)
-    sync_directory(path.parent)
+    try:
+        sync_directory(path.parent)
+    except OSError:
+        os.close(file)
+        path.unlink()
+        raise
     return file
 
 
@@ -230,6 +236,8 @@ def _open_locked(path: Path, lock: int, notices: list[str]) -> OpenedLog:
         _check_ours(path, file)
         notices += _repair(path, file)
         last, warning = _take_up_chain(path)
+        if not _has_head(path):
+            _begin_head(path, last)
         sync_directory(path.parent)
         size = os.fstat(file).st_size
     except BaseException:
@@ -323,6 +331,24 @@ def _set_aside(path: Path, file: int, torn: _TornLine) -> Path:
 # --- the chain -----------------------------------------------------------------------------------
 
 
+def _begin_head(path: Path, last: Link) -> None:
+    """Write a head file before the first line: a proxy killed right after it leaves a whole log."""
+    try:
+        write_head(path, last, lasting=True)
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise ConfigurationError(
+            f"audit head file {head_path(path)} cannot be written: {why}; {_OTHER_PATH}"
+        ) from error
+
+
+def _has_head(path: Path) -> bool:
+    try:
+        return read_head(path) is not None
+    except ValueError:
+        return False
+
+
 def _take_up_chain(path: Path) -> tuple[Link, str | None]:
     """Which line the next one follows.
 
@@ -342,7 +368,7 @@ def _take_up_chain(path: Path) -> tuple[Link, str | None]:
         return found, f"audit head file {head_path(path)} cannot be read and will be written anew"
     if head is None and found.seq > 0:
         return found, f"audit log {path} has no head file: whether lines were cut off is not known"
-    if head is None or head.seq < found.seq or head == found:
+    if head is None or head.seq == 0 or head.seq < found.seq or head == found:
         return found, None
     return head, (
         f"audit log {path} does not end with line {head.seq} as its head file says: lines were cut"

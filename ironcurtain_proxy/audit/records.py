@@ -11,7 +11,11 @@ from typing import Final
 
 import orjson
 
+from ironcurtain_proxy.audit.denials import Counted
 from ironcurtain_proxy.audit.shaping import (
+    SHORT,
+    WHOLE,
+    Limits,
     Shaped,
     compact_json,
     shape_arguments,
@@ -41,6 +45,7 @@ _TAKEN: Final = frozenset(
         "sandboxed",
         "phase",
         "session",
+        "client",
         "decidedBy",
         "origins",
         "policyVersion",
@@ -72,8 +77,10 @@ class RecordEncoder:
 
     def encode(self, record: AuditRecord) -> bytes:
         """The record as compact JSON. Never raises for what agents and servers can send."""
-        arguments = self._arguments(record)
-        fields = self._fields(record, arguments)
+        denied = record.result is not None and record.result.status == "denied"
+        limits = SHORT if denied else WHOLE
+        arguments = self._arguments(record, limits)
+        fields = self._fields(record, arguments, limits)
         try:
             return orjson.dumps(fields)
         except TypeError:
@@ -82,12 +89,39 @@ class RecordEncoder:
             written["arguments"] = orjson.Fragment(arguments.raw)
             return orjson.dumps(written)
 
-    def _arguments(self, record: AuditRecord) -> Shaped:
+    def encode_counted(self, counted: Counted) -> bytes:
+        """Denied calls that were counted, in the shape of a record of one."""
+        first = counted.first
+        reason = f"{counted.total} denied calls came too fast to be recorded one by one"
+        of = [
+            {"serverName": server, "toolName": tool, "rule": rule, "refusedBy": by, "count": count}
+            for (server, tool, rule, by), count in counted.kinds.most_common()
+        ]
+        fields: dict[str, object] = {
+            "timestamp": _timestamp(first.timestamp),
+            "requestId": "",
+            "serverName": "",
+            "toolName": "",
+            "arguments": {},
+            "policyDecision": {"status": "deny", "rule": "counted", "reason": reason},
+            "result": {"status": "denied"},
+            "durationMs": 0,
+            "phase": "counted",
+            "session": first.session,
+            "client": first.client,
+            "decidedBy": first.decided_by,
+            "count": counted.total,
+            "until": _timestamp(counted.until),
+            "of": shape_value(of, redaction=self._redaction),
+        }
+        return orjson.dumps(fields)
+
+    def _arguments(self, record: AuditRecord, limits: Limits) -> Shaped:
         if record.result is not None:
             kept = self._kept.pop(record.request_id, None)
             if kept is not None and kept[0] is record.arguments:
                 return kept[1]
-            return shape_arguments(record.arguments, redaction=self._redaction)
+            return shape_arguments(record.arguments, redaction=self._redaction, limits=limits)
         shaped = shape_arguments(record.arguments, redaction=self._redaction)
         if len(shaped.raw) <= _KEPT_BYTES:
             if len(self._kept) >= _KEPT_CALLS:
@@ -95,23 +129,23 @@ class RecordEncoder:
             self._kept[record.request_id] = (record.arguments, shaped)
         return shaped
 
-    def _fields(self, record: AuditRecord, arguments: Shaped) -> dict[str, object]:
+    def _fields(self, record: AuditRecord, arguments: Shaped, limits: Limits) -> dict[str, object]:
         fields: dict[str, object] = {
             "timestamp": _timestamp(record.timestamp),
             "requestId": record.request_id,
-            "serverName": self._text(record.server),
-            "toolName": self._text(record.tool),
+            "serverName": self._text(record.server, limits),
+            "toolName": self._text(record.tool, limits),
             "arguments": orjson.Fragment(arguments.raw),
             "policyDecision": {
                 "status": record.effect,
-                "rule": self._text(record.rule),
-                "reason": self._text(record.reason),
+                "rule": self._text(record.rule, limits),
+                "reason": self._text(record.reason, limits),
             },
         }
         if record.escalation_result is not None:
             fields["escalationResult"] = record.escalation_result
         if record.result is not None:
-            fields["result"] = self._result(record.result)
+            fields["result"] = self._result(record.result, limits)
         fields["durationMs"] = record.duration_ms
         if record.sandboxed is not None:
             fields["sandboxed"] = record.sandboxed
@@ -120,10 +154,10 @@ class RecordEncoder:
         _add_ours(fields, record, arguments)
         return fields
 
-    def _result(self, result: ResultSummary) -> dict[str, object]:
+    def _result(self, result: ResultSummary, limits: Limits) -> dict[str, object]:
         fields: dict[str, object] = {"status": result.status}
         if result.error is not None:
-            fields["error"] = self._text(result.error)
+            fields["error"] = self._text(result.error, limits)
         if result.size is not None:
             fields["size"] = result.size
         if result.sha256 is not None:
@@ -143,10 +177,10 @@ class RecordEncoder:
             key = f"context.{name}" if name in _TAKEN else name
             fields[key] = shape_value(value, redaction=self._redaction)
 
-    def _text(self, text: str) -> str:
+    def _text(self, text: str, limits: Limits) -> str:
         if text in self._clean:
             return text
-        shaped = shape_text(text, redaction=self._redaction)
+        shaped = shape_text(text, redaction=self._redaction, limits=limits)
         if shaped == text and len(text) <= _CLEAN_LENGTH:
             if len(self._clean) >= _CLEAN_TEXTS:
                 self._clean.clear()
@@ -158,6 +192,8 @@ def _add_ours(fields: dict[str, object], record: AuditRecord, arguments: Shaped)
     if record.result is None:
         fields["phase"] = "intent"
     fields["session"] = record.session
+    if record.client:
+        fields["client"] = record.client
     fields["decidedBy"] = record.decided_by
     if record.origins:
         fields["origins"] = record.origins

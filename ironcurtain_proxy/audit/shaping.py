@@ -23,10 +23,24 @@ VALUE_LIMIT: Final = 8192
 """Bytes of one value that are written; what is longer is cut and its digest given."""
 
 _DEPTH_LIMIT: Final = 48
-_NODE_LIMIT: Final = 4096
-_TEXT_LIMIT: Final = 64 * 1024
-_INTEGER_LIMIT: Final = 1 << 2048
-"""What a line may hold at most. Longest line: 64 Ki characters, each written as up to 6 bytes."""
+_INTEGER_LIMIT: Final = 1 << 1023
+"""What is larger, many readers of JSON take for infinity, and refuse the line: `verify`, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a line may hold at most."""
+
+    value: int = VALUE_LIMIT
+    """Bytes of one value."""
+    text: int = 64 * 1024
+    """Characters of all, each of which is written as up to 6 bytes; long numbers are such text."""
+    nodes: int = 4096
+
+
+WHOLE: Final = Limits()
+SHORT: Final = Limits(value=2048, text=4096, nodes=256)
+"""For calls that were denied: an agent can make any number of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,19 +54,19 @@ class Shaped:
     sha256: str | None = None
 
 
-def shape_arguments(arguments: Arguments, *, redaction: bool) -> Shaped:
+def shape_arguments(arguments: Arguments, *, redaction: bool, limits: Limits = WHOLE) -> Shaped:
     """Turn the arguments of a call into JSON text of bounded size.
 
     The fast way is for what nearly every call is: small, expressible, and nothing in it that looks
     like a secret. It takes one pass of the encoder and `is_suspicious`.
     """
     raw: bytes | None = None
-    if not any(type(value) is str and len(value) > VALUE_LIMIT for value in arguments.values()):
+    if not any(type(value) is str and len(value) > limits.value for value in arguments.values()):
         raw = _encoded(arguments)
-        small = raw is not None and len(raw) <= VALUE_LIMIT
+        small = raw is not None and len(raw) <= limits.value
         if raw is not None and small and not (redaction and is_suspicious(raw)):
             return Shaped(raw)
-    shaper = _Shaper(redaction=redaction)
+    shaper = _Shaper(redaction=redaction, limits=limits)
     shaped = orjson.dumps(shaper.mapping(arguments, 0))
     if not shaper.cut:
         return Shaped(shaped)
@@ -60,17 +74,17 @@ def shape_arguments(arguments: Arguments, *, redaction: bool) -> Shaped:
     return Shaped(shaped, len(whole), sha256(whole).hexdigest()) if whole else Shaped(shaped, 0, "")
 
 
-def shape_text(text: str, *, redaction: bool) -> str:
+def shape_text(text: str, *, redaction: bool, limits: Limits = WHOLE) -> str:
     """The same for a single text: a reason, an error, a name."""
-    if len(text) <= VALUE_LIMIT:
+    if len(text) <= limits.value:
         try:
             raw = text.encode()
         except UnicodeEncodeError:
             pass
         else:
-            if len(raw) <= VALUE_LIMIT and not (redaction and is_suspicious(raw)):
+            if len(raw) <= limits.value and not (redaction and is_suspicious(raw)):
                 return text
-    return _Shaper(redaction=redaction).text(text)
+    return _Shaper(redaction=redaction, limits=limits).text(text)
 
 
 def shape_value(value: object, *, redaction: bool) -> object:
@@ -105,12 +119,13 @@ def _encoded_slowly(value: Mapping[str, object]) -> bytes | None:
 class _Shaper:
     """Walks one value. Holds what may still be written, so that the whole is bounded, too."""
 
-    __slots__ = ("_nodes", "_redaction", "_text", "cut")
+    __slots__ = ("_nodes", "_redaction", "_text", "_value", "cut")
 
-    def __init__(self, *, redaction: bool) -> None:
+    def __init__(self, *, redaction: bool, limits: Limits = WHOLE) -> None:
         self._redaction = redaction
-        self._nodes = _NODE_LIMIT
-        self._text = _TEXT_LIMIT
+        self._nodes = limits.nodes
+        self._text = limits.text
+        self._value = limits.value
         self.cut = False
         """Whether anything but the inside of a text was left out."""
 
@@ -152,32 +167,35 @@ class _Shaper:
 
     def text(self, text: str, *, ssn_expected: bool = False) -> str:
         length = len(text)
-        if length > self._text:
+        if min(length, self._value) > self._text:
             self.cut = True
             return f"…[cut {length} characters]"
-        self._text -= min(length, VALUE_LIMIT)
-        if length > VALUE_LIMIT // 4:
+        self._text -= min(length, self._value)
+        if length > self._value // 4:
             raw = text.encode("utf-8", "surrogatepass")
-            if len(raw) > VALUE_LIMIT:
+            if len(raw) > self._value:
                 return self._beginning(text, raw)
         text = _without_surrogates(text)
         return redact_text(text, ssn_expected=ssn_expected) if self._redaction else text
 
     def _beginning(self, text: str, raw: bytes) -> str:
         """Cut before redaction: a huge text must not reach twenty patterns."""
-        kept = raw[:VALUE_LIMIT].decode("utf-8", "ignore")
+        kept = raw[: self._value].decode("utf-8", "ignore")
         shown = _without_surrogates(kept)
         if self._redaction:
             window = _without_surrogates(text[: len(kept) + MARGIN])
             if is_suspicious(window.encode()):
                 shown = redact_beginning(window, len(shown))
-        return f"{shown}…[cut {len(raw) - VALUE_LIMIT} bytes, sha256 {sha256(raw).hexdigest()}]"
+        return f"{shown}…[cut {len(raw) - self._value} bytes, sha256 {sha256(raw).hexdigest()}]"
 
     def _integer(self, value: int, *, ssn_expected: bool) -> object:
         if -(1 << 63) <= value < 1 << 64:
             return redact_integer(value, ssn_expected=ssn_expected) if self._redaction else value
         if abs(value) < _INTEGER_LIMIT:
-            return orjson.Fragment(str(int(value)).encode())
+            digits = str(int(value))
+            if len(digits) <= self._text:
+                self._text -= len(digits)
+                return orjson.Fragment(digits.encode())
         self.cut = True
         return f"…[integer of {value.bit_length()} bits]"
 

@@ -4,12 +4,15 @@ Memory does not grow with the log: names are counted up to a limit, durations in
 """
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Final
 
-from ironcurtain_proxy.audit.display import Entry
+from ironcurtain_proxy.audit.display import Entry, entry_of
 
 _MOST_NAMES: Final = 1000
 _OTHERS: Final = "(others)"
+_COUNTED: Final = "(counted only)"
+_UNKNOWN: Final = "(not known)"
 _CLASSES: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 60_000)
 """Upper bounds of the classes of durations, in milliseconds."""
 
@@ -23,24 +26,32 @@ class Statistics:
         self.last = ""
         self.decisions: Counter[str] = Counter()
         self.results: Counter[str] = Counter()
+        self.deciders: Counter[str] = Counter()
+        self.clients: Counter[str] = Counter()
         self.tools: Counter[str] = Counter()
         self.rules: Counter[str] = Counter()
         self._open: set[str] = set()
         self._durations: Counter[int] = Counter()
 
-    def add(self, entry: Entry) -> None:
-        """Count one entry; an intent counts only if no outcome follows."""
-        if entry.is_intent:
-            self._open.add(entry.request_id)
-            return
+    def add(self, fields: Mapping[str, object]) -> None:
+        """Count one record; an intent counts only if no outcome follows."""
+        if fields.get("phase") == "intent":
+            self._open.add(str(fields.get("requestId")))
+        else:
+            self._add_outcome(entry_of(fields))
+
+    def _add_outcome(self, entry: Entry) -> None:
         self._open.discard(entry.request_id)
-        self.calls += 1
-        self.first = self.first or entry.time
-        self.last = entry.time
-        self.decisions[entry.decision] += 1
-        self.results[entry.status] += 1
-        _count(self.tools, entry.tool)
-        _count(self.rules, entry.rule)
+        self.calls += entry.calls
+        # Several logs are read one after the other.
+        self.first = min(self.first or entry.time, entry.time)
+        self.last = max(self.last, entry.time)
+        self.decisions[entry.decision] += entry.calls
+        self.results[entry.status] += entry.calls
+        _count(self.deciders, entry.by, entry.calls)
+        _count(self.tools, entry.tool if entry.calls == 1 else _COUNTED, entry.calls)
+        _count(self.rules, entry.rule, entry.calls)
+        _count(self.clients, entry.client or _UNKNOWN, entry.calls)
         if entry.status != "denied":
             self._durations[_class_of(entry.duration_ms)] += 1
 
@@ -64,8 +75,8 @@ class Statistics:
         return None
 
 
-def _count(counter: Counter[str], name: str) -> None:
-    counter[name if name in counter or len(counter) < _MOST_NAMES else _OTHERS] += 1
+def _count(counter: Counter[str], name: str, calls: int) -> None:
+    counter[name if name in counter or len(counter) < _MOST_NAMES else _OTHERS] += calls
 
 
 def _class_of(duration_ms: int) -> int:

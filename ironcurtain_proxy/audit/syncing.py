@@ -4,6 +4,7 @@ Knows that lines were written, not what they say. It never holds anything that t
 waits for: a slow disk delays only the moment from which a power failure can do no harm.
 """
 
+import errno
 import math
 import os
 import threading
@@ -25,7 +26,47 @@ STUCK_SECONDS: Final = 10.0
 HELD_UP_SECONDS: Final = 0.02
 """A healthy disk takes less for a sync."""
 
+RETRY_SECONDS: Final = 1.0
+"""After which the head file is tried again where a descriptor was missing."""
+
+_PASSING: Final = frozenset(
+    {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EINTR, errno.EAGAIN}
+)
+
 _HEAD_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+
+
+def is_passing(error: OSError) -> bool:
+    """Whether it was for want of descriptors or memory, and says nothing about the disk."""
+    return error.errno in _PASSING
+
+
+def write_head(log: Path, last: Link, *, lasting: bool) -> None:
+    """Put a line's place into the head file, all of it or nothing.
+
+    Args:
+        log: the log.
+        last: the place of its last line.
+        lasting: whether a power failure must not undo it.
+
+    Raises:
+        OSError: the old head file is still there.
+    """
+    head = head_path(log)
+    new = head.with_name(f"{head.name}.new")
+    file = os.open(new, _HEAD_FLAGS, 0o600)
+    try:
+        # Too short to be written in part.
+        os.write(file, head_text(last))
+        if lasting:
+            os.fsync(file)
+    except OSError:
+        with suppress(OSError):
+            new.unlink()
+        raise
+    finally:
+        os.close(file)
+    new.replace(head)
 
 
 class Syncer:
@@ -37,6 +78,8 @@ class Syncer:
         self._on_failure = on_failure
         self._retired: list[int] = []
         self._written: Link | None = None
+        self._headless: Link | None = None
+        """The last synced line, where the head file does not name it yet."""
         self._waiting_since: float | None = None
         self._busy_since: float | None = None
         self.healthy_at = -math.inf
@@ -83,7 +126,7 @@ class Syncer:
 
     def _run(self) -> None:
         while True:
-            self._wake.wait()
+            self._wake.wait(None if self._headless is None else RETRY_SECONDS)
             self._wake.clear()
             stopping = self._stopping.wait(GROUP_SECONDS)
             self._busy_since = time.monotonic()
@@ -100,6 +143,7 @@ class Syncer:
 
     def _sync(self, *, lasting: bool) -> None:
         if self._waiting_since is None:
+            self._try_head(lasting=lasting)
             return
         # INVARIANT: what is written after this line wakes us again; what was written before it is
         # in the files that we sync below.
@@ -110,21 +154,21 @@ class Syncer:
             os.fsync(self._retired[0])
             os.close(self._retired.pop(0))
         if last is not None:
-            self._write_head(last, lasting=lasting)
+            self._headless = last
+        self._try_head(lasting=lasting)
 
-    def _write_head(self, last: Link, *, lasting: bool) -> None:
-        head = head_path(self._path)
-        new = head.with_name(f"{head.name}.new")
-        file = os.open(new, _HEAD_FLAGS, 0o600)
+    def _try_head(self, *, lasting: bool) -> None:
+        """Write the head file, or leave it to the next time.
+
+        INVARIANT: a lack of descriptors does not latch the log. The lines are on the disk; the head
+        file only lags behind them, which `verify` says.
+        """
+        if self._headless is None:
+            return
         try:
-            # Too short to be written in part.
-            os.write(file, head_text(last))
-            if lasting:
-                os.fsync(file)
-        except OSError:
-            with suppress(OSError):
-                new.unlink()
-            raise
-        finally:
-            os.close(file)
-        new.replace(head)
+            write_head(self._path, self._headless, lasting=lasting)
+        except OSError as error:
+            if not is_passing(error):
+                raise
+        else:
+            self._headless = None

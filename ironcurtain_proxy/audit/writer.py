@@ -23,7 +23,7 @@ from ironcurtain_proxy.audit.chain import Link
 from ironcurtain_proxy.audit.files import next_rotated_path
 from ironcurtain_proxy.audit.opening import OpenedLog, open_new
 from ironcurtain_proxy.audit.settings import LogSettings
-from ironcurtain_proxy.audit.syncing import Syncer
+from ironcurtain_proxy.audit.syncing import Syncer, is_passing
 
 Write: TypeAlias = Callable[[int, bytes], int]
 """`os.write`. Tests hand in one that hangs."""
@@ -82,7 +82,7 @@ class LogFile:
         """
         self._check_untouched()
         if self.is_full(len(data)):
-            self._rotate()
+            self._rotate_if_possible()
         try:
             self._write_whole(data)
         except OSError:
@@ -123,6 +123,14 @@ class LogFile:
             raise OSError("the log was replaced by another file while it was open")
         if ours.st_size != self._size:
             raise OSError("the log was changed by someone else while it was open")
+
+    def _rotate_if_possible(self) -> None:
+        """Begin a new file; for want of a descriptor the old one is written on for a while."""
+        try:
+            self._rotate()
+        except OSError as error:
+            if not is_passing(error):
+                raise
 
     def _rotate(self) -> None:
         """Move the full file away and begin a new one. The chain goes on."""

@@ -2,36 +2,46 @@
 
 import argparse
 import os
-import re
 import sys
 import time
-from collections.abc import Callable, Iterator
-from itertools import islice
+from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final
+from typing import TYPE_CHECKING, Final
 
-import orjson
-
-from ironcurtain_proxy.audit.display import Entry, details, entry_of, header, printable, row
-from ironcurtain_proxy.audit.files import parsed, rotated_paths
-from ironcurtain_proxy.audit.reading import last_lines, read_lines
-from ironcurtain_proxy.audit.statistics import Statistics
-from ironcurtain_proxy.audit.verify import Verdict, verify
-from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.administration.layers import CONFIG_NAME
+from ironcurtain_proxy.audit.display import details, entry_of, printable
+from ironcurtain_proxy.audit.family import Member, family
+from ironcurtain_proxy.audit.files import parsed
+from ironcurtain_proxy.audit.finding import find_calls
+from ironcurtain_proxy.audit.rows import Table
+from ironcurtain_proxy.audit.tailing import Follower, last_calls, last_records
+from ironcurtain_proxy.cli.audit_whole import (
+    MOST_NAMES,
+    count_logs,
+    local_time,
+    say,
+    say_raw,
+    verify_logs,
+)
+from ironcurtain_proxy.cli.reviewing import state_directory, terminal_width
+from ironcurtain_proxy.errors import ConfigurationError, IronCurtainError
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.cli import Subparsers
 
 DESCRIPTION: Final = """\
 Every tool call leaves a line in the audit log: what was asked, what was decided and by which rule,
-and what became of it. These commands show the log and prove that nobody changed it.
+and what became of it. These commands show the log and prove that nobody changed it. Where several
+clients ran at once each had a log of its own; all of them are read.
 """
 
 EXAMPLES: Final = """\
 examples:
   ironcurtain-proxy audit tail              the last 20 calls
   ironcurtain-proxy audit tail -n 100 -f    the last 100, and what comes
-  ironcurtain-proxy audit show 75b32e3b-0f0e-4a52-9d4c-5a1c3a0f7b11
+  ironcurtain-proxy audit show 17           what `tail` lists as number 17
+  ironcurtain-proxy audit show 75b32e3b     the call whose id begins so
   ironcurtain-proxy audit verify            was a line edited, removed or reordered?
   ironcurtain-proxy audit stats --json
 """
@@ -47,9 +57,7 @@ Whoever can write both the log and its head file can forge both. Keep the digest
 prints somewhere else, and name it with --expect the next time: then a cut is found in any case.
 """
 
-_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 _POLL_SECONDS: Final = 0.2
-_MOST_NAMES: Final = 10
 
 
 def add_parser(subparsers: "Subparsers") -> None:
@@ -91,7 +99,9 @@ def add_parser(subparsers: "Subparsers") -> None:
         "show all that is recorded of one call",
         "example:\n  ironcurtain-proxy audit show 42",
     )
-    show.add_argument("reference", metavar="REQUEST_ID|SEQ", help="which call, or which line")
+    show.add_argument(
+        "reference", metavar="NUMBER|ID", help="as `tail` shows it, or the beginning of an id"
+    )
     show.add_argument("path", nargs="?", type=Path, metavar="LOG", help="the same as --log")
     check = command("verify", "find out whether the log is as it was written", VERIFY_EXAMPLE)
     check.add_argument("path", nargs="?", type=Path, metavar="LOG", help="the same as --log")
@@ -122,7 +132,21 @@ def run(options: argparse.Namespace) -> int:
 
 def _default_log() -> Path:
     named = os.environ.get("AUDIT_LOG_PATH")
-    return Path(named) if named else Path.home() / ".ironcurtain" / "audit.jsonl"
+    return Path(named) if named else _configured_log() or state_directory() / "audit.jsonl"
+
+
+def _configured_log() -> Path | None:
+    """The log that the configuration file names."""
+    file = os.environ.get("IRONCURTAIN_CONFIG")
+    if not file and not (state_directory() / CONFIG_NAME).exists():
+        return None
+    from ironcurtain_proxy.administration.settings import load_settings  # noqa: PLC0415  slow
+
+    try:
+        return load_settings(dict(os.environ)).audit.path
+    except IronCurtainError:
+        # `check` says what is wrong with it. The record can be read all the same.
+        return None
 
 
 def _count(text: str) -> int:
@@ -136,88 +160,41 @@ def _count(text: str) -> int:
 
 
 def _tail(log: Path, options: argparse.Namespace) -> int:
-    end = _End(log) if options.follow else None
+    members = family(log)
+    follower = Follower(log) if options.follow else None
+    table = Table(
+        width=terminal_width(),
+        when=local_time,
+        zone=datetime.fromtimestamp(0).astimezone().tzname() or "",
+        is_colourful=_is_colourful(),
+    )
     if options.json:
-        for raw in reversed(list(islice(last_lines(log), options.n))):
-            _say_raw(raw)
+        for raw in last_records(members, options.n):
+            say_raw(raw)
     else:
-        last = list(islice(_last_calls(log), options.n))
-        _say(header())
-        for entry in reversed(last):
-            _say(row(entry, colour=_is_colourful()))
-    if end is None:
+        last = last_calls(members, options.n)
+        say(table.header())
+        for entry in last:
+            say(table.row(entry))
+    if follower is None:
         return 0
     while True:
-        for raw in end.new_lines():
-            _follow(raw, options)
+        for member, raw in follower.new_lines():
+            _follow(member, raw, None if options.json else table)
         sys.stdout.flush()
         time.sleep(_POLL_SECONDS)
 
 
-def _follow(raw: bytes, options: argparse.Namespace) -> None:
-    if options.json:
-        _say_raw(raw)
+def _follow(member: Member, raw: bytes, table: Table | None) -> None:
+    if table is None:
+        say_raw(raw)
         return
     fields = parsed(raw)
     if fields is None:
         return
-    entry = entry_of(fields)
+    entry = entry_of(fields, member.process)
     if not entry.is_intent:
-        _say(row(entry, colour=_is_colourful()))
-
-
-def _last_calls(log: Path) -> Iterator[Entry]:
-    """Every call, last first: its outcome, or its intent if it has none."""
-    finished: set[str] = set()
-    for raw in last_lines(log):
-        fields = parsed(raw)
-        if fields is None:
-            continue
-        entry = entry_of(fields)
-        if entry.is_intent and entry.request_id in finished:
-            finished.discard(entry.request_id)
-            continue
-        if not entry.is_intent:
-            finished.add(entry.request_id)
-        yield entry
-
-
-class _End:
-    """The end of a log that grows, and may be rotated."""
-
-    def __init__(self, log: Path) -> None:
-        self._log = log
-        self._file: BinaryIO = log.open("rb")
-        self._file.seek(0, os.SEEK_END)
-        self._rest = b""
-
-    def new_lines(self) -> Iterator[bytes]:
-        """The lines that were completed since the last time."""
-        yield from self._read()
-        if not self._is_rotated():
-            return
-        # It may have got some more lines before, and other files may have filled up meanwhile.
-        yield from self._read()
-        for path in [*self._rotated_later(), self._log]:
-            self._file.close()
-            self._file = path.open("rb")
-            self._rest = b""
-            yield from self._read()
-
-    def _read(self) -> Iterator[bytes]:
-        *lines, self._rest = (self._rest + self._file.read()).split(b"\n")
-        yield from lines
-
-    def _is_rotated(self) -> bool:
-        return self._log.exists() and not self._is_ours(self._log)
-
-    def _rotated_later(self) -> list[Path]:
-        rotated = rotated_paths(self._log)
-        ours = [number for number, path in enumerate(rotated) if self._is_ours(path)]
-        return rotated[ours[0] + 1 :] if ours else []
-
-    def _is_ours(self, path: Path) -> bool:
-        return os.path.samestat(path.stat(), os.fstat(self._file.fileno()))
+        say(table.row(entry))
 
 
 # --- show ----------------------------------------------------------------------------------------
@@ -225,123 +202,29 @@ class _End:
 
 def _show(log: Path, options: argparse.Namespace) -> int:
     reference: str = options.reference
-    needle = reference.encode()
-    found = 0
-    for line in read_lines(log):
-        if line.raw is None or needle not in line.raw:
-            continue
-        fields = parsed(line.raw)
-        if fields is None or reference not in {fields.get("requestId"), str(fields.get("seq"))}:
-            continue
-        found += 1
+    calls = find_calls(family(log), reference)
+    if len(calls) > 1 and not options.json:
+        sys.stderr.write(
+            f"ironcurtain-proxy: {len(calls)} calls begin with {printable(reference)}: "
+            f"{', '.join([printable(one.request_id) for one in calls[:MOST_NAMES]])}\n"
+        )
+        return 1
+    if not calls:
+        sys.stderr.write(
+            f"ironcurtain-proxy: no record {printable(reference)} in {log}; "
+            "`ironcurtain-proxy audit tail` shows the numbers\n"
+        )
+        return 1
+    shown = 0
+    for line in [line for call in calls for line in call.lines]:
         if options.json:
-            _say_raw(line.raw)
+            say_raw(line.raw or b"")
             continue
-        _say(f"{'' if found == 1 else os.linesep}{line.where}")
-        for shown in details(fields):
-            _say(f"  {shown}")
-    if not found:
-        sys.stderr.write(f"ironcurtain-proxy: no record {printable(reference)} in {log}\n")
-    return 0 if found else 1
-
-
-# --- verify --------------------------------------------------------------------------------------
-
-
-def _verify(log: Path, options: argparse.Namespace) -> int:
-    expect: str | None = options.expect
-    if expect is not None:
-        expect = expect.lower()
-        if not _DIGEST.fullmatch(expect):
-            raise ConfigurationError(
-                "--expect takes the digest that `audit verify` printed: 64 hexadecimal digits"
-            )
-    verdict = verify(log, expect)
-    if options.json:
-        _say_raw(orjson.dumps(_verdict_fields(verdict), option=orjson.OPT_INDENT_2))
-    else:
-        _say_verdict(log, verdict)
-    return 1 if verdict.problems else 0
-
-
-def _verdict_fields(verdict: Verdict) -> dict[str, object]:
-    return {
-        "ok": not verdict.problems,
-        "lines": verdict.lines,
-        "files": verdict.files,
-        "lastSeq": verdict.last.seq,
-        "lastDigest": verdict.last.digest,
-        "problems": [{"where": one.where, "what": one.what} for one in verdict.problems],
-        "moreProblems": verdict.more_problems,
-        "unfinished": verdict.unfinished,
-        "notes": verdict.notes,
-    }
-
-
-def _say_verdict(log: Path, verdict: Verdict) -> None:
-    for problem in verdict.problems:
-        _say(f"PROBLEM  {problem.where}: {problem.what}")
-    if verdict.more_problems:
-        _say(f"PROBLEM  and {verdict.more_problems} more")
-    for request in verdict.unfinished:
-        _say(f"note     no outcome of call {printable(request)}: it may have been carried out")
-    for note in verdict.notes:
-        _say(f"note     {note}")
-    size = f"{verdict.lines} lines in {verdict.files} file{'' if verdict.files == 1 else 's'}"
-    if verdict.problems:
-        _say(f"NOT WHOLE  {log}: {size}")
-        return
-    _say(f"whole    {log}: {size}, as they were written")
-    _say(f"last     {verdict.last.digest}")
-
-
-# --- stats ---------------------------------------------------------------------------------------
-
-
-def _stats(log: Path, options: argparse.Namespace) -> int:
-    statistics = Statistics()
-    for line in read_lines(log):
-        fields = None if line.raw is None else parsed(line.raw)
-        if fields is not None:
-            statistics.add(entry_of(fields))
-    if options.json:
-        _say_raw(orjson.dumps(_statistics_fields(statistics), option=orjson.OPT_INDENT_2))
-        return 0
-    _say_statistics(statistics)
+        shown += 1
+        say(f"{'' if shown == 1 else os.linesep}{line.where}")
+        for detail in details(parsed(line.raw or b"") or {}):
+            say(f"  {detail}")
     return 0
-
-
-def _say_statistics(statistics: Statistics) -> None:
-    _say(f"{statistics.calls} calls, {statistics.first or '-'} to {statistics.last or '-'} UTC")
-    for title, counter in (
-        ("decision", statistics.decisions),
-        ("outcome", statistics.results),
-        ("tool", statistics.tools),
-        ("rule", statistics.rules),
-    ):
-        for name, number in counter.most_common(_MOST_NAMES):
-            _say(f"{title:<10}{number:>9}  {printable(name) or '-'}")
-    for share in (0.5, 0.95):
-        bound = statistics.duration_below(share)
-        if bound is not None:
-            _say(f"{'duration':<10}{share:>9.0%}  of the forwarded calls within {bound} ms")
-    if statistics.unfinished:
-        _say(f"{'open':<10}{statistics.unfinished:>9}  calls have no recorded outcome")
-
-
-def _statistics_fields(statistics: Statistics) -> dict[str, object]:
-    return {
-        "calls": statistics.calls,
-        "first": statistics.first,
-        "last": statistics.last,
-        "decisions": dict(statistics.decisions),
-        "results": dict(statistics.results),
-        "tools": dict(statistics.tools),
-        "rules": dict(statistics.rules),
-        "medianMs": statistics.duration_below(0.5),
-        "p95Ms": statistics.duration_below(0.95),
-        "unfinished": statistics.unfinished,
-    }
 
 
 # --- output --------------------------------------------------------------------------------------
@@ -351,17 +234,9 @@ def _is_colourful() -> bool:
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
-def _say(line: str) -> None:
-    sys.stdout.write(f"{line}\n")
-
-
-def _say_raw(line: bytes) -> None:
-    sys.stdout.write(line.decode("utf-8", "backslashreplace") + "\n")
-
-
 _COMMANDS: Final[dict[str, Callable[[Path, argparse.Namespace], int]]] = {
     "tail": _tail,
     "show": _show,
-    "verify": _verify,
-    "stats": _stats,
+    "verify": verify_logs,
+    "stats": count_logs,
 }

@@ -3,6 +3,7 @@
 import argparse
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import orjson
@@ -54,32 +55,71 @@ def run(options: argparse.Namespace) -> int:
     elif options.json:
         sys.stdout.write(orjson.dumps(_json(metrics), option=orjson.OPT_INDENT_2).decode() + "\n")
     else:
-        for name, value, target in _lines(metrics):
-            say(f"{name:<34} {value:<28} {target}".rstrip())
+        for line in _lines(metrics):
+            say(line.text())
     return 0
 
 
-def _lines(metrics: "Metrics") -> Iterator[tuple[str, str, str]]:
-    yield "interactions", str(metrics.interactions), ""
-    yield "safe operations auto-approved", _ratio(metrics.safe_auto_approved), "target: 95% or more"
-    yield "time to decide, p50 / p99", _spread(metrics.decision_ms, "ms"), "target: below 100 ms"
-    yield "manual interventions", str(metrics.manual_interventions), "target: 0"
-    yield "high risk sent to a reviewer", _ratio(metrics.high_risk_escalated), "target: 100%"
-    yield (
+@dataclass(frozen=True, slots=True)
+class _Line:
+    name: str
+    value: str
+    target: str = ""
+    met: bool | None = None
+    """None: there is no target, or nothing to judge yet."""
+
+    def text(self) -> str:
+        judged = {None: "", True: "✓ ", False: "✗ missed, "}[self.met]
+        return f"{self.name:<34} {self.value:<28} {judged}{self.target}".rstrip()
+
+
+def _lines(metrics: "Metrics") -> Iterator[_Line]:
+    from ironcurtain_proxy.store.metrics import (  # noqa: PLC0415  slow
+        LATENCY_TARGET_MS,
+        RESPONSE_TARGET_SECONDS,
+        SAFE_TARGET,
+    )
+
+    yield _Line("interactions", str(metrics.interactions))
+    yield _share("safe operations auto-approved", metrics.safe_auto_approved, SAFE_TARGET)
+    yield _Line(
+        "time to decide, p50 / p99",
+        _spread(metrics.decision_ms, "ms"),
+        "target: below 100 ms",
+        _is_below(metrics.decision_ms, LATENCY_TARGET_MS),
+    )
+    yield _none("manual interventions", metrics.manual_interventions)
+    yield _share("high risk sent to a reviewer", metrics.high_risk_escalated, 1.0)
+    yield _Line(
         "reviewers' response, p50 / p99",
         _spread(metrics.response_seconds, "s"),
         "target: below 300 s",
+        _is_below(metrics.response_seconds, RESPONSE_TARGET_SECONDS),
     )
-    yield "stuck sessions", str(metrics.stuck_sessions), "target: 0"
-    yield "interactions with a decision", _ratio(metrics.audited), "target: 100%"
-    yield "auto-approved", _ratio(metrics.auto_approved), "expected: 99%"
-    yield "sent to a reviewer", _ratio(metrics.escalated), "expected: 1%"
-    yield "passed on to another reviewer", str(metrics.passed_on), ""
+    yield _none("stuck sessions", metrics.stuck_sessions)
+    yield _share("interactions with a decision", metrics.audited, 1.0)
+    yield _Line("auto-approved", _ratio(metrics.auto_approved), "expected: 99%")
+    yield _Line("sent to a reviewer", _ratio(metrics.escalated), "expected: 1%")
+    yield _Line("passed on to another reviewer", str(metrics.passed_on))
+
+
+def _share(name: str, ratio: "Ratio", target: float) -> _Line:
+    aim = "target: 100%" if target == 1.0 else f"target: {target:.0%} or more"
+    return _Line(name, _ratio(ratio), aim, None if ratio.value is None else ratio.value >= target)
+
+
+def _none(name: str, count: int) -> _Line:
+    return _Line(name, str(count), "target: 0", count == 0)
+
+
+def _is_below(found: "Distribution", target: float) -> bool | None:
+    return None if found.p99 is None else found.p99 < target
 
 
 def _ratio(ratio: "Ratio") -> str:
     told = f"{ratio.part} of {ratio.whole}"
-    return told if ratio.value is None else f"{told} ({ratio.value:.1%})"
+    # Rounded down, so that 99.96% is not shown as reached.
+    return told if ratio.value is None else f"{told} ({int(ratio.value * 1000 + 1e-9) / 10:.1f}%)"
 
 
 def _spread(found: "Distribution", unit: str) -> str:

@@ -33,6 +33,8 @@ class AuditRecord:
     """Aware, UTC."""
     request_id: RequestId
     session: str
+    client: str = ""
+    """The program that the agent is, in its own words; empty: not known."""
     server: str
     tool: str
     arguments: Arguments

@@ -64,11 +64,15 @@ class Case:
     """Whether its server was asked."""
     asked: str | None = None
     """What the server's answer asks for instead of answering; it is not passed on."""
+    waited: float = 0.0
+    """Seconds of its time that reviewers took."""
+    notes: tuple[tuple[str, Json], ...] = ()
+    """Further fields of the record that no settlement brings, such as who refused it."""
     recorded: bool = False
     """Whether how it ended has an entry: an intent alone is not enough."""
 
     def record(
-        self, result: ResultSummary | None, *, elapsed: float, sandboxed: bool
+        self, result: ResultSummary | None, *, elapsed: float, sandboxed: bool, client: str = ""
     ) -> AuditRecord:
         """The entry for the audit log; without a result it is an intent.
 
@@ -76,6 +80,7 @@ class Case:
             result: how the call ended.
             elapsed: seconds since it arrived.
             sandboxed: whether its server's process is confined; left out where there is none.
+            client: the program that the agent is.
         """
         settlement = self.settlement
         escalated = isinstance(self.decision, Escalate)
@@ -86,6 +91,7 @@ class Case:
             timestamp=self.arrived,
             request_id=self.call.request_id,
             session=self.session,
+            client=client,
             server=self.call.server,
             tool=self.call.tool,
             arguments=self.arguments,
@@ -106,9 +112,11 @@ class Case:
 
     def _context(self) -> tuple[tuple[str, Json], ...]:
         extra = () if self.settlement is None else self.settlement.extra
+        waited: Json = round(self.waited * 1000)
+        told = (*extra, *self.notes, *((("waitedMs", waited),) if waited else ()))
         if self.reasons:
-            extra = (*extra, ("stages", self._stages()))
-        return (*extra, *self._besides())
+            told = (*told, ("stages", self._stages()))
+        return (*told, *self._besides())
 
     def _besides(self) -> tuple[tuple[str, Json], ...]:
         """What crosses beside the arguments, what was kept back, what the answer asked for."""

@@ -1,6 +1,6 @@
 """An open question to a reviewer, and its answer. Pure: no I/O, no clock, no log."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, NewType, TypeAlias
 
@@ -95,7 +95,7 @@ class Approved:
     """Which question it answered, where a call joined one that was asked before."""
     note: str = ""
     """A word of the reviewer to the agent."""
-    details: tuple[tuple[str, Json], ...] = ()
+    details: tuple[tuple[str, Json], ...] = field(default=(), compare=False)
     """Further fields of the record, such as what an engine found out."""
 
 
@@ -112,13 +112,16 @@ class Declined:
     note: str = ""
     question: EscalationId | None = None
     """As above."""
-    details: tuple[tuple[str, Json], ...] = ()
+    details: tuple[tuple[str, Json], ...] = field(default=(), compare=False)
     """As above."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unreachable:
     """Nobody could be asked: single-shot."""
+
+    details: tuple[tuple[str, Json], ...] = field(default=(), compare=False, kw_only=True)
+    """Further fields of the record: what somebody thought who passed the question on."""
 
 
 @dataclass(frozen=True, slots=True)

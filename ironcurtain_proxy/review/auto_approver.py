@@ -46,6 +46,7 @@ TIMED_OUT: Final = "no answer in time"
 _OWN_SERVER: Final = "proxy"
 _OWN_TOOLS: Final = "ironcurtain_"
 _UNCHECKED: Final = "(target check off) "
+_SPENT: Final = "a person refused this call, or the user's message was used, or there are too many"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +108,20 @@ def _named(error: Exception) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
+def _passed_on(said: str, reasoning: str, objection: str = "") -> Unreachable:
+    """The next one is asked; what was thought here is recorded all the same.
+
+    Args:
+        said: `approve`, `escalate` or `not asked`.
+        reasoning: the model's, or why it was not asked.
+        objection: what stood against a model that would have approved.
+    """
+    thought: dict[str, Json] = {"said": said, "reasoning": reasoning}
+    if objection:
+        thought["objection"] = objection
+    return Unreachable(details=(("autoApprover", thought),))
+
+
 def _always() -> bool:
     return True
 
@@ -153,14 +168,14 @@ class AutoApprover:
             return Unreachable()
         message = await anyio.to_thread.run_sync(self.message)
         if message is None:
-            return Unreachable()
+            return _passed_on("not asked", NO_MESSAGE)
         self.breakers.note_turn(message)
         target = f"{escalation.server}/{escalation.tool} {targets_of(escalation)!r}"
         if self._is_spent(escalation, message, target):
-            return Unreachable()
+            return _passed_on("not asked", _SPENT)
         result = await self._consult(escalation, message)
         if result.decision != "approve":
-            return Unreachable()
+            return _passed_on(result.decision, result.reasoning)
         objection = self._objection(message, escalation)
         # Nothing is awaited from here on: of two calls at once, one finds the message used.
         if (
@@ -170,7 +185,7 @@ class AutoApprover:
         ):
             self.breakers.note_would_approve(escalation.fingerprint)
             _log.info("approval of %s not taken over: %s", escalation.id, objection or "spent")
-            return Unreachable()
+            return _passed_on("approve", result.reasoning, objection or _SPENT)
         self.breakers.note_approval(message, target, self.clock.monotonic())
         prefix = "" if self.config.target_check else _UNCHECKED
         return Approved(by=DECIDER, reasoning=prefix + result.reasoning)

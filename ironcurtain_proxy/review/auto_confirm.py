@@ -273,7 +273,7 @@ class AutoConfirm:
             ruling = self._after_silence(escalation, decision, ruling)
         if isinstance(ruling, Unreachable):
             return ruling
-        return replace(ruling, details=_details(decision))
+        return replace(ruling, details=(*_details(decision), *ruling.details))
 
     async def _held_for_review(self, escalation: Escalation, decision: EngineDecision) -> Ruling:
         if not may_hold([*self._held.values()]):
@@ -285,6 +285,7 @@ class AutoConfirm:
             del self._held[escalation.id]
 
     async def _reviewed(self, escalation: Escalation, decision: EngineDecision) -> Ruling:
+        thought: tuple[tuple[str, Json], ...] = ()
         if (
             self.first is not None
             and decision.risk <= TOO_RISKY_FOR_A_MODEL
@@ -294,10 +295,11 @@ class AutoConfirm:
             ruling = await self.first.ask(escalation)
             if not isinstance(ruling, Unreachable):
                 return ruling
+            thought = ruling.details
         ruling = await self.routes.ask(escalation, decision)
         if self.first is not None and isinstance(ruling, Declined) and ruling.kind == "denied":
             self.first.note_denied_by_person(escalation.fingerprint)
-        return ruling
+        return replace(ruling, details=(*thought, *ruling.details)) if thought else ruling
 
     def _after_silence(
         self, escalation: Escalation, decision: EngineDecision, silence: Declined

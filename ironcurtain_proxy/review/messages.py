@@ -21,6 +21,7 @@ from ironcurtain_proxy.review.credential import Credential
 MAX_RESPONSE_BYTES: Final = 64 * 1024
 MAX_REQUEST_BYTES: Final = 256 * 1024 * 1024
 MAX_NOTE: Final = 1000
+MAX_ORIGIN: Final = 100
 """Characters."""
 
 _ID: Final = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
@@ -230,9 +231,11 @@ def judge_response(raw: bytes, expected: Expected) -> Answer:
         # Only a person has anything remembered; and no proof covers it.
         note, remember = expected.credential.kept_out_of(note), None
     by = f"reviewer:{name}" if name else "human"
+    origin = "" if expected.credential else clean_line(_text(fields, "answeredFrom"))[:MAX_ORIGIN]
+    details: tuple[tuple[str, Json], ...] = (("answeredFrom", origin),) if origin else ()
     if fields["decision"] == "denied":
-        return Declined(by=by, kind="denied", note=note)
-    return Approved(by=by, remember=remember, note=note)
+        return Declined(by=by, kind="denied", note=note, details=details)
+    return Approved(by=by, remember=remember, note=note, details=details)
 
 
 def _problem(fields: Mapping[str, object], expected: Expected) -> str:
@@ -317,10 +320,10 @@ def read_request(name: str, raw: bytes) -> Request | None:
 
 
 def response_bytes(
-    *, approved: bool, digest: str, remember: int | None, note: str, reviewer: str = ""
+    *, approved: bool, digest: str, remember: int | None, note: str, reviewer: str = "", **own: str
 ) -> bytes:
-    """A response file."""
-    fields: dict[str, object] = {"decision": "approved" if approved else "denied"}
+    """A response file; `own` are fields that only the record needs."""
+    fields: dict[str, object] = {"decision": "approved" if approved else "denied", **own}
     if approved and remember is not None:
         fields["whitelistSelection"] = remember
     if note:

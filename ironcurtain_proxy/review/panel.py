@@ -5,10 +5,17 @@ help to a person, not a substitute for one (R-21, R-39).
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
-from ironcurtain_proxy.model.escalation import Declined, Escalation, Ruling, Unreachable
+from ironcurtain_proxy.model.escalation import (
+    Approved,
+    Declined,
+    Escalation,
+    Ruling,
+    Unreachable,
+)
+from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.ports import Reviewer
 
 
@@ -19,6 +26,8 @@ class Channel:
     reviewer: Reviewer
     is_reachable: Callable[[], bool]
     """Whether somebody seems to be there. No promise: the answer may still be `Unreachable`."""
+    name: str = ""
+    """For the record: `mailbox`, `elicitation`, `terminal`."""
 
 
 class FirstReviewer(Reviewer, Protocol):
@@ -47,14 +56,23 @@ class Panel:
         present = [channel for channel in self.channels if channel.is_reachable()]
         if not present:
             return Unreachable()
-        order: list[Reviewer] = [channel.reviewer for channel in present]
+        thought: tuple[tuple[str, Json], ...] = ()
         if self.first is not None:
-            order.insert(0, self.first)
-        for reviewer in order:
-            ruling = await reviewer.ask(escalation)
+            ruling = await self.first.ask(escalation)
+            if not isinstance(ruling, Unreachable):
+                return ruling
+            thought = ruling.details
+        for channel in present:
+            ruling = await channel.reviewer.ask(escalation)
             if isinstance(ruling, Unreachable):
                 continue
             if self.first is not None and isinstance(ruling, Declined) and ruling.kind == "denied":
                 self.first.note_denied_by_person(escalation.fingerprint)
-            return ruling
-        return Unreachable()
+            return replace(ruling, details=(*thought, *_way(channel, ruling), *ruling.details))
+        return Unreachable(details=thought)
+
+
+def _way(channel: Channel, ruling: Approved | Declined) -> tuple[tuple[str, Json], ...]:
+    """By which way somebody answered."""
+    is_answer = isinstance(ruling, Approved) or ruling.kind == "denied"
+    return (("channel", channel.name),) if channel.name and is_answer else ()

@@ -6,6 +6,7 @@ still lies beside the answer has to do.
 """
 
 import os
+import pwd
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -136,11 +137,24 @@ def _written(request: Request, verdict: Verdict) -> tuple[str, bytes]:
             remember=verdict.remember,
             note=note,
             reviewer=verdict.reviewer,
+            answeredFrom=_whereabouts(),
         )
     # Whoever may write there, too, cannot be there first.
     return response_name(request.id, os.urandom(_WORD_BYTES).hex()), proved_response_bytes(
         approved=verdict.approved, request=request, note=note, credential=verdict.credential
     )
+
+
+def _whereabouts() -> str:
+    """Who answers, and at which terminal: `joe on pts/3`. For the record, and proves nothing."""
+    user, terminal = str(os.getuid()), "no terminal"
+    with suppress(KeyError, OSError):
+        user = pwd.getpwuid(os.getuid()).pw_name
+    for descriptor in (0, 2, 1):
+        with suppress(OSError):
+            terminal = os.ttyname(descriptor).removeprefix("/dev/")
+            break
+    return f"{user} on {terminal}"
 
 
 def answer(place: MailboxDirectory, request: Request, verdict: Verdict) -> bool:

@@ -26,6 +26,7 @@ from ironcurtain_proxy.store.tables import (
 
 LATENCY_TARGET_MS: Final = 100.0
 RESPONSE_TARGET_SECONDS: Final = 300.0
+SAFE_TARGET: Final = 0.95
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ _DAY: Final = timedelta(days=1)
 COLOURS: Final[Mapping[Outcome, str]] = {
     "auto-approved": "c1",
     "approved": "c2",
-    "escalated": "c3",
+    "waiting": "c3",
     "rejected": "c4",
     "timed out": "c5",
 }

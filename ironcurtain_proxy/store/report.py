@@ -8,6 +8,7 @@ from ironcurtain_proxy.store import plots
 from ironcurtain_proxy.store.metrics import (
     LATENCY_TARGET_MS,
     RESPONSE_TARGET_SECONDS,
+    SAFE_TARGET,
     Distribution,
     Metrics,
     Ratio,
@@ -15,7 +16,6 @@ from ironcurtain_proxy.store.metrics import (
 from ironcurtain_proxy.store.plots import shown
 from ironcurtain_proxy.store.series import RESPONSE_BOUNDS, Series
 
-SAFE_TARGET: Final = 0.95
 _UNKNOWN: Final = "n/a"
 
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'"
@@ -81,8 +81,9 @@ def html(metrics: Metrics, series: Series) -> str:
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<title>Approvals, {when}</title><style>{_STYLE}</style></head><body>"
-        f"<h1>Approvals</h1><p>{metrics.interactions} permission prompts as of {when}. "
+        f"<title>ironcurtain-proxy: approvals, {when}</title><style>{_STYLE}</style></head><body>"
+        "<h1>ironcurtain-proxy: approvals</h1>"
+        f"<p>{metrics.interactions} permission prompts as of {when}. "
         "The audit log is the record; this is drawn from its index.</p>"
         f'<dl class="tiles">{tiles}</dl><div class="plots">{sections}</div></body></html>\n'
     )
@@ -111,18 +112,28 @@ def _tiles(metrics: Metrics) -> Iterator[_Tile]:
     yield _share("Interactions with a decision", metrics.audited, 1.0, "target: 100 %")
     approved, escalated = metrics.auto_approved.value, metrics.escalated.value
     words = (
-        _UNKNOWN if approved is None or escalated is None else f"{approved:.0%} / {escalated:.0%}"
+        _UNKNOWN
+        if approved is None or escalated is None
+        else f"{_percent(approved)} / {_percent(escalated)}"
     )
-    yield _Tile("Approved / escalated", words, "expected: 99 % / 1 %", None)
+    yield _Tile(
+        "Approved by the engine / sent to a reviewer",
+        words,
+        "of all prompts; expected where work is routine: 99 % / 1 %",
+        None,
+    )
 
 
 def _share(name: str, ratio: Ratio, target: float, aim: str) -> _Tile:
     if ratio.value is None:
         return _Tile(name, _UNKNOWN, aim, None)
-    # Rounded down, so that 99.96 % is not shown as reached.
-    percent = int(ratio.value * 1000) / 10
     told = f"{aim}; {ratio.part} of {ratio.whole}"
-    return _Tile(name, f"{percent:g} %", told, ratio.value >= target)
+    return _Tile(name, _percent(ratio.value), told, ratio.value >= target)
+
+
+def _percent(share: float) -> str:
+    """Rounded down, so that 99.96 % is not shown as 100 %."""
+    return f"{int(share * 1000 + 1e-9) / 10:g} %"
 
 
 def _time(name: str, found: Distribution, unit: str, target: float, aim: str) -> _Tile:
@@ -153,14 +164,14 @@ _NOTHING: Final = '<p class="none">Nothing yet.</p>'
 
 def _sections(series: Series) -> Iterator[tuple[str, str]]:
     slots, step = series.slots, series.step
-    title = "Decisions over time"
+    title = "Prompts over time, by what became of them"
     occurring = plots.used([slot.decisions for slot in slots])
     inside = plots.stacked_over_time(slots, step, title) + plots.legend(occurring) if slots else ""
     yield title, inside or _NOTHING
     title = "Safe operations approved without a reviewer"
     judged = any(slot.safe_decided for slot in slots)
     yield title, plots.rate_over_time(slots, step, SAFE_TARGET, title) if judged else _NOTHING
-    title = "Decisions by risk band"
+    title = "Prompts by risk band, and what became of them"
     found = plots.used(list(series.bands.values()))
     yield (
         title,
@@ -182,5 +193,15 @@ def _response_labels() -> list[str]:
 def _reasons(reasons: Sequence[tuple[str, int]]) -> str:
     if not reasons:
         return _NOTHING
-    rows = "".join(f"<tr><td>{shown(words)}</td><td>{count}</td></tr>" for words, count in reasons)
+    rows = "".join(
+        f"<tr><td>{shown(_in_words(reason))}</td><td>{count}</td></tr>" for reason, count in reasons
+    )
     return f"<table><tr><th>Reason</th><th>Decisions</th></tr>{rows}</table>"
+
+
+def _in_words(reason: str) -> str:
+    """A reason that only names who decided, as a sentence."""
+    kind, _, name = reason.partition(":")
+    if kind == "reviewer" and name and " " not in name:
+        return f"refused by {name}"
+    return {"human": "refused by a person", "timeout": "no answer in time"}.get(reason, reason)

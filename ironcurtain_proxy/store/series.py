@@ -14,8 +14,8 @@ from ironcurtain_proxy.store.rows import SAFE_BANDS, RiskBand
 from ironcurtain_proxy.store.store import Store
 from ironcurtain_proxy.store.tables import DECISIONS, INTERACTIONS, REVIEWER_DECISIONS
 
-Outcome: TypeAlias = Literal["auto-approved", "approved", "rejected", "timed out", "escalated"]
-"""What a decision was, in the words of a report. `approved`: by a person or a reviewer."""
+Outcome: TypeAlias = Literal["auto-approved", "approved", "rejected", "timed out", "waiting"]
+"""What became of a prompt, in the words of a report. `approved`: by a person or a reviewer."""
 OUTCOMES: Final[tuple[Outcome, ...]] = get_args(Outcome)
 
 _STEPS: Final = tuple(timedelta(minutes=n) for n in (1, 5, 15, 60, 360, 1440, 10080))
@@ -31,6 +31,7 @@ class Slot:
 
     start: datetime
     decisions: Mapping[Outcome, int]
+    """Prompts by what became of them, each at the time of its last decision."""
     safe_approved: int
     safe_decided: int
 
@@ -43,7 +44,7 @@ class Series:
     slots: Sequence[Slot]
     """Without gaps, oldest first; empty if nothing was decided."""
     bands: Mapping[str, Mapping[Outcome, int]]
-    """Decisions by risk band, and how they ended."""
+    """Prompts by risk band, and what became of them."""
     responses: Sequence[int]
     """How many reviewers' answers took up to each of `RESPONSE_BOUNDS`, and longer."""
     reasons: Sequence[tuple[str, int]]
@@ -86,7 +87,7 @@ def _counted(connection: Connection, where: "sa.ColumnElement[bool]") -> Iterabl
     rows = connection.execute(
         sa.select(*columns, sa.func.count())
         .select_from(DECISIONS.join(INTERACTIONS))
-        .where(where & DECISIONS.c.created_at.is_not(None))
+        .where(where & DECISIONS.c.created_at.is_not(None) & _is_last())
         .group_by(*columns)
     )
     for text, band, decision, automatic, count in rows:
@@ -94,6 +95,15 @@ def _counted(connection: Connection, where: "sa.ColumnElement[bool]") -> Iterabl
         if outcome is not None:
             at = datetime.fromisoformat(text).replace(tzinfo=UTC)
             yield _Counted(at, band or "unknown", outcome, count)
+
+
+def _is_last() -> "sa.ColumnElement[bool]":
+    """A prompt that was passed on and then refused has three decisions and is one prompt."""
+    other = DECISIONS.alias()
+    last = sa.select(sa.func.max(other.c.id)).where(
+        other.c.interaction_id == DECISIONS.c.interaction_id
+    )
+    return DECISIONS.c.id == last.correlate(DECISIONS).scalar_subquery()
 
 
 def _minute(connection: Connection) -> "sa.ColumnElement[str]":
@@ -113,7 +123,7 @@ def _outcome(decision: str, *, automatic: bool) -> Outcome | None:
         case "timed_out":
             return "timed out"
         case "escalated":
-            return "escalated"
+            return "waiting"
         case _:
             return None
 
@@ -150,10 +160,10 @@ def _slot(start: datetime, members: Sequence[_Counted]) -> Slot:
     approved = decided = 0
     for one in members:
         decisions[one.outcome] += one.count
-        if one.band in SAFE_BANDS and one.outcome != "timed out":
-            # An escalated safe operation was not approved by itself, however it ends later.
+        if one.band in SAFE_BANDS:
+            # A safe operation that went to a reviewer was not approved by itself, however it ended.
             approved += one.count if one.outcome == "auto-approved" else 0
-            decided += one.count if one.outcome in {"auto-approved", "escalated"} else 0
+            decided += one.count
     return Slot(start=start, decisions=decisions, safe_approved=approved, safe_decided=decided)
 
 

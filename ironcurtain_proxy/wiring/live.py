@@ -10,8 +10,8 @@ from ironcurtain_proxy.downstream.servers import DownstreamServers
 from ironcurtain_proxy.downstream.settling import tidy
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.wiring.confinement import confinements, find_sandbox
+from ironcurtain_proxy.wiring.operator_log import say
 from ironcurtain_proxy.wiring.proxy import downstream_options, settled, state_of
-from ironcurtain_proxy.wiring.serving import say
 
 
 def list_live_tools(settings: Settings, policy: Policy) -> LiveTools:

@@ -90,6 +90,10 @@ class Proxy:
             case, self.mediator.journal.refuse(case, "busy", NO_ROOM)
         )
 
+    def note_client(self, name: str) -> None:
+        """Take note of the program that the agent says it is."""
+        self.mediator.journal.client.name = name
+
     async def list_tools(self) -> list[Json]:
         """What the agent is shown: the servers' tools, and ours."""
         tools = [tool for tool in await self.catalogue.listing() if not _is_ours(tool)]

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
@@ -56,7 +56,7 @@ class Reviewers:
 
     def add(self, name: ChannelName, channel: Channel) -> None:
         """Make a way to a reviewer known; it is used if the operator named it."""
-        self.places[name] = channel
+        self.places[name] = replace(channel, name=name)
         self.panel.channels[:] = [self.places[n] for n in self.order if n in self.places]
 
     def replace(self, channel: Channel) -> None:

@@ -5,9 +5,7 @@ are started; then the SDK is imported, which takes half a second that the server
 """
 
 import gc
-import logging
 import signal
-import sys
 from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 from typing import Final
@@ -29,6 +27,7 @@ from ironcurtain_proxy.wire.pipes import claim_stdio, open_reader, open_writer
 from ironcurtain_proxy.wiring.clocks import SystemClock
 from ironcurtain_proxy.wiring.confinement import find_sandbox
 from ironcurtain_proxy.wiring.memory import give_large_blocks_back
+from ironcurtain_proxy.wiring.operator_log import configure_logging, say
 from ironcurtain_proxy.wiring.overlay import say_what_holds
 from ironcurtain_proxy.wiring.proxy import Proxy, assemble, state_of
 from ironcurtain_proxy.wiring.readiness import look_at_servers
@@ -59,7 +58,7 @@ def serve(environ: MutableMapping[str, str], config: Path | None = None) -> int:
     for notice in proxy.audit.notices:
         say(notice)
     say_what_holds(proxy.mediator.overlay, say)
-    _configure_logging(settings)
+    finish_logging = configure_logging(settings.session_log)
     try:
         proxy.servers.start_processes()
         _import_heavy()
@@ -67,6 +66,7 @@ def serve(environ: MutableMapping[str, str], config: Path | None = None) -> int:
     except ExceptionGroup as group:
         raise _what_cannot_be_used(group) or group from None
     finally:
+        finish_logging()
         if proxy.audit.latched is not None:
             say(f"records could not be written: {proxy.audit.latched}")
         proxy.audit.close()
@@ -105,6 +105,7 @@ async def _live(proxy: Proxy, read: int, write: int) -> int:
         turn_away=proxy.turn_away,
         room=Room(largest),
         instructions=tool_usage(),
+        on_client=proxy.note_client,
     )
 
     clock = SystemClock()
@@ -176,30 +177,3 @@ def refuse_what_is_not_there(settings: Settings) -> None:
     report.raise_errors()
     for problem in report.problems:
         say(str(problem))
-
-
-def say(text: str) -> None:
-    """One line for people."""
-    sys.stderr.write(f"ironcurtain-proxy: {text}\n")
-
-
-def _configure_logging(settings: Settings) -> None:
-    """One line for people on standard error; everything, with tracebacks, in the session log."""
-    brief = logging.StreamHandler()
-    brief.setLevel(logging.WARNING)
-    brief.setFormatter(_OneLine())
-    logging.basicConfig(level=logging.WARNING, handlers=[brief], force=True)
-    try:
-        full = logging.FileHandler(settings.session_log, encoding="utf-8")
-    except OSError:
-        return
-    full.setFormatter(logging.Formatter("%(asctime)s ironcurtain-proxy %(message)s"))
-    logging.getLogger().addHandler(full)
-
-
-class _OneLine(logging.Formatter):
-    """Leaves tracebacks to the session log."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """The message alone."""
-        return f"ironcurtain-proxy: {record.getMessage()}".replace("\n", " ")

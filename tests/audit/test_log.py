@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from ironcurtain_proxy.audit.files import head_path, read_head, rotated_paths
+from ironcurtain_proxy.audit.files import read_head, rotated_paths
 from ironcurtain_proxy.audit.log import AuditLog
 from ironcurtain_proxy.audit.opening import open_log
 from ironcurtain_proxy.audit.settings import LogSettings
@@ -127,7 +127,7 @@ async def test_the_head_file_follows_while_the_log_is_open(opened: Opener) -> No
     log = opened()
     await log.record(record(1))
     with anyio.fail_after(5):
-        while not head_path(log.path).exists():  # noqa: ASYNC110  another thread writes it
+        while read_head(log.path) != log._last:  # noqa: ASYNC110  another thread writes it
             await anyio.sleep(0.01)
 
 

@@ -135,3 +135,20 @@ def test_the_log_of_a_full_disk_is_sound_up_to_the_gap(recorded: House, fault: F
     assert text(again.call("answer", {"text": "again"})) == "again"
     again.close()
     assert recorded.verify_audit().returncode == 0
+
+
+def test_a_log_that_has_stopped_is_said_once_and_not_with_every_call(
+    recorded: House, fault: Fault
+) -> None:
+    agent = recorded.start()
+    agent.call("answer", {"text": "before"})
+    fault.begin(agent)
+    for _ in range(15):
+        agent.call("answer", {"text": "x" * 2 * PAGE})
+    fault.end(agent)
+    agent.close()
+    said = agent.errors.read_text(encoding="utf-8")
+    assert agent.process.returncode == 0
+    assert "no call is forwarded any more" in said
+    assert len(said.splitlines()) <= 3
+    assert "Traceback" not in said

@@ -56,6 +56,9 @@ def test_metrics_are_shown_beside_their_targets(used: Store, run: Run) -> None:
     assert "target: 95% or more" in lines["safe operations auto-approved"]
     assert "3 / 3 ms" in lines["time to decide, p50 / p99"]
     assert "0 of 0" in lines["high risk sent to a reviewer"]
+    assert "✗ missed, target: 95% or more" in lines["safe operations auto-approved"]
+    assert "✓ target: below 100 ms" in lines["time to decide, p50 / p99"]
+    assert "✗" not in lines["high risk sent to a reviewer"]
 
 
 @pytest.mark.requirement(*(f"B-{n}" for n in range(173, 180)), "B-11")

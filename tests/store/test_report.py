@@ -135,15 +135,16 @@ def test_what_is_nearly_all_is_not_shown_as_all(store: Store, clock: FakeClock) 
 # --- series --------------------------------------------------------------------------------------
 
 
-def test_every_decision_is_in_one_bar(filled: Store) -> None:
+def test_every_prompt_is_in_one_bar_and_bars_add_up(filled: Store, clock: FakeClock) -> None:
     series = collect(filled)
     assert series.step == timedelta(hours=1)
     assert len(series.slots) == 24
     total: Counter[str] = Counter()
     for slot in series.slots:
         total.update(slot.decisions)
-    expected = {"auto-approved": 48, "approved": 8, "rejected": 8, "timed out": 8, "escalated": 24}
+    expected = {"auto-approved": 48, "approved": 8, "rejected": 8, "timed out": 8}
     assert total == expected
+    assert sum(expected.values()) == compute(filled, clock.now()).interactions
     by_band: Counter[str] = Counter()
     for counts in series.bands.values():
         by_band.update(counts)
@@ -168,6 +169,20 @@ def test_response_times_are_put_in_the_bar_below_their_bound(
         clock.seconds += seconds
         store.settle(identifier, ends())
     assert list(collect(store).responses) == [1, 1, 1, 1, 0, 0, 1, 2]
+
+
+def test_the_bars_of_high_risk_are_as_long_as_the_number_says(
+    store: Store, clock: FakeClock
+) -> None:
+    reviewed(store, interaction(band="HIGH"), end=ends("rejected", reason="reviewer:architect"))
+    waiting = store.record_interaction(interaction(band="HIGH"))
+    store.open_task(waiting, task())
+    metrics, series = compute(store, clock.now()), collect(store)
+    assert metrics.high_risk_escalated == Ratio(2, 2)
+    assert series.bands == {"HIGH": {"rejected": 1, "waiting": 1}}
+    page = html(metrics, series)
+    assert "refused by architect" in page
+    assert "reviewer:" not in page
 
 
 def test_reasons_are_those_of_what_was_not_approved(store: Store) -> None:

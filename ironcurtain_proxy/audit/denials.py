@@ -1,0 +1,109 @@
+"""How many denied calls are recorded one by one. Pure: no I/O, no clock, no log.
+
+A denied call costs an agent nothing, so a storm of them could fill the disk, and without a disk
+nothing is forwarded at all. Denied calls share a budget of bytes that fills up again with time.
+What comes while it is spent is counted by server, tool and reason, and a line of the log says the
+counts: nothing is dropped in silence. What a person or a reviewer decided is always recorded by
+itself.
+"""
+
+from collections import Counter
+from datetime import datetime
+from typing import Final, TypeAlias
+
+from ironcurtain_proxy.model.audit import AuditRecord
+
+BURST_BYTES: Final = 4 << 20
+BYTES_PER_SECOND: Final = 16 << 10
+SECONDS: Final = 1.0
+"""Between two lines of counts."""
+
+_MOST_KINDS: Final = 16
+_NAME: Final = 100
+"""Characters of a tool's name: it is the agent's."""
+
+Kind: TypeAlias = tuple[str, str, str, str]
+"""Server, tool, rule, and who refused."""
+
+
+def is_denial(record: AuditRecord) -> bool:
+    """Whether a record is of a call that the proxy refused by itself, and nobody was asked."""
+    return (
+        record.result is not None
+        and record.result.status == "denied"
+        and record.decided_by == "kernel"
+        and all(name != "waitedMs" for name, _ in record.context)
+    )
+
+
+class Denials:
+    """The budget of one log, and the counts that are not written yet. Times are monotonic."""
+
+    def __init__(self) -> None:
+        self._left = float(BURST_BYTES)
+        self._looked_at: float | None = None
+        self._written_at: float | None = None
+        self._counts: Counter[Kind] = Counter()
+        self._first: AuditRecord | None = None
+        self._last: AuditRecord | None = None
+
+    def is_spent(self, now: float) -> bool:
+        """Whether the next one is to be counted."""
+        since = 0.0 if self._looked_at is None else max(0.0, now - self._looked_at)
+        self._looked_at = now
+        self._left = min(float(BURST_BYTES), self._left + since * BYTES_PER_SECOND)
+        return self._left <= 0
+
+    def charge(self, size: int) -> None:
+        """Take note of a denied call that is recorded by itself, in so many bytes."""
+        self._left -= size
+
+    def count(self, record: AuditRecord) -> None:
+        """Count a denied call instead of recording it."""
+        if self._first is None:
+            self._first = record
+        self._last = record
+        by = next((str(value) for name, value in record.context if name == "refusedBy"), "")
+        kind = (record.server[:_NAME], record.tool[:_NAME], record.rule[:_NAME], by)
+        if kind not in self._counts and len(self._counts) >= _MOST_KINDS:
+            kind = ("", "", "", "")
+        self._counts[kind] += 1
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether there are counts to be written."""
+        return self._first is not None
+
+    def is_due(self, now: float) -> bool:
+        """Whether the counts are to be written now: at once the first time, then once a second."""
+        late = self._written_at is None or now - self._written_at >= SECONDS
+        return self.is_waiting and late
+
+    def take(self, now: float) -> "Counted | None":
+        """The counts since the last time; None: there are none."""
+        first, last = self._first, self._last
+        if first is None or last is None:
+            return None
+        found = Counted(first, last.timestamp, self._counts)
+        self._first = self._last = None
+        self._counts = Counter()
+        self._written_at = now
+        return found
+
+
+class Counted:
+    """Denied calls as one line says them."""
+
+    __slots__ = ("first", "kinds", "until")
+
+    def __init__(self, first: AuditRecord, until: datetime, kinds: Counter[Kind]) -> None:
+        self.first = first
+        """The first of them: whose session it is, and when it began."""
+        self.until = until
+        """When the last of them arrived."""
+        self.kinds = kinds
+
+    @property
+    def total(self) -> int:
+        """How many."""
+        return self.kinds.total()

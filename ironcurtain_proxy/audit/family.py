@@ -1,0 +1,68 @@
+"""All logs of one user: the one that was asked for, and those of other clients beside it.
+
+A second proxy finds the log in use and writes `audit.jsonl.4711`, a log of its own with a chain of
+its own. What an agent did stands in one of them; which one, nobody should have to know. Reads only.
+"""
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ironcurtain_proxy.audit.files import rotated_paths
+
+_MEMBER: Final = re.compile(r"(?:\.([1-9]\d{0,9}))?(?:\.0\d{5})?")
+_NUMBER: Final = re.compile(r"(?:([1-9]\d{0,9}):)?(\d{1,18})", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One log, with all files it was rotated into."""
+
+    path: Path
+    process: str = ""
+    """Whose it is, where it is a log beside the one that was asked for: `4711`."""
+
+    def changed(self) -> float:
+        """When one of its files was last written, in seconds since 1970."""
+        times = []
+        for path in (self.path, *rotated_paths(self.path)[-1:]):
+            try:
+                times.append(path.stat().st_mtime)
+            except FileNotFoundError:
+                continue
+        return max(times, default=0.0)
+
+
+def family(log: Path) -> tuple[Member, ...]:
+    """The log itself and those beside it, by the numbers of their processes.
+
+    Raises:
+        OSError: the directory cannot be read.
+    """
+    found: set[str] = set()
+    try:
+        names = os.listdir(log.parent)  # noqa: PTH208  names alone are needed
+    except (FileNotFoundError, NotADirectoryError):
+        names = []
+    for name in names:
+        member = _MEMBER.fullmatch(name, len(log.name)) if name.startswith(log.name) else None
+        if member is not None:
+            found.add(member[1] or "")
+    others = sorted(found - {""}, key=int)
+    own = [Member(log)] if "" in found or not others else []
+    return (*own, *[Member(log.with_name(f"{log.name}.{one}"), one) for one in others])
+
+
+def read_number(text: str) -> tuple[str | None, int] | None:
+    """A line's number as it is shown: whose log, None if it does not say, and which line."""
+    found = _NUMBER.fullmatch(text)
+    return None if found is None else (found[1], int(found[2]))
+
+
+def newest_first(members: tuple[Member, ...]) -> Iterator[tuple[Member, float]]:
+    """The logs with the time of their last change."""
+    timed = [(member, member.changed()) for member in members]
+    yield from sorted(timed, key=lambda one: one[1], reverse=True)

@@ -1,0 +1,95 @@
+"""The table of `audit tail`: one line a call, in the width that there is. Pure: no I/O, no clock.
+
+Columns are left out or made narrower before a line is wider than the terminal: who looks at a list
+of calls looks at its left half, and a line that wraps hides it.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from ironcurtain_proxy.audit.display import COLOURS, PLAIN, Entry, columns, fit, printable
+
+_GAP: Final = "  "
+_LEAST_OUTCOME: Final = 12
+_SHORT_TIME: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    title: str
+    value: Callable[[Entry], str]
+    widths: tuple[int, ...]
+    """From the widest; a width of 0 leaves the column out."""
+
+
+_COLUMNS: Final = (
+    _Column("NO", lambda entry: entry.number, (7, 6, 6, 5, 5)),
+    _Column("TIME", lambda entry: entry.time, (19, 19, 8, 8, 8)),
+    _Column("DECISION", lambda entry: entry.decision, (8, 8, 8, 8, 8)),
+    _Column("BY", lambda entry: entry.by, (13, 13, 9, 6, 0)),
+    _Column("SERVER/TOOL", lambda entry: entry.tool, (30, 26, 22, 16, 12)),
+    _Column("RULE", lambda entry: entry.rule, (26, 0, 0, 0, 0)),
+    _Column("ARGUMENT", lambda entry: entry.argument, (44, 30, 22, 14, 0)),
+)
+_LAYOUTS: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """How the lines are laid out."""
+
+    width: int | None
+    """Columns of the terminal; None: as wide as they are."""
+    when: Callable[[str], str]
+    """A record's time as it is shown, 19 characters: `2026-11-21 13:00:00`."""
+    zone: str = ""
+    """The name of the zone of those times."""
+    is_colourful: bool = False
+
+    def header(self) -> str:
+        """The names of the columns."""
+        cells: list[str] = []
+        for column, width in self._shown():
+            has_room = column.title == "TIME" and self.zone and width > _SHORT_TIME
+            cells.append(fit(f"TIME ({self.zone})" if has_room else column.title, width))
+        return self._bounded(_GAP.join([*cells, "OUTCOME"]))
+
+    def row(self, entry: Entry) -> str:
+        """One line for a call."""
+        cells: list[str] = []
+        for column, width in self._shown():
+            text = column.value(entry)
+            if column.title == "TIME":
+                text = self.when(text)[-width:]
+            cell = fit(text, width)
+            if column.title == "NO" and self.width is None:
+                # A number is of no use in part.
+                cell = max(cell, text, key=len)
+            cells.append(cell)
+        line = self._bounded(_GAP.join([*cells, printable(entry.outcome)]))
+        return self._coloured(line, entry) if self.is_colourful else line
+
+    def _shown(self) -> list[tuple[_Column, int]]:
+        layout = self._layout()
+        return [(one, one.widths[layout]) for one in _COLUMNS if one.widths[layout]]
+
+    def _layout(self) -> int:
+        if self.width is None:
+            return 0
+        for layout in range(_LAYOUTS):
+            widths = [one.widths[layout] for one in _COLUMNS if one.widths[layout]]
+            if sum(widths) + len(_GAP) * len(widths) + _LEAST_OUTCOME <= self.width:
+                return layout
+        return _LAYOUTS - 1
+
+    def _bounded(self, line: str) -> str:
+        line = line.rstrip()
+        if self.width is None or columns(line) <= self.width:
+            return line
+        return fit(line, self.width).rstrip()
+
+    def _coloured(self, line: str, entry: Entry) -> str:
+        shades: Mapping[str, str] = COLOURS
+        word, shade = f"{_GAP}{entry.decision}", shades.get(entry.decision, "")
+        return line.replace(word, f"{_GAP}{shade}{entry.decision}{PLAIN}", 1) if shade else line

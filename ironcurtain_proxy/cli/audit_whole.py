@@ -1,0 +1,185 @@
+"""`audit verify` and `audit stats`: what whole logs say, together and each by itself."""
+
+import argparse
+import re
+import sys
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+import orjson
+
+from ironcurtain_proxy.audit.display import printable
+from ironcurtain_proxy.audit.family import Member, family
+from ironcurtain_proxy.audit.files import parsed
+from ironcurtain_proxy.audit.reading import read_lines
+from ironcurtain_proxy.audit.statistics import Statistics
+from ironcurtain_proxy.audit.verify import Verdict, verify
+from ironcurtain_proxy.errors import ConfigurationError
+
+_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
+MOST_NAMES: Final = 10
+
+
+def verify_logs(log: Path, options: argparse.Namespace) -> int:
+    """Carry out `audit verify`. 1: a log is not whole."""
+    expect: str | None = options.expect
+    if expect is not None:
+        expect = expect.lower()
+        if not _DIGEST.fullmatch(expect):
+            raise ConfigurationError(
+                "--expect takes the digest that `audit verify` printed: 64 hexadecimal digits"
+            )
+    members = family(log)
+    several = len(members) > 1
+    found = [(one, verify(one.path, expect, elsewhere=several)) for one in members]
+    is_missing = several and expect is not None and not any(one.has_expected for _, one in found)
+    missing = f"no log has a line with digest {expect}: cut off or changed" if is_missing else ""
+    if options.json:
+        say_raw(orjson.dumps(_verdicts_fields(found, missing), option=orjson.OPT_INDENT_2))
+    else:
+        for member, verdict in found:
+            _say_verdict(member.path, verdict)
+        if missing:
+            say(f"PROBLEM  {missing}")
+        if several:
+            say(_summary([verdict for _, verdict in found], missing))
+    return 1 if missing or any(verdict.problems for _, verdict in found) else 0
+
+
+def _summary(verdicts: list[Verdict], missing: str) -> str:
+    bad = sum(bool(verdict.problems) for verdict in verdicts)
+    lines = sum(verdict.lines for verdict in verdicts)
+    told = f"{lines} lines in {len(verdicts)} logs"
+    if bad or missing:
+        return f"NOT WHOLE  {told}: {bad} of the logs {'is' if bad == 1 else 'are'} not whole"
+    return f"all whole  {told}, as they were written"
+
+
+def _verdicts_fields(found: list[tuple[Member, Verdict]], missing: str) -> dict[str, object]:
+    """The logs together in the shape of one, and each by itself."""
+    verdicts = [verdict for _, verdict in found]
+    problems = [{"where": one.where, "what": one.what} for v in verdicts for one in v.problems]
+    if missing:
+        problems.append({"where": found[0][0].path.name, "what": missing})
+    return {
+        "ok": not problems,
+        "lines": sum(one.lines for one in verdicts),
+        "files": sum(one.files for one in verdicts),
+        "lastSeq": verdicts[0].last.seq,
+        "lastDigest": verdicts[0].last.digest,
+        "problems": problems,
+        "moreProblems": sum(one.more_problems for one in verdicts),
+        "unfinished": [request for one in verdicts for request in one.unfinished],
+        "notes": [note for one in verdicts for note in one.notes],
+        "logs": [
+            {
+                "path": str(member.path),
+                "ok": not verdict.problems,
+                "lines": verdict.lines,
+                "files": verdict.files,
+                "lastSeq": verdict.last.seq,
+                "lastDigest": verdict.last.digest,
+            }
+            for member, verdict in found
+        ],
+    }
+
+
+def _say_verdict(log: Path, verdict: Verdict) -> None:
+    for problem in verdict.problems:
+        say(f"PROBLEM  {problem.where}: {problem.what}")
+    if verdict.more_problems:
+        say(f"PROBLEM  and {verdict.more_problems} more")
+    for request in verdict.unfinished:
+        say(f"note     no outcome of call {printable(request)}: it may have been carried out")
+    for note in verdict.notes:
+        say(f"note     {note}")
+    size = f"{verdict.lines} lines in {verdict.files} file{'' if verdict.files == 1 else 's'}"
+    if verdict.problems:
+        say(f"NOT WHOLE  {log}: {size}")
+        return
+    say(f"whole    {log}: {size}, as they were written")
+    say(f"last     {verdict.last.digest}")
+
+
+def count_logs(log: Path, options: argparse.Namespace) -> int:
+    """Carry out `audit stats`."""
+    statistics = Statistics()
+    members = family(log)
+    for member in members:
+        for line in read_lines(member.path):
+            fields = None if line.raw is None else parsed(line.raw)
+            if fields is not None:
+                statistics.add(fields)
+    if options.json:
+        say_raw(
+            orjson.dumps(
+                {**_statistics_fields(statistics), "logs": len(members)},
+                option=orjson.OPT_INDENT_2,
+            )
+        )
+        return 0
+    _say_statistics(statistics, len(members))
+    return 0
+
+
+def _say_statistics(statistics: Statistics, logs: int) -> None:
+    first, last = (local_time(moment) or "-" for moment in (statistics.first, statistics.last))
+    where = f" in {logs} logs" if logs > 1 else ""
+    say(f"{statistics.calls} calls{where}, {first} to {last}")
+    for title, counter in (
+        ("decision", statistics.decisions),
+        ("by", statistics.deciders),
+        ("outcome", statistics.results),
+        ("client", statistics.clients),
+        ("tool", statistics.tools),
+        ("rule", statistics.rules),
+    ):
+        for name, number in counter.most_common(MOST_NAMES):
+            say(f"{title:<10}{number:>9}  {printable(name) or '-'}")
+    for share, words in ((0.5, "half"), (0.95, "95%")):
+        bound = statistics.duration_below(share)
+        if bound is not None:
+            say(f"{'duration':<10}{words:>9}  of the forwarded calls took at most {bound} ms")
+    if statistics.unfinished:
+        say(f"{'open':<10}{statistics.unfinished:>9}  calls have no recorded outcome")
+
+
+def _statistics_fields(statistics: Statistics) -> dict[str, object]:
+    return {
+        "calls": statistics.calls,
+        "first": statistics.first,
+        "last": statistics.last,
+        "decisions": dict(statistics.decisions),
+        "deciders": dict(statistics.deciders),
+        "results": dict(statistics.results),
+        "clients": dict(statistics.clients),
+        "tools": dict(statistics.tools),
+        "rules": dict(statistics.rules),
+        "medianMs": statistics.duration_below(0.5),
+        "p95Ms": statistics.duration_below(0.95),
+        "unfinished": statistics.unfinished,
+    }
+
+
+# --- output --------------------------------------------------------------------------------------
+
+
+def local_time(recorded: str) -> str:
+    """A record's time as the clock on the wall showed it."""
+    try:
+        moment = datetime.fromisoformat(recorded)
+    except ValueError:
+        return recorded[:19].replace("T", " ")
+    return f"{moment.astimezone():%Y-%m-%d %H:%M:%S}"
+
+
+def say(line: str) -> None:
+    """A line of output."""
+    sys.stdout.write(f"{line}\n")
+
+
+def say_raw(line: bytes) -> None:
+    """A line of a log, as it stands there."""
+    sys.stdout.write(line.decode("utf-8", "backslashreplace") + "\n")
