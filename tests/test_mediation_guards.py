@@ -36,7 +36,7 @@ async def test_a_step_of_an_approved_plan_that_the_policy_denies_is_denied() -> 
     made.desk.ruling = Approved(by="human")
     opened = await open_plan(made, "read")
     assert isinstance(opened, Opened)
-    refused = await made.mediator.handle("remove", {"arguments": {}}, run=opened.budget)
+    refused = await made.mediator.handle("remove", {"arguments": {}}, run=opened.budget.id)
     assert isinstance(refused, Refused)
     assert refused.by == "policy"
     assert made.servers.forwarded == []
@@ -50,7 +50,7 @@ async def test_a_step_of_an_approved_plan_that_the_policy_escalates_is_asked_abo
     opened = await open_plan(made, "edit")
     assert isinstance(opened, Opened)
     before = len(made.desk.asked)
-    step = await made.mediator.handle("edit", {"arguments": {}}, run=opened.budget)
+    step = await made.mediator.handle("edit", {"arguments": {}}, run=opened.budget.id)
     assert isinstance(step, Answered)
     assert len(made.desk.asked) == before + 1
 
@@ -62,7 +62,7 @@ async def test_a_tool_that_is_no_step_of_a_plan_is_not_paid_for_by_it() -> None:
     opened = await open_plan(made, "read")
     assert isinstance(opened, Opened)
     before = len(made.desk.asked)
-    await made.mediator.handle("push", {"arguments": {}}, run=opened.budget)
+    await made.mediator.handle("push", {"arguments": {}}, run=opened.budget.id)
     assert len(made.desk.asked) == before + 1
 
 

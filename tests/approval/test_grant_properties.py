@@ -170,6 +170,7 @@ def test_a_role_may_stay_left_out_and_must_not_come() -> None:
 @pytest.mark.parametrize("definition", ["", "d2"])
 def test_a_tool_that_is_no_longer_what_it_was_is_not_covered(definition: str) -> None:
     changed = grant(within("read-path"), definition=definition)
+    assert isinstance(changed.pattern, GrantPattern)
     assert not is_of(changed.pattern, READ)
     assert not covers(changed, READ, NOW)
 

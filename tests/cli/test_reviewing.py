@@ -15,7 +15,7 @@ from ironcurtain_proxy.cli import Subparsers, approve, deny, pending
 from ironcurtain_proxy.cli.reviewing import answer_several
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.escalation import Approved, Declined
-from ironcurtain_proxy.review.mailbox_directory import MailboxDirectory, mark_taken
+from ironcurtain_proxy.review.mailbox_directory import MailboxDirectory, is_marked_taken, mark_taken
 from ironcurtain_proxy.review.messages import request_bytes, request_name, response_name
 from ironcurtain_proxy.review.processes import this_process
 from ironcurtain_proxy.session import answering
@@ -212,7 +212,7 @@ def test_an_answer_that_is_taken_and_removed_between_two_looks_was_taken(
     place = MailboxDirectory.open(one.directory, create=False)
     posted = post(place, one.request, Verdict(approved=True))
     assert posted is not None
-    look = answering.is_marked_taken
+    look = is_marked_taken
 
     def and_then_the_proxy_takes_it(descriptor: int) -> bool:
         before = look(descriptor)
