@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from ironcurtain_proxy.information.git import (
-    GitOutput,
     GitRemotes,
     _git_environment,
     _read_settings,
 )
+from ironcurtain_proxy.information.git_process import GitOutput
 from ironcurtain_proxy.information.remotes import RemoteReader
 from ironcurtain_proxy.information.spelling import Refusal
 from ironcurtain_proxy.model.json import Json
