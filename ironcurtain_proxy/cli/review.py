@@ -11,7 +11,7 @@ from ironcurtain_proxy.cli.reviewing import (
     add_credential,
     add_directories,
     all_of,
-    answer_one,
+    answer_several,
     complain,
     credential_of,
     mailboxes_of,
@@ -114,9 +114,8 @@ def _carry_out(
     if command is None:
         return
     verdict = replace(command.verdict, credential=credential)
-    for one in command.chosen:
-        if answer_one(mailboxes, one, verdict):
-            review.answered(one)
+    for one in answer_several(mailboxes, command.chosen, verdict):
+        review.answered(one)
 
 
 class _TypedLines:

@@ -35,6 +35,7 @@ from ironcurtain_proxy.review.auto_model import (
     Model,
     parse_model_id,
     usage_of,
+    warm_within,
 )
 from ironcurtain_proxy.review.llm_log import LlmLog
 from ironcurtain_proxy.review.user_context import MessageSource, UserMessage
@@ -57,7 +58,7 @@ class AutoApproverConfig:
     model_id: str = DEFAULT_MODEL
     api_base: str | None = None
     deadline_seconds: float = 8.0
-    """Over everything, the import of the library included."""
+    """For the model's answer. The import of its library has a time of its own."""
     outages: int = 3
     approvals_per_minute: int = 20
     target_check: bool = True
@@ -228,6 +229,8 @@ class AutoApprover:
             tool_name=f"{escalation.server}/{escalation.tool}",
             escalation_reason=escalation.ground.reason,
         )
+        left = (escalation.deadline - self.clock.now()).total_seconds()
+        await warm_within(self.model, left)
         left = (escalation.deadline - self.clock.now()).total_seconds()
         started = self.clock.monotonic()
         consultation = Consultation(result=failed(TIMED_OUT), outage=TIMED_OUT)

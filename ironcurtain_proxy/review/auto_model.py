@@ -9,7 +9,9 @@ redirect is followed. What is asked and what an answer means is in `approval.int
 import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from importlib import import_module
 from types import MappingProxyType
 from typing import Final, Literal, Protocol, TypeAlias, cast, get_args
 
@@ -38,6 +40,8 @@ _API_BASES: Final[Mapping[Provider, str | None]] = MappingProxyType(
 )
 _NO_KEY: Final = "none"
 _MAX_TOKENS: Final = 300
+_LOADING_SECONDS: Final = 60.0
+_LOADING_SHARE: Final = 0.75
 
 
 class ModelError(IronCurtainError):
@@ -190,6 +194,7 @@ class LitellmModel:
                 },
             },
         }
+        _import_the_rest(client)
         acompletion = cast("Callable[..., Awaitable[object]]", litellm.acompletion)
 
         async def ask(system: str, prompt: str) -> object:
@@ -222,6 +227,21 @@ def _client(provider: Provider, api_key: str | None, base: str | None) -> _Closa
     return AsyncHTTPHandler(transport=CappedTransport(retries=0), follow_redirects=False)
 
 
+def _import_the_rest(client: object) -> None:
+    """Import here, in the thread, what the libraries would import with the first question.
+
+    Half a second on a quiet machine, twenty on a loaded one, which the event loop would stand still
+    for and the model's deadline would pay for. Nothing depends on it: a version that has no such
+    module imports it with the first question.
+    """
+    with suppress(ImportError):
+        import_module("litellm.litellm_core_utils.default_encoding")
+    with suppress(ImportError):
+        import_module("litellm.proxy._types")
+    # The client of openai imports all its resources when this one is named.
+    getattr(getattr(client, "chat", None), "completions", None)
+
+
 def _completion_of(response: object) -> Completion:
     """Take text and usage out of whatever came back; a shape that is not known has no text."""
     choices = getattr(response, "choices", None)
@@ -235,6 +255,17 @@ def _completion_of(response: object) -> Completion:
         input_tokens=_count(getattr(usage, "prompt_tokens", None)),
         output_tokens=_count(getattr(usage, "completion_tokens", None)),
     )
+
+
+async def warm_within(model: Model, seconds: float) -> None:
+    """Load a model's library, with a time of its own: it is not the model that is slow then.
+
+    So much of the `seconds` that are left for a question is taken at most that somebody else can
+    still answer it. What fails here fails again when the model is asked, and is reported there.
+    """
+    with anyio.move_on_after(min(_LOADING_SECONDS, max(seconds, 0.0) * _LOADING_SHARE)):
+        with suppress(Exception):
+            await model.warm()
 
 
 def _count(value: object) -> int | None:

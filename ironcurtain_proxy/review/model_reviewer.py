@@ -16,7 +16,7 @@ from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, R
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.question import as_json, visible
 from ironcurtain_proxy.ports import Clock
-from ironcurtain_proxy.review.auto_model import Completion, Model, usage_of
+from ironcurtain_proxy.review.auto_model import Completion, Model, usage_of, warm_within
 from ironcurtain_proxy.review.briefing import (
     MAX_NAME,
     REVIEW_BY_REQUESTER,
@@ -138,7 +138,7 @@ class ModelReviewer:
     redact: Redact
     may_deny: bool = True
     deadline_seconds: float = 60.0
-    """For one answer, the import of the library included."""
+    """For one answer. The import of the model's library has a time of its own."""
     at_once: int = 4
     log: LlmLog | None = None
     _queue: ReviewQueue = field(init=False)
@@ -178,6 +178,7 @@ class ModelReviewer:
         ruling: Ruling = _EXPIRED
         with anyio.move_on_after(max(seconds, 0.0)):
             async with self._queue.turn(briefing.priority, escalation.created):
+                await warm_within(self.model, seconds)
                 ruling = await self._consult(prompt)
         if self.clock.now() > escalation.deadline:
             # The machine slept, or its clock was set.

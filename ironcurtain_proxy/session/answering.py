@@ -8,6 +8,7 @@ still lies beside the answer has to do.
 import os
 import pwd
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -75,10 +76,9 @@ class Posted:
             return self.presumed()
         if is_marked_taken(self._fd):
             return True
-        if is_removed(self._fd):
-            return False
-        if not self._place.has(request_name(self._request.id)):
-            # Nobody waits for it any more. The proxy marks before it removes: look once more.
+        if is_removed(self._fd) or not self._place.has(request_name(self._request.id)):
+            # Nobody waits for it any more. The proxy marks before it removes, and may have done
+            # both since the mark was looked for: look once more.
             return is_marked_taken(self._fd)
         return None
 
@@ -171,15 +171,31 @@ def answer(place: MailboxDirectory, request: Request, verdict: Verdict) -> bool:
     if posted is None:
         return False
     try:
-        end = time.monotonic() + WAIT_SECONDS
-        while time.monotonic() < end:
-            taken = posted.outcome()
-            if taken is not None:
-                return taken
-            time.sleep(_STEP_SECONDS)
-        return posted.presumed()
+        return outcomes([posted])[0]
     finally:
         posted.close()
+
+
+def outcomes(posted: Sequence[Posted]) -> list[bool]:
+    """Whether the proxies took answers that were put down together, in their order.
+
+    The wait ends `WAIT_SECONDS` after the last of them was found taken or not: a proxy that is
+    busy with some has as long for the others.
+    """
+    known: list[bool | None] = [None] * len(posted)
+    end = time.monotonic() + WAIT_SECONDS
+    while None in known and time.monotonic() < end:
+        found = [
+            one.outcome() if taken is None else taken
+            for one, taken in zip(posted, known, strict=True)
+        ]
+        if found == known:
+            time.sleep(_STEP_SECONDS)
+        else:
+            known, end = found, time.monotonic() + WAIT_SECONDS
+    return [
+        one.presumed() if taken is None else taken for one, taken in zip(posted, known, strict=True)
+    ]
 
 
 async def answer_async(place: MailboxDirectory, request: Request, verdict: Verdict) -> bool:

@@ -3,6 +3,7 @@
 Knows which request is meant by an id, the beginning of one, or a number.
 """
 
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -22,8 +23,11 @@ from ironcurtain_proxy.session.requests import (
 )
 
 _NUMBERS: Final = "pending-numbers.json"
-_MAX_NUMBERS_BYTES: Final = 1 << 20
+_MAX_NUMBERS_BYTES: Final = 1 << 24
 _SHORTEST_PREFIX: Final = 4
+_WHOLE_PREFIX: Final = 8
+"""Characters of an id that are shown beside a call: never a number."""
+_NUMBER: Final = re.compile(rf"[1-9][0-9]{{0,{_WHOLE_PREFIX - 2}}}", re.ASCII)
 _SETTLED_NS: Final = 2_000_000_000
 """A file system's clock is coarse: what changed more recently may change again unnoticed."""
 
@@ -130,23 +134,41 @@ def find(reference: str, waiting: Sequence[PendingRequest], state: Path) -> Pend
     """The request that an id, the beginning of one, or a number of the last list means.
 
     A number is looked up in the list that was shown: what arrived or ended since must not give it
-    to another request.
+    to another request. Digits alone are a number if the list had so many, else the beginning of an
+    id; what could be both, of two requests, is neither.
 
     Raises:
         NotPendingError: there is none, or more than one.
     """
-    if reference.isascii() and reference.isdigit() and len(reference) < _SHORTEST_PREFIX:
-        return _numbered(int(reference), waiting, state)
-    found = [one for one in waiting if one.id.startswith(reference.lower())]
-    if len(reference) < _SHORTEST_PREFIX or not found:
+    long_enough = len(reference) >= _SHORTEST_PREFIX
+    found = [one for one in waiting if long_enough and one.id.startswith(reference.lower())]
+    if _NUMBER.fullmatch(reference) is not None:
+        number = int(reference)
+        shown = _shown(state)
+        if not found or (shown is not None and 1 <= number <= len(shown)):
+            return _only(reference, _numbered(number, waiting, shown), found)
+    if not found:
         raise NotPendingError(f"no pending escalation with ID: {reference!a}")
     if len(found) > 1:
         raise NotPendingError(f"{reference!a} begins {len(found)} pending ids: write more of it")
     return found[0]
 
 
-def _numbered(number: int, waiting: Sequence[PendingRequest], state: Path) -> PendingRequest:
-    shown = _shown(state)
+def _only(
+    reference: str, numbered: PendingRequest, found: Sequence[PendingRequest]
+) -> PendingRequest:
+    other = next((one for one in found if one.id != numbered.id), None)
+    if other is None:
+        return numbered
+    raise NotPendingError(
+        f"{reference} is the number of {numbered.id[:_WHOLE_PREFIX]} and begins the id "
+        f"{other.id[:_WHOLE_PREFIX]}: write {_WHOLE_PREFIX} characters of the id"
+    )
+
+
+def _numbered(
+    number: int, waiting: Sequence[PendingRequest], shown: Sequence[str] | None
+) -> PendingRequest:
     if shown is None and len(waiting) == number == 1:
         return waiting[0]
     if shown is None or not 1 <= number <= len(shown):
@@ -156,7 +178,8 @@ def _numbered(number: int, waiting: Sequence[PendingRequest], state: Path) -> Pe
     for one in waiting:
         if one.id == shown[number - 1]:
             return one
-    raise NotPendingError(f"number {number} ({shown[number - 1][:8]}) is no longer pending")
+    gone = shown[number - 1][:_WHOLE_PREFIX]
+    raise NotPendingError(f"number {number} ({gone}) is no longer pending")
 
 
 def keep_numbers(waiting: Sequence[PendingRequest], state: Path) -> None:

@@ -269,7 +269,8 @@ class ReviewScreen(App[None]):
             return
         self._together = ()
         for one in several.values():
-            self._answer(one, Verdict(approved=True))
+            self._answer(one, Verdict(approved=True), look=False)
+        self._look()
 
     def _meant(self) -> PendingRequest | None:
         """What a key is about; None: nothing, or it came up too recently to have been meant."""
@@ -311,14 +312,15 @@ class ReviewScreen(App[None]):
 
     # --- answers ---------------------------------------------------------------------------------
 
-    def _answer(self, one: PendingRequest, verdict: Verdict) -> None:
+    def _answer(self, one: PendingRequest, verdict: Verdict, *, look: bool = True) -> None:
         problem = objection(one.request, self._credential)
         if problem:
             self._say(problem)
             return
         self._answered.add(one.id)
         self._send(one, replace(verdict, credential=self._credential))
-        self._look()
+        if look:
+            self._look()
 
     @work
     async def _send(self, one: PendingRequest, verdict: Verdict) -> None:

@@ -2,6 +2,8 @@
 
 import argparse
 import os
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -10,10 +12,17 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.cli import Subparsers, approve, deny, pending
+from ironcurtain_proxy.cli.reviewing import answer_several
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.escalation import Approved, Declined
-from ironcurtain_proxy.session.mailboxes import Mailboxes
-from tests.review.box import CLOCK, a_box, escalation, within
+from ironcurtain_proxy.review.mailbox_directory import MailboxDirectory, is_marked_taken, mark_taken
+from ironcurtain_proxy.review.messages import request_bytes, request_name, response_name
+from ironcurtain_proxy.review.processes import this_process
+from ironcurtain_proxy.session import answering
+from ironcurtain_proxy.session.answering import Verdict, post
+from ironcurtain_proxy.session.mailboxes import Mailboxes, NotPendingError, find, keep_numbers
+from ironcurtain_proxy.session.requests import PendingRequest
+from tests.review.box import CLOCK, a_box, escalation, until, within
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("C-6", "C-31")]
 
@@ -152,3 +161,129 @@ async def test_old_sessions_cost_nothing_and_a_new_request_in_one_is_found(tmp_p
         async with box.asked(asked):
             assert [one.id for one in mailboxes.pending(CLOCK.now())] == [asked.id]
             box.answer(asked, {"decision": "denied"})
+
+
+async def test_answers_to_many_are_put_down_before_the_first_is_waited_for(
+    box_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Five hundred questions that are waited for one after the other keep a person for minutes."""
+    asked = [escalation() for _ in range(5)]
+    place = MailboxDirectory.open(box_path, create=True)
+    for one in asked:
+        place.write(request_name(one.id), request_bytes(one, this_process()))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(command, "approve", "all")
+        with anyio.fail_after(20):
+            await until(lambda: all(place.has(response_name(one.id)) for one in asked))
+        assert "approved" not in capsys.readouterr().out
+        for one in asked:
+            with place.opened(response_name(one.id), 1 << 16) as descriptor:
+                mark_taken(descriptor)
+            place.discard(request_name(one.id))
+    out = capsys.readouterr().out
+    assert all(f"approved {one.id[:8]}" in out for one in asked)
+
+
+async def test_one_of_many_that_is_over_leaves_the_others_answered(
+    box_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with a_box(box_path) as box:
+        asked = [escalation() for _ in range(3)]
+        gone = escalation()
+        MailboxDirectory.open(box_path, create=True).write(
+            request_name(gone.id), request_bytes(gone, this_process())
+        )
+        async with box.asked(asked[0]), box.asked(asked[1]), box.asked(asked[2]):
+            waiting = Mailboxes([box_path], None)
+            pending = waiting.pending(CLOCK.now())
+            assert len(pending) == 4
+            box.request(gone).unlink()
+            taken = await anyio.to_thread.run_sync(
+                answer_several, waiting, pending, Verdict(approved=True)
+            )
+        assert {one.id for one in taken} == {one.id for one in asked}
+        assert f"{gone.id[:8]} files/read_file path=/etc/hosts: too late" in capsys.readouterr().err
+
+
+def test_an_answer_that_is_taken_and_removed_between_two_looks_was_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = listed(tmp_path, [an_id_of(1)])[0]
+    place = MailboxDirectory.open(one.directory, create=False)
+    posted = post(place, one.request, Verdict(approved=True))
+    assert posted is not None
+    look = is_marked_taken
+
+    def and_then_the_proxy_takes_it(descriptor: int) -> bool:
+        before = look(descriptor)
+        os.fchmod(descriptor, 0o400)
+        place.discard(response_name(one.id))
+        return before
+
+    monkeypatch.setattr(answering, "is_marked_taken", and_then_the_proxy_takes_it)
+    assert posted.outcome() is True
+    posted.close()
+
+
+def listed(tmp_path: Path, ids: Sequence[str]) -> list[PendingRequest]:
+    """Requests of these ids, shown by a list in this order."""
+    place = MailboxDirectory.open(tmp_path / "box", create=True)
+    for identity in ids:
+        one = escalation(identity=identity)
+        place.write(request_name(identity), request_bytes(one, this_process()))
+    found = {one.id: one for one in Mailboxes([place.path], None).pending(CLOCK.now())}
+    waiting = [found[identity] for identity in ids]
+    keep_numbers(waiting, tmp_path / "state")
+    return waiting
+
+
+def an_id_of(number: int, start: str = "a0000000") -> str:
+    return f"{start}-0000-4000-8000-{number:012x}"
+
+
+def test_a_number_above_999_means_the_call_that_was_shown_under_it(tmp_path: Path) -> None:
+    waiting = listed(tmp_path, [an_id_of(number) for number in range(1200)])
+    for number in (1, 999, 1000, 1001, 1200):
+        assert find(str(number), waiting, tmp_path / "state") is waiting[number - 1]
+    with pytest.raises(NotPendingError, match=r"no number 1201 was shown"):
+        find("1201", waiting, tmp_path / "state")
+
+
+def test_digits_that_are_a_number_and_begin_an_id_name_nothing(tmp_path: Path) -> None:
+    """Either reading would approve what the person may not have meant."""
+    ids = [an_id_of(number) for number in range(1100)]
+    ids[5] = an_id_of(5, "10501111")
+    ids[6] = an_id_of(6, "12341111")
+    waiting = listed(tmp_path, ids)
+    with pytest.raises(NotPendingError, match="1050 is the number of a0000000 and begins the id"):
+        find("1050", waiting, tmp_path / "state")
+    assert find("10501111", waiting, tmp_path / "state") is waiting[5]
+    assert find("1234", waiting, tmp_path / "state") is waiting[6], "no number 1234 was shown"
+    assert find("1051", waiting, tmp_path / "state") is waiting[1050]
+
+
+def test_a_number_that_is_over_is_never_read_as_the_beginning_of_an_id(tmp_path: Path) -> None:
+    ids = [an_id_of(number) for number in range(1100)]
+    ids[5] = an_id_of(5, "10501111")
+    waiting = listed(tmp_path, ids)
+    del waiting[1049]
+    with pytest.raises(NotPendingError, match=r"number 1050 \(a0000000\) is no longer pending"):
+        find("1050", waiting, tmp_path / "state")
+
+
+def test_eight_digits_are_the_beginning_of_an_id(tmp_path: Path) -> None:
+    waiting = listed(tmp_path, [an_id_of(1, "00000002"), an_id_of(2)])
+    assert find("00000002", waiting, tmp_path / "state") is waiting[0]
+    assert find("0000", waiting, tmp_path / "state") is waiting[0]
+    with pytest.raises(NotPendingError):
+        find("02", waiting, tmp_path / "state")
+
+
+async def test_the_numbers_of_ten_thousand_calls_are_kept(tmp_path: Path) -> None:
+    """The file of the numbers was read only up to a size that seven thousand exceed."""
+    one = listed(tmp_path, [an_id_of(1)])[0]
+    many = [
+        replace(one, request=replace(one.request, id=an_id_of(number))) for number in range(10_000)
+    ]
+    keep_numbers(many, tmp_path / "state")
+    assert find("9999", many, tmp_path / "state") is many[9998]

@@ -16,7 +16,10 @@ NOT_APPROVED = "tool 'ask' execution denied: user did not approve the action"
 def asked(house: House) -> tuple[House, RawClient, Person]:
     """A house in which `ask` escalates and names a file."""
     house.add_scripted("scripted", {"ask": {"text": ["write-path"]}, "echo": {}})
-    house.rules = [rule("ask-first", "escalate", "a person must agree", tool=["ask"])]
+    house.rules = [
+        rule("ask-first", "escalate", "a person must agree", tool=["ask"]),
+        rule("echo", "allow", tool=["echo"]),
+    ]
     person = Person(house)
     house.variables["ESCALATION_DIR"] = str(person.directory)
     return house, house.start(), person
@@ -182,10 +185,11 @@ def test_nobody_answering_in_time_is_a_refusal(house: House) -> None:
 def test_other_calls_go_on_while_one_waits(asked: tuple[House, RawClient, Person]) -> None:
     """G27."""
     house, agent, person = asked
-    house.rules.append(rule("echo", "allow", tool=["echo"]))
     waiting = agent.start_call("ask", {"text": "/srv/x"})
     person.until_asked()
-    texts(agent.result(agent.start_call("echo", {})))
+    other = agent.result(agent.start_call("echo", {}))
+    assert other.get("isError") is not True, texts(other)
+    assert [one["name"] for one in house.received()] == ["echo"]
     person.answer({"decision": "approved"})
     agent.result(waiting)
 

@@ -309,5 +309,5 @@ def test_the_servers_own_settings_by_environment_count(
         "GIT_CONFIG_KEY_0": "remote.origin.pushurl",
         "GIT_CONFIG_VALUE_0": EVIL,
     }
-    seeing = GitRemotes({**environment(home), **own, "GIT_TRACE": "/nowhere"})
+    seeing = GitRemotes({**environment(home), **own, "GIT_PAGER": "less"})
     assert seeing.destinations("origin", repository(ORIGIN), "push") == (EVIL,)

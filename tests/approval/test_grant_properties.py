@@ -1,0 +1,211 @@
+"""What no grant covers, however it came to be."""
+
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ironcurtain_proxy.approval.grant_matching import covers, has_expired, is_of
+from ironcurtain_proxy.approval.grant_patterns import HISTORY, EscalatedCall
+from ironcurtain_proxy.model.annotation import ArgumentRole
+from ironcurtain_proxy.model.grant import (
+    Constraint,
+    ExactValue,
+    Grant,
+    GrantId,
+    GrantPattern,
+    OnHost,
+    SameFlag,
+    WithinDirectory,
+)
+from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.request import TextValue, UrlValue
+from tests.approval.test_grants import NOW, a_call, fact, path
+
+pytestmark = pytest.mark.requirement("X-12")
+
+
+def grant(*constraints: Constraint, definition: str = "d1", tool: str = "read_file") -> Grant:
+    pattern = GrantPattern(
+        server="filesystem",
+        tool=tool,
+        definition=definition,
+        constraints=constraints,
+        description="it",
+    )
+    return Grant(
+        id=GrantId("g1"), pattern=pattern, created=NOW, expires=None, source="human", reason="so"
+    )
+
+
+def within(role: ArgumentRole, directory: str = "/data") -> WithinDirectory:
+    return WithinDirectory(role, RealPath.from_text(directory))
+
+
+READ = a_call(fact("path", "read-path", path("/data/a")))
+
+
+def test_the_grants_of_this_file_would_cover() -> None:
+    assert covers(grant(within("read-path")), READ, NOW)
+
+
+def test_a_grant_without_a_constraint_on_a_role_covers_nothing() -> None:
+    left_out = a_call(fact("path", "read-path"), arguments={}, roles=("read-path",))
+    flag = SameFlag("path", None)
+    assert not covers(grant(), READ, NOW)
+    assert not covers(grant(), a_call(arguments={}), NOW)
+    assert not covers(grant(flag), left_out, NOW)
+
+
+def test_a_call_without_roles_is_covered_by_no_grant() -> None:
+    assert not covers(grant(within("read-path")), a_call(arguments={"text": "x"}), NOW)
+
+
+@pytest.mark.parametrize("role", sorted(HISTORY))
+def test_no_grant_covers_a_change_of_history(role: ArgumentRole) -> None:
+    call = a_call(fact("path", role, path("/data/a")))
+    assert not covers(grant(within(role)), call, NOW)
+    mixed = a_call(fact("path", ("read-path", role), path("/data/a")))
+    assert not covers(grant(within("read-path"), within(role)), mixed, NOW)
+
+
+@given(st.sampled_from(["/data/a", "/data", "/", "/data2/a", "/other"]))
+def test_a_grant_for_a_directory_covers_what_lies_in_it(place: str) -> None:
+    call = a_call(fact("path", "read-path", path(place)))
+    inside = place == "/data" or place.startswith("/data/")
+    assert covers(grant(within("read-path")), call, NOW) is inside
+
+
+def test_each_value_of_a_role_must_be_covered() -> None:
+    both = a_call(fact("paths", "read-path", path("/data/a"), path("/etc/passwd")))
+    assert not covers(grant(within("read-path")), both, NOW)
+    assert covers(grant(within("read-path"), within("read-path", "/etc")), both, NOW)
+
+
+def test_each_role_of_a_call_must_be_covered() -> None:
+    move = a_call(
+        fact("from", "read-path", path("/data/a")), fact("to", "write-path", path("/data/b"))
+    )
+    assert not covers(grant(within("read-path")), move, NOW)
+    assert covers(grant(within("read-path"), within("write-path")), move, NOW)
+
+
+def test_a_constraint_on_a_role_that_the_call_leaves_out_is_not_met() -> None:
+    assert not covers(grant(within("read-path"), within("write-path")), READ, NOW)
+
+
+@pytest.mark.parametrize(
+    ("domains", "ordinary", "covered"),
+    [
+        (("github.com",), True, True),
+        (("github.com",), False, False),
+        ((), True, False),
+        (("github.com", "evil.example"), True, False),
+        (("github.com", "gitlab.com"), True, True),
+        (("evil.example",), True, False),
+    ],
+)
+def test_every_host_of_a_url_must_be_granted(
+    domains: tuple[str, ...], ordinary: bool, covered: bool
+) -> None:
+    url = UrlValue(text="https://github.com/x", domains=domains, ordinary=ordinary)
+    call = a_call(fact("url", "fetch-url", url))
+    given = grant(OnHost("fetch-url", "github.com"), OnHost("fetch-url", "gitlab.com"))
+    assert covers(given, call, NOW) is covered
+
+
+def test_a_grant_of_another_kind_covers_no_url() -> None:
+    url = UrlValue(text="/data/a", domains=("github.com",), ordinary=True)
+    call = a_call(fact("url", "fetch-url", url))
+    assert not covers(grant(ExactValue("fetch-url", "/data/a")), call, NOW)
+
+
+@pytest.mark.parametrize(
+    ("text", "covered"), [("acme", True), ("Acme", True), ("acme2", False), ("", False)]
+)
+def test_an_exact_value_is_that_value(text: str, covered: bool) -> None:
+    call = a_call(fact("owner", "github-owner", TextValue(text)))
+    assert covers(grant(ExactValue("github-owner", "acme")), call, NOW) is covered
+
+
+def test_an_exact_path_is_no_directory() -> None:
+    given = grant(ExactValue("read-path", "/data"))
+    assert covers(given, a_call(fact("path", "read-path", path("/data"))), NOW)
+    assert not covers(given, READ, NOW)
+
+
+def with_flag(value: object) -> EscalatedCall:
+    arguments = {"path": ["/data/a"], **({} if value is None else {"force": value})}
+    return a_call(fact("path", "read-path", path("/data/a")), arguments=arguments)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("value", [True, False, 1, 0, "true", "x"])
+def test_a_flag_that_came_to_a_call_is_not_covered(value: object) -> None:
+    assert not covers(grant(within("read-path")), with_flag(value), NOW)
+
+
+def test_a_flag_is_what_it_was() -> None:
+    given = grant(within("read-path"), SameFlag("force", True))
+    assert covers(given, with_flag(True), NOW)
+    for value in (False, None, 1, "true"):
+        assert not covers(given, with_flag(value), NOW)
+
+
+def test_a_role_may_stay_left_out_and_must_not_come() -> None:
+    given = grant(within("read-path"), SameFlag("to", None))
+
+    def call(*values: str) -> EscalatedCall:
+        return a_call(
+            fact("path", "read-path", path("/data/a")),
+            fact("to", "write-path", *[path(value) for value in values]),
+            arguments={"path": ["/data/a"], **({"to": list(values)} if values else {})},
+        )
+
+    assert covers(given, call(), NOW)
+    assert not covers(given, call("/data/b"), NOW)
+    assert not covers(grant(within("read-path")), call(), NOW)
+
+
+@pytest.mark.parametrize("definition", ["", "d2"])
+def test_a_tool_that_is_no_longer_what_it_was_is_not_covered(definition: str) -> None:
+    changed = grant(within("read-path"), definition=definition)
+    assert isinstance(changed.pattern, GrantPattern)
+    assert not is_of(changed.pattern, READ)
+    assert not covers(changed, READ, NOW)
+
+
+def test_another_tool_is_not_covered() -> None:
+    assert not covers(grant(within("read-path"), tool="write_file"), READ, NOW)
+
+
+def test_a_tool_whose_definition_is_not_known_is_not_covered() -> None:
+    unknown = EscalatedCall(
+        server="filesystem",
+        tool="read_file",
+        definition="",
+        request=READ.request,
+        arguments=READ.arguments,
+        roles=READ.roles,
+    )
+    assert not covers(grant(within("read-path"), definition=""), unknown, NOW)
+
+
+def test_a_grant_ends_at_its_moment() -> None:
+    def until(seconds: int) -> Grant:
+        pattern = grant(within("read-path")).pattern
+        ends = NOW + timedelta(seconds=seconds)
+        return Grant(
+            id=GrantId("g1"),
+            pattern=pattern,
+            created=NOW,
+            expires=ends,
+            source="human",
+            reason="so",
+        )
+
+    assert not has_expired(until(1), NOW)
+    assert has_expired(until(0), NOW)
+    assert covers(until(1), READ, NOW)
+    assert not covers(until(0), READ, NOW)
+    assert not covers(until(-1), READ, NOW)

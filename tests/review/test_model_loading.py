@@ -1,0 +1,120 @@
+"""The libraries of models take seconds to import; that time is not the model's."""
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+
+import anyio
+import pytest
+
+from ironcurtain_proxy.model.escalation import Approved, Escalation, Ruling, Unreachable
+from ironcurtain_proxy.review.auto_approver import AutoApprover, AutoApproverConfig
+from ironcurtain_proxy.review.auto_model import Completion
+from ironcurtain_proxy.review.auto_scenarios import AROUND, shipped_scenarios
+from ironcurtain_proxy.review.briefing import Briefing
+from ironcurtain_proxy.review.model_reviewer import ModelReviewer
+from ironcurtain_proxy.review.user_context import UserMessage
+from tests.fakes import FakeClock
+from tests.review.box import CLOCK, escalation
+from tests.review.launching import redact
+
+[PUSH] = [one for one in shipped_scenarios() if one.id == "ask-01"]
+
+
+@dataclass
+class SlowToLoad:
+    """A model in memory whose library takes longer than the model's own deadline."""
+
+    loading_seconds: float = 1.5
+    answer: str = '{"decision":"approve","reasoning":"asked for"}'
+    is_loaded: bool = False
+    asked: list[str] = field(default_factory=list)
+
+    async def warm(self) -> None:
+        await anyio.sleep(self.loading_seconds)
+        self.is_loaded = True
+
+    async def complete(self, system: str, prompt: str) -> Completion:
+        self.asked.append(prompt)
+        if not self.is_loaded:
+            # As the real one, which is loaded by whoever asks first.
+            await self.warm()
+        return Completion(text=self.answer)
+
+    async def aclose(self) -> None:
+        pass
+
+
+async def approval_of(model: SlowToLoad, question: Escalation) -> Ruling:
+    approver = AutoApprover(
+        model=model,
+        config=AutoApproverConfig(enabled=True, deadline_seconds=1.0),
+        message=lambda: UserMessage(PUSH.message, "1"),
+        around=AROUND,
+        clock=FakeClock(),
+    )
+    return await approver.ask(question)
+
+
+@pytest.mark.anyio
+async def test_loading_is_not_counted_against_the_auto_approvers_model() -> None:
+    model = SlowToLoad()
+    assert isinstance(await approval_of(model, PUSH.escalation), Approved)
+
+
+@pytest.mark.anyio
+async def test_loading_is_not_counted_against_a_reviewing_model() -> None:
+    model = SlowToLoad(answer='{"decision":"approve","reason":"fine"}')
+    reviewer = ModelReviewer(
+        name="wrapper_claude", model=model, clock=CLOCK, redact=redact, deadline_seconds=1.0
+    )
+    briefing = Briefing(operation="read", risk=10, factors=(), reason="asked")
+    assert isinstance(await reviewer.ask(escalation(), briefing), Approved)
+
+
+@pytest.mark.anyio
+async def test_a_library_that_never_loads_leaves_time_for_somebody_else() -> None:
+    soon = FakeClock().now() + timedelta(seconds=0.4)
+    model = SlowToLoad(loading_seconds=1000.0)
+    with anyio.fail_after(20):
+        ruling = await approval_of(model, replace(PUSH.escalation, deadline=soon))
+    assert ruling == Unreachable()
+
+
+FIRST_QUESTION = """
+import sys
+import anyio
+from ironcurtain_proxy.review.auto_approver import AutoApproverConfig, create_model
+from tests.review.scripted_model import says, scripted_model
+
+async def ask(provider):
+    with scripted_model(says("approve")) as server:
+        base = f"{server.url}/v1" if provider == "openai" else server.url
+        config = AutoApproverConfig(enabled=True, model_id=f"{provider}:local", api_base=base)
+        model = create_model(config, "key-123")
+        await model.warm()
+        before = len(sys.modules)
+        completion = await model.complete("system", "prompt")
+        print("approve" in completion.text, len(sys.modules) - before)
+        await model.aclose()
+
+anyio.run(ask, sys.argv[1])
+"""
+
+
+@pytest.mark.parametrize("provider", ["openai", "anthropic"])
+def test_the_first_question_imports_next_to_nothing(provider: str) -> None:
+    """What it imports stops the event loop, and the model's deadline pays for it."""
+    found = subprocess.run(
+        [sys.executable, "-c", FIRST_QUESTION, provider],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=55,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    approved, imported = found.stdout.split()
+    assert approved == "True"
+    assert int(imported) < 40

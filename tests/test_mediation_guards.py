@@ -1,0 +1,176 @@
+"""The last guards of a call's way: what is denied reaches no server, whoever says that it may."""
+
+from dataclasses import dataclass
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from ironcurtain_proxy.errors import KernelError
+from ironcurtain_proxy.model.audit import AuditRecord
+from ironcurtain_proxy.model.authorized import AuthorizedCall
+from ironcurtain_proxy.model.call import ToolCall
+from ironcurtain_proxy.model.case import Settlement
+from ironcurtain_proxy.model.decision import Allow, Decision, Deny, Effect, Escalate, Ground
+from ironcurtain_proxy.model.escalation import Approved
+from ironcurtain_proxy.model.policy import Policy, Rule
+from ironcurtain_proxy.model.reply import Answered, Refused
+from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, Facts, TextValue
+from ironcurtain_proxy.model.server import ToolResult
+from ironcurtain_proxy.planning import Opened
+from tests.fakes import DONE, FakeRecorder, Harness, no_roles
+from tests.test_planning import harness, open_plan
+
+pytestmark = pytest.mark.anyio
+
+GROUND = Ground("it", "said so")
+
+
+def policy(effect: Effect) -> Policy:
+    return Policy(rules=(Rule(name="it", effect=effect, reason="said so"),), version="v1")
+
+
+@pytest.mark.requirement("D-28", "X-9")
+async def test_a_step_of_an_approved_plan_that_the_policy_denies_is_denied() -> None:
+    made = harness(denied="remove")
+    made.desk.ruling = Approved(by="human")
+    opened = await open_plan(made, "read")
+    assert isinstance(opened, Opened)
+    refused = await made.mediator.handle("remove", {"arguments": {}}, run=opened.budget.id)
+    assert isinstance(refused, Refused)
+    assert refused.by == "policy"
+    assert made.servers.forwarded == []
+    assert made.recorder.records[-1].effect == "deny"
+
+
+@pytest.mark.requirement("D-28", "X-9")
+async def test_a_step_of_an_approved_plan_that_the_policy_escalates_is_asked_about() -> None:
+    made = harness(then="escalate")
+    made.desk.ruling = Approved(by="human")
+    opened = await open_plan(made, "edit")
+    assert isinstance(opened, Opened)
+    before = len(made.desk.asked)
+    step = await made.mediator.handle("edit", {"arguments": {}}, run=opened.budget.id)
+    assert isinstance(step, Answered)
+    assert len(made.desk.asked) == before + 1
+
+
+@pytest.mark.requirement("D-28", "X-9")
+async def test_a_tool_that_is_no_step_of_a_plan_is_not_paid_for_by_it() -> None:
+    made = harness()
+    made.desk.ruling = Approved(by="human")
+    opened = await open_plan(made, "read")
+    assert isinstance(opened, Opened)
+    before = len(made.desk.asked)
+    await made.mediator.handle("push", {"arguments": {}}, run=opened.budget.id)
+    assert len(made.desk.asked) == before + 1
+
+
+@pytest.mark.parametrize(
+    ("decision", "settled"),
+    [
+        (Deny(GROUND), None),
+        (Deny(GROUND), "allow"),
+        (Escalate(GROUND), None),
+        (Escalate(GROUND), "deny"),
+        (Escalate(GROUND), "escalate"),
+    ],
+)
+async def test_what_was_not_allowed_is_never_forwarded(
+    decision: Decision, settled: Effect | None
+) -> None:
+    """Not even by a defect of the steps before."""
+    made = Harness(policy("allow"))
+    case = made.mediator.journal.open("read", {}, ("files", "read"))
+    case.decision = decision
+    if settled is not None:
+        case.settlement = Settlement(
+            effect=settled, reason="so", decided_by="human", result="approved"
+        )
+    with pytest.raises(KernelError):
+        await made.mediator._forward(case, no_roles(case.call).request, None)
+    assert made.servers.forwarded == []
+    assert made.recorder.records == []
+
+
+@dataclass
+class SlowRecorder(FakeRecorder):
+    """Writes as a disk does: whoever waits for it may be cancelled meanwhile."""
+
+    async def record(self, record: AuditRecord) -> None:
+        await anyio.lowlevel.checkpoint()
+        await super().record(record)
+
+
+@pytest.mark.requirement("C-36")
+async def test_a_call_withdrawn_while_a_person_thinks_is_recorded_by_a_slow_disk() -> None:
+    made = Harness(policy("escalate"), recorder=SlowRecorder())
+    with anyio.CancelScope() as scope:
+        made.desk.on_ask = scope.cancel
+        made.desk.ruling = Approved(by="human")
+        await made.mediator.handle("read", {})
+    assert scope.cancelled_caught
+    assert made.servers.forwarded == []
+    [record] = made.recorder.records
+    assert record.effect == "deny"
+    assert record.result is not None
+
+
+@pytest.mark.requirement("C-36")
+async def test_a_call_withdrawn_while_its_server_works_is_recorded_by_a_slow_disk() -> None:
+    made = Harness(policy("allow"), recorder=SlowRecorder())
+    with anyio.CancelScope() as scope:
+
+        async def work(call: AuthorizedCall) -> ToolResult:
+            scope.cancel()
+            await anyio.sleep_forever()
+            raise AssertionError
+
+        made.servers.act = work
+        await made.mediator.handle("read", {})
+    assert scope.cancelled_caught
+    _, outcome = made.recorder.records
+    assert outcome.result is not None
+    assert outcome.result.status == "error"
+
+
+@pytest.mark.parametrize(
+    ("result", "told"), [(DONE, 1), (ToolResult(result={"isError": True, "content": []}), 0)]
+)
+async def test_only_a_call_that_succeeded_counts_as_done(result: ToolResult, told: int) -> None:
+    """A clone that failed makes no directory a repository."""
+    made = Harness(policy("allow"))
+
+    async def answer(call: AuthorizedCall) -> ToolResult:
+        return result
+
+    made.servers.act = answer
+    await made.mediator.handle("read", {})
+    assert len(made.facts.succeeded_calls) == told
+
+
+@pytest.mark.parametrize("role", ["none", "email-body", "branch-name"])
+async def test_a_rule_for_paths_allows_no_call_without_a_path(role: str) -> None:
+    rule = Rule(name="it", effect="allow", reason="so", roles=frozenset({"read-path"}))
+    made = Harness(Policy(rules=(rule,), version="v1"))
+
+    def opaque(call: ToolCall) -> Facts:
+        facts = no_roles(call)
+        fact = ArgumentFact("text", (role,), (TextValue("x"),))  # type: ignore[arg-type]
+        request = AccessRequest(
+            server="files", tool="read", annotated=True, has_arguments=True, arguments=(fact,)
+        )
+        return Facts(request=request, arguments=facts.arguments)
+
+    made.facts.answer = opaque
+    refused = await made.mediator.handle("read", {"arguments": {"text": "x"}})
+    assert isinstance(refused, Refused)
+    assert made.servers.forwarded == []
+
+
+async def test_an_allowed_call_needs_no_settlement_to_be_forwarded() -> None:
+    made = Harness(policy("allow"))
+    case = made.mediator.journal.open("read", {}, ("files", "read"))
+    case.decision = Allow(GROUND)
+    reply = await made.mediator._forward(case, no_roles(case.call).request, None)
+    assert reply == Answered(result=DONE)
