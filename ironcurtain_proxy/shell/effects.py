@@ -92,13 +92,17 @@ def _parts(parsed: ParsedCommand, place: Place, depth: int) -> Iterator[Part]:
     variables = assigned(parsed.commands)
     for command in parsed.commands:
         yield from _part(command, place, variables, depth)
-        if name_of(command) == "cd":
+        names = {name_of(one) for one in (command, *(_inner(command, _DEPTH) or ()))}
+        if names & _MOVES:
             place = _moved(command, place)
+
+
+_MOVES: Final = frozenset({"cd", "pushd", "popd", "chdir"})
 
 
 def _moved(command: SimpleCommand, place: Place) -> Place:
     """The place behind a `cd`."""
-    if not command.is_certain:
+    if not command.is_certain or name_of(command) != "cd":
         return replace(place, directory=None, has_repository=False)
     there = directory_after(command, place)
     if there is not None and there == place.directory:
@@ -151,9 +155,7 @@ def _inner(command: SimpleCommand, depth: int) -> list[SimpleCommand] | None:
     return [*unwrapped.commands, *texts] or None
 
 
-def _around(
-    command: SimpleCommand, place: Place, variables: frozenset[str]
-) -> str | None:
+def _around(command: SimpleCommand, place: Place, variables: frozenset[str]) -> str | None:
     """Why a command that runs others does more than they do; None if it does not."""
     for redirection in command.redirections:
         reason = why_not_redirect(redirection, place, variables)
@@ -223,7 +225,7 @@ def _why_not_read(  # noqa: PLR0911  one question after another
             split = any(word.splits and word.variables - variables for word in words)
             return "it shows a variable" if split else shows_variables(words, variables)
         case "set":
-            plain = all(word.text in _SETTINGS for word in words)
+            plain = bool(words) and all(word.text in _SETTINGS for word in words)
             return None if plain else "it changes the shell"
         case "command" if words and words[0].text == "-v":
             return None if all(word.text is not None for word in words) else "it is not known"
@@ -241,10 +243,30 @@ _SETTINGS: Final = frozenset({"-e", "-u", "-x", "-eu", "-ex", "-euo", "-eo", "-o
                               "+e", "+x", "-euxo", "-eux"})  # fmt: skip
 
 _WRITERS: Final = frozenset(
-    """
-    rm rmdir unlink shred truncate mv cp ln touch mkdir tee chmod chown chgrp install dd patch rsync
-    trash setfacl chattr split
-    """.split()
+    [
+        "rm",
+        "rmdir",
+        "unlink",
+        "shred",
+        "truncate",
+        "mv",
+        "cp",
+        "ln",
+        "touch",
+        "mkdir",
+        "tee",
+        "chmod",
+        "chown",
+        "chgrp",
+        "install",
+        "dd",
+        "patch",
+        "rsync",
+        "trash",
+        "setfacl",
+        "chattr",
+        "split",
+    ]
 )
 
 

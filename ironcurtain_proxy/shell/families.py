@@ -105,6 +105,8 @@ def family_of(part: Part, parts: Sequence[Part] = ()) -> Family | None:
     outside = place.directory is None or not is_inside(place.directory, place)
     launcher, rest = _launched(words)
     rest = hoisted(rest) if rest else rest
+    if rest[:2] == [Word("git"), Word("push")]:
+        rest = _push_spelled_out(rest, place)
     task = task_of(tuple(word.text or "" for word in rest))
     if task is None or outside or launcher is None or never_general(rest, task):
         texts = tuple(word.text or "*" for word in words)
@@ -120,6 +122,16 @@ def family_of(part: Part, parts: Sequence[Part] = ()) -> Family | None:
         directory=directory,
         defined_in=defined,
     )
+
+
+def _push_spelled_out(words: list[Word], place: Place) -> list[Word]:
+    """A push with its remote and branch, so that each spelling of it is the same family."""
+    operands = [word for word in words[2:] if not word.prefix.startswith("-")]
+    if not operands and place.push_to is not None:
+        return [*words, *(Word(text) for text in place.push_to)]
+    if len(operands) == 2 and operands[1].text == "HEAD" and place.branch is not None:  # noqa: PLR2004
+        return [Word(place.branch) if word is operands[1] else word for word in words]
+    return words
 
 
 def _redirected(command: SimpleCommand, place: Place) -> list[str] | None:
@@ -205,9 +217,7 @@ def _reduced(task: Task, words: Sequence[Word], place: Place) -> list[str]:
     return [*sorted(options), *operands]
 
 
-def _option(
-    task: Task, text: str, following: Word | None, place: Place
-) -> tuple[list[str], int]:
+def _option(task: Task, text: str, following: Word | None, place: Place) -> tuple[list[str], int]:
     """What stays of an option, and how many more words it takes."""
     name, equals, value = text.partition("=")
     kind = task.options.get(name) or GENERIC.get(name)
@@ -226,13 +236,15 @@ def _option(
     width = 0 if equals else 1
     if given is None:
         return [text], 0
+    if kind == "field=" and given.text is not None:
+        field, _, content = given.text.partition("=")
+        plain = content and not content.startswith("@")
+        return [f"{name}={field if plain else given.text}"], width
     free = kind != "keep=" and _is_free_value(kind, given, place)
     return ([], width) if free else ([f"{name}={given.text or given.pattern}"], width)
 
 
-def _cluster(
-    task: Task, text: str, following: Word | None, place: Place
-) -> tuple[list[str], int]:
+def _cluster(task: Task, text: str, following: Word | None, place: Place) -> tuple[list[str], int]:
     """`-xvs`, `-j8`."""
     kept: list[str] = []
     for at, letter in enumerate(text[1:], start=2):
@@ -244,8 +256,10 @@ def _cluster(
         if kind == "keep":
             kept.append(f"-{letter}")
         elif kind != "flag":
-            more, width = _option(task, f"-{letter}={text[at:]}", None, place) if text[at:] else (
-                _option(task, f"-{letter}", following, place)
+            more, width = (
+                _option(task, f"-{letter}={text[at:]}", None, place)
+                if text[at:]
+                else (_option(task, f"-{letter}", following, place))
             )
             return [*kept, *more], width
     return kept, 0
@@ -254,14 +268,95 @@ def _cluster(
 _NUMBER: Final = re.compile(r"[\d.]+(?:[smhd]|ms|%|[KMG]i?B?)?", re.ASCII)
 _WORD: Final = re.compile(r"[\w:,+%-]+(?:\.[\w:,+%-]+)*")
 _FORMATS: Final = frozenset(
-    """
-    json jsonl ndjson yaml yml xml junit text txt plain csv tsv table wide name html markdown md
-    verbose dot dots tap spec compact stylish unix checkstyle github pretty short long line list
-    default documentation progress offenses gcc tty sarif colorized parseable human concise full
-    grouped quiet silent summary standard-verbose standard-quiet pkgname testname testdox minimal
-    normal detailed diagnostic diag d n q m v auto native no long-json simple tree none basic nocolor
-    errors all failures clang msvs visualstudio color emacs rich live rawtext expanded always never
-    """.split()
+    [
+        "json",
+        "jsonl",
+        "ndjson",
+        "yaml",
+        "yml",
+        "xml",
+        "junit",
+        "text",
+        "txt",
+        "plain",
+        "csv",
+        "tsv",
+        "table",
+        "wide",
+        "name",
+        "html",
+        "markdown",
+        "md",
+        "verbose",
+        "dot",
+        "dots",
+        "tap",
+        "spec",
+        "compact",
+        "stylish",
+        "unix",
+        "checkstyle",
+        "github",
+        "pretty",
+        "short",
+        "long",
+        "line",
+        "list",
+        "default",
+        "documentation",
+        "progress",
+        "offenses",
+        "gcc",
+        "tty",
+        "sarif",
+        "colorized",
+        "parseable",
+        "human",
+        "concise",
+        "full",
+        "grouped",
+        "quiet",
+        "silent",
+        "summary",
+        "standard-verbose",
+        "standard-quiet",
+        "pkgname",
+        "testname",
+        "testdox",
+        "minimal",
+        "normal",
+        "detailed",
+        "diagnostic",
+        "diag",
+        "d",
+        "n",
+        "q",
+        "m",
+        "v",
+        "auto",
+        "native",
+        "no",
+        "long-json",
+        "simple",
+        "tree",
+        "none",
+        "basic",
+        "nocolor",
+        "errors",
+        "all",
+        "failures",
+        "clang",
+        "msvs",
+        "visualstudio",
+        "color",
+        "emacs",
+        "rich",
+        "live",
+        "rawtext",
+        "expanded",
+        "always",
+        "never",
+    ]
 )
 _TEMPLATES: Final = ("jsonpath=", "go-template=", "custom-columns=", "format:", "%")
 
@@ -294,7 +389,9 @@ def _is_free(task: Task, word: Word, index: int, place: Place) -> bool:
         case "text":
             return word.text is not None
         case "names":
-            return bool(re.fullmatch(r"[\w.:@/#-]+", word.text or "")) and _is_free_path(word, place)
+            return bool(re.fullmatch(r"[\w.:@/#-]+", word.text or "")) and _is_free_path(
+                word, place
+            )
         case "first":
             return index > 0 and _is_free_path(word, place)
         case _:

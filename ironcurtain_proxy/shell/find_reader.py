@@ -8,12 +8,64 @@ from ironcurtain_proxy.model.command import Word
 from ironcurtain_proxy.shell.places import Place, why_not_read
 
 _FLAGS: Final = frozenset(
-    "! ( ) -a -o -and -or -not -print -print0 -prune -empty -ls -depth -xdev -mount -true -false"
-    " -readable -executable -writable -daystart -follow -H -L -P -E".split()
+    [
+        "!",
+        "(",
+        ")",
+        "-a",
+        "-o",
+        "-and",
+        "-or",
+        "-not",
+        "-print",
+        "-print0",
+        "-prune",
+        "-empty",
+        "-ls",
+        "-depth",
+        "-xdev",
+        "-mount",
+        "-true",
+        "-false",
+        "-readable",
+        "-executable",
+        "-writable",
+        "-daystart",
+        "-follow",
+        "-H",
+        "-L",
+        "-P",
+        "-E",
+    ]
 )
 _VALUES: Final = frozenset(
-    "-name -iname -path -ipath -wholename -type -maxdepth -mindepth -size -mtime -mmin -atime -amin"
-    " -ctime -cmin -newer -regex -iregex -perm -user -group -links -inum -regextype -printf".split()
+    [
+        "-name",
+        "-iname",
+        "-path",
+        "-ipath",
+        "-wholename",
+        "-type",
+        "-maxdepth",
+        "-mindepth",
+        "-size",
+        "-mtime",
+        "-mmin",
+        "-atime",
+        "-amin",
+        "-ctime",
+        "-cmin",
+        "-newer",
+        "-regex",
+        "-iregex",
+        "-perm",
+        "-user",
+        "-group",
+        "-links",
+        "-inum",
+        "-regextype",
+        "-printf",
+    ]
 )
 
 

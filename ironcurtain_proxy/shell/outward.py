@@ -10,31 +10,49 @@ from typing import Final
 from ironcurtain_proxy.model.command import SimpleCommand, Word
 
 _ALWAYS: Final = frozenset(
-    """
-    curl wget ssh scp sftp telnet ftp nc ncat netcat socat dig nslookup host ping ping6 traceroute
-    whois http https xh aria2c rclone mail sendmail mutt nmap mosh
-    gh glab hub tea jira linear
-    aws gcloud gsutil bq az doctl flyctl fly heroku vercel netlify wrangler firebase railway render
-    supabase cf ibmcloud oci s3cmd mc eksctl
-    docker podman nerdctl docker-compose buildah skopeo crane kubectl helm k9s kustomize oc minikube
-    kind terraform tofu terragrunt pulumi ansible ansible-playbook packer vagrant nomad consul vault
-    argocd flux istioctl
-    psql mysql mariadb mysqldump pg_dump redis-cli mongo mongosh sqlcmd cqlsh clickhouse-client
-    brew apt apt-get aptitude dnf yum apk pacman snap flatpak zypper port
-    npx bunx uvx pipx pnpx dlx
-    twine npm-publish open xdg-open start osascript say pbcopy code cursor
-    claude codex gemini aider goose ollama op
-    """.split()
+    ["curl", "wget", "ssh", "scp", "sftp", "telnet", "ftp", "nc", "ncat", "netcat", "socat", "dig", "nslookup", "host", "ping", "ping6", "traceroute", "whois", "http", "https", "xh", "aria2c", "rclone", "mail", "sendmail", "mutt", "nmap", "mosh", "gh", "glab", "hub", "tea", "jira", "linear", "aws", "gcloud", "gsutil", "bq", "az", "doctl", "flyctl", "fly", "heroku", "vercel", "netlify", "wrangler", "firebase", "railway", "render", "supabase", "cf", "ibmcloud", "oci", "s3cmd", "mc", "eksctl", "docker", "podman", "nerdctl", "docker-compose", "buildah", "skopeo", "crane", "kubectl", "helm", "k9s", "kustomize", "oc", "minikube", "kind", "terraform", "tofu", "terragrunt", "pulumi", "ansible", "ansible-playbook", "packer", "vagrant", "nomad", "consul", "vault", "argocd", "flux", "istioctl", "psql", "mysql", "mariadb", "mysqldump", "pg_dump", "redis-cli", "mongo", "mongosh", "sqlcmd", "cqlsh", "clickhouse-client", "brew", "apt", "apt-get", "aptitude", "dnf", "yum", "apk", "pacman", "snap", "flatpak", "zypper", "port", "npx", "bunx", "uvx", "pipx", "pnpx", "dlx", "twine", "npm-publish", "open", "xdg-open", "start", "osascript", "say", "pbcopy", "code", "cursor", "claude", "codex", "gemini", "aider", "goose", "ollama", "op"]
 )  # fmt: skip
 """Programs for which every call is asked about: most of what they do leaves the machine, or asks a
 service on it that runs outside the sandbox."""
 
 _PRIVILEGED: Final = frozenset(
-    """
-    sudo doas su pkexec systemctl service launchctl crontab at batch mount umount mkfs fdisk parted
-    reboot shutdown halt poweroff init insmod modprobe iptables nft ufw useradd userdel usermod
-    passwd chsh visudo dscl defaults security diskutil
-    """.split()
+    [
+        "sudo",
+        "doas",
+        "su",
+        "pkexec",
+        "systemctl",
+        "service",
+        "launchctl",
+        "crontab",
+        "at",
+        "batch",
+        "mount",
+        "umount",
+        "mkfs",
+        "fdisk",
+        "parted",
+        "reboot",
+        "shutdown",
+        "halt",
+        "poweroff",
+        "init",
+        "insmod",
+        "modprobe",
+        "iptables",
+        "nft",
+        "ufw",
+        "useradd",
+        "userdel",
+        "usermod",
+        "passwd",
+        "chsh",
+        "visudo",
+        "dscl",
+        "defaults",
+        "security",
+        "diskutil",
+    ]
 )
 """Programs that change the machine itself."""
 

@@ -27,6 +27,10 @@ class Place:
     home: str | None = None
     writable: tuple[str, ...] = field(default=())
     """What the sandbox lets a command write besides the workspace."""
+    branch: str | None = None
+    """The branch that is checked out."""
+    push_to: tuple[str, str] | None = None
+    """Remote and branch to which `git push` without operands would go."""
     has_repository: bool = False
     """The directory has a `.git` of its own. git takes its configuration from there; in any other
     directory it could take it from files that only look like a repository."""

@@ -114,7 +114,9 @@ def _two_files(reading: Reading) -> str | None:
     return None if all(re.fullmatch(r".+\.\w+", name) for name in names) else "it may compare trees"
 
 
-_KEYS: Final = re.compile(r"env|pem|key|p12|pfx|crt|cer|jks|kdbx|asc|gpg|secret|credential", re.I)
+_KEYS: Final = re.compile(
+    r"env|pem|key|p12|pfx|crt|cer|jks|kdbx|asc|gpg|secret|credential", re.IGNORECASE
+)
 
 _GREP: Final = (
     "n i v c l L h H w x o q s E F G P a z r R e: m: A: B: C: # line-number ignore-case"
@@ -131,9 +133,7 @@ _RG: Final = (
     " type-not: color: colors: heading no-heading with-filename no-filename sort: files json"
     " vimgrep stats max-depth: max-columns: trim column"
 )
-_GREP_READER: Final = reader(
-    _GREP, "pattern", pattern="-e --regexp -f --file", check=_grep
-)
+_GREP_READER: Final = reader(_GREP, "pattern", pattern="-e --regexp -f --file", check=_grep)
 _SUM: Final = reader("b t binary text tag z")
 _JQ: Final = reader(
     "r c s n e M C S j a raw-output compact-output slurp null-input exit-status monochrome-output"

@@ -12,9 +12,32 @@ from ironcurtain_proxy.model.command import Word
 from ironcurtain_proxy.shell.places import Place
 from ironcurtain_proxy.shell.reads import shows_variables
 
-_UNARY: Final = frozenset("-e -f -d -s -r -w -x -z -n -L -h -p -S -b -c -u -g -k -O -G".split())
+_UNARY: Final = frozenset(
+    [
+        "-e",
+        "-f",
+        "-d",
+        "-s",
+        "-r",
+        "-w",
+        "-x",
+        "-z",
+        "-n",
+        "-L",
+        "-h",
+        "-p",
+        "-S",
+        "-b",
+        "-c",
+        "-u",
+        "-g",
+        "-k",
+        "-O",
+        "-G",
+    ]
+)
 _BINARY: Final = frozenset({"=", "==", "!="})
-_NUMERIC: Final = frozenset("-eq -ne -lt -le -gt -ge".split())
+_NUMERIC: Final = frozenset(["-eq", "-ne", "-lt", "-le", "-gt", "-ge"])
 _JOINS: Final = frozenset({"!", "&&", "||"})
 
 
