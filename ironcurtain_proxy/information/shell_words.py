@@ -243,6 +243,15 @@ def _literal(reading: Reading, start: int, end: int) -> _Piece:
 def _expanded(reading: Reading, node: "Node", *, quoted: bool) -> _Piece:
     """What is only known when it runs. Commands in it are read later."""
     raw = reading.text_of(node)
+    _check_expansion(reading, node, raw)
+    if node.type != "arithmetic_expansion" and _NUMERIC.fullmatch(raw):
+        return _Piece("0", quoted=True)
+    reading.pending.append(node)
+    named = _NAMED.match(raw) if node.type in {"simple_expansion", "expansion"} else None
+    return _Piece(None, quoted, None if named is None else named[1].decode())
+
+
+def _check_expansion(reading: Reading, node: "Node", raw: bytes) -> None:
     match node.type:
         case "simple_expansion":
             reading.require(_VARIABLE, raw, "an expansion is not understood")
@@ -259,11 +268,6 @@ def _expanded(reading: Reading, node: "Node", *, quoted: bool) -> _Piece:
             pass
         case other:
             reading.refuse(f"a {other} is not understood")
-    if node.type != "arithmetic_expansion" and _NUMERIC.fullmatch(raw):
-        return _Piece("0", quoted=True)
-    reading.pending.append(node)
-    named = _NAMED.match(raw) if node.type in {"simple_expansion", "expansion"} else None
-    return _Piece(None, quoted, None if named is None else named[1].decode())
 
 
 def _unescaped(reading: Reading, text: str) -> str:

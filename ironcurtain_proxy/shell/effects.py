@@ -12,18 +12,20 @@ Only `reads` is a promise. `local` and `unknown` are true where a sandbox makes 
 one, or with a network, they are asked about like the others.
 """
 
-from collections.abc import Iterator, Sequence
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
 from ironcurtain_proxy.approval.shell.rules import Wraps
 from ironcurtain_proxy.approval.shell.wrappers import WRAPPERS
 from ironcurtain_proxy.model.command import ParsedCommand, SimpleCommand, Word
+from ironcurtain_proxy.shell.beyond import why_beyond
 from ironcurtain_proxy.shell.find_reader import why_not_find
 from ironcurtain_proxy.shell.git_readers import why_not_git
 from ironcurtain_proxy.shell.options import options, read_options
-from ironcurtain_proxy.shell.outward import name_of, sub_commands, why_outward, why_privileged
-from ironcurtain_proxy.shell.places import Place, is_inside, is_protected_name, may_write, path_of
+from ironcurtain_proxy.shell.outward import name_of, why_outward
+from ironcurtain_proxy.shell.places import Place
 from ironcurtain_proxy.shell.readers import READERS, VERSIONS
 from ironcurtain_proxy.shell.reads import (
     assigned,
@@ -104,7 +106,7 @@ def _moved(command: SimpleCommand, place: Place) -> Place:
     """The place behind a `cd`."""
     if not command.is_certain or name_of(command) != "cd":
         return replace(place, directory=None, has_repository=False)
-    there = directory_after(command, place)
+    there = directory_after(command.words[1:], place)
     if there is not None and there == place.directory:
         return place
     return replace(place, directory=there, has_repository=False)
@@ -125,7 +127,7 @@ def _part(
         if reason is None:
             return
     outside = why_outward(command)
-    beyond = why_privileged(command) or _why_beyond(command, place)
+    beyond = why_beyond(command, place)
     if outside is not None:
         yield Part(command=command, effect="outward", reason=outside, place=place)
     elif beyond is not None:
@@ -194,108 +196,64 @@ def _trusted_name(word: Word) -> str | None:
     return name if name and (not slash or directory in _TRUSTED) else None
 
 
-def _why_not_read(  # noqa: PLR0911  one question after another
-    command: SimpleCommand, place: Place, variables: frozenset[str]
-) -> str | None:
-    for redirection in command.redirections:
-        reason = why_not_redirect(redirection, place, variables)
-        if reason is not None:
-            return reason
-    for assignment in command.assignments:
-        reason = why_not_assign(assignment, alone=not command.words, variables=variables)
-        if reason is not None:
-            return reason
-    if not command.words:
-        return None
+def _why_not_read(command: SimpleCommand, place: Place, variables: frozenset[str]) -> str | None:
+    reasons = [why_not_redirect(one, place, variables) for one in command.redirections]
+    alone = not command.words
+    reasons += [
+        why_not_assign(one, alone=alone, variables=variables) for one in command.assignments
+    ]
+    if any(reasons) or alone:
+        return next((reason for reason in reasons if reason is not None), None)
     name = _trusted_name(command.words[0])
-    words = command.words[1:]
-    match name:
-        case None:
-            return "a program is not known"
-        case "git" if [word.text for word in words] != ["--version"]:
-            return why_not_git(words, place, variables)
-        case "[" | "[[" | "test":
-            return why_not_test(name, words, place, variables)
-        case "find":
-            return why_not_find(words, place)
-        case "cd":
-            there = directory_after(command, place)
-            return None if there is not None else "where it leads is not known"
-        case "echo":
-            split = any(word.splits and word.variables - variables for word in words)
-            return "it shows a variable" if split else shows_variables(words, variables)
-        case "set":
-            plain = bool(words) and all(word.text in _SETTINGS for word in words)
-            return None if plain else "it changes the shell"
-        case "command" if words and words[0].text == "-v":
-            return None if all(word.text is not None for word in words) else "it is not known"
-        case _:
-            pass
-    if name in VERSIONS and [word.text for word in words] in (["--version"], ["-V"]):
+    rest = command.words[1:]
+    if name is None:
+        return "a program is not known"
+    if name in VERSIONS and [word.text for word in rest] in (["--version"], ["-V"]):
         return None
+    special = _SPECIAL.get(name)
+    if special is not None:
+        return special(rest, place, variables)
     found = READERS.get(name)
     if found is None:
         return "it is not known to only read"
-    return why_not_reader(found, words, place, variables)
+    return why_not_reader(found, rest, place, variables)
 
 
+def _cd(rest: Sequence[Word], place: Place, variables: frozenset[str]) -> str | None:
+    del variables
+    known = directory_after(rest, place) is not None
+    return None if known else "where it leads is not known"
+
+
+def _echo(rest: Sequence[Word], place: Place, variables: frozenset[str]) -> str | None:
+    del place
+    return shows_variables(rest, variables)
+
+
+def _set(rest: Sequence[Word], place: Place, variables: frozenset[str]) -> str | None:
+    """Alone it shows every variable."""
+    del place, variables
+    plain = bool(rest) and all(word.text in _SETTINGS for word in rest)
+    return None if plain else "it changes the shell"
+
+
+def _command(rest: Sequence[Word], place: Place, variables: frozenset[str]) -> str | None:
+    """`command -v NAME` says where a program is."""
+    del place, variables
+    asks = bool(rest) and rest[0].text == "-v" and all(word.text is not None for word in rest)
+    return None if asks else "it runs another program"
+
+
+_SPECIAL: Final[Mapping[str, Callable[[Sequence[Word], Place, frozenset[str]], str | None]]] = {
+    "git": why_not_git,
+    "[": functools.partial(why_not_test, "["),
+    "[[": functools.partial(why_not_test, "[["),
+    "test": functools.partial(why_not_test, "test"),
+    "find": why_not_find,
+    "cd": _cd,
+    "echo": _echo,
+    "set": _set,
+    "command": _command,
+}
 _SETTINGS: Final = frozenset({"-e", "-u", "-x", "-eu", "-ex", "-euo", "-eo", "-o", "pipefail",
                               "+e", "+x", "-euxo", "-eux"})  # fmt: skip
-
-_WRITERS: Final = frozenset(
-    [
-        "rm",
-        "rmdir",
-        "unlink",
-        "shred",
-        "truncate",
-        "mv",
-        "cp",
-        "ln",
-        "touch",
-        "mkdir",
-        "tee",
-        "chmod",
-        "chown",
-        "chgrp",
-        "install",
-        "dd",
-        "patch",
-        "rsync",
-        "trash",
-        "setfacl",
-        "chattr",
-        "split",
-    ]
-)
-
-
-def _why_beyond(command: SimpleCommand, place: Place) -> str | None:
-    """Why a command writes or deletes where no snapshot holds it."""
-    for redirection in command.redirections:
-        if redirection.operator in {">", ">>", ">|", "&>", "&>>", "<>"}:
-            path = path_of(redirection.target, place)
-            if path is not None and not may_write(path, place):
-                return "output is written to a file outside the workspace"
-    name = name_of(command)
-    if name == "git" and sub_commands(command.words[1:])[:1] in (["gc"], ["prune"], ["repack"]):
-        return "git removes objects for good"
-    if name not in _WRITERS:
-        return None
-    for word in command.words[1:]:
-        if word.prefix.startswith("-"):
-            continue
-        path = path_of(word, place)
-        if path is None:
-            if word.prefix.startswith(("/", "~")) and not is_inside(word.prefix, place):
-                return f"{name} works outside the workspace"
-        elif not may_write(path, place) and name != "cp":
-            return f"{name} works outside the workspace"
-        elif path == place.workspace and name in {"rm", "mv", "shred"}:
-            return f"{name} removes the workspace itself"
-        elif is_protected_name(path) and path.endswith("/.git"):
-            return f"{name} works on a whole repository"
-    last = path_of(command.words[-1], place)
-    if name == "cp" and last is not None and not may_write(last, place):
-        return "cp writes outside the workspace"
-    return None

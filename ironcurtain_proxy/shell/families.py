@@ -18,9 +18,7 @@ import posixpath
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
-from ironcurtain_proxy.approval.shell.secrets import names_a_secret
 from ironcurtain_proxy.model.command import ParsedCommand, SimpleCommand, Word
 from ironcurtain_proxy.shell.effects import Part, effect_of
 from ironcurtain_proxy.shell.family_table import (
@@ -32,11 +30,10 @@ from ironcurtain_proxy.shell.family_table import (
     never_general,
     task_of,
 )
+from ironcurtain_proxy.shell.family_words import is_free, is_free_path, is_free_value, shortened
 from ironcurtain_proxy.shell.places import (
     Place,
     is_inside,
-    is_protected_name,
-    is_within,
     path_of,
 )
 
@@ -145,7 +142,7 @@ def _redirected(command: SimpleCommand, place: Place) -> list[str] | None:
         if target is None:
             return None
         path = path_of(one.target, place)
-        if one.operator == "<" and path is not None and _is_free_path(one.target, place):
+        if one.operator == "<" and path is not None and is_free_path(one.target, place):
             continue
         kept.append(f"{one.operator} {target}")
     return kept
@@ -212,8 +209,8 @@ def _reduced(task: Task, words: Sequence[Word], place: Place) -> list[str]:
             options.update(kept)
             at += width
             continue
-        if not _is_free(task, word, len(operands), place):
-            operands.append(_shortened(task, word))
+        if not is_free(task, word, len(operands), place):
+            operands.append(shortened(task, word))
     return [*sorted(options), *operands]
 
 
@@ -221,27 +218,34 @@ def _option(task: Task, text: str, following: Word | None, place: Place) -> tupl
     """What stays of an option, and how many more words it takes."""
     name, equals, value = text.partition("=")
     kind = task.options.get(name) or GENERIC.get(name)
-    if kind is None and not text.startswith("--") and len(text) > 2:  # noqa: PLR2004
-        return _cluster(task, text, following, place)
-    if kind is None:
-        # Whether it takes a value is not known: the next word stays with it.
-        if equals or following is None or following.prefix.startswith("-"):
-            return [text], 0
-        return [f"{text} {following.text or following.pattern}"], 1
-    if kind in {"flag", "keep"}:
-        if equals:
-            return [text], 0
-        return ([name], 0) if kind == "keep" else ([], 0)
-    given = Word(value) if equals else following
-    width = 0 if equals else 1
-    if given is None:
+    match kind:
+        case None if not text.startswith("--") and len(text) > 2:  # noqa: PLR2004
+            return _cluster(task, text, following, place)
+        case None:
+            return _not_known(text, following)
+        case "flag" | "keep":
+            return ([text] if equals else [name] if kind == "keep" else []), 0
+        case _:
+            given = Word(value) if equals else following
+            width = 0 if equals else 1
+            return ([text], 0) if given is None else (_valued(kind, name, given, place), width)
+
+
+def _not_known(text: str, following: Word | None) -> tuple[list[str], int]:
+    """Whether the option takes a value is not known: the next word stays with it."""
+    if "=" in text or following is None or following.prefix.startswith("-"):
         return [text], 0
+    return [f"{text} {following.text or following.pattern}"], 1
+
+
+def _valued(kind: str, name: str, given: Word, place: Place) -> list[str]:
+    """What stays of an option with a value."""
     if kind == "field=" and given.text is not None:
         field, _, content = given.text.partition("=")
         plain = content and not content.startswith("@")
-        return [f"{name}={field if plain else given.text}"], width
-    free = kind != "keep=" and _is_free_value(kind, given, place)
-    return ([], width) if free else ([f"{name}={given.text or given.pattern}"], width)
+        return [f"{name}={field if plain else given.text}"]
+    free = kind != "keep=" and is_free_value(kind, given, place)
+    return [] if free else [f"{name}={given.text or given.pattern}"]
 
 
 def _cluster(task: Task, text: str, following: Word | None, place: Place) -> tuple[list[str], int]:
@@ -250,184 +254,11 @@ def _cluster(task: Task, text: str, following: Word | None, place: Place) -> tup
     for at, letter in enumerate(text[1:], start=2):
         kind = task.options.get(f"-{letter}") or GENERIC.get(f"-{letter}")
         if kind is None:
-            width = 0 if following is None or following.prefix.startswith("-") else 1
-            extra = "" if width == 0 or following is None else f" {following.text}"
-            return [f"{text}{extra}"], width
+            return _not_known(text, following)
         if kind == "keep":
             kept.append(f"-{letter}")
         elif kind != "flag":
-            more, width = (
-                _option(task, f"-{letter}={text[at:]}", None, place)
-                if text[at:]
-                else (_option(task, f"-{letter}", following, place))
-            )
+            joined = f"-{letter}={text[at:]}" if text[at:] else f"-{letter}"
+            more, width = _option(task, joined, following, place)
             return [*kept, *more], width
     return kept, 0
-
-
-_NUMBER: Final = re.compile(r"[\d.]+(?:[smhd]|ms|%|[KMG]i?B?)?", re.ASCII)
-_WORD: Final = re.compile(r"[\w:,+%-]+(?:\.[\w:,+%-]+)*")
-_FORMATS: Final = frozenset(
-    [
-        "json",
-        "jsonl",
-        "ndjson",
-        "yaml",
-        "yml",
-        "xml",
-        "junit",
-        "text",
-        "txt",
-        "plain",
-        "csv",
-        "tsv",
-        "table",
-        "wide",
-        "name",
-        "html",
-        "markdown",
-        "md",
-        "verbose",
-        "dot",
-        "dots",
-        "tap",
-        "spec",
-        "compact",
-        "stylish",
-        "unix",
-        "checkstyle",
-        "github",
-        "pretty",
-        "short",
-        "long",
-        "line",
-        "list",
-        "default",
-        "documentation",
-        "progress",
-        "offenses",
-        "gcc",
-        "tty",
-        "sarif",
-        "colorized",
-        "parseable",
-        "human",
-        "concise",
-        "full",
-        "grouped",
-        "quiet",
-        "silent",
-        "summary",
-        "standard-verbose",
-        "standard-quiet",
-        "pkgname",
-        "testname",
-        "testdox",
-        "minimal",
-        "normal",
-        "detailed",
-        "diagnostic",
-        "diag",
-        "d",
-        "n",
-        "q",
-        "m",
-        "v",
-        "auto",
-        "native",
-        "no",
-        "long-json",
-        "simple",
-        "tree",
-        "none",
-        "basic",
-        "nocolor",
-        "errors",
-        "all",
-        "failures",
-        "clang",
-        "msvs",
-        "visualstudio",
-        "color",
-        "emacs",
-        "rich",
-        "live",
-        "rawtext",
-        "expanded",
-        "always",
-        "never",
-    ]
-)
-_TEMPLATES: Final = ("jsonpath=", "go-template=", "custom-columns=", "format:", "%")
-
-
-def _is_free_value(kind: str, word: Word, place: Place) -> bool:
-    """Whether the value of an option may be left out."""
-    if word.text is None:
-        return kind == "text=" and not word.splits
-    text = word.text
-    match kind:
-        case "text=":
-            return not text.startswith(("@", "file:"))
-        case "number=":
-            return bool(_NUMBER.fullmatch(text) or re.fullmatch(r"\d+", text))
-        case "word=":
-            return bool(_WORD.fullmatch(text))
-        case "format=":
-            return text in _FORMATS or text.startswith(_TEMPLATES) or "{{" in text
-        case "path=":
-            return _is_free_path(word, place)
-        case _:
-            return False
-
-
-def _is_free(task: Task, word: Word, index: int, place: Place) -> bool:
-    """Whether an operand may be left out."""
-    match task.operands:
-        case "paths":
-            return _is_free_path(word, place)
-        case "text":
-            return word.text is not None
-        case "names":
-            return bool(re.fullmatch(r"[\w.:@/#-]+", word.text or "")) and _is_free_path(
-                word, place
-            )
-        case "first":
-            return index > 0 and _is_free_path(word, place)
-        case _:
-            return False
-
-
-def _shortened(task: Task, word: Word) -> str:
-    """An operand of the family; numbers in the paths of an API stand for any."""
-    text = word.text if word.text is not None else word.pattern
-    if task.operands == "api":
-        return re.sub(r"(?<=/)\d+(?=/|$)", "N", text.partition("?")[0])
-    if task.operands == "bucket":
-        found = re.match(r"\w+://[^/]+", text)
-        return found[0] if found else text
-    return text
-
-
-_HOST: Final = re.compile(r"[\w-]+(?:\.[\w-]+)+/")
-"""`github.com/other/package`: a name that looks like a path of the project."""
-_TEST_PART: Final = re.compile(r"(?:::|#|:\d|\[).*$", re.DOTALL)
-
-
-def _is_free_path(word: Word, place: Place) -> bool:
-    """Whether a word is a file, a package or a pattern inside the project, and no more."""
-    text = word.text if word.text is not None else word.pattern
-    if "://" in text or not text or "\n" in text or names_a_secret([word]):
-        return False
-    if ".." in re.split(r"[/\\]", text.replace("...", "")) or text.startswith(("~", "@", "+", "-")):
-        return False
-    if is_protected_name(text) or _HOST.match(text):
-        return False
-    plain = _TEST_PART.sub("", text) if not text.startswith("//") else text.removeprefix("//")
-    path = path_of(Word(plain or "."), place)
-    return path is not None and is_inside(path, place)
-
-
-def is_project(path: str, place: Place) -> bool:
-    """Whether a directory is the workspace, or lies in it."""
-    return place.workspace is not None and is_within(path, place.workspace)

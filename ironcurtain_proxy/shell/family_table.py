@@ -149,32 +149,34 @@ def hoisted(words: Sequence[Word]) -> list[Word]:
 
 def task_of(texts: tuple[str, ...]) -> Task | None:
     """The entry for a command, the longest first; None if the program has none."""
-    if not texts or not texts[0]:
+    name = _table_name(texts[0]) if texts else None
+    if name is None:
         return None
-    name = texts[0]
-    base = name.rpartition("/")[2]
-    if "/" in name and name not in {f"/usr/bin/{base}", f"/bin/{base}", f"/usr/local/bin/{base}"}:
-        # A wrapper of the project, such as ./gradlew, is another program than one of that name.
-        if not re.fullmatch(
-            r"(?:\./)?(?:(?:bin|vendor/bin|node_modules/\.bin|\.venv/bin)/)?[\w.-]+", name
-        ):
-            return None
-        known = {"gradlew", "mvnw", "rails", "rake", "rspec"} if name.count("/") == 1 else set()
-        nested = "vendor/bin/" in name or "node_modules/.bin/" in name or ".venv/bin/" in name
-        if base not in known and not nested:
-            return None
-    if base in {"python", "python3"} and len(texts) > 1 and texts[1] == "manage.py":
-        found = TASKS.get(("manage.py", *texts[2:3]))
+    path = (name, *texts[1:4])
+    if path[:2] in _SCRIPTS:
+        found = TASKS.get((*path[1:3],))
         return None if found is None else _renamed(found, texts[:3])
-    if base == "php" and len(texts) > 1 and texts[1] == "artisan":
-        found = TASKS.get(("artisan", *texts[2:3]))
-        return None if found is None else _renamed(found, texts[:3])
-    for length in (4, 3, 2, 1):
-        if len(texts) >= length:
-            found = TASKS.get((base, *texts[1:length]))
-            if found is not None:
-                return _with_task(_renamed(found, texts[:length]), texts)
+    for length in range(len(path), 0, -1):
+        found = TASKS.get(path[:length])
+        if found is not None:
+            return _with_task(_renamed(found, texts[:length]), texts)
     return None
+
+
+_SCRIPTS: Final = frozenset({("python", "manage.py"), ("python3", "manage.py"), ("php", "artisan")})
+"""Scripts of frameworks, which have entries of their own."""
+_SYSTEM: Final = frozenset({"/usr/bin", "/bin", "/usr/local/bin"})
+_WRAPPERS: Final = re.compile(
+    r"(?:\./)?(?:(?:vendor/bin|node_modules/\.bin|\.venv/bin)/[\w.-]+"
+    r"|(?:bin/)?(?:gradlew|mvnw|rails|rake|rspec))"
+)
+
+
+def _table_name(text: str) -> str | None:
+    """The name of a program in the table; None for a program that only has a name of it."""
+    directory, slash, base = text.rpartition("/")
+    known = not slash or directory in _SYSTEM or _WRAPPERS.fullmatch(text)
+    return base if base and known else None
 
 
 def _renamed(found: Task, texts: Sequence[str]) -> Task:

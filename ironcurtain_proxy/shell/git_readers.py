@@ -17,7 +17,7 @@ from ironcurtain_proxy.shell.reads import Reader, reader, why_not_reader
 
 _DIFF: Final = (
     " p u U: patch no-patch s stat? shortstat numstat name-only name-status diff-filter: M C w b"
-    " ignore-all-space ignore-space-change ignore-blank-lines word-diff? color? no-color color-words?"
+    " ignore-all-space ignore-space-change ignore-blank-lines word-diff? color? no-color"
     " cached staged exit-code quiet check no-renames find-renames? find-copies? minimal patience"
     " histogram summary raw z R relative? abbrev? unified: text a function-context W S: G:"
     " pickaxe-all no-prefix compact-summary dirstat? merge-base cc c m full-index binary"

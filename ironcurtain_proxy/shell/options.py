@@ -45,6 +45,11 @@ class Reading:
         return tuple(word for name, word in self.options if name in names and word is not None)
 
 
+def words(text: str) -> frozenset[str]:
+    """A set of words from a text with blanks between them."""
+    return frozenset(text.split())
+
+
 def options(text: str) -> Options:
     """Options from a text with blanks between them.
 
@@ -56,17 +61,17 @@ def options(text: str) -> Options:
     optional: set[str] = set()
     files: set[str] = set()
     number = False
-    for token in text.split():
-        if token == "#":
+    for item in text.split():
+        if item == "#":
             number = True
             continue
-        name = token.rstrip(":?@")
+        name = item.rstrip(":?@")
         dashed = f"-{name}" if len(name) == 1 else f"--{name}"
-        if token.endswith("@"):
+        if item.endswith("@"):
             files.add(dashed)
-        if token.endswith((":", "@")):
+        if item.endswith((":", "@")):
             values.add(dashed)
-        elif token.endswith("?"):
+        elif item.endswith("?"):
             optional.add(dashed)
             flags.add(dashed)
         else:
@@ -79,38 +84,46 @@ def options(text: str) -> Options:
 _SHORT: Final = 2
 
 
-def read_options(known: Options, words: Sequence[Word]) -> Reading | str:
+def read_options(known: Options, rest: Sequence[Word]) -> Reading | str:
     """The words sorted, or why they cannot be."""
     found: list[tuple[str, Word | None]] = []
     operands: list[Word] = []
     at = 0
-    while at < len(words):
-        word = words[at]
+    while at < len(rest):
+        word = rest[at]
         at += 1
         if word.text == "--":
-            operands += words[at:]
+            operands += rest[at:]
             break
         if word.splits or (word.text is None and word.prefix[:1] in {"", "-"}):
             return "a word that only the shell knows could be an option"
-        text = word.text
-        if text is None or len(text) < _SHORT or text[0] != "-":
+        if word.text is None or len(word.text) < _SHORT or word.text[0] != "-":
             operands.append(word)
             continue
-        taken = _long(known, text) if text.startswith("--") else _cluster(known, text)
+        taken = _option(known, word.text, rest[at : at + 1])
         if isinstance(taken, str):
             return taken
-        names, value, needs = taken
-        found += [(name, None) for name in names[:-1]]
-        if needs and value is None:
-            if at >= len(words) or words[at].splits:
-                return f"{names[-1]} has no value"
-            found.append((names[-1], words[at]))
-            at += 1
-        else:
-            found.append((names[-1], None if value is None else Word(value)))
+        found += taken[0]
+        at += taken[1]
     if any(word.splits for word in operands):
         return "a word that only the shell knows could be several"
     return Reading(tuple(found), tuple(operands))
+
+
+def _option(
+    known: Options, text: str, following: Sequence[Word]
+) -> tuple[list[tuple[str, Word | None]], int] | str:
+    """The options that a word is, and how many words behind it are a value."""
+    taken = _long(known, text) if text.startswith("--") else _cluster(known, text)
+    if isinstance(taken, str):
+        return taken
+    names, value, needs = taken
+    found: list[tuple[str, Word | None]] = [(name, None) for name in names[:-1]]
+    if not needs or value is not None:
+        return [*found, (names[-1], None if value is None else Word(value))], 0
+    if not following or following[0].splits:
+        return f"{names[-1]} has no value"
+    return [*found, (names[-1], following[0])], 1
 
 
 _Taken = tuple[list[str], str | None, bool]

@@ -8,51 +8,31 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from ironcurtain_proxy.model.command import SimpleCommand, Word
+from ironcurtain_proxy.shell.options import words
 
-_ALWAYS: Final = frozenset(
-    ["curl", "wget", "ssh", "scp", "sftp", "telnet", "ftp", "nc", "ncat", "netcat", "socat", "dig", "nslookup", "host", "ping", "ping6", "traceroute", "whois", "http", "https", "xh", "aria2c", "rclone", "mail", "sendmail", "mutt", "nmap", "mosh", "gh", "glab", "hub", "tea", "jira", "linear", "aws", "gcloud", "gsutil", "bq", "az", "doctl", "flyctl", "fly", "heroku", "vercel", "netlify", "wrangler", "firebase", "railway", "render", "supabase", "cf", "ibmcloud", "oci", "s3cmd", "mc", "eksctl", "docker", "podman", "nerdctl", "docker-compose", "buildah", "skopeo", "crane", "kubectl", "helm", "k9s", "kustomize", "oc", "minikube", "kind", "terraform", "tofu", "terragrunt", "pulumi", "ansible", "ansible-playbook", "packer", "vagrant", "nomad", "consul", "vault", "argocd", "flux", "istioctl", "psql", "mysql", "mariadb", "mysqldump", "pg_dump", "redis-cli", "mongo", "mongosh", "sqlcmd", "cqlsh", "clickhouse-client", "brew", "apt", "apt-get", "aptitude", "dnf", "yum", "apk", "pacman", "snap", "flatpak", "zypper", "port", "npx", "bunx", "uvx", "pipx", "pnpx", "dlx", "twine", "npm-publish", "open", "xdg-open", "start", "osascript", "say", "pbcopy", "code", "cursor", "claude", "codex", "gemini", "aider", "goose", "ollama", "op"]
-)  # fmt: skip
+_ALWAYS: Final = words(
+    """
+    curl wget ssh scp sftp telnet ftp nc ncat netcat socat dig nslookup host ping ping6
+    traceroute whois http https xh aria2c rclone mail sendmail mutt nmap mosh gh glab hub tea
+    jira linear aws gcloud gsutil bq az doctl flyctl fly heroku vercel netlify wrangler
+    firebase railway render supabase cf ibmcloud oci s3cmd mc eksctl docker podman nerdctl
+    docker-compose buildah skopeo crane kubectl helm k9s kustomize oc minikube kind terraform
+    tofu terragrunt pulumi ansible ansible-playbook packer vagrant nomad consul vault argocd
+    flux istioctl psql mysql mariadb mysqldump pg_dump redis-cli mongo mongosh sqlcmd cqlsh
+    clickhouse-client brew apt apt-get aptitude dnf yum apk pacman snap flatpak zypper port
+    npx bunx uvx pipx pnpx dlx twine npm-publish open xdg-open start osascript say pbcopy code
+    cursor claude codex gemini aider goose ollama op
+    """
+)
 """Programs for which every call is asked about: most of what they do leaves the machine, or asks a
 service on it that runs outside the sandbox."""
 
-_PRIVILEGED: Final = frozenset(
-    [
-        "sudo",
-        "doas",
-        "su",
-        "pkexec",
-        "systemctl",
-        "service",
-        "launchctl",
-        "crontab",
-        "at",
-        "batch",
-        "mount",
-        "umount",
-        "mkfs",
-        "fdisk",
-        "parted",
-        "reboot",
-        "shutdown",
-        "halt",
-        "poweroff",
-        "init",
-        "insmod",
-        "modprobe",
-        "iptables",
-        "nft",
-        "ufw",
-        "useradd",
-        "userdel",
-        "usermod",
-        "passwd",
-        "chsh",
-        "visudo",
-        "dscl",
-        "defaults",
-        "security",
-        "diskutil",
-    ]
+_PRIVILEGED: Final = words(
+    """
+    sudo doas su pkexec systemctl service launchctl crontab at batch mount umount mkfs fdisk
+    parted reboot shutdown halt poweroff init insmod modprobe iptables nft ufw useradd userdel
+    usermod passwd chsh visudo dscl defaults security diskutil
+    """
 )
 """Programs that change the machine itself."""
 
@@ -109,25 +89,28 @@ def why_outward(command: SimpleCommand) -> str | None:
     name = name_of(command)
     if name is None:
         return None
-    words = command.words[1:]
-    texts = [word.text or "" for word in words]
+    rest = command.words[1:]
+    texts = [word.text or "" for word in rest]
     if texts in (["--version"], ["--help"]):
         return None
-    if name in _ALWAYS:
-        return f"{name} reaches something outside"
-    if name == "rsync":
-        return "rsync reaches another machine" if any(":" in text for text in texts) else None
     if name in {"python", "python3"} and texts[:2] == ["-m", "pip"]:
-        return why_outward(SimpleCommand(words=(Word("pip"), *words[2:])))
+        name, rest = "pip", rest[2:]
+    if name in _ALWAYS or (name == "rsync" and any(":" in text for text in texts)):
+        return f"{name} reaches something outside"
+    return _why_sub_command(name, rest)
+
+
+def _why_sub_command(name: str, rest: Sequence[Word]) -> str | None:
     known = _SUB_COMMANDS.get(name)
     if known is None:
         return None
-    path = sub_commands(words)
+    path = sub_commands(rest)
     if not path and name in _BARE:
         return f"{name} installs packages"
     if path and path[0] in known:
         return f"{name} {path[0]} reaches another machine"
-    if tuple(path[:2]) in _PAIRS or any(text.startswith("--remote=") for text in texts):
+    named = any((word.text or "").startswith("--remote=") for word in rest)
+    if tuple(path[:2]) in _PAIRS or named:
         return f"{name} {' '.join(path[:2])} reaches another machine"
     return None
 
@@ -150,12 +133,12 @@ _WITH_VALUE: Final = frozenset(
 )  # fmt: skip
 
 
-def sub_commands(words: Sequence[Word]) -> list[str]:
+def sub_commands(rest: Sequence[Word]) -> list[str]:
     """The words up to an option behind the first one that is none."""
     found: list[str] = []
     at = 0
-    while at < len(words):
-        text = words[at].text
+    while at < len(rest):
+        text = rest[at].text
         at += 1
         if text is None:
             break

@@ -42,19 +42,15 @@ def path_of(word: Word, place: Place) -> str | None:
     if not text or "\0" in text:
         return None
     if text == "~" or text.startswith("~/"):
-        if place.home is None:
-            return None
-        text = place.home + text[1:]
-    elif text.startswith("~"):
+        text = None if place.home is None else place.home + text[1:]
+    if text is None or text.startswith("~"):
         return None
-    if not text.startswith("/"):
-        # `..` after a name could follow a link: only at the start is it known where it leads.
-        if place.directory is None or not _climbs_first(text):
-            return None
-        return posixpath.normpath(f"{place.directory}/{text}")
-    if ".." in text.split("/"):
+    if text.startswith("/"):
+        return None if ".." in text.split("/") else posixpath.normpath("/" + text.lstrip("/"))
+    # `..` behind a name could follow a link: only at the start is it known where it leads.
+    if place.directory is None or not _climbs_first(text):
         return None
-    return posixpath.normpath("/" + text.lstrip("/"))
+    return posixpath.normpath(f"{place.directory}/{text}")
 
 
 def _climbs_first(text: str) -> bool:

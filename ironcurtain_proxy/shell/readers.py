@@ -46,7 +46,8 @@ def _sed(reading: Reading) -> str | None:
 
 _AWK: Final = re.compile(
     r"\s*(?:NR ?[<>=!]=? ?\d+|NF|/[\w .:^$-]*/)?(?: ?(?:&&|\|\|) ?NR ?[<>=!]=? ?\d+)?\s*"
-    r"""(?:\{ ?print(?: (?:\$(?:\d+|NF)|NR|NF|"[\w :/.-]*")(?:, ?| ?(?=[$"NR])|(?= ?\})))* ?\})?\s*"""
+    r"""(?:\{ ?print(?: (?:\$(?:\d+|NF)|NR|NF|"[\w :/.-]*")"""
+    r"""(?:, ?| ?(?=[$"NR])|(?= ?\})))* ?\})?\s*"""
 )
 
 
@@ -167,7 +168,7 @@ READERS: Final[Mapping[str, Reader]] = {
                    " field-separator: human-numeric-sort version-sort ignore-case stable check"),
     "column": reader("t s: n table separator:"),
     "diff": reader("u q w b B i a y c s U: unified? brief ignore-all-space side-by-side"
-                   " ignore-space-change ignore-blank-lines ignore-case text color? report-identical-files",
+                   " ignore-space-change ignore-blank-lines ignore-case text color?",
                    most=2, check=_two_files),
     "od": reader("c x b d o A: t: N: j: v"),
     "xxd": reader("l: s: c: g: p b u i", most=1),

@@ -34,7 +34,7 @@ SHOWN_VARIABLES: Final = frozenset(
 class Reader:
     """A program, or a sub-command, that only reads if it is called like this."""
 
-    options: Options = Options()
+    options: Options
     operands: Operands = "files"
     most: int | None = None
     """How many operands there may be."""
@@ -174,9 +174,9 @@ def why_not_redirect(one: Redirection, place: Place, variables: frozenset[str]) 
 Table: TypeAlias = Mapping[str, Reader]
 
 
-def directory_after(command: SimpleCommand, place: Place) -> str | None:
+def directory_after(rest: Sequence[Word], place: Place) -> str | None:
     """The directory that a `cd` leads to; None if that is not known."""
-    operands = [word for word in command.words[1:] if word.text != "--"]
+    operands = [word for word in rest if word.text != "--"]
     if len(operands) != 1 or (operands[0].text or "-").startswith("-"):
         return None
     return path_of(operands[0], place)
