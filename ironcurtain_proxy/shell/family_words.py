@@ -23,6 +23,7 @@ _FORMATS: Final = words(
     """
 )
 _NAME: Final = re.compile(r"[\w.:@/#-]+")
+_LEADS_OUT: Final = re.compile(r"^[/~@+:]|://|(?:^|/)\.\.(?:/|$)")
 _TEMPLATES: Final = ("jsonpath=", "go-template=", "custom-columns=", "format:", "%")
 
 
@@ -54,7 +55,7 @@ def is_free(task: Task, word: Word, index: int, place: Place) -> bool:
         case "paths":
             return is_free_path(word, place)
         case "text":
-            return word.text is not None
+            return word.text is not None and not _LEADS_OUT.search(word.text)
         case "names":
             return bool(_NAME.fullmatch(word.text or "")) and is_free_path(word, place)
         case "first":
