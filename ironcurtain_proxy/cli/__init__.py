@@ -23,6 +23,7 @@ COMMANDS: Final = MappingProxyType(
         "status": "show what decides, who is asked and what is confined",
         "window": "open or close a testing window or a deployment",
         "decide": "decide calls from JSON lines, without any server",
+        "shell": "say what a shell command can do and what an approval of it covers",
         "explain": "show step by step why a call is allowed, escalated or denied",
         "audit": "read, follow and verify the audit log",
         "pending": "list the calls that wait for an approval",

@@ -143,14 +143,14 @@ def _comment(reading: Reading, node: "Node") -> None:
 def _for_head(reading: Reading, node: "Node") -> None:
     """`for name in words`: the name is assigned."""
     previous: Node | None = None
+    name = ""
+    values: list[Word] = []
     for child in node.children:
         if child.type == "variable_name":
             reading.require(_NAME, reading.text_of(child), "a name is not understood")
             name = reading.text_of(child).decode(errors="replace")
-            assignment = Assignment(name, Word(None))
-            reading.commands.append(SimpleCommand(assignments=(assignment,)))
         elif child.type in WORD_KINDS:
-            read_word(reading, child)
+            values.append(read_word(reading, child))
             if previous is not None:
                 gap = reading.source[previous.end_byte : child.start_byte]
                 reading.require(BLANK, gap, "words are separated by a line's end")
@@ -159,6 +159,10 @@ def _for_head(reading: Reading, node: "Node") -> None:
         elif child.is_named and child.type not in {"do_group", "comment", "compound_statement"}:
             reading.refuse("a loop is not understood")
         previous = child
+    # Without words a loop goes over the arguments of the shell.
+    named = [word.variables for word in values] or [frozenset({"@"})]
+    value = Word(None, variables=frozenset().union(*named))
+    reading.add(node, SimpleCommand(assignments=(Assignment(name, value),)))
 
 
 def _command(reading: Reading, node: "Node") -> None:
@@ -193,7 +197,8 @@ def _sequence(reading: Reading, nodes: "Sequence[Node]") -> bool:
         previous = node
     if nodes and parts.words:
         _check_reserved(reading, nodes, parts)
-    reading.commands.append(parts.command())
+    if nodes:
+        reading.add(nodes[0], parts.command())
     return bool(parts.words)
 
 
@@ -336,7 +341,7 @@ def _declaration(reading: Reading, node: "Node") -> None:
             _assignment_part(reading, child, _Parts())
         elif child.type in WORD_KINDS:
             read_word(reading, child)
-    reading.commands.append(SimpleCommand(words=tuple(words)))
+    reading.add(node, SimpleCommand(words=tuple(words)))
 
 
 def _test(reading: Reading, node: "Node") -> None:
@@ -357,7 +362,7 @@ def _test(reading: Reading, node: "Node") -> None:
     single = bool(words) and words[0].text == "["
     if single and any(word.text in {"<", ">", "(", ")", "&&", "||"} for word in words):
         reading.refuse("a test is not understood")
-    reading.commands.append(SimpleCommand(words=tuple(words)))
+    reading.add(node, SimpleCommand(words=tuple(words)))
 
 
 def _alone(reading: Reading, node: "Node") -> None:

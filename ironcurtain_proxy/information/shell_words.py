@@ -6,7 +6,7 @@ where a word ends, nothing is read.
 """
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from ironcurtain_proxy.model.command import SimpleCommand, Word
@@ -23,6 +23,9 @@ _QUOTED: Final = re.compile(rb"""(?:[^"`$\\]|\\.|\$(?=[ "|)/.,:;%}]))*""", re.DO
 _RAW: Final = re.compile(rb"'[^']*'", re.DOTALL)
 _ANSI: Final = re.compile(rb"\$'(?:[^'\\]|\\.)*'", re.DOTALL)
 _VARIABLE: Final = re.compile(rb"\$(?:[A-Za-z_][A-Za-z0-9_]*|[0-9?$#@*!-])")
+_NUMERIC: Final = re.compile(rb"\$(?:[?$#!]|\{[?#]\}|\{PIPESTATUS\[[0-9]+\]\})")
+"""Expansions whose value is a number, so that no name or option can come out of them."""
+_NAMED: Final = re.compile(rb"\$\{?[#!]?([A-Za-z_][A-Za-z0-9_]*|[0-9@*-])")
 _EXPANSION: Final = re.compile(
     rb"\$\{(?:#?[A-Za-z_][A-Za-z0-9_]*(?:\[[0-9@*]+\])?|[0-9@*#?]"
     rb"|[A-Za-z_0-9]+(?::?[-+?]|%%?|##?)[A-Za-z0-9_./:*?,@ -]*)\}"
@@ -56,11 +59,23 @@ class Reading:
     """One text while it is read."""
 
     source: bytes
-    commands: list[SimpleCommand] = field(default_factory=list)
+    found: list[tuple[int, SimpleCommand]] = field(default_factory=list)
+    """Commands, and where each begins."""
     unreadable: str | None = None
     pending: "list[Node]" = field(default_factory=list)
     """Parts of the tree with commands in them that are still to be read."""
     heredoc_lines: set[int] = field(default_factory=set)
+
+    @property
+    def commands(self) -> tuple[SimpleCommand, ...]:
+        """The commands in the order of the text."""
+        return tuple(command for _, command in sorted(self.found, key=lambda pair: pair[0]))
+
+    def add(self, node: "Node", command: SimpleCommand) -> None:
+        """A command that begins with this part of the tree."""
+        if not _is_certain(node):
+            command = replace(command, is_certain=False)
+        self.found.append((node.start_byte, command))
 
     def refuse(self, reason: str) -> None:
         """Make the text unreadable; the first reason stays."""
@@ -77,12 +92,35 @@ class Reading:
             self.refuse(what)
 
 
+_SEQUENCES: Final = frozenset(
+    {"program", "list", "command", "redirected_statement", "variable_assignments",
+     "variable_assignment", "declaration_command", "unset_command", "test_command"}
+)  # fmt: skip
+
+
+def _is_certain(node: "Node") -> bool:
+    """Whether a command runs once, in the shell itself, unless one before it fails."""
+    at: Node | None = node
+    while at is not None:
+        if at.type not in _SEQUENCES and at.id != node.id:
+            return False
+        if at.type == "list" and any(child.type == "||" for child in at.children):
+            return False
+        following = at.next_sibling
+        if following is not None and following.type == "&":
+            return False
+        at = at.parent
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class _Piece:
     """A part of a word: known text, or None."""
 
     text: str | None
     quoted: bool
+    variable: str | None = None
+    """The name of the variable that it is."""
 
 
 def read_word(reading: Reading, node: "Node") -> Word:
@@ -107,6 +145,7 @@ def _has_brace(piece: _Piece) -> bool:
 def _joined(pieces: list[_Piece]) -> Word:
     text = ""
     known, splits = True, False
+    variables = frozenset(piece.variable for piece in pieces if piece.variable is not None)
     for piece in pieces:
         if piece.text is None:
             text += "*"
@@ -115,7 +154,10 @@ def _joined(pieces: list[_Piece]) -> Word:
         if piece.text is None or (not piece.quoted and _GLOB.search(piece.text)):
             known = False
             splits = splits or not piece.quoted
-    return Word(text) if known else Word(None, _SET.sub("*", text).replace("?", "*"), splits)
+    if known:
+        return Word(text)
+    pattern = _SET.sub("*", text).replace("?", "*")
+    return Word(None, pattern, splits, variables=variables)
 
 
 def _pieces(reading: Reading, node: "Node") -> list[_Piece]:
@@ -201,6 +243,15 @@ def _literal(reading: Reading, start: int, end: int) -> _Piece:
 def _expanded(reading: Reading, node: "Node", *, quoted: bool) -> _Piece:
     """What is only known when it runs. Commands in it are read later."""
     raw = reading.text_of(node)
+    _check_expansion(reading, node, raw)
+    if node.type != "arithmetic_expansion" and _NUMERIC.fullmatch(raw):
+        return _Piece("0", quoted=True)
+    reading.pending.append(node)
+    named = _NAMED.match(raw) if node.type in {"simple_expansion", "expansion"} else None
+    return _Piece(None, quoted, None if named is None else named[1].decode())
+
+
+def _check_expansion(reading: Reading, node: "Node", raw: bytes) -> None:
     match node.type:
         case "simple_expansion":
             reading.require(_VARIABLE, raw, "an expansion is not understood")
@@ -217,8 +268,6 @@ def _expanded(reading: Reading, node: "Node", *, quoted: bool) -> _Piece:
             pass
         case other:
             reading.refuse(f"a {other} is not understood")
-    reading.pending.append(node)
-    return _Piece(None, quoted=quoted)
 
 
 def _unescaped(reading: Reading, text: str) -> str:

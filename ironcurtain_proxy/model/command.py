@@ -1,7 +1,8 @@
 """A shell command, read: what would run, with what. Pure: no I/O, no clock, no log.
 
 A `ParsedCommand` is flat. Pipes, lists, substitutions, loops and here-documents are gone; every
-simple command in them stands for itself, because a command is judged by all that it could run.
+simple command in them stands for itself, in the order of the text, because a command is judged by
+all that it could run.
 """
 
 from collections.abc import Iterator
@@ -22,6 +23,8 @@ class Word:
     command: "ParsedCommand | None" = None
     """What the word says, read as a command. Only words that a shell in the same command may be
     handed have one: `ls` of `sh -c ls`. Of `--option=text` the text is read."""
+    variables: frozenset[str] = frozenset()
+    """Names of the variables in the word, such as `HOME`; `@` for all arguments."""
 
     @property
     def prefix(self) -> str:
@@ -54,6 +57,9 @@ class SimpleCommand:
     words: tuple[Word, ...] = ()
     assignments: tuple[Assignment, ...] = ()
     redirections: tuple[Redirection, ...] = ()
+    is_certain: bool = True
+    """It runs once, in the shell itself: not behind `||`, in a subshell, a pipeline, a loop or a
+    condition. Only then is it known what a `cd` does to the commands behind it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ironcurtain_proxy.information.shell import MAX_DEPTH, MAX_LENGTH, parse_command
-from ironcurtain_proxy.model.command import ParsedCommand, Word
+from ironcurtain_proxy.model.command import ParsedCommand
 
 
 def programs(text: str) -> list[str | None]:
@@ -69,7 +69,8 @@ def test_quotes_are_removed_as_bash_does(text: str, expected: list[str | None]) 
 def test_what_is_known_before_it_runs_is_kept(text: str, pattern: str, splits: bool) -> None:
     parsed = parse_command(text)
     assert parsed.unreadable is None
-    assert parsed.commands[0].words[1] == Word(None, pattern, splits)
+    word = parsed.commands[0].words[1]
+    assert (word.text, word.pattern, word.splits) == (None, pattern, splits)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,152 @@
+"""`ironcurtain-proxy shell`: what a command can do, and what an approval of it would cover."""
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import orjson
+
+from ironcurtain_proxy.information.shell import parse_command
+from ironcurtain_proxy.model.command import ParsedCommand
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.shell.effects import CommandEffect, Part, effect_of
+from ironcurtain_proxy.shell.families import covers, families_of
+from ironcurtain_proxy.shell.places import Place
+from ironcurtain_proxy.shell.targets import targets_of
+
+if TYPE_CHECKING:
+    from ironcurtain_proxy.cli import Subparsers
+
+DESCRIPTION: Final = """\
+Say what a shell command can do: its parts, the effect of each, what it reaches, and the kind of
+command that an approval could cover later. Nothing is run.
+
+Effects: reads (it only reads), local (nothing outside a sandbox is needed), unknown (it cannot be
+read as a command), beyond (it writes or deletes where a snapshot cannot hold it), outward (it
+reaches a host, a registry, a cluster).
+"""
+
+EXAMPLE: Final = """\
+examples:
+  ironcurtain-proxy shell 'go test ./... 2>&1 | tail -5'
+  ironcurtain-proxy shell 'git push origin feature/x' --then 'git push origin main'
+  ironcurtain-proxy shell --jsonl < commands.jsonl      # {"command": "..."} on each line
+
+exit status: 0; 1 if a line could not be read, or if --then is not covered
+"""
+
+
+def add_parser(subparsers: "Subparsers") -> None:
+    """Add the command."""
+    parser = subparsers.add_parser(
+        "shell",
+        help="what a shell command can do, and what an approval of it covers",
+        description=DESCRIPTION,
+        epilog=EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("command_line", nargs="?", metavar="COMMAND", help="the command")
+    parser.add_argument("--jsonl", action="store_true", help="read and write JSON lines")
+    parser.add_argument("--json", action="store_true", help="write JSON")
+    parser.add_argument("--then", metavar="COMMAND", help="whether an approval would cover this")
+    parser.add_argument(
+        "--workspace", type=Path, default=None, metavar="DIR", help="default: this directory"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Describe one command, or one of each line."""
+    place = place_at(options.workspace or Path.cwd())
+    if options.jsonl:
+        return _lines(place)
+    if options.command_line is None:
+        print("shell: say a COMMAND, or --jsonl", file=sys.stderr)  # noqa: T201  for people
+        return 2
+    parsed = parse_command(options.command_line)
+    if options.then is not None:
+        return _then(parsed, parse_command(options.then), place)
+    if options.json:
+        _write(described(parsed, place))
+        return 0
+    sys.stdout.write("\n".join(_as_text(parsed, place)) + "\n")
+    return 0
+
+
+def place_at(workspace: Path) -> Place:
+    """The place of commands that run in a directory."""
+    directory = str(workspace.resolve())
+    return Place(
+        workspace=directory,
+        directory=directory,
+        home=os.environ.get("HOME"),
+        has_repository=(workspace / ".git").exists(),
+    )
+
+
+def described(parsed: ParsedCommand, place: Place) -> dict[str, Json]:
+    """A command as JSON: `effect`, `reason`, `parts`, `families`, `targets`."""
+    effect = effect_of(parsed, place)
+    families = families_of(parsed, place)
+    return {
+        "effect": effect.effect,
+        "reason": effect.reason,
+        "parts": [_part(part) for part in effect.parts],
+        "families": [] if families is None else [family.words() for family in families],
+        "targets": list(targets_of(effect)),
+    }
+
+
+def _part(part: Part) -> dict[str, Json]:
+    words = [word.pattern if word.text is None else word.text for word in part.command.words]
+    return {"words": [*words], "effect": part.effect, "reason": part.reason}
+
+
+def _lines(place: Place) -> int:
+    failed = False
+    for line in sys.stdin.buffer:
+        if line.isspace():
+            continue
+        try:
+            row = orjson.loads(line)
+        except ValueError:
+            row = None
+        text = row.get("command") if isinstance(row, dict) else None
+        if not isinstance(text, str):
+            failed = True
+            _write({"effect": "unknown", "reason": "the line has no \"command\"", "parts": [],
+                    "families": [], "targets": []})  # fmt: skip
+            continue
+        _write(described(parse_command(text), place))
+    return int(failed)
+
+
+def _then(approved: ParsedCommand, following: ParsedCommand, place: Place) -> int:
+    granted = families_of(approved, place) or ()
+    covered = covers(granted, following, place)
+    shown = ", ".join(family.words() for family in granted) or "nothing"
+    sys.stdout.write(f"{'covered' if covered else 'asked'}: an approval covers {shown}\n")
+    return 0 if covered else 1
+
+
+def _as_text(parsed: ParsedCommand, place: Place) -> Iterator[str]:
+    effect: CommandEffect = effect_of(parsed, place)
+    yield f"{effect.effect}: {effect.reason}"
+    for part in effect.parts:
+        words = " ".join(word.pattern if word.text is None else word.text
+                         for word in part.command.words)  # fmt: skip
+        yield f"  {part.effect:8} {words or '(variables and redirections)'}: {part.reason}"
+    for target in targets_of(effect):
+        yield f"  reaches  {target}"
+    families = families_of(parsed, place)
+    if families is None:
+        yield "  an approval holds for this call: a word is only known when it runs"
+    for family in families or ():
+        yield f"  an approval may cover: {family.words()}"
+
+
+def _write(row: dict[str, Json]) -> None:
+    sys.stdout.buffer.write(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE))
+    sys.stdout.buffer.flush()

@@ -1,0 +1,259 @@
+"""What a shell command can do outside its sandbox.
+
+The effect of a command is the worst of its parts:
+
+    reads    every part is shown to only read                          (`reads`)
+    local    nothing is known to need anything outside the sandbox
+    unknown  it cannot be read as a command
+    beyond   it writes or deletes where the sandbox cannot hold it, or changes the machine
+    outward  a part is known to reach a host, a registry, a cluster    (`outward`)
+
+Only `reads` is a promise. `local` and `unknown` are true where a sandbox makes them so: without
+one, or with a network, they are asked about like the others.
+"""
+
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Literal, TypeAlias
+
+from ironcurtain_proxy.approval.shell.rules import Wraps
+from ironcurtain_proxy.approval.shell.wrappers import WRAPPERS
+from ironcurtain_proxy.model.command import ParsedCommand, SimpleCommand, Word
+from ironcurtain_proxy.shell.beyond import why_beyond
+from ironcurtain_proxy.shell.find_reader import why_not_find
+from ironcurtain_proxy.shell.git_readers import why_not_git
+from ironcurtain_proxy.shell.options import options, read_options
+from ironcurtain_proxy.shell.outward import name_of, why_outward
+from ironcurtain_proxy.shell.places import Place
+from ironcurtain_proxy.shell.readers import READERS, VERSIONS
+from ironcurtain_proxy.shell.reads import (
+    assigned,
+    directory_after,
+    shows_variables,
+    why_not_assign,
+    why_not_reader,
+    why_not_redirect,
+)
+from ironcurtain_proxy.shell.test_reader import why_not_test
+
+Effect: TypeAlias = Literal["reads", "local", "unknown", "beyond", "outward"]
+
+_ORDER: Final[tuple[Effect, ...]] = ("reads", "local", "unknown", "beyond", "outward")
+_DEPTH: Final = 8
+_TRUSTED: Final = frozenset({"/bin", "/usr/bin", "/usr/local/bin", "/opt/homebrew/bin"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One simple command of a command, and what it can do."""
+
+    command: SimpleCommand
+    effect: Effect
+    reason: str
+    """Names programs and options, never the values of arguments."""
+    place: Place
+    """Where it runs, after each `cd` before it."""
+
+    @property
+    def program(self) -> str | None:
+        """Its name without a directory; None if it is not known."""
+        return name_of(self.command)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandEffect:
+    """What a command can do."""
+
+    effect: Effect
+    reason: str
+    parts: tuple[Part, ...]
+
+
+def worst(effects: Sequence[Effect]) -> Effect:
+    """The worst of several effects; `reads` of none."""
+    return max(effects, key=_ORDER.index, default="reads")
+
+
+def effect_of(parsed: ParsedCommand, place: Place) -> CommandEffect:
+    """What a command can do where it runs. Never raises."""
+    parts = tuple(_parts(parsed, place, _DEPTH))
+    found = worst([part.effect for part in parts])
+    if parsed.unreadable is not None:
+        found = worst([found, "unknown"])
+    elif not parts:
+        return CommandEffect(effect="local", reason="it runs nothing", parts=())
+    if found == "unknown":
+        reason = f"it cannot be read as a command: {parsed.unreadable}"
+    else:
+        reason = next((part.reason for part in parts if part.effect == found), "")
+    return CommandEffect(effect=found, reason=reason, parts=parts)
+
+
+def _parts(parsed: ParsedCommand, place: Place, depth: int) -> Iterator[Part]:
+    variables = assigned(parsed.commands)
+    for command in parsed.commands:
+        yield from _part(command, place, variables, depth)
+        names = {name_of(one) for one in (command, *(_inner(command, _DEPTH) or ()))}
+        if names & _MOVES:
+            place = _moved(command, place)
+
+
+_MOVES: Final = frozenset({"cd", "pushd", "popd", "chdir"})
+
+
+def _moved(command: SimpleCommand, place: Place) -> Place:
+    """The place behind a `cd`."""
+    if not command.is_certain or name_of(command) != "cd":
+        return replace(place, directory=None, has_repository=False)
+    there = directory_after(command.words[1:], place)
+    if there is not None and there == place.directory:
+        return place
+    return replace(place, directory=there, has_repository=False)
+
+
+def _part(
+    command: SimpleCommand, place: Place, variables: frozenset[str], depth: int
+) -> Iterator[Part]:
+    reason = _why_not_read(command, place, variables)
+    if reason is None:
+        yield Part(command=command, effect="reads", reason="it only reads", place=place)
+        return
+    inner = _inner(command, depth)
+    if inner is not None:
+        for one in inner:
+            yield from _part(one, place, variables, depth - 1)
+        reason = _around(command, place, variables)
+        if reason is None:
+            return
+    outside = why_outward(command)
+    beyond = why_beyond(command, place)
+    if outside is not None:
+        yield Part(command=command, effect="outward", reason=outside, place=place)
+    elif beyond is not None:
+        yield Part(command=command, effect="beyond", reason=beyond, place=place)
+    else:
+        shown = name_of(command)
+        text = f"{shown}: {reason}" if shown else reason
+        yield Part(command=command, effect="local", reason=text, place=place)
+
+
+_TRANSPARENT: Final = {
+    "time": options("p"),
+    "nice": options("n:"),
+    "command": options("p"),
+    "builtin": options(""),
+}
+
+
+def _inner(command: SimpleCommand, depth: int) -> list[SimpleCommand] | None:
+    """What a command runs itself, for its effect; None if it runs nothing that is known."""
+    name = name_of(command)
+    rule = None if name is None else WRAPPERS.get(name)
+    if depth <= 0 or not isinstance(rule, Wraps):
+        return None
+    unwrapped = rule.unwrap(command.words[1:])
+    texts = [one for text in unwrapped.texts for one in text.commands]
+    return [*unwrapped.commands, *texts] or None
+
+
+def _around(command: SimpleCommand, place: Place, variables: frozenset[str]) -> str | None:
+    """Why a command that runs others does more than they do; None if it does not."""
+    for redirection in command.redirections:
+        reason = why_not_redirect(redirection, place, variables)
+        if reason is not None:
+            return reason
+    for assignment in command.assignments:
+        reason = why_not_assign(assignment, alone=False, variables=variables)
+        if reason is not None:
+            return reason
+    words = command.words
+    match _trusted_name(words[0]):
+        case "time" | "nice" | "command" | "builtin" as name:
+            known = read_options(_TRANSPARENT[name], _up_to_operand(words[1:]))
+            return "an option is not known" if isinstance(known, str) else None
+        case "timeout":
+            at = next((n for n, w in enumerate(words[1:], 1) if not w.prefix.startswith("-")), 0)
+            plain = all(w.text in {"--foreground", "--preserve-status"} for w in words[1:at])
+            return None if plain and words[at].text is not None else "an option is not known"
+        case "sh" | "bash" | "zsh" | "dash":
+            text = words[2].command if len(words) > 2 and words[1].text == "-c" else None  # noqa: PLR2004
+            readable = text is not None and text.unreadable is None and text.commands
+            return None if readable else "what it would run is not known"
+        case _:
+            return "it runs another program"
+
+
+def _up_to_operand(words: Sequence[Word]) -> Sequence[Word]:
+    at = 0
+    while at < len(words) and words[at].prefix.startswith("-"):
+        at += 2 if words[at].text == "-n" else 1
+    return words[:at]
+
+
+def _trusted_name(word: Word) -> str | None:
+    directory, slash, name = (word.text or "").rpartition("/")
+    return name if name and (not slash or directory in _TRUSTED) else None
+
+
+def _why_not_read(command: SimpleCommand, place: Place, variables: frozenset[str]) -> str | None:
+    reasons = [why_not_redirect(one, place, variables) for one in command.redirections]
+    alone = not command.words
+    reasons += [
+        why_not_assign(one, alone=alone, variables=variables) for one in command.assignments
+    ]
+    if any(reasons) or alone:
+        return next((reason for reason in reasons if reason is not None), None)
+    name = _trusted_name(command.words[0])
+    rest = command.words[1:]
+    if name is None:
+        return "a program is not known"
+    if name in VERSIONS and [word.text for word in rest] in (["--version"], ["-V"]):
+        return None
+    special = _SPECIAL.get(name)
+    if special is not None:
+        return special(rest, place, variables)
+    found = READERS.get(name)
+    if found is None:
+        return "it is not known to only read"
+    return why_not_reader(found, rest, place, variables)
+
+
+def _cd(rest: Sequence[Word], place: Place, variables: frozenset[str]) -> str | None:
+    del variables
+    known = directory_after(rest, place) is not None
+    return None if known else "where it leads is not known"
+
+
+def _echo(rest: Sequence[Word], place: Place, variables: frozenset[str]) -> str | None:
+    del place
+    return shows_variables(rest, variables)
+
+
+def _set(rest: Sequence[Word], place: Place, variables: frozenset[str]) -> str | None:
+    """Alone it shows every variable."""
+    del place, variables
+    plain = bool(rest) and all(word.text in _SETTINGS for word in rest)
+    return None if plain else "it changes the shell"
+
+
+def _command(rest: Sequence[Word], place: Place, variables: frozenset[str]) -> str | None:
+    """`command -v NAME` says where a program is."""
+    del place, variables
+    asks = bool(rest) and rest[0].text == "-v" and all(word.text is not None for word in rest)
+    return None if asks else "it runs another program"
+
+
+_SPECIAL: Final[Mapping[str, Callable[[Sequence[Word], Place, frozenset[str]], str | None]]] = {
+    "git": why_not_git,
+    "[": functools.partial(why_not_test, "["),
+    "[[": functools.partial(why_not_test, "[["),
+    "test": functools.partial(why_not_test, "test"),
+    "find": why_not_find,
+    "cd": _cd,
+    "echo": _echo,
+    "set": _set,
+    "command": _command,
+}
+_SETTINGS: Final = frozenset({"-e", "-u", "-x", "-eu", "-ex", "-euo", "-eo", "-o", "pipefail",
+                              "+e", "+x", "-euxo", "-eux"})  # fmt: skip

@@ -1,0 +1,264 @@
+"""Families of shell commands: what one approval may cover later.
+
+A part of a command is reduced to a canonical form, its *family*: the program with its sub-command
+or task, everything that could change the kind of its effect, and the directory where that matters.
+Words that only choose what is worked on inside the project, or how it is shown, are left out. Two
+parts belong to one family exactly if their forms are equal.
+
+The reduction is a list of what may be left out, never of what must stay: an option that the table
+does not name stays in the form together with the word behind it, an operand outside the project
+stays, and of a program without an entry every word stays. So a gap in the table costs a question.
+
+    go test -v -run TestX ./internal/store      go test
+    black --check src/app                       black --check
+    gh pr view 12 --repo other/app --json body  gh pr view --repo=other/app
+"""
+
+import posixpath
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ironcurtain_proxy.model.command import ParsedCommand, SimpleCommand, Word
+from ironcurtain_proxy.shell.effects import Part, effect_of
+from ironcurtain_proxy.shell.family_table import (
+    AFTER,
+    GENERIC,
+    LAUNCHERS,
+    Task,
+    hoisted,
+    never_general,
+    task_of,
+)
+from ironcurtain_proxy.shell.family_words import is_free, is_free_path, is_free_value, shortened
+from ironcurtain_proxy.shell.places import (
+    Place,
+    is_inside,
+    path_of,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """What a part of a command has in common with others of its kind."""
+
+    program: tuple[str, ...]
+    """The program, what it is started by, and its sub-command or task."""
+    kept: tuple[str, ...] = ()
+    """Options and operands that belong to the family, in the order given where that may matter."""
+    directory: str | None = None
+    """Where it runs, if that decides what a task means."""
+    is_general: bool = True
+    """Whether other commands belong to it. If not, an approval holds for this session only."""
+    defined_in: tuple[str, ...] = ()
+    """Files that may give the task its meaning, the first that exists counts."""
+
+    def words(self) -> str:
+        """The family as a person would write it."""
+        shown = " ".join([*self.program, *self.kept])
+        return shown if self.is_general else f"exactly {shown}"
+
+
+def families_of(parsed: ParsedCommand, place: Place) -> tuple[Family, ...] | None:
+    """The families that all parts of a command need; None if that cannot be told.
+
+    Parts that only read need none.
+    """
+    if parsed.unreadable is not None:
+        return None
+    found = effect_of(parsed, place)
+    families: dict[Family, None] = {}
+    for part in found.parts:
+        if part.effect == "reads":
+            continue
+        family = family_of(part, found.parts)
+        if family is None:
+            return None
+        families[family] = None
+    return tuple(families)
+
+
+def covers(granted: Sequence[Family], parsed: ParsedCommand, place: Place) -> bool:
+    """Whether every part of a command belongs to a family that was approved."""
+    needed = families_of(parsed, place)
+    return needed is not None and all(family in granted for family in needed)
+
+
+def family_of(part: Part, parts: Sequence[Part] = ()) -> Family | None:
+    """The family of one part; None if a word in it is only known when it runs."""
+    command, place = part.command, part.place
+    kept = _redirected(command, place)
+    if kept is None:
+        return None
+    for one in command.assignments:
+        if one.value.text is None:
+            return None
+        kept.append(f"{one.name}={one.value.text}")
+    if not command.words:
+        return Family(program=(), kept=tuple(kept), is_general=False)
+    words = _plain_words(command, parts)
+    if words is None:
+        return None
+    outside = place.directory is None or not is_inside(place.directory, place)
+    launcher, rest = _launched(words)
+    rest = hoisted(rest) if rest else rest
+    if rest[:2] == [Word("git"), Word("push")]:
+        rest = _push_spelled_out(rest, place)
+    task = task_of(tuple(word.text or "" for word in rest))
+    if task is None or outside or launcher is None or never_general(rest, task):
+        texts = tuple(word.text or "*" for word in words)
+        where = place.directory if outside or task is None else None
+        return Family(program=texts[:1], kept=(*texts[1:], *kept), directory=where,
+                      is_general=False)  # fmt: skip
+    kept += _reduced(task, rest[len(task.path) :], place)
+    directory = place.directory if task.has_meaning else None
+    defined = tuple(posixpath.join(directory, name) for name in task.files) if directory else ()
+    return Family(
+        program=(*launcher, *task.path),
+        kept=tuple(kept),
+        directory=directory,
+        defined_in=defined,
+    )
+
+
+def _push_spelled_out(words: list[Word], place: Place) -> list[Word]:
+    """A push with its remote and branch, so that each spelling of it is the same family."""
+    operands = [word for word in words[2:] if not word.prefix.startswith("-")]
+    if not operands and place.push_to is not None:
+        return [*words, *(Word(text) for text in place.push_to)]
+    if len(operands) == 2 and operands[1].text == "HEAD" and place.branch is not None:  # noqa: PLR2004
+        return [Word(place.branch) if word is operands[1] else word for word in words]
+    return words
+
+
+def _redirected(command: SimpleCommand, place: Place) -> list[str] | None:
+    """Redirections that belong to the family: all that write to a file."""
+    kept: list[str] = []
+    for one in command.redirections:
+        target = one.target.text
+        harmless = one.operator in {"<&-", ">&-"} or target == "/dev/null"
+        if harmless or (one.operator in {">&", "<&"} and (target or "").isdigit()):
+            continue
+        if target is None:
+            return None
+        path = path_of(one.target, place)
+        if one.operator == "<" and path is not None and is_free_path(one.target, place):
+            continue
+        kept.append(f"{one.operator} {target}")
+    return kept
+
+
+def _plain_words(command: SimpleCommand, parts: Sequence[Part]) -> list[Word] | None:
+    """The words, none of them unknown but for globs, and messages from a here-document."""
+    texts = any(
+        part.program == "cat"
+        and len(part.command.words) == 1
+        and any(one.operator == "<<" for one in part.command.redirections)
+        for part in parts
+    )
+    words: list[Word] = []
+    for word in command.words:
+        if word.text is None:
+            message = texts and not word.splits and not word.variables
+            glob = word.splits and not word.variables and word.prefix[:1] not in {"", "-"}
+            if not message and not glob:
+                return None
+        words.append(word)
+    return words
+
+
+def _launched(words: Sequence[Word]) -> tuple[tuple[str, ...] | None, list[Word]]:
+    """What starts the program, and the program with its words.
+
+    `timeout 60 go test` is started by nothing that matters; `npx eslint` by npx.
+    """
+    launcher: list[str] = []
+    rest = list(words)
+    while rest:
+        texts = tuple(word.text or "" for word in rest[:3])
+        if texts[0] in {"timeout", "gtimeout"} and re.fullmatch(r"[\d.]+[smhd]?", texts[1]):
+            rest = rest[2:]
+        elif texts[0] in {"time", "nice", "command"} and not texts[1].startswith("-"):
+            rest = rest[1:]
+        else:
+            found = next((p for p in LAUNCHERS if texts[: len(p)] == p), None)
+            if found is None or len(rest) <= len(found):
+                break
+            if rest[len(found)].text is None or rest[len(found)].prefix.startswith("-"):
+                return None, rest
+            launcher += found
+            rest = rest[len(found) :]
+    return (tuple(launcher), rest) if rest else (None, rest)
+
+
+def _reduced(task: Task, words: Sequence[Word], place: Place) -> list[str]:
+    """The options and operands that belong to the family."""
+    options: set[str] = set()
+    operands: list[str] = []
+    at = 0
+    while at < len(words):
+        word = words[at]
+        following = words[at + 1] if at + 1 < len(words) else None
+        at += 1
+        if word.text == "--":
+            after = task.after if task.after is not None else AFTER
+            inner = _reduced(after, words[at:], place)
+            return [*sorted(options), *operands, *(["--", *inner] if inner else ())]
+        if word.text is not None and word.text.startswith(("-", "+")) and len(word.text) > 1:
+            kept, width = _option(task, word.text, following, place)
+            options.update(kept)
+            at += width
+            continue
+        if not is_free(task, word, len(operands), place):
+            operands.append(shortened(task, word))
+    return [*sorted(options), *operands]
+
+
+def _option(task: Task, text: str, following: Word | None, place: Place) -> tuple[list[str], int]:
+    """What stays of an option, and how many more words it takes."""
+    name, equals, value = text.partition("=")
+    kind = task.options.get(name) or GENERIC.get(name)
+    match kind:
+        case None if not text.startswith("--") and len(text) > 2:  # noqa: PLR2004
+            return _cluster(task, text, following, place)
+        case None:
+            return _not_known(text, following)
+        case "flag" | "keep":
+            return ([text] if equals else [name] if kind == "keep" else []), 0
+        case _:
+            given = Word(value) if equals else following
+            width = 0 if equals else 1
+            return ([text], 0) if given is None else (_valued(kind, name, given, place), width)
+
+
+def _not_known(text: str, following: Word | None) -> tuple[list[str], int]:
+    """Whether the option takes a value is not known: the next word stays with it."""
+    if "=" in text or following is None or following.prefix.startswith("-"):
+        return [text], 0
+    return [f"{text} {following.text or following.pattern}"], 1
+
+
+def _valued(kind: str, name: str, given: Word, place: Place) -> list[str]:
+    """What stays of an option with a value."""
+    if kind == "field=" and given.text is not None:
+        field, _, content = given.text.partition("=")
+        plain = content and not content.startswith("@")
+        return [f"{name}={field if plain else given.text}"]
+    free = kind != "keep=" and is_free_value(kind, given, place)
+    return [] if free else [f"{name}={given.text or given.pattern}"]
+
+
+def _cluster(task: Task, text: str, following: Word | None, place: Place) -> tuple[list[str], int]:
+    """`-xvs`, `-j8`."""
+    kept: list[str] = []
+    for at, letter in enumerate(text[1:], start=2):
+        kind = task.options.get(f"-{letter}") or GENERIC.get(f"-{letter}")
+        if kind is None:
+            return _not_known(text, following)
+        if kind == "keep":
+            kept.append(f"-{letter}")
+        elif kind != "flag":
+            joined = f"-{letter}={text[at:]}" if text[at:] else f"-{letter}"
+            more, width = _option(task, joined, following, place)
+            return [*kept, *more], width
+    return kept, 0

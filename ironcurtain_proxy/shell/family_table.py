@@ -1,0 +1,292 @@
+"""The table of families, and the commands that belong to no family.
+
+The table itself is `families.txt`, with its format at the top.
+"""
+
+import itertools
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import resources
+from typing import Final, Literal, TypeAlias
+
+from ironcurtain_proxy.model.command import Word
+
+OperandKind: TypeAlias = Literal["stay", "paths", "text", "names", "first", "api", "bucket"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """A program with its sub-command, and what may be left out."""
+
+    path: tuple[str, ...]
+    options: Mapping[str, str] = field(default_factory=dict)
+    operands: OperandKind = "stay"
+    files: tuple[str, ...] = ()
+    after: "Task | None" = None
+    """For the words behind `--`; None: those of a test runner."""
+
+    @property
+    def has_meaning(self) -> bool:
+        """Whether a file of its directory says what the task does."""
+        return bool(self.files)
+
+
+_KINDS: Final = {
+    "t": "text=",
+    "n": "number=",
+    "w": "word=",
+    "f": "format=",
+    "p": "path=",
+    "v": "field=",
+}
+
+
+def _task(path: tuple[str, ...], rest: str) -> Task:
+    options: dict[str, str] = {}
+    operands: OperandKind = "stay"
+    files: tuple[str, ...] = ()
+    for token in rest.split():
+        if token.startswith("("):
+            operands = _OPERANDS[token.strip("()")]
+        elif token.startswith("<"):
+            files = tuple(token.strip("<>").split(","))
+        elif token.startswith("!"):
+            name, equals, _ = token[1:].partition("=")
+            options[name] = "keep=" if equals else "keep"
+        else:
+            name, equals, kind = token.partition("=")
+            options[name] = _KINDS[kind] if equals else "flag"
+    return Task(path=path, options=options, operands=operands, files=files)
+
+
+_OPERANDS: Final[Mapping[str, OperandKind]] = {
+    "paths": "paths", "text": "text", "names": "names", "first": "first", "api": "api",
+    "bucket": "bucket",
+}  # fmt: skip
+
+GENERIC: Final[Mapping[str, str]] = {
+    "--no-color": "flag", "--no-colour": "flag", "--color": "flag", "--no-pager": "flag",
+}  # fmt: skip
+
+LAUNCHERS: Final = (
+    ("uv", "run"), ("poetry", "run"), ("pdm", "run"), ("pipenv", "run"), ("hatch", "run"),
+    ("bundle", "exec"), ("pnpm", "exec"), ("yarn", "exec"), ("npx",), ("bunx",), ("uvx",),
+    ("python", "-m"), ("python3", "-m"), ("dotnet", "tool"), ("mise", "exec", "--"),
+)  # fmt: skip
+"""What starts a program of the project by its name. `npx x`, with an option before the name,
+falls out: it may install another package."""
+
+
+def _parsed() -> Mapping[tuple[str, ...], Task]:
+    text = resources.files("ironcurtain_proxy.shell").joinpath("families.txt").read_text("utf-8")
+    table: dict[tuple[str, ...], Task] = {}
+    for entry in re.split(r"\n(?=[^\s#])", text)[1:]:
+        head, _, rest = entry.partition(" :")
+        for group in head.split(","):
+            for path in itertools.product(*(word.split("|") for word in group.split())):
+                table.setdefault(path, _task(path, rest))
+    return table
+
+
+TASKS: Final = _parsed()
+AFTER: Final = TASKS[("*after",)]
+"""For what a task hands on behind `--`: names of tests and files, as a test runner takes them."""
+
+
+_LEADING: Final[Mapping[str, tuple[frozenset[str], frozenset[str]]]] = {
+    name: (frozenset(flags.split()), frozenset(values.split()))
+    for name, flags, values in (
+        ("pnpm", "-r --recursive -w --workspace-root -s --silent", "--filter -F"),
+        ("npm", "-s --silent", "-w --workspace"),
+        ("yarn", "-s --silent", ""),
+        ("kubectl", "", "-n --namespace --context"),
+        ("helm", "", "-n --namespace --kube-context"),
+        ("docker", "", ""),
+        ("git", "--no-pager", ""),
+        ("mvn", "-q -B -e -o -ntp --no-transfer-progress", "-pl"),
+        ("mvnw", "-q -B -e -o", ""),
+        ("gradlew", "-q --quiet --no-daemon --offline -s -i", ""),
+        ("gradle", "-q --no-daemon", ""),
+        ("gh", "", "-R --repo"),
+        ("glab", "", "-R --repo"),
+        ("aws", "--no-cli-pager", "--profile --region --output"),
+        ("cargo", "-q -v --quiet --verbose --locked --offline", ""),
+        ("ruff", "-q -v", ""),
+        ("uv", "-q -v --quiet", ""),
+        ("poetry", "-q -v -n", ""),
+        ("pip", "-q -v --quiet --disable-pip-version-check", ""),
+        ("terraform", "", ""),
+        ("flutter", "-v --verbose", ""),
+        ("dotnet", "", ""),
+    )
+}
+"""Options before the sub-command that stand behind it as well; those with a value second."""
+
+
+def hoisted(words: Sequence[Word]) -> list[Word]:
+    """The words, options before the sub-command moved to the end."""
+    name = (words[0].text or "").rpartition("/")[2]
+    if name not in _LEADING:
+        return list(words)
+    flags, values = _LEADING[name]
+    at = 1
+    while at < len(words):
+        text = words[at].text or ""
+        if text in flags or (text.partition("=")[0] in values and "=" in text):
+            at += 1
+        elif text in values and at + 1 < len(words):
+            at += 2
+        else:
+            break
+    if at == 1:
+        return list(words)
+    moved = list(words[1:at])
+    rest = [words[0], *words[at:]]
+    dashes = next((n for n, word in enumerate(rest) if word.text == "--"), len(rest))
+    return [*rest[:dashes], *moved, *rest[dashes:]]
+
+
+def task_of(texts: tuple[str, ...]) -> Task | None:
+    """The entry for a command, the longest first; None if the program has none."""
+    name = _table_name(texts[0]) if texts else None
+    if name is None:
+        return None
+    path = (name, *texts[1:4])
+    if path[:2] in _SCRIPTS:
+        found = TASKS.get((*path[1:3],))
+        return None if found is None else _renamed(found, texts[:3])
+    for length in range(len(path), 0, -1):
+        found = TASKS.get(path[:length])
+        if found is not None:
+            return _with_task(_renamed(found, texts[:length]), texts)
+    return None
+
+
+_SCRIPTS: Final = frozenset({("python", "manage.py"), ("python3", "manage.py"), ("php", "artisan")})
+"""Scripts of frameworks, which have entries of their own."""
+_SYSTEM: Final = frozenset({"/usr/bin", "/bin", "/usr/local/bin"})
+_WRAPPERS: Final = re.compile(
+    r"(?:\./)?(?:(?:vendor/bin|node_modules/\.bin|\.venv/bin)/[\w.-]+"
+    r"|(?:bin/)?(?:gradlew|mvnw|rails|rake|rspec))"
+)
+
+
+def _table_name(text: str) -> str | None:
+    """The name of a program in the table; None for a program that only has a name of it."""
+    directory, slash, base = text.rpartition("/")
+    known = not slash or directory in _SYSTEM or _WRAPPERS.fullmatch(text)
+    return base if base and known else None
+
+
+def _renamed(found: Task, texts: Sequence[str]) -> Task:
+    return Task(path=tuple(texts), options=found.options, operands=found.operands,
+                files=found.files, after=found.after)  # fmt: skip
+
+
+def _with_task(found: Task, texts: tuple[str, ...]) -> Task:
+    """`npm run build`: the word behind `run` is a part of the name."""
+    if found.path[-1] in {"run", "r", "run-script"} and found.files:
+        following = texts[len(found.path) : len(found.path) + 1]
+        if following and not following[0].startswith("-"):
+            return _renamed(found, (*found.path, *following))
+    return found
+
+
+_NEVER: Final = frozenset(
+    [
+        "publish",
+        "deploy",
+        "release",
+        "push",
+        "upload",
+        "merge",
+        "apply",
+        "destroy",
+        "delete",
+        "rm",
+        "remove",
+        "prune",
+        "purge",
+        "reset",
+        "clean",
+        "drop",
+        "uninstall",
+        "unpublish",
+        "yank",
+        "promote",
+        "rollback",
+        "exec",
+        "ssh",
+        "scp",
+        "sudo",
+        "su",
+        "doas",
+        "shell",
+        "eval",
+        "login",
+        "logout",
+        "token",
+        "auth",
+        "secret",
+        "secrets",
+    ]
+)
+_CODE: Final = frozenset({"-c", "-e", "--eval", "-p", "--print", "-r", "--exec", "--command"})
+_INTERPRETERS: Final = frozenset(
+    [
+        "python",
+        "python3",
+        "node",
+        "ruby",
+        "perl",
+        "php",
+        "bash",
+        "sh",
+        "zsh",
+        "lua",
+        "deno",
+        "bun",
+        "Rscript",
+        "psql",
+        "mysql",
+        "sqlite3",
+        "redis-cli",
+        "mongosh",
+    ]
+)
+_PROTECTED_BRANCHES: Final = frozenset(
+    {"main", "master", "trunk", "develop", "production", "release", "stable", "HEAD"}
+)
+
+
+def never_general(words: Sequence[Word], task: Task) -> bool:
+    """Whether an approval may cover nothing but the identical command."""
+    texts = [word.text or "" for word in words]
+    name = texts[0].rpartition("/")[2]
+    if name == "git":
+        return _never_git(texts)
+    path = [text for text in texts[1:4] if not text.startswith("-")]
+    if any(text in _NEVER for text in path[:2]) and task.path[-1:] != ("rm",):
+        return True
+    if name in {"kubectl", "helm", "oc"} and any("secret" in text for text in texts):
+        return True
+    return name in _INTERPRETERS and any(text in _CODE for text in texts)
+
+
+def _never_git(texts: Sequence[str]) -> bool:
+    """Merges, forced pushes, pushes to protected branches, and what deletes."""
+    commands = [text for text in texts[1:] if not text.startswith("-")]
+    match commands[:1]:
+        case ["push"]:
+            forced = any(t.startswith(("--force", "-f", "--delete", "-d", "--mirror", "--prune"))
+                         for t in texts[1:])  # fmt: skip
+            odd = any(t.startswith(("+", ":")) for t in commands)
+            named = {t.rpartition(":")[2] for t in commands[2:]}
+            return forced or odd or not named or bool(named & _PROTECTED_BRANCHES)
+        case ["merge"] | ["reset"] | ["clean"] | ["rm"] | ["gc"] | ["prune"] | ["filter-branch"]:
+            return True
+        case [] | ["update-ref"] | ["replace"]:
+            return True
+        case _:
+            return False

@@ -1,0 +1,94 @@
+"""Words that may be left out of a family: names of tests, project files, formats, numbers."""
+
+import re
+from typing import Final
+
+from ironcurtain_proxy.approval.shell.secrets import names_a_secret
+from ironcurtain_proxy.model.command import Word
+from ironcurtain_proxy.shell.family_table import Task
+from ironcurtain_proxy.shell.options import words
+from ironcurtain_proxy.shell.places import Place, is_inside, is_protected_name, path_of
+
+_NUMBER: Final = re.compile(r"[\d.]+(?:[smhd]|ms|%|[KMG]i?B?)?", re.ASCII)
+_WORD: Final = re.compile(r"[\w:,+%-]+(?:\.[\w:,+%-]+)*")
+_FORMATS: Final = words(
+    """
+    json jsonl ndjson yaml yml xml junit text txt plain csv tsv table wide name html markdown
+    md verbose dot dots tap spec compact stylish unix checkstyle github pretty short long line
+    list default documentation progress offenses gcc tty sarif colorized parseable human
+    concise full grouped quiet silent summary standard-verbose standard-quiet pkgname testname
+    testdox minimal normal detailed diagnostic diag d n q m v auto native no long-json simple
+    tree none basic nocolor errors all failures clang msvs visualstudio color emacs rich live
+    rawtext expanded always never
+    """
+)
+_NAME: Final = re.compile(r"[\w.:@/#-]+")
+_LEADS_OUT: Final = re.compile(r"^[/~@+:]|://|(?:^|/)\.\.(?:/|$)")
+_TEMPLATES: Final = ("jsonpath=", "go-template=", "custom-columns=", "format:", "%")
+
+
+def is_free_value(  # noqa: PLR0911  one answer for each kind
+    kind: str, word: Word, place: Place
+) -> bool:
+    """Whether the value of an option may be left out."""
+    if word.text is None:
+        return kind == "text=" and not word.splits
+    text = word.text
+    match kind:
+        case "text=":
+            return not text.startswith(("@", "file:"))
+        case "number=":
+            return bool(_NUMBER.fullmatch(text) or re.fullmatch(r"\d+", text))
+        case "word=":
+            return bool(_WORD.fullmatch(text))
+        case "format=":
+            return text in _FORMATS or text.startswith(_TEMPLATES) or "{{" in text
+        case "path=":
+            return is_free_path(word, place)
+        case _:
+            return False
+
+
+def is_free(task: Task, word: Word, index: int, place: Place) -> bool:
+    """Whether an operand may be left out."""
+    match task.operands:
+        case "paths":
+            return is_free_path(word, place)
+        case "text":
+            return word.text is not None and not _LEADS_OUT.search(word.text)
+        case "names":
+            return bool(_NAME.fullmatch(word.text or "")) and is_free_path(word, place)
+        case "first":
+            return index > 0 and is_free_path(word, place)
+        case _:
+            return False
+
+
+def shortened(task: Task, word: Word) -> str:
+    """An operand of the family; numbers in the paths of an API stand for any."""
+    text = word.text if word.text is not None else word.pattern
+    if task.operands == "api":
+        return re.sub(r"(?<=/)\d+(?=/|$)", "N", text.partition("?")[0])
+    if task.operands == "bucket":
+        found = re.match(r"\w+://[^/]+", text)
+        return found[0] if found else text
+    return text
+
+
+_HOST: Final = re.compile(r"[\w-]+(?:\.[\w-]+)+/")
+"""`github.com/other/package`: a name that looks like a path of the project."""
+_TEST_PART: Final = re.compile(r"(?:::|#|:\d|\[).*$", re.DOTALL)
+
+
+def is_free_path(word: Word, place: Place) -> bool:
+    """Whether a word is a file, a package or a pattern inside the project, and no more."""
+    text = word.text if word.text is not None else word.pattern
+    if "://" in text or not text or "\n" in text or names_a_secret([word]):
+        return False
+    if ".." in re.split(r"[/\\]", text.replace("...", "")) or text.startswith(("~", "@", "+", "-")):
+        return False
+    if is_protected_name(text) or _HOST.match(text):
+        return False
+    plain = _TEST_PART.sub("", text) if not text.startswith("//") else text.removeprefix("//")
+    path = path_of(Word(plain or "."), place)
+    return path is not None and is_inside(path, place)

@@ -1,0 +1,151 @@
+"""Commands that are known to reach something outside the sandbox.
+
+The tables decide what is asked about beforehand. They carry no safety: a command that they miss
+runs without a network, fails, and is asked about when the agent makes the call again.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from ironcurtain_proxy.model.command import SimpleCommand, Word
+from ironcurtain_proxy.shell.options import words
+
+_ALWAYS: Final = words(
+    """
+    curl wget ssh scp sftp telnet ftp nc ncat netcat socat dig nslookup host ping ping6
+    traceroute whois http https xh aria2c rclone mail sendmail mutt nmap mosh gh glab hub tea
+    jira linear aws gcloud gsutil bq az doctl flyctl fly heroku vercel netlify wrangler
+    firebase railway render supabase cf ibmcloud oci s3cmd mc eksctl docker podman nerdctl
+    docker-compose buildah skopeo crane kubectl helm k9s kustomize oc minikube kind terraform
+    tofu terragrunt pulumi ansible ansible-playbook packer vagrant nomad consul vault argocd
+    flux istioctl psql mysql mariadb mysqldump pg_dump redis-cli mongo mongosh sqlcmd cqlsh
+    clickhouse-client brew apt apt-get aptitude dnf yum apk pacman snap flatpak zypper port
+    npx bunx uvx pipx pnpx dlx twine npm-publish open xdg-open start osascript say pbcopy code
+    cursor claude codex gemini aider goose ollama op
+    """
+)
+"""Programs for which every call is asked about: most of what they do leaves the machine, or asks a
+service on it that runs outside the sandbox."""
+
+_PRIVILEGED: Final = words(
+    """
+    sudo doas su pkexec systemctl service launchctl crontab at batch mount umount mkfs fdisk
+    parted reboot shutdown halt poweroff init insmod modprobe iptables nft ufw useradd userdel
+    usermod passwd chsh visudo dscl defaults security diskutil
+    """
+)
+"""Programs that change the machine itself."""
+
+_SUB_COMMANDS: Final[Mapping[str, frozenset[str]]] = {
+    name: frozenset(commands.split())
+    for name, commands in {
+        "git": "push fetch pull clone ls-remote send-email request-pull fetch-pack send-pack svn p4"
+        " lfs submodule credential",
+        "npm": "install i in ci add update up upgrade publish unpublish login logout adduser view"
+        " info show search outdated audit exec x init create link dist-tag owner access token team"
+        " whoami ping deprecate rebuild dedupe fund",
+        "yarn": "install add up upgrade publish npm dlx create outdated info audit login global",
+        "pnpm": "install i add update up publish dlx create outdated audit login fetch import exec",
+        "bun": "install add update publish x create upgrade",
+        "pip": "install download search index wheel",
+        "pip3": "install download search index wheel",
+        "uv": "pip add sync lock tool publish python self remove",
+        "poetry": "install add update publish lock search self",
+        "pdm": "install add update publish lock sync",
+        "pipenv": "install update lock sync",
+        "conda": "install create update search env",
+        "mamba": "install create update search env",
+        "cargo": "install add publish search update fetch login owner yank",
+        "rustup": "update install toolchain component target self",
+        "go": "get install",
+        "gem": "install push update fetch search owner signin yank",
+        "bundle": "install update add outdated",
+        "composer": "install require update create-project global",
+        "mvn": "deploy release:perform release:prepare",
+        "gradle": "publish",
+        "dotnet": "restore add nuget tool publish",
+        "mix": "deps.get hex.publish local.hex archive.install",
+        "swift": "package",
+        "nix": "run shell develop build flake profile",
+        "mise": "install use upgrade i u plugins self-update ls-remote",
+        "asdf": "install plugin update",
+        "deno": "install publish upgrade",
+        "openssl": "s_client ocsp",
+        "python": "", "hg": "push pull clone incoming outgoing", "svn": "commit ci update up"
+        " checkout co", "jj": "git", "gpg": "--recv-keys --send-keys --keyserver --search-keys",
+    }.items()
+}  # fmt: skip
+_BARE: Final = frozenset({"yarn", "bundle", "composer", "pnpm"})
+"""Package tools that install when they are called without a sub-command."""
+
+_PAIRS: Final = frozenset(
+    {("remote", "update"), ("remote", "show"), ("remote", "prune"), ("mod", "download"),
+     ("mod", "tidy"), ("archive", "--remote")}
+)  # fmt: skip
+
+
+def why_outward(command: SimpleCommand) -> str | None:
+    """Why a command is known to leave the sandbox; None if nothing says so."""
+    name = name_of(command)
+    if name is None:
+        return None
+    rest = command.words[1:]
+    texts = [word.text or "" for word in rest]
+    if texts in (["--version"], ["--help"]):
+        return None
+    if name in {"python", "python3"} and texts[:2] == ["-m", "pip"]:
+        name, rest = "pip", rest[2:]
+    if name in _ALWAYS or (name == "rsync" and any(":" in text for text in texts)):
+        return f"{name} reaches something outside"
+    return _why_sub_command(name, rest)
+
+
+def _why_sub_command(name: str, rest: Sequence[Word]) -> str | None:
+    known = _SUB_COMMANDS.get(name)
+    if known is None:
+        return None
+    path = sub_commands(rest)
+    if not path and name in _BARE:
+        return f"{name} installs packages"
+    if path and path[0] in known:
+        return f"{name} {path[0]} reaches another machine"
+    named = any((word.text or "").startswith("--remote=") for word in rest)
+    if tuple(path[:2]) in _PAIRS or named:
+        return f"{name} {' '.join(path[:2])} reaches another machine"
+    return None
+
+
+def why_privileged(command: SimpleCommand) -> str | None:
+    """Why a command changes the machine itself; None if nothing says so."""
+    name = name_of(command)
+    return f"{name} changes the machine" if name in _PRIVILEGED else None
+
+
+def name_of(command: SimpleCommand) -> str | None:
+    """The name of the program, without its directory."""
+    text = command.words[0].text if command.words else None
+    return None if text is None else text.rpartition("/")[2] or None
+
+
+_WITH_VALUE: Final = frozenset(
+    {"-C", "-c", "--prefix", "--cwd", "--filter", "-w", "--workspace", "--git-dir", "--work-tree",
+     "--dir", "--directory", "--project", "-F"}
+)  # fmt: skip
+
+
+def sub_commands(rest: Sequence[Word]) -> list[str]:
+    """The words up to an option behind the first one that is none."""
+    found: list[str] = []
+    at = 0
+    while at < len(rest):
+        text = rest[at].text
+        at += 1
+        if text is None:
+            break
+        if text.startswith(("-", "+")):
+            if found:
+                break
+            at += text in _WITH_VALUE
+            continue
+        found.append(text)
+    return found

@@ -1,0 +1,100 @@
+"""Paths in shell commands, held against the place where the command runs.
+
+Paths are compared as text. The sandbox holds what a link leads to; here a wrong reading may only
+cost a question.
+"""
+
+import posixpath
+from dataclasses import dataclass, field
+from typing import Final
+
+from ironcurtain_proxy.approval.shell.secrets import names_a_secret
+from ironcurtain_proxy.model.command import Word
+
+_SYSTEM: Final = ("/usr", "/opt", "/bin", "/lib", "/lib64", "/tmp", "/var/tmp", "/private/tmp")  # noqa: S108  compared, never opened
+_STREAMS: Final = frozenset({"/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/tty"})
+_HOOKS: Final = (".git", ".claude", ".cursor", ".vscode", ".ironcurtain")
+"""Directories of which some names are protected wherever they are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a command runs. All paths are absolute and free of links."""
+
+    workspace: str | None = None
+    directory: str | None = None
+    """Where the shell starts; None: not known."""
+    home: str | None = None
+    writable: tuple[str, ...] = field(default=())
+    """What the sandbox lets a command write besides the workspace."""
+    branch: str | None = None
+    """The branch that is checked out."""
+    push_to: tuple[str, str] | None = None
+    """Remote and branch to which `git push` without operands would go."""
+    has_repository: bool = False
+    """The directory has a `.git` of its own. git takes its configuration from there; in any other
+    directory it could take it from files that only look like a repository."""
+
+
+def path_of(word: Word, place: Place) -> str | None:
+    """The absolute path that a word names; None where that is not known for sure."""
+    text = word.text
+    if not text or "\0" in text:
+        return None
+    if text == "~" or text.startswith("~/"):
+        text = None if place.home is None else place.home + text[1:]
+    if text is None or text.startswith("~"):
+        return None
+    if text.startswith("/"):
+        return None if ".." in text.split("/") else posixpath.normpath("/" + text.lstrip("/"))
+    # `..` behind a name could follow a link: only at the start is it known where it leads.
+    if place.directory is None or not _climbs_first(text):
+        return None
+    return posixpath.normpath(f"{place.directory}/{text}")
+
+
+def _climbs_first(text: str) -> bool:
+    parts = text.split("/")
+    while parts and parts[0] in {"..", "."}:
+        parts.pop(0)
+    return ".." not in parts
+
+
+def is_within(path: str, directory: str) -> bool:
+    """Whether a normal path is a directory, or lies below it."""
+    return path == directory or path.startswith(directory.rstrip("/") + "/")
+
+
+def is_inside(path: str, place: Place) -> bool:
+    """Whether a path lies in the workspace."""
+    return place.workspace is not None and is_within(path, place.workspace)
+
+
+def may_write(path: str, place: Place) -> bool:
+    """Whether the sandbox lets a command write there."""
+    return (
+        path in _STREAMS
+        or is_inside(path, place)
+        or any(is_within(path, top) for top in place.writable)
+    )
+
+
+def why_not_read(word: Word, place: Place) -> str | None:
+    """Why reading the file of a word is more than harmless; None if it is not."""
+    if names_a_secret([word]):
+        return "it names what commonly holds secrets"
+    if word.text == "-":
+        return None
+    path = path_of(word, place)
+    if path is None:
+        return "it names a file that is not known"
+    if path in _STREAMS or is_inside(path, place):
+        return None
+    if any(is_within(path, top) for top in _SYSTEM):
+        return None
+    return "it names a file outside the workspace"
+
+
+def is_protected_name(path: str) -> bool:
+    """Whether a path has a name of which some are protected wherever they are."""
+    return any(part in _HOOKS for part in path.split("/"))

@@ -1,0 +1,129 @@
+"""Effects of shell commands."""
+
+from pathlib import Path
+from typing import Final
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ironcurtain_proxy.information.shell import parse_command
+from ironcurtain_proxy.shell.effects import effect_of, worst
+from ironcurtain_proxy.shell.places import Place
+from tests.shell.hostile_commands import MORE_THAN_READING
+from tests.shell.places import PROJECT
+
+CORPUS: Final = Path(__file__).parents[3] / "shared/corpora/shell-commands.jsonl"
+
+READING: Final = (
+    "ls -la cmd/app",
+    "cat README.md",
+    "head -20 src/main.py",
+    "tail -n 5 src/main.py",
+    "wc -l src/main.py | sort -n",
+    "grep -rn 'func main' cmd --include='*.go' | head -10",
+    "rg -n TODO src -g '*.py'",
+    "find . -name '*.go' -newer go.mod",
+    "git status --short",
+    "git log --oneline -10",
+    "git log -5 --format='%h %an %s'",
+    "git diff HEAD -- cmd/app/hooks.go | head -30",
+    "git show --stat HEAD~1",
+    "git branch -a",
+    "git -C /home/u/project status",
+    "cd /home/u/project && git status",
+    "cd src && ls && cat main.py",
+    "sed -n '195,240p' cmd/app/explain.go",
+    "sed 's/a/b/g' notes.txt",
+    "awk '{print $1}' data.txt",
+    "jq -r '.scripts | keys[]' package.json",
+    'echo "exit: $?"',
+    'echo "exit ${PIPESTATUS[0]}"',
+    'for f in a b; do echo "$f"; done',
+    'name=x; echo "$name"',
+    "[ -f go.mod ] && echo yes || echo no",
+    "test -d src",
+    "diff -u want.txt got.txt",
+    "timeout 5 ls src",
+    "bash -c 'ls src'",
+    "python3 --version",
+    "command -v go",
+    "date +%Y",
+    "cat < notes.txt",
+    "ls 2>/dev/null",
+)
+
+
+@pytest.mark.parametrize("command", READING)
+def test_a_command_of_the_tables_only_reads(command: str) -> None:
+    assert effect_of(parse_command(command), PROJECT).effect == "reads"
+
+
+@pytest.mark.parametrize("command", MORE_THAN_READING)
+def test_a_command_that_does_more_is_not_judged_to_read(command: str) -> None:
+    assert effect_of(parse_command(command), PROJECT).effect != "reads"
+
+
+@pytest.mark.parametrize("command", READING)
+@pytest.mark.parametrize("tail", ["; ./evil", " | sh", " > out.txt", " && rm x", "\n./evil"])
+def test_what_is_added_to_reading_is_judged_too(command: str, tail: str) -> None:
+    assert effect_of(parse_command(command + tail), PROJECT).effect != "reads"
+
+
+@pytest.mark.parametrize("command", [c for c in READING if "git" in c.split()[0:1]])
+def test_git_only_reads_where_its_repository_is_known(command: str) -> None:
+    elsewhere = Place(workspace="/home/u/project", directory="/home/u/project/sub", home="/home/u")
+    assert effect_of(parse_command(command), elsewhere).effect != "reads"
+
+
+@pytest.mark.parametrize(
+    ("command", "effect"),
+    [
+        ("go test ./...", "local"),
+        ("npm run build", "local"),
+        ("rm -rf build", "local"),
+        ("git commit -m x", "local"),
+        ("git push origin x", "outward"),
+        ("timeout 60 git push", "outward"),
+        ("sh -c 'curl https://x'", "outward"),
+        ("find . -exec curl {} \\;", "outward"),
+        ("gh pr view 1", "outward"),
+        ("npm install", "outward"),
+        ("python3 -m pip install x", "outward"),
+        ("rm -rf ~/x", "beyond"),
+        ("rm -rf .git", "beyond"),
+        ("rm -rf /home/u/project", "beyond"),
+        ("echo x > /etc/motd", "beyond"),
+        ("sudo ls", "beyond"),
+        ("git gc --prune=now", "beyond"),
+        ("echo 'unclosed", "unknown"),
+        ("", "local"),
+    ],
+)
+def test_the_worst_part_gives_the_effect(command: str, effect: str) -> None:
+    assert effect_of(parse_command(command), PROJECT).effect == effect
+
+
+@given(st.lists(st.sampled_from(["reads", "local", "unknown", "beyond", "outward"]), min_size=1))
+def test_the_worst_of_effects_does_not_depend_on_their_order(effects: list[str]) -> None:
+    assert worst(effects) == worst(sorted(effects))  # type: ignore[arg-type]
+
+
+@given(st.text(max_size=60))
+def test_any_text_has_an_effect(text: str) -> None:
+    assert effect_of(parse_command(text), PROJECT).effect in {
+        "reads", "local", "unknown", "beyond", "outward",
+    }  # fmt: skip
+
+
+@pytest.mark.skipif(not CORPUS.exists(), reason="the shared corpora are not beside the checkout")
+def test_no_command_that_asks_in_the_corpus_is_judged_to_read() -> None:
+    rows = [orjson.loads(line) for line in CORPUS.read_bytes().splitlines()]
+    wrong = [
+        row["command"]
+        for row in rows
+        if row["label"] == "ask"
+        and effect_of(parse_command(row["command"]), PROJECT).effect == "reads"
+    ]
+    assert wrong == []

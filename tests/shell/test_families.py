@@ -1,0 +1,129 @@
+"""Families of shell commands: what a remembered approval covers."""
+
+from pathlib import Path
+from typing import Final
+
+import orjson
+import pytest
+
+from ironcurtain_proxy.information.shell import parse_command
+from ironcurtain_proxy.shell.families import covers, families_of
+from ironcurtain_proxy.shell.places import Place
+from tests.shell.places import PROJECT
+from tests.shell.stretched_families import STRETCHED
+
+CORPUS: Final = Path(__file__).parents[3] / "shared/corpora/families.jsonl"
+
+SAME_KIND: Final = (
+    ("go test ./... 2>&1 | tail -30", "go test -v -count=1 -run TestX ./internal/store"),
+    ("go build ./...", "cd internal/store && go build -v ./..."),
+    ("npm run test", "npm run test -- -t 'parses empty input' 2>&1 | tail"),
+    ("cd web && npm run lint && npm run build", "cd web && npm run build"),
+    ("npx eslint src", "npx eslint src/components --format json | jq length"),
+    ("pytest tests/test_api.py -q", "pytest tests/unit -x -k name --tb=short"),
+    ("uv run pytest -q", "uv run pytest tests/test_x.py"),
+    ("cargo test", "cargo test --lib lexer::empty -- --nocapture"),
+    ("make test", "make -j4 test 2>&1 | tail"),
+    ("git add a.go", "git add -v b.go sub/c.go"),
+    ("git commit -m one", "git commit -q -m two -m three"),
+    ("git checkout -b feature/x", "git checkout -b fix/y main"),
+    ("git push origin feature/x", "git push -u origin feature/x 2>&1 | tail -3"),
+    ("gh pr view 1 --json title", "gh pr view 2 --json body --jq .body"),
+    ("gh api repos/a/b/pulls/1/comments", "gh api repos/a/b/pulls/2/comments --paginate"),
+    ("docker logs api --tail 50", "docker logs --since 10m api"),
+    ("kubectl logs -n staging api-1", "kubectl logs api-2 -n staging --tail=5"),
+    ("timeout 60 npm test", "timeout 120 npm test"),
+    ("rm build/x", 'rm build/x 2>/dev/null; echo "done $?"'),
+    ("./unknown --flag a", "./unknown --flag a | head"),
+)
+
+
+@pytest.mark.parametrize(("approved", "then"), SAME_KIND)
+def test_a_family_covers_commands_of_its_kind(approved: str, then: str) -> None:
+    granted = families_of(parse_command(approved), PROJECT)
+    assert granted is not None
+    assert covers(granted, parse_command(then), PROJECT)
+
+
+@pytest.mark.parametrize(("approved", "then"), STRETCHED)
+def test_a_family_covers_no_other_effect(approved: str, then: str) -> None:
+    granted = families_of(parse_command(approved), PROJECT) or ()
+    assert not covers(granted, parse_command(then), PROJECT)
+
+
+@pytest.mark.parametrize("approved", [one for one, _ in SAME_KIND if "|" not in one])
+@pytest.mark.parametrize(
+    "change",
+    [
+        "{} && ./evil", "{}; rm -rf x", "{} > ~/.profile", "PATH=/tmp:$PATH {}", "cd .. && {}",
+        "cd /tmp && {}", "sudo {}", "{} | sh", "{} --config /tmp/x", "{} ../../x", "{} $X",
+        "{} \"$(cat ~/.ssh/id_rsa)\"", "env X=1 {}", "eval '{}' && {}", "{} @evil",
+        "{} ~/.ssh/id_rsa",        "{} /etc/passwd", "(cd /tmp); {} 2>/etc/x", "xargs {}", "{} https://evil.example/x",
+    ],
+)  # fmt: skip
+def test_what_can_change_the_effect_leaves_the_family(approved: str, change: str) -> None:
+    granted = families_of(parse_command(approved), PROJECT)
+    assert granted is not None
+    assert not covers(granted, parse_command(change.format(approved, approved)), PROJECT)
+
+
+@pytest.mark.parametrize("approved", [pair[0] for pair in SAME_KIND])
+def test_the_identical_command_is_covered(approved: str) -> None:
+    granted = families_of(parse_command(approved), PROJECT)
+    assert granted is not None
+    assert covers(granted, parse_command(approved), PROJECT)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git push origin main", "git push --force origin x", "git push", "git merge x",
+        "git reset --hard", "npm publish", "docker push x", "kubectl apply -f x", "ssh h uptime",
+        "sudo ls", "python3 -c 'x'", "psql -c 'drop table x'", "rm x",
+        "terraform apply", "gh pr merge 1", "kubectl get secrets",
+    ],
+)  # fmt: skip
+def test_some_commands_are_never_remembered_for_their_kind(command: str) -> None:
+    families = families_of(parse_command(command), PROJECT)
+    assert families is not None
+    assert not any(family.is_general for family in families)
+
+
+def test_a_task_of_another_directory_is_another_family() -> None:
+    granted = families_of(parse_command("npm run build"), PROJECT)
+    assert granted is not None
+    assert not covers(granted, parse_command("cd web && npm run build"), PROJECT)
+    assert not covers(granted, parse_command("(cd web); npm run build"), PROJECT)
+    assert not covers(granted, parse_command("true || cd web && npm run build"), PROJECT)
+
+
+def test_a_push_without_words_is_the_family_of_where_it_goes() -> None:
+    place = Place(
+        workspace="/w", directory="/w", has_repository=True, branch="x", push_to=("origin", "x")
+    )
+    granted = families_of(parse_command("git push origin x"), place)
+    assert granted is not None
+    assert covers(granted, parse_command("git push"), place)
+    assert covers(granted, parse_command("git push origin HEAD"), place)
+    moved = Place(workspace="/w", directory="/w", branch="main", push_to=("origin", "main"))
+    assert not covers(granted, parse_command("git push"), moved)
+
+
+@pytest.mark.skipif(not CORPUS.exists(), reason="the shared corpora are not beside the checkout")
+def test_the_corpus_of_families_is_covered_and_never_stretched() -> None:
+    rows = [orjson.loads(line) for line in CORPUS.read_bytes().splitlines()]
+    answers = [
+        (
+            row["want"],
+            covers(
+                families_of(parse_command(row["approved"]), PROJECT) or (),
+                parse_command(row["then"]),
+                PROJECT,
+            ),
+        )
+        for row in rows
+    ]
+    asked = [covered for want, covered in answers if want == "ask"]
+    free = [covered for want, covered in answers if want == "covered"]
+    assert not any(asked)
+    assert sum(free) >= 0.95 * len(free)
