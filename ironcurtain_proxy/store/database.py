@@ -24,9 +24,11 @@ from sqlalchemy.exc import (
     IntegrityError,
     SQLAlchemyError,
 )
+from sqlalchemy.pool import ConnectionPoolEntry
 
 from ironcurtain_proxy.store.faults import AlreadyDecidedError, StoreError, StoreLostError
-from ironcurtain_proxy.store.files import OpenFile, prepare_file
+from ironcurtain_proxy.store.files import prepare_file
+from ironcurtain_proxy.store.open_file import OpenFile
 
 T = TypeVar("T")
 
@@ -75,6 +77,8 @@ class Database:
         self.file = file
         self._deadline = deadline_seconds
         self._engine = engine
+        self._is_closed = False
+        event.listen(engine, "checkin", self._when_given_back)
         self._turn = threading.Lock()
         """SQLite has one writer: threads of one process need not compete with each other."""
         self._writer = engine.execution_options(writes=True)
@@ -128,20 +132,26 @@ class Database:
         """
         if self.file is None:
             return
-        check = "PRAGMA quick_check(1)"
-        said = self.read(lambda connection: str(connection.exec_driver_sql(check).scalar()))
-        if said != "ok":
-            self.doubtful = True
-            raise StoreLostError(f"{self.where}: is damaged: {said}")
+        said = self.read(_damage)
+        if said:
+            raise self._lost(f"the file is damaged: {said}")
 
     def close(self) -> None:
-        """Give all connections back; harmless if repeated."""
+        """Give all connections back; harmless if repeated. Those in use are closed afterwards."""
+        self._is_closed = True
         self._engine.dispose()
+
+    def _when_given_back(self, connection: object, record: ConnectionPoolEntry) -> None:
+        del connection
+        if self._is_closed:
+            record.invalidate()
 
     def _run(self, engine: Engine, work: Callable[[Connection], T]) -> T:
         end = time.monotonic() + self._deadline
         while True:
             self._see_that_it_is_in_place()
+            if self.file is not None and self.file.was_overwritten():
+                self._look_through(self.file)
             try:
                 with engine.begin() as connection:
                     self._see_that_log_is_in_place(connection)
@@ -155,6 +165,24 @@ class Database:
     def _see_that_it_is_in_place(self) -> None:
         if self.file is not None and not self.file.is_in_place():
             raise self._lost("the file was removed or replaced")
+
+    def _look_through(self, file: OpenFile) -> None:
+        """See whether a file that was written to from outside is a store, log and all."""
+        engine = _sqlite(file.path, file)
+        try:
+            # Without what the others have in memory; they are closed while this one is open, so
+            # that none of them is the last, which would copy the log.
+            with engine.begin() as connection:
+                said = _damage(connection)
+                self._engine.dispose()
+        except (SQLAlchemyError, sqlite3.Error) as error:
+            said = _words(error)
+        finally:
+            if said:
+                file.discard_log()
+            engine.dispose()
+        if said:
+            raise self._lost(f"the file was overwritten: {said}")
 
     def _see_that_log_is_in_place(self, connection: Connection) -> None:
         if self.file is None:
@@ -284,6 +312,12 @@ def _prepare_postgresql(connection: _RawConnection, record: object) -> None:
     cursor.execute("SET idle_in_transaction_session_timeout = '60s'")
     cursor.close()
     connection.commit()
+
+
+def _damage(connection: Connection) -> str:
+    """What is wrong with a SQLite database, as a whole; empty: nothing."""
+    said = str(connection.exec_driver_sql("PRAGMA quick_check(1)").scalar())
+    return "" if said == "ok" else " ".join(said.split())
 
 
 def _code(error: Exception) -> int | str | None:

@@ -4,75 +4,17 @@ import errno
 import os
 import stat
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final
 
 from ironcurtain_proxy.store.faults import StoreError
+from ironcurtain_proxy.store.open_file import Identity, OpenFile
 
 _PRIVATE: Final = 0o600
 _PRIVATE_DIRECTORY: Final = 0o700
 _FLAGS: Final = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _BESIDE: Final = ("-wal", "-shm", "-journal")
 """SQLite makes these with the permissions of the database itself."""
-
-
-Identity: TypeAlias = tuple[int, int]
-"""Device and inode: which file it is, whatever its name."""
-
-_LOG: Final = "-wal"
-_INDEX: Final = "-shm"
-_SET_ASIDE: Final = ".replaced"
-
-
-def identity(path: Path) -> Identity | None:
-    """Which file lies at a path; None: there is none."""
-    with suppress(OSError):
-        found = path.lstat()
-        return found.st_dev, found.st_ino
-    return None
-
-
-@dataclass(slots=True)
-class OpenFile:
-    """The SQLite file that was opened, to be told from one that is put in its place.
-
-    An open descriptor goes on with a file that has lost its name: what is written there is lost.
-    """
-
-    path: Path
-    main: Identity | None
-    log: Identity | None = None
-    """The write-ahead log that was last in use; None: none was yet."""
-
-    def log_now(self) -> Identity | None:
-        """Which write-ahead log lies beside the file."""
-        return identity(self.path.with_name(self.path.name + _LOG))
-
-    def is_in_place(self) -> bool:
-        """Whether its name still leads to the file."""
-        return self.main is not None and identity(self.path) == self.main
-
-    def set_remains_aside(self) -> None:
-        """Take the log of a file that was replaced out of its successor's way.
-
-        SQLite would replay it there, and so damage the successor. Only the very log that was in use
-        is taken away: the successor may have one of its own by now.
-
-        Raises:
-            StoreError: it cannot be taken away.
-        """
-        if self.is_in_place() or identity(self.path) is None:
-            return
-        if self.log is None or self.log_now() != self.log:
-            return
-        try:
-            for suffix in (_INDEX, _LOG):
-                beside = self.path.with_name(self.path.name + suffix)
-                with suppress(FileNotFoundError):
-                    beside.rename(beside.with_name(beside.name + _SET_ASIDE))
-        except OSError as error:
-            raise StoreError(f"{self.path}: {_reason(error)}") from None
 
 
 def prepare_file(path: Path, *, create: bool, own_directory: bool) -> OpenFile:

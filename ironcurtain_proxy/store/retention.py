@@ -67,7 +67,7 @@ def remove(connection: Connection, request: str) -> bool:
     return bool(doomed)
 
 
-def _remove(connection: Connection, doomed: Sequence[int]) -> None:
+def _remove(connection: Connection, doomed: Sequence[object]) -> None:
     for table in THEIRS:
         connection.execute(sa.delete(table).where(table.c.interaction_id.in_(doomed)))
     connection.execute(sa.delete(INTERACTIONS).where(INTERACTIONS.c.id.in_(doomed)))

@@ -208,7 +208,7 @@ class Store:
         now = self._clock.now()
         return self._database.write(lambda c: interactions.close_task(c, task_id, status, now))
 
-    def record_escalation(  # noqa: PLR0913  two of them are a pair
+    def record_escalation(
         self,
         interaction_id: int,
         from_target: str,

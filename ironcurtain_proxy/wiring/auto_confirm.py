@@ -52,7 +52,8 @@ from ironcurtain_proxy.review.reviewer_start import ProcessSpec
 from ironcurtain_proxy.review.session_reviewer import SessionReviewer
 from ironcurtain_proxy.review.token_file import read_token
 from ironcurtain_proxy.store.store import open_store
-from ironcurtain_proxy.wiring.ledger import LazyStore, StoreLedger
+from ironcurtain_proxy.wiring.lazy_store import LazyStore
+from ironcurtain_proxy.wiring.ledger import StoreLedger
 from ironcurtain_proxy.wiring.reviewer_processes import launcher, redact
 from ironcurtain_proxy.wiring.safekeeping import Safekeeping
 from ironcurtain_proxy.wiring.windows import Windows
