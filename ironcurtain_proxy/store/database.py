@@ -27,7 +27,7 @@ from sqlalchemy.exc import (
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from ironcurtain_proxy.store.faults import AlreadyDecidedError, StoreError, StoreLostError
-from ironcurtain_proxy.store.files import prepare_file
+from ironcurtain_proxy.store.files import prepare_file, reused_file
 from ironcurtain_proxy.store.open_file import OpenFile
 
 T = TypeVar("T")
@@ -168,7 +168,7 @@ class Database:
 
     def _look_through(self, file: OpenFile) -> None:
         """See whether a file that was written to from outside is a store, log and all."""
-        engine = _sqlite(file.path, file)
+        engine, said = _sqlite(file.path, file), "it could not be read"
         try:
             # Without what the others have in memory; they are closed while this one is open, so
             # that none of them is the last, which would copy the log.
@@ -213,6 +213,7 @@ def open_database(
     state_dir: Path,
     *,
     create: bool = True,
+    in_use: bool = False,
     deadline_seconds: float = _DEADLINE_SECONDS,
 ) -> Database:
     """Open, without looking at what is in it.
@@ -221,6 +222,7 @@ def open_database(
         url: `postgresql://…`, `sqlite:////absolute/path`; None: a file in the state directory.
         state_dir: absolute; made private.
         create: whether a missing SQLite file is made.
+        in_use: whether this process may still have the SQLite file open; none is made then.
         deadline_seconds: how long one transaction may wait for others.
 
     Raises:
@@ -234,7 +236,7 @@ def open_database(
         where = parsed.render_as_string(hide_password=True)
         return Database(_postgresql(parsed), where, deadline_seconds)
     path = Path(parsed.database or "")
-    file = prepare_file(path, create=create, own_directory=own)
+    file = reused_file(path) if in_use else prepare_file(path, create=create, own_directory=own)
     return Database(_sqlite(path, file), str(path), deadline_seconds, file)
 
 

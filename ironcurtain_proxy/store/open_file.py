@@ -26,6 +26,8 @@ _ATTEMPTED: Final = 128
 """Offsets in the log's index, see "WAL-mode File Format" of SQLite: which log it is, how much of it
 was copied into the file, and how much is being copied."""
 
+_DESCRIPTORS: Final = "/proc/self/fd"
+
 _Copied: TypeAlias = tuple[bytes, int, int]
 
 
@@ -47,6 +49,8 @@ class OpenFile:
     """The write-ahead log that was last in use; None: none was yet."""
     _seen: tuple[tuple[int, int], _Copied] | None = None
     """Size and time of the file when it was last looked at, and what of the log was in it."""
+    _descriptor: int = -1
+    """SQLite's own, of the log's index, the last time it was read."""
 
     def log_now(self) -> Identity | None:
         """Which write-ahead log lies beside the file."""
@@ -62,29 +66,33 @@ class OpenFile:
         SQLite writes there only when it copies its log, and says so in the log's index before and
         after. A time that was only set looks the same: whoever asks reads the file as a whole.
         """
-        before = self._copied()
-        try:
-            found = self.path.stat()
-        except OSError:
-            return False
+        before, found = self._copied(), self._state()
         if before is None or before != self._copied() or before[1] != before[2]:
             # There is no log, or it is being copied.
             return False
-        seen, self._seen = self._seen, ((found.st_size, found.st_mtime_ns), before)
-        return seen is not None and seen[1] == before and seen[0] != self._seen[0]
+        seen, self._seen = self._seen, (found, before)
+        return seen is not None and seen[1] == before and seen[0] != found
+
+    def _state(self) -> tuple[int, int]:
+        with suppress(OSError):
+            found = self.path.stat()
+            return found.st_size, found.st_mtime_ns
+        return 0, 0
 
     def _copied(self) -> _Copied | None:
-        try:
-            with self._beside(_INDEX).open("rb", buffering=0) as index:
-                head = index.read(_INDEX_BYTES) or b""
-        except OSError:
+        """What is copied of the log, as its index says; None: that cannot be known.
+
+        Read by SQLite's own descriptor: to close another one of the same file would give up the
+        locks that this process has on it.
+        """
+        index = identity(self._beside(_INDEX))
+        if index is None:
             return None
-        if len(head) < _INDEX_BYTES:
-            return None
-        backfill, attempted = [
-            struct.unpack_from("=I", head, offset)[0] for offset in (_BACKFILL, _ATTEMPTED)
-        ]
-        return head[_SALTS], backfill, attempted
+        if not _is_open_as(self._descriptor, index):
+            self._descriptor = _found_open(index)
+        with suppress(OSError):
+            return _read_index(os.pread(self._descriptor, _INDEX_BYTES, 0))
+        return None
 
     def set_remains_aside(self) -> None:
         """Take the log of a file that was replaced out of its successor's way.
@@ -125,3 +133,28 @@ class OpenFile:
 
     def _beside(self, suffix: str) -> Path:
         return self.path.with_name(self.path.name + suffix)
+
+
+def _is_open_as(descriptor: int, wanted: Identity) -> bool:
+    with suppress(OSError):
+        found = os.fstat(descriptor)
+        return (found.st_dev, found.st_ino) == wanted
+    return False
+
+
+def _found_open(wanted: Identity) -> int:
+    """A descriptor of this process of a file; -1: there is none, or they cannot be listed."""
+    with suppress(OSError):
+        for name in os.listdir(_DESCRIPTORS):  # noqa: PTH208  names are numbers
+            if _is_open_as(int(name), wanted):
+                return int(name)
+    return -1
+
+
+def _read_index(head: bytes) -> _Copied | None:
+    if len(head) < _INDEX_BYTES:
+        return None
+    backfill, attempted = [
+        int(struct.unpack_from("=I", head, offset)[0]) for offset in (_BACKFILL, _ATTEMPTED)
+    ]
+    return head[_SALTS], backfill, attempted

@@ -48,7 +48,7 @@ def open_again(before: Database, origin: Origin) -> Database:
     if before.file is not None:
         before.file.set_remains_aside()
     database = open_database(
-        origin.url, origin.state_dir, create=False, deadline_seconds=origin.deadline_seconds
+        origin.url, origin.state_dir, in_use=True, deadline_seconds=origin.deadline_seconds
     )
     try:
         if before.doubtful:

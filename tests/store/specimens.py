@@ -1,5 +1,6 @@
 """Interactions and decisions to fill a store with."""
 
+import os
 from itertools import count
 
 from ironcurtain_proxy.store.rows import (
@@ -29,7 +30,8 @@ def interaction(  # noqa: PLR0913  what tests vary
     request: str | None = None,
 ) -> Interaction:
     return Interaction(
-        request_id=request or f"request-{next(_NUMBERS)}",
+        # Another process counts as well.
+        request_id=request or f"request-{os.getpid()}-{next(_NUMBERS)}",
         session_name=session,
         session_type=session_type,
         operation=operation,
