@@ -15,6 +15,7 @@ from typing import Final, Literal, TypeAlias
 
 from ironcurtain_proxy.administration.settings import Settings
 from ironcurtain_proxy.sandbox.probe import Available, Unavailable, missing_programs
+from ironcurtain_proxy.store.faults import StoreError
 
 State: TypeAlias = Literal["ok", "warn", "fail"]
 """Fine; works, but not as well as it could; something that the configuration needs is missing."""
@@ -191,3 +192,20 @@ def _read(file: Path) -> str | None:
         return file.read_text(encoding="ascii").strip()
     except (OSError, ValueError):
         return None
+
+
+def store(settings: Settings) -> Iterator[Check]:
+    """Whether the engine's store can be used, where the engine is on. Makes none."""
+    config = settings.auto_confirm
+    if config is None or not config.engine.enabled:
+        return
+    # SQLAlchemy is slow to import.
+    from ironcurtain_proxy.store.opening import inspect_store  # noqa: PLC0415
+
+    try:
+        is_there = inspect_store(config.store_url, settings.state_dir)
+    except StoreError as error:
+        remedy = "put a backup in its place, or move it away: the next session makes an empty one"
+        yield Check("store", "fail", str(error), remedy)
+    else:
+        yield Check("store", "ok", "can be read" if is_there else "to be made")

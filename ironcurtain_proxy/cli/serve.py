@@ -3,6 +3,7 @@
 import argparse
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -58,5 +59,6 @@ def run(options: argparse.Namespace) -> int:
     code = serve(os.environ, options.config)
     # A thread that hangs in a file system (NFS, FUSE) must not keep the process: all that had to
     # be written or ended is.
-    sys.stderr.flush()
+    with suppress(OSError):
+        sys.stderr.flush()
     os._exit(code)

@@ -12,6 +12,7 @@ import orjson
 from ironcurtain_proxy.administration.policy_loading import load_policy
 from ironcurtain_proxy.administration.settings import Settings, load_settings
 from ironcurtain_proxy.approval.capabilities import effective_profile
+from ironcurtain_proxy.cli.doctor_checks import store
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.session.display import visible
 from ironcurtain_proxy.wiring.confinement import confined_servers
@@ -92,6 +93,7 @@ def _fields(
         "isolation": isolation,
         "autoApprove": approver.model_id if approver.enabled else "off",
         "autoConfirm": _engine(settings),
+        "store": _store(settings, warnings),
         "sandboxPolicy": settings.sandbox_policy,
         "servers": [
             {"name": spec.name, "sandboxed": confined[spec.name], "trusted": spec.sandbox is False}
@@ -110,6 +112,16 @@ def _engine(settings: Settings) -> str:
     return f"on, session type {config.session_type}, {len(config.reviewers)} reviewers"
 
 
+def _store(settings: Settings, warnings: list[str]) -> str:
+    found = next(store(settings), None)
+    if found is None:
+        return "off"
+    if found.state == "ok":
+        return found.found
+    warnings.append(f"the auto-confirm engine approves nothing: {found.found}: {found.remedy}")
+    return "CANNOT BE USED"
+
+
 def _lines(fields: Mapping[str, Json]) -> list[str]:
     profile = str(fields["profile"])
     if fields["profileThatHolds"] != profile:
@@ -120,6 +132,7 @@ def _lines(fields: Mapping[str, Json]) -> list[str]:
         ("Isolation", fields["isolation"]),
         ("Auto-approver", fields["autoApprove"]),
         ("Auto-confirm", fields["autoConfirm"]),
+        *([("Store", fields["store"])] if fields["store"] != "off" else []),
         ("Sandbox policy", fields["sandboxPolicy"]),
         ("Policy version", str(fields["policyVersion"])[:12]),
         ("Escalations", fields["escalations"]),

@@ -228,16 +228,27 @@ def open_database(
     Raises:
         StoreError: it cannot be used.
     """
-    own = url is None
-    parsed = (
-        URL.create("sqlite", database=str(state_dir / FILE_NAME)) if url is None else _parse(url)
-    )
+    own, parsed = url is None, _parsed(url, state_dir)
     if parsed.drivername != "sqlite":
         where = parsed.render_as_string(hide_password=True)
         return Database(_postgresql(parsed), where, deadline_seconds)
     path = Path(parsed.database or "")
     file = reused_file(path) if in_use else prepare_file(path, create=create, own_directory=own)
     return Database(_sqlite(path, file), str(path), deadline_seconds, file)
+
+
+def sqlite_path(url: str | None, state_dir: Path) -> Path | None:
+    """Which file is the store; None: it is a server's.
+
+    Raises:
+        StoreError: the URL cannot be used.
+    """
+    parsed = _parsed(url, state_dir)
+    return Path(parsed.database or "") if parsed.drivername == "sqlite" else None
+
+
+def _parsed(url: str | None, state_dir: Path) -> URL:
+    return _parse(url) if url else URL.create("sqlite", database=str(state_dir / FILE_NAME))
 
 
 def _parse(url: str) -> URL:
@@ -293,13 +304,19 @@ def _begin_sqlite(connection: Connection) -> None:
 
 
 def _postgresql(url: URL) -> Engine:
-    engine = sa.create_engine(
-        url,
-        hide_parameters=True,
-        pool_pre_ping=True,
-        pool_timeout=_DEADLINE_SECONDS,
-        connect_args={"connect_timeout": 5},
-    )
+    try:
+        engine = sa.create_engine(
+            url,
+            hide_parameters=True,
+            pool_pre_ping=True,
+            pool_timeout=_DEADLINE_SECONDS,
+            connect_args={"connect_timeout": 5},
+        )
+    except ImportError:
+        raise StoreError(
+            "the store is on PostgreSQL, whose driver is missing: install "
+            "ironcurtain-proxy[postgres]"
+        ) from None
     event.listen(engine, "connect", _prepare_postgresql)
     return engine
 

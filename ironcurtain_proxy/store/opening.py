@@ -1,9 +1,10 @@
 """How a store is opened: for the first time, again after it was lost, or only to look at it."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from ironcurtain_proxy.store.database import FILE_NAME, Database, open_database
+from ironcurtain_proxy.store.database import Database, open_database, sqlite_path
 from ironcurtain_proxy.store.schema import bring_up_to_date, is_there
 
 
@@ -69,7 +70,8 @@ def inspect_store(url: str | None, state_dir: Path) -> bool:
     Raises:
         StoreError: it cannot be used.
     """
-    if url is None and not (state_dir / FILE_NAME).exists():
+    path = sqlite_path(url, state_dir)
+    if path is not None and not os.path.lexists(path):
         return False
     database = open_database(url, state_dir, create=False)
     try:

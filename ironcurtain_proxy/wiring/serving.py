@@ -9,6 +9,7 @@ import logging
 import signal
 import sys
 from collections.abc import Mapping, MutableMapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -27,6 +28,7 @@ from ironcurtain_proxy.review.terminal import TerminalReviewer
 from ironcurtain_proxy.wire.pipes import claim_stdio, open_reader, open_writer
 from ironcurtain_proxy.wiring.clocks import SystemClock
 from ironcurtain_proxy.wiring.confinement import find_sandbox
+from ironcurtain_proxy.wiring.few_words import FewWords, OneLine
 from ironcurtain_proxy.wiring.memory import give_large_blocks_back
 from ironcurtain_proxy.wiring.overlay import say_what_holds
 from ironcurtain_proxy.wiring.proxy import Proxy, assemble, state_of
@@ -167,15 +169,19 @@ def refuse_what_is_not_there(settings: Settings) -> None:
 
 
 def say(text: str) -> None:
-    """One line for people."""
-    sys.stderr.write(f"ironcurtain-proxy: {text}\n")
+    """One line for people. Where it cannot be written nobody reads it, and all goes on."""
+    with suppress(OSError):
+        sys.stderr.write(f"ironcurtain-proxy: {text}\n")
 
 
 def _configure_logging(settings: Settings) -> None:
     """One line for people on standard error; everything, with tracebacks, in the session log."""
     brief = logging.StreamHandler()
     brief.setLevel(logging.WARNING)
-    brief.setFormatter(_OneLine())
+    brief.setFormatter(OneLine())
+    brief.addFilter(FewWords(SystemClock().monotonic))
+    # A disk that is full is no reason for Python to print where it noticed that.
+    logging.raiseExceptions = False
     logging.basicConfig(level=logging.WARNING, handlers=[brief], force=True)
     try:
         full = logging.FileHandler(settings.session_log, encoding="utf-8")
@@ -183,11 +189,3 @@ def _configure_logging(settings: Settings) -> None:
         return
     full.setFormatter(logging.Formatter("%(asctime)s ironcurtain-proxy %(message)s"))
     logging.getLogger().addHandler(full)
-
-
-class _OneLine(logging.Formatter):
-    """Leaves tracebacks to the session log."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """The message alone."""
-        return f"ironcurtain-proxy: {record.getMessage()}".replace("\n", " ")
