@@ -9,7 +9,7 @@ always withdraws it.
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -53,6 +53,7 @@ from ironcurtain_proxy.review.messages import (
     response_name,
 )
 from ironcurtain_proxy.review.processes import this_process
+from ironcurtain_proxy.review.steady import in_this_boot, on_the_wall
 
 _log = logging.getLogger(__name__)
 
@@ -151,7 +152,13 @@ class Mailbox:
     def _post(self, escalation: Escalation) -> Question:
         credential = self._settings.credential
         reviewer = "" if credential is None else credential.reviewer
-        raw = request_bytes(escalation, self._owner, reviewer)
+        shown = replace(
+            escalation,
+            created=on_the_wall(escalation.created, self._clock),
+            deadline=on_the_wall(escalation.deadline, self._clock),
+        )
+        ends = in_this_boot(escalation.deadline, self._clock)
+        raw = request_bytes(shown, self._owner, reviewer, ends)
         place = self._opened()
         if credential is not None:
             # Whoever knows the id from another mailbox cannot keep the question out of this one.
@@ -192,7 +199,7 @@ class Mailbox:
         return question.ruling or _EXPIRED
 
     def _seconds_left(self, escalation: Escalation) -> float:
-        return (escalation.deadline - self._clock.now()).total_seconds()
+        return (escalation.deadline - self._clock.steady()).total_seconds()
 
     def _clear_away(self, question: Question) -> None:
         """The request first: then whoever sees a response without it knows that it is over."""
@@ -216,7 +223,7 @@ class Mailbox:
                     if self._seconds_left(question.escalation) >= -late_seconds:
                         mark_taken(descriptor)
                     else:
-                        # The machine slept, or its clock was set.
+                        # The machine slept.
                         answer = _EXPIRED
         except FileNotFoundError:
             return

@@ -17,6 +17,7 @@ import orjson
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.review.credential import Credential
+from ironcurtain_proxy.review.steady import BootMoment, boot_moment
 
 MAX_RESPONSE_BYTES: Final = 64 * 1024
 MAX_REQUEST_BYTES: Final = 256 * 1024 * 1024
@@ -81,6 +82,8 @@ class Request:
     """Every argument role of the call; None: not said, as by the original."""
     created: datetime | None = None
     expires: datetime | None = None
+    ends: BootMoment | None = None
+    """The same, whatever the clock says; None: not said."""
     policy_version: str = ""
     arguments_hash: str = ""
     owner: Owner | None = None
@@ -156,7 +159,9 @@ def clean_line(text: str) -> str:
 # --- the proxy's side ----------------------------------------------------------------------------
 
 
-def request_bytes(escalation: Escalation, owner: Owner, reviewer: str = "") -> bytes:
+def request_bytes(
+    escalation: Escalation, owner: Owner, reviewer: str = "", ends: BootMoment | None = None
+) -> bytes:
     """The request's file: the original's keys first, then ours.
 
     Args:
@@ -203,6 +208,8 @@ def request_bytes(escalation: Escalation, owner: Owner, reviewer: str = "") -> b
         "argumentsHash": escalation.fingerprint,
         "owner": {"pid": owner.pid, "startTime": owner.start_time},
     }
+    if ends is not None:
+        fields["expiresInBoot"] = ends.as_json()
     if reviewer:
         fields["reviewer"] = reviewer
     return orjson.dumps(fields, option=orjson.OPT_INDENT_2)
@@ -309,11 +316,20 @@ def read_request(name: str, raw: bytes) -> Request | None:
         roles=_texts(fields.get("roles")),
         created=_moment(fields.get("createdAt")),
         expires=_moment(fields.get("expiresAt")),
+        ends=boot_moment(fields.get("expiresInBoot")),
         policy_version=_text(fields, "policyVersion"),
         arguments_hash=_text(fields, "argumentsHash"),
         owner=owner_of(fields.get("owner")),
         reviewer=_text(fields, "reviewer"),
     )
+
+
+def seconds_left(request: Request, now: datetime) -> float | None:
+    """Until a request's deadline, below 0 if it is over; None: it does not say."""
+    left = None if request.ends is None else request.ends.seconds_left()
+    if left is not None or request.expires is None:
+        return left
+    return (request.expires - now).total_seconds()
 
 
 def response_bytes(

@@ -10,7 +10,7 @@ import logging
 import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import anyio
@@ -40,6 +40,7 @@ from ironcurtain_proxy.review.reviewer_start import (
     new_token,
     prepared,
 )
+from ironcurtain_proxy.review.steady import on_the_wall
 from ironcurtain_proxy.wire.pipes import LineReader, LineWriter, Oversize, open_wire
 
 _log: Final = logging.getLogger(__name__)
@@ -137,7 +138,7 @@ class ProcessReviewer:
         """Ask, and wait at most until the escalation's deadline."""
         if self._is_requester(escalation):
             return Passed(REVIEW_BY_REQUESTER)
-        seconds = (escalation.deadline - self._clock.now()).total_seconds()
+        seconds = (escalation.deadline - self._clock.steady()).total_seconds()
         ruling: Ruling = _EXPIRED
         with anyio.move_on_after(max(seconds, 0.0)):
             async with self._queue.turn(briefing.priority, escalation.created):
@@ -172,7 +173,9 @@ class ProcessReviewer:
             return Passed("it is already being asked about this")
         try:
             view = view_of(escalation, briefing, self._redact)
-            line = running.dialect.question(escalation, briefing, view)
+            deadline = on_the_wall(escalation.deadline, self._clock)
+            shown = replace(escalation, deadline=deadline)
+            line = running.dialect.question(shown, briefing, view)
         except Exception:  # noqa: BLE001  what cannot be shown is not reviewed
             _log.warning("a call cannot be shown to reviewer %s", self._spec.name)
             return Passed("the call cannot be shown")
@@ -236,8 +239,8 @@ class ProcessReviewer:
     def _problem(self, escalation: Escalation, answer: ProcessAnswer) -> str:
         if answer.arguments_hash != escalation.fingerprint:
             return "it answers something else than what was asked"
-        if self._clock.now() > escalation.deadline:
-            # The machine slept, or its clock was set.
+        if self._clock.steady() > escalation.deadline:
+            # The machine slept.
             return "it is late"
         return ""
 

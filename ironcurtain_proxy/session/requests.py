@@ -17,6 +17,7 @@ from ironcurtain_proxy.review.messages import (
     request_id,
     request_name,
     response_name,
+    seconds_left,
 )
 from ironcurtain_proxy.review.processes import is_alive
 
@@ -129,7 +130,8 @@ class MailboxReader:
         return known[1]
 
     def _is_open(self, place: MailboxDirectory, request: Request, now: datetime) -> bool:
-        if request.expires is not None and request.expires <= now:
+        left = seconds_left(request, now)
+        if left is not None and left <= 0:
             return False
         # Where one reviewer's answers count, a response may be anybody's.
         if not request.reviewer and place.has(response_name(request.id)):

@@ -43,6 +43,9 @@ class Hands:
     def now(self) -> datetime:
         return self.time
 
+    def steady(self) -> datetime:
+        return self.time
+
     def monotonic(self) -> float:
         return self.seconds
 
