@@ -66,7 +66,7 @@ class Request:
     arguments: Mapping[str, Json]
     reason: str
     digest: str
-    """SHA-256 of the very bytes this was read from, in hexadecimal: an answer echoes it (R-37)."""
+    """SHA-256 of the very bytes this was read from: an answer echoes it (R-37)."""
     context: tuple[tuple[str, str], ...] = ()
     candidates: tuple[str, ...] = ()
     """What may be remembered, described."""
@@ -77,13 +77,11 @@ class Request:
     why: tuple[tuple[str, str], ...] = ()
     """Everything that asks: its kind (`policy`, `capability`, `tool-policy`) and the reason."""
     asking: tuple[str, ...] = ()
-    """The capabilities that ask: an approval holds for the session."""
     roles: tuple[str, ...] | None = None
     """Every argument role of the call; None: not said, as by the original."""
     created: datetime | None = None
     expires: datetime | None = None
     ends: BootMoment | None = None
-    """The same, whatever the clock says; None: not said."""
     policy_version: str = ""
     arguments_hash: str = ""
     owner: Owner | None = None
@@ -168,6 +166,7 @@ def request_bytes(
         escalation: the question.
         owner: who waits for the answer.
         reviewer: who alone may answer, with a token; empty: whoever reads it.
+        ends: the deadline by the count of this boot.
 
     Raises:
         TypeError: the arguments cannot be written as JSON (orjson's `JSONEncodeError`).
@@ -322,14 +321,6 @@ def read_request(name: str, raw: bytes) -> Request | None:
         owner=owner_of(fields.get("owner")),
         reviewer=_text(fields, "reviewer"),
     )
-
-
-def seconds_left(request: Request, now: datetime) -> float | None:
-    """Until a request's deadline, below 0 if it is over; None: it does not say."""
-    left = None if request.ends is None else request.ends.seconds_left()
-    if left is not None or request.expires is None:
-        return left
-    return (request.expires - now).total_seconds()
 
 
 def response_bytes(

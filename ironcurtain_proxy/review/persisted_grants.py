@@ -19,7 +19,7 @@ from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.ports import Clock
 from ironcurtain_proxy.review.grants_file import GrantsFile, GrantsFileError, Snapshot, Stamp
 from ironcurtain_proxy.review.grants_format import KeptGrant, KeptScope, can_be_kept
-from ironcurtain_proxy.review.steady import BootMoment, in_this_boot, on_the_wall
+from ironcurtain_proxy.review.steady import TOLERANCE, BootMoment, in_this_boot, on_the_wall
 
 _log = logging.getLogger(__name__)
 
@@ -273,8 +273,10 @@ class PersistedGrants:
         expires = restored.grant.expires
         if left is None or expires is None:
             return restored
-        expires = min(expires, self._clock.steady() + timedelta(seconds=left))
-        return replace(restored, grant=replace(restored.grant, expires=expires))
+        earlier = self._clock.steady() + timedelta(seconds=left)
+        if expires - earlier < TOLERANCE:
+            return restored
+        return replace(restored, grant=replace(restored.grant, expires=earlier))
 
     def _note(self, snapshot: Snapshot) -> frozenset[GrantId]:
         left = {kept.id for kept in snapshot.grants}

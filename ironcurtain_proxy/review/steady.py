@@ -14,7 +14,7 @@ from typing import Final
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.ports import Clock
 
-_TOLERANCE: Final = timedelta(seconds=1)
+TOLERANCE: Final = timedelta(seconds=1)
 """Below this the clock was corrected, not set."""
 
 
@@ -69,4 +69,4 @@ def in_this_boot(moment: datetime, clock: Clock) -> BootMoment:
 def on_the_wall(moment: datetime, clock: Clock) -> datetime:
     """A moment of `clock.steady` as the machine's clock, which others read, has it now."""
     apart = clock.now() - clock.steady()
-    return moment if abs(apart) < _TOLERANCE else moment + apart
+    return moment if abs(apart) < TOLERANCE else moment + apart

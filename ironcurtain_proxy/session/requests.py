@@ -17,7 +17,6 @@ from ironcurtain_proxy.review.messages import (
     request_id,
     request_name,
     response_name,
-    seconds_left,
 )
 from ironcurtain_proxy.review.processes import is_alive
 
@@ -137,6 +136,14 @@ class MailboxReader:
         if not request.reviewer and place.has(response_name(request.id)):
             return False
         return request.owner is None or is_alive(request.owner)
+
+
+def seconds_left(request: Request, now: datetime) -> float | None:
+    """Until a request's deadline, below 0 if it is over; None: it does not say."""
+    left = None if request.ends is None else request.ends.seconds_left()
+    if left is not None or request.expires is None:
+        return left
+    return (request.expires - now).total_seconds()
 
 
 def by_age(request: Request) -> tuple[bool, datetime, str]:
