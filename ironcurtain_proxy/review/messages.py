@@ -75,7 +75,6 @@ class Request:
     rule: str = ""
     origins: tuple[str, ...] = ()
     why: tuple[tuple[str, str], ...] = ()
-    """Everything that asks: its kind (`policy`, `capability`, `tool-policy`) and the reason."""
     asking: tuple[str, ...] = ()
     roles: tuple[str, ...] | None = None
     """Every argument role of the call; None: not said, as by the original."""
