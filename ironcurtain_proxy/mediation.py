@@ -252,7 +252,7 @@ class Mediator:
         case.roots = self.world.facts.roots(facts.request, directories)
         while True:
             claim = self._claim(case, facts)
-            left = self.approvals.look(claim, self.world.clock.now()).open
+            left = self.approvals.look(claim, self.world.clock.steady()).open
             if not left:
                 return None
             question = self._question(case, facts, claim, left, directories)
@@ -269,7 +269,7 @@ class Mediator:
             if not same or self._claim(case, facts) != claim:
                 return await self.journal.refuse(case, "policy", CHANGED)
             if isinstance(ruling, Approved):
-                now = self.world.clock.now()
+                now = self.world.clock.steady()
                 how = Remembering(new_id=self.world.ids.new, now=now, ttl=self.grant_ttl)
                 self.approvals.remember(question, ruling, claim.call, how)
                 case.settlement, case.approved = by_reviewer(ruling, question.id), left
@@ -288,7 +288,7 @@ class Mediator:
         return question_about(
             Posed(
                 id=self.world.ids.new_escalation(),
-                now=self.world.clock.now(),
+                now=self.world.clock.steady(),
                 call=case.call,
                 facts=facts,
                 asked=claim.call,
@@ -318,7 +318,7 @@ class Mediator:
 
     def _settle(self, case: Case, claim: Claim) -> bool:
         """Use what was approved before. False: it does not cover what no reviewer approved now."""
-        cover = self.approvals.use(claim, self.world.clock.now())
+        cover = self.approvals.use(claim, self.world.clock.steady())
         if not cover.open and case.settlement is not None:
             case.settlement = besides(case.settlement, cover.grants, cover.run)
         elif not cover.open:

@@ -115,7 +115,7 @@ class Planner:
             if refused is not None:
                 return refused
         case.decision = OWN_TOOL if case.settlement is None else case.decision
-        now = self._mediator.world.clock.now()
+        now = self._mediator.world.clock.steady()
         expires = now + RUN_LASTS
         budget = Budget(
             id=GrantId(self._mediator.world.ids.new()),
@@ -132,7 +132,7 @@ class Planner:
 
     def _still_open(self, run: Budget | None) -> Budget | None:
         """An outer run, unless it ended or was taken back while the steps were looked at."""
-        now = self._mediator.world.clock.now()
+        now = self._mediator.world.clock.steady()
         return None if run is None else self._mediator.budgets.get(run.id, now)
 
     async def _look_at(self, planned: PlannedCall) -> _Step:
@@ -153,7 +153,7 @@ class Planner:
 
     def _granted(self, asking: frozenset[Capability]) -> bool:
         """Whether nothing is left to ask: all of it was approved for the session before."""
-        now, grants = self._mediator.world.clock.now(), self._mediator.grants
+        now, grants = self._mediator.world.clock.steady(), self._mediator.grants
         return all(grants.find_capability(name, now) is not None for name in asking)
 
     async def _refuse_step(self, case: Case, number: int, step: _Step) -> Refused:
@@ -193,7 +193,7 @@ class Planner:
             "they name may differ, and the policy decides each",
         )
         world, frame = self._mediator.world, self._mediator.frame
-        now = world.clock.now()
+        now = world.clock.steady()
         return Escalation(
             id=world.ids.new_escalation(),
             session=frame.session,

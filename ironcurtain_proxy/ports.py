@@ -191,6 +191,14 @@ class Clock(Protocol):
         """Aware, UTC."""
         ...
 
+    def steady(self) -> datetime:
+        """Aware, UTC: the time at the start and what went by since, sleep included. Never jumps.
+
+        For deadlines and for how long a grant holds: whoever sets the machine's clock changes
+        neither. Nothing that other processes read.
+        """
+        ...
+
     def monotonic(self) -> float:
         """Seconds, for durations and deadlines."""
         ...

@@ -24,6 +24,9 @@ import sqlalchemy as sa
 from anyio.abc import Process
 from anyio.streams.buffered import BufferedByteReceiveStream
 
+from ironcurtain_proxy.store.store import open_store
+from ironcurtain_proxy.wiring.clocks import SystemClock
+
 ROOT: Final = Path(__file__).resolve().parents[1]
 SERVER: Final = ROOT / "tests/e2e/servers/scripted.py"
 MANAGER: Final = ROOT / "scripts/bench_engine_manager.py"
@@ -134,7 +137,12 @@ class Session:
                     self.waiting[message["id"]].set()
 
 
-def prepare(home: Path) -> None:
+def store_url(home: Path, said: str | None) -> str:
+    """The store, as SQLAlchemy names it."""
+    return said or f"sqlite:///{home / '.ironcurtain/interactions.db'}"
+
+
+def prepare(home: Path, store: str | None) -> None:
     """Write policy, annotations, tools and configuration."""
     (home / "policy").mkdir(parents=True)
     (home / "work").mkdir()
@@ -182,6 +190,7 @@ def prepare(home: Path) -> None:
             "auto_confirm": {
                 "enabled": True,
                 "night_mode": {"enabled": False},
+                "store": {"url": store},
                 "reviewers": managers,
             }
         },
@@ -291,7 +300,7 @@ class Books:
     persons: int = 0
 
 
-def read_books(home: Path, sessions: list[Session]) -> Books:
+def read_books(home: Path, sessions: list[Session], store: str | None) -> Books:
     """Read them."""
     books = Books()
     for session in sessions:
@@ -301,7 +310,10 @@ def read_books(home: Path, sessions: list[Session]) -> Books:
                 books.forwarded[message["params"]["arguments"]["path"]] += 1
         lines = [orjson.loads(line) for line in session.audit.read_bytes().splitlines()]
         books.final += [one for one in lines if one.get("phase") != "intent" and not held(one)]
-    engine = sa.create_engine(f"sqlite:///{home / '.ironcurtain/interactions.db'}")
+    url = sa.make_url(store_url(home, store))
+    if url.drivername.startswith("postgres"):
+        url = url.set(drivername="postgresql+psycopg")
+    engine = sa.create_engine(url)
     with engine.connect() as connection:
         ask = connection.execute
         rows = ask(
@@ -385,15 +397,18 @@ def main() -> int:
     parser.add_argument(
         "--rate", type=float, default=50, help="calls a second, all together; 0: no pause"
     )
+    parser.add_argument("--store", metavar="URL", help="an empty database (default: SQLite)")
     parser.add_argument("--keep", action="store_true", help="keep the directory")
     options = parser.parse_args()
     home = Path(tempfile.mkdtemp(prefix="bench-engine-"))
-    prepare(home)
+    prepare(home, options.store)
+    # The tables are there before the sessions are: twenty would wait for the first to make them.
+    open_store(options.store, home / ".ironcurtain", SystemClock()).close()
     sessions = [Session(number, home, home / f"s{number}") for number in range(options.sessions)]
     each = options.calls // options.sessions
     try:
         seconds = anyio.run(partial(run, sessions, each, home / "kill", options.rate))
-        return report(sessions, read_books(home, sessions), seconds)
+        return report(sessions, read_books(home, sessions, options.store), seconds)
     finally:
         if options.keep:
             print(home)  # noqa: T201

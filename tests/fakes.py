@@ -162,8 +162,13 @@ class FakeClock:
     seconds: float = 0.0
     tick: float = 0.0
     """How far each look at it moves it."""
+    set_by: float = 0.0
+    """Somebody set the machine's clock by so many seconds."""
 
     def now(self) -> datetime:
+        return self.steady() + timedelta(seconds=self.set_by)
+
+    def steady(self) -> datetime:
         return datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=self.seconds)
 
     def monotonic(self) -> float:

@@ -66,7 +66,7 @@ class ElicitationReviewer:
         """Show the form, and wait at most until the escalation's deadline."""
         if not self.is_reachable():
             return Unreachable()
-        seconds = (escalation.deadline - self._clock.now()).total_seconds()
+        seconds = (escalation.deadline - self._clock.steady()).total_seconds()
         if seconds <= 0:
             return _expired()
         started = self._clock.monotonic()

@@ -110,6 +110,9 @@ class _Clock:
     def now(self) -> datetime:
         return datetime.fromtimestamp(time.clock_gettime(time.CLOCK_REALTIME), UTC)
 
+    def steady(self) -> datetime:
+        return self.now()
+
     def monotonic(self) -> float:
         return time.monotonic()
 

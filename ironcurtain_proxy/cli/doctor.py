@@ -24,6 +24,7 @@ from ironcurtain_proxy.cli.doctor_checks import (
     programs,
     running_python,
     sandbox,
+    store,
     without_sandbox,
 )
 from ironcurtain_proxy.cli.doctor_reviewers import reviewers
@@ -39,7 +40,8 @@ if TYPE_CHECKING:
 DESCRIPTION: Final = """\
 Look at this machine and say what is missing, each with the command that helps: the programs that
 a sandbox is made of, a sandbox that really runs, the configuration, the program of each server,
-the directories that are written to, and the clock. No server is started and nothing is changed.
+the directories that are written to, the engine's store, and the clock. No server is started and
+nothing is changed.
 
 A missing sandbox is a failure only where sandboxPolicy is "enforce" and a server is not
 "sandbox": false; elsewhere it is a warning.
@@ -104,6 +106,7 @@ def _checks(config: Path | None) -> Iterator[Check]:
     yield from servers(settings, os.environ, trouble)
     yield from reviewers(settings, os.environ)
     yield from directories(settings)
+    yield from store(settings)
     yield clock(settings, utc_now())
 
 

@@ -17,6 +17,7 @@ from ironcurtain_proxy.administration.settings import Settings
 from ironcurtain_proxy.audit.opening import refuse_unusable
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.sandbox.probe import Available, Unavailable, missing_programs
+from ironcurtain_proxy.store.faults import StoreError
 from ironcurtain_proxy.wiring.readiness import mailboxes_of, refuse_mailbox
 
 State: TypeAlias = Literal["ok", "warn", "fail"]
@@ -209,3 +210,20 @@ def _read(file: Path) -> str | None:
         return file.read_text(encoding="ascii").strip()
     except (OSError, ValueError):
         return None
+
+
+def store(settings: Settings) -> Iterator[Check]:
+    """Whether the engine's store can be used, where the engine is on. Makes none."""
+    config = settings.auto_confirm
+    if config is None or not config.engine.enabled:
+        return
+    # SQLAlchemy is slow to import.
+    from ironcurtain_proxy.store.opening import inspect_store  # noqa: PLC0415
+
+    try:
+        is_there = inspect_store(config.store_url, settings.state_dir)
+    except StoreError as error:
+        remedy = "put a backup in its place, or move it away: the next session makes an empty one"
+        yield Check("store", "fail", str(error), remedy)
+    else:
+        yield Check("store", "ok", "can be read" if is_there else "to be made")

@@ -13,7 +13,9 @@ from ironcurtain_proxy.administration.policy_loading import LoadedPolicy, load_p
 from ironcurtain_proxy.administration.problems import Report
 from ironcurtain_proxy.administration.settings import Settings, load_settings
 from ironcurtain_proxy.approval.capabilities import effective_profile
+from ironcurtain_proxy.cli.doctor_checks import store
 from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.review.given_up import given_up
 from ironcurtain_proxy.session.display import visible
 from ironcurtain_proxy.wiring.confinement import confined_servers
 from ironcurtain_proxy.wiring.overlay import isolation_of
@@ -109,6 +111,8 @@ def _fields(
         "isolation": isolation,
         "autoApprove": approver.model_id if approver.enabled else "off",
         "autoConfirm": _engine(settings),
+        "store": _store(settings, warnings),
+        "givenUp": _given_up(settings, warnings),
         "sandboxPolicy": settings.sandbox_policy,
         "servers": [
             {"name": spec.name, "sandboxed": confined[spec.name], "trusted": spec.sandbox is False}
@@ -127,6 +131,27 @@ def _engine(settings: Settings) -> str:
     return f"on, session type {config.session_type}, {len(config.reviewers)} reviewers"
 
 
+def _store(settings: Settings, warnings: list[str]) -> str:
+    found = next(store(settings), None)
+    if found is None:
+        return "off"
+    if found.state == "ok":
+        return found.found
+    warnings.append(f"the auto-confirm engine approves nothing: {found.found}: {found.remedy}")
+    return "CANNOT BE USED"
+
+
+def _given_up(settings: Settings, warnings: list[str]) -> list[Json]:
+    """Reviewers that running sessions ask no more."""
+    found = list(given_up(settings.state_dir / "sessions"))
+    warnings += [
+        f'session {visible(one.session)}: reviewer "{visible(one.reviewer)}" was given up: it '
+        "ended again and again; when it is mended, start the session anew"
+        for one in found
+    ]
+    return [{"session": one.session, "reviewer": one.reviewer} for one in found]
+
+
 def _lines(fields: Mapping[str, Json]) -> list[str]:
     profile = str(fields["profile"])
     if fields["profileThatHolds"] != profile:
@@ -138,6 +163,7 @@ def _lines(fields: Mapping[str, Json]) -> list[str]:
         ("Isolation", fields["isolation"]),
         ("Auto-approver", fields["autoApprove"]),
         ("Auto-confirm", fields["autoConfirm"]),
+        *([("Store", fields["store"])] if fields["store"] != "off" else []),
         ("Sandbox policy", fields["sandboxPolicy"]),
         ("Policy version", str(fields["policyVersion"])[:12]),
         ("Escalations", fields["escalations"]),

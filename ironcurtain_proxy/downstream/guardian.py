@@ -1,6 +1,6 @@
 """The process between the proxy and one server, which leaves nothing of the server running.
 
-    python -I -S guardian.py LIFELINE KEEP_LC_CTYPE DIRECTORY -- COMMAND [ARGUMENT ...]
+    python -I -S guardian.py LIFELINE KEEP_LC_CTYPE[:FILES] DIRECTORY -- COMMAND [ARGUMENT ...]
 
 Knows processes; does not know MCP, and neither reads nor writes what the server says. A program of
 its own, run once a server: it imports next to nothing, and nothing of this package.
@@ -9,6 +9,8 @@ The guardian starts the server and waits for one of four things: the server ends
 it is told to end (SIGTERM), or the network of its sandbox ends. Then it kills whatever the server
 has started, also what has left its session or lost its parent, removes DIRECTORY, if it is not
 empty text, and ends with the server's exit status.
+
+FILES is how many files the server may have open, where the proxy itself may have more.
 
 DIRECTORY is where a server's sandbox has the sockets of its network. One that is interrupted closes
 them and runs on, and so does one whose bridge, the `socat` that listens there, was killed: the
@@ -44,7 +46,10 @@ PR_SET_CHILD_SUBREAPER = 36
 def main(arguments: list[str]) -> int:
     """Guard the server described by the arguments; the exit status is the server's."""
     lifeline = int(arguments[0])
-    if arguments[1] == "0":
+    keep, _, files = arguments[1].partition(":")
+    if files:
+        _limit_files(int(files))
+    if keep == "0":
         # Python itself sets it when there is no locale (PEP 538); nobody gave it to the server.
         os.environ.pop("LC_CTYPE", None)
     os.set_inheritable(lifeline, False)  # noqa: FBT003  the function takes no keyword
@@ -61,6 +66,13 @@ def main(arguments: list[str]) -> int:
     code = _end_all(server, status)
     _remove(arguments[2])
     return code
+
+
+def _limit_files(soft: int) -> None:
+    import resource  # noqa: PLC0415  seldom needed
+
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def _remove(directory: str) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from ironcurtain_proxy.downstream import guardian
+from ironcurtain_proxy.downstream.descriptors import limit_of_servers
 from ironcurtain_proxy.downstream.orphans import GUARDIANS, kill_orphans
 from ironcurtain_proxy.errors import ServerUnavailableError
 from ironcurtain_proxy.model.server import ServerSpec
@@ -128,7 +129,8 @@ def spawn(
     # What is created here is closed on exec, so that no server can hold another's pipes open.
     pipes = _Pipes()
     command = [sys.executable, "-I", "-S", str(_GUARDIAN), str(pipes.child[3])]
-    command += ["1" if "LC_CTYPE" in environment else "0", directory or "", "--", *argv]
+    keep, files = "1" if "LC_CTYPE" in environment else "0", limit_of_servers()
+    command += [f"{keep}:{files}" if files else keep, directory or "", "--", *argv]
     try:
         popen = subprocess.Popen(  # noqa: S603  an argument list, no shell
             command,

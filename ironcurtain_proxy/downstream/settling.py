@@ -35,7 +35,9 @@ def settle(spec: ServerSpec, state: Path, written_in: Path, *, make: bool = True
             _make_private(home)
     except OSError as error:
         raise ConfigurationError(
-            f"{home}: the working directory of server {spec.name} cannot be made: {error.strerror}"
+            f"{home}: the working directory of server {spec.name} cannot be made "
+            f"({error.strerror}): name one that exists as its cwd in mcpServers, or set HOME to a "
+            "directory that you may write to"
         ) from None
     command = str(written_in / spec.command) if _is_relative_path(spec.command) else spec.command
     args = tuple(_absolute(argument, written_in) for argument in spec.args)

@@ -229,9 +229,9 @@ class AutoApprover:
             tool_name=f"{escalation.server}/{escalation.tool}",
             escalation_reason=escalation.ground.reason,
         )
-        left = (escalation.deadline - self.clock.now()).total_seconds()
-        await warm_within(self.model, left)
-        left = (escalation.deadline - self.clock.now()).total_seconds()
+        left = escalation.deadline - self.clock.steady()
+        await warm_within(self.model, left.total_seconds())
+        left = (escalation.deadline - self.clock.steady()).total_seconds()
         started = self.clock.monotonic()
         consultation = Consultation(result=failed(TIMED_OUT), outage=TIMED_OUT)
         with anyio.move_on_after(min(self.config.deadline_seconds, max(left, 0.0))):

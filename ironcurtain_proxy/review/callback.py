@@ -37,7 +37,7 @@ class CallbackReviewer:
 
     async def ask(self, escalation: Escalation) -> Ruling:
         """Call the function, and wait at most until the escalation's deadline."""
-        seconds = (escalation.deadline - self._clock.now()).total_seconds()
+        seconds = (escalation.deadline - self._clock.steady()).total_seconds()
         if seconds <= 0:
             return _expired()
         answer: object = None

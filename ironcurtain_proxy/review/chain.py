@@ -139,7 +139,7 @@ class ReviewerChain:
         return found or [(HUMAN, self.seats.get(HUMAN))]
 
     def _in_its_time(self, escalation: Escalation, reviewers_left: int) -> Escalation:
-        now = self.clock.now()
+        now = self.clock.steady()
         left = (escalation.deadline - now).total_seconds()
         seconds = max(min(self.step_seconds, left / reviewers_left), 0.0)
         return replace(escalation, deadline=now + timedelta(seconds=seconds))
@@ -153,7 +153,7 @@ class ReviewerChain:
             return _Without(REVIEW_BY_REQUESTER)
         if self.notify is not None:
             self.notify(_notification(escalation, name, decision))
-        seconds = (escalation.deadline - self.clock.now()).total_seconds()
+        seconds = (escalation.deadline - self.clock.steady()).total_seconds()
         ruling: Ruling = Declined(by="timeout", kind="expired")
         try:
             with anyio.move_on_after(max(seconds, 0.0) + LATE_SECONDS):
@@ -186,8 +186,8 @@ class ReviewerChain:
                 return self._objection_to_approval(escalation, ruling)
 
     def _objection_to_approval(self, escalation: Escalation, approval: Approved) -> str | None:
-        if (self.clock.now() - escalation.deadline).total_seconds() > LATE_SECONDS:
-            # The machine slept, or its clock was set.
+        if (self.clock.steady() - escalation.deadline).total_seconds() > LATE_SECONDS:
+            # The machine slept.
             return SILENCE
         decider = approval.by.removeprefix(_BY_REVIEWER)
         if decider != approval.by and is_same_party(decider, escalation.session):

@@ -32,6 +32,7 @@ from ironcurtain_proxy.model.grant import (
 )
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.review.steady import BootMoment, boot_moment
 
 KeptScope: TypeAlias = Literal["project", "user"]
 """For whom: sessions of one workspace, or all sessions of this user."""
@@ -42,6 +43,8 @@ _ENTRY_KEYS: Final = frozenset(
     {"id", "scope", "workspace", "policyVersion", "serverDigest", "createdAt", "expiresAt"}
     | {"uses", "lastUsed", "source", "reason", "pattern", "digest"}
 )
+_ENDS: Final = "expiresInBoot"
+"""Left out where it is not known, as by earlier versions."""
 _TOOL_KEYS: Final = frozenset({"kind", "server", "tool", "definition", "description"})
 _PATTERN_KEYS: Final = _TOOL_KEYS | {"constraints"}
 _CONSTRAINT_KEYS: Final[Mapping[str, frozenset[str]]] = {
@@ -66,6 +69,8 @@ class KeptGrant:
     server_digest: str
     """SHA-256 of how its server was started: another program or database under the same name is
     another server."""
+    ends: BootMoment | None = None
+    """Its expiry whatever the clock says; None: not known."""
 
     @property
     def id(self) -> GrantId:
@@ -129,6 +134,8 @@ def _entry(kept: KeptGrant) -> dict[str, Json]:
         "reason": grant.reason,
         "pattern": _pattern_fields(grant.pattern),
     }
+    if kept.ends is not None:
+        fields[_ENDS] = kept.ends.as_json()
     return {**fields, "digest": _digest(fields)}
 
 
@@ -206,7 +213,8 @@ def _read_entries(entries: list[Json]) -> ReadGrants:
 
 
 def _kept(entry: Json) -> KeptGrant:
-    fields = _object(entry, _ENTRY_KEYS)
+    has_ends = isinstance(entry, dict) and _ENDS in entry
+    fields = _object(entry, _ENTRY_KEYS | {_ENDS} if has_ends else _ENTRY_KEYS)
     if _digest(fields) != fields["digest"]:
         raise _MalformedError("it was changed")
     scope = fields["scope"]
@@ -221,7 +229,15 @@ def _kept(entry: Json) -> KeptGrant:
         workspace=_workspace(fields["workspace"], of_project=scope == "project"),
         policy_version=_text(fields["policyVersion"]),
         server_digest=_text(fields["serverDigest"]),
+        ends=_ends(fields[_ENDS]) if has_ends else None,
     )
+
+
+def _ends(value: Json) -> BootMoment:
+    found = boot_moment(value)
+    if found is None:
+        raise _MalformedError("its end in this boot is none")
+    return found
 
 
 def _remembered(fields: Mapping[str, Json], created: datetime, expires: datetime) -> Remembered:

@@ -9,7 +9,7 @@ always withdraws it.
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -53,6 +53,7 @@ from ironcurtain_proxy.review.messages import (
     response_name,
 )
 from ironcurtain_proxy.review.processes import this_process
+from ironcurtain_proxy.review.steady import in_this_boot, on_the_wall
 
 _log = logging.getLogger(__name__)
 
@@ -67,6 +68,8 @@ _LATE_SECONDS: Final = 0.5
 _EXPIRED: Final = Declined(by="timeout", kind="expired")
 _MAX_WARNINGS: Final = 100
 """Answers that do not count and are logged. A flood must not fill the log."""
+_MOST_LEFT: Final = 10_000
+"""Files; the next start finds those that are more."""
 _GONE: Final = "the escalation directory disappeared while waiting"
 
 
@@ -108,6 +111,8 @@ class Mailbox:
         self._stop_watching = anyio.Event()
         self._commands: dict[str, MailboxDirectory] = {}
         self._warnings = 0
+        self._left: dict[str, MailboxDirectory] = {}
+        """Files of questions that are over, which could not be removed."""
 
     # --- asking ----------------------------------------------------------------------------------
 
@@ -151,7 +156,13 @@ class Mailbox:
     def _post(self, escalation: Escalation) -> Question:
         credential = self._settings.credential
         reviewer = "" if credential is None else credential.reviewer
-        raw = request_bytes(escalation, self._owner, reviewer)
+        shown = replace(
+            escalation,
+            created=on_the_wall(escalation.created, self._clock),
+            deadline=on_the_wall(escalation.deadline, self._clock),
+        )
+        ends = in_this_boot(escalation.deadline, self._clock)
+        raw = request_bytes(shown, self._owner, reviewer, ends)
         place = self._opened()
         if credential is not None:
             # Whoever knows the id from another mailbox cannot keep the question out of this one.
@@ -192,13 +203,21 @@ class Mailbox:
         return question.ruling or _EXPIRED
 
     def _seconds_left(self, escalation: Escalation) -> float:
-        return (escalation.deadline - self._clock.now()).total_seconds()
+        return (escalation.deadline - self._clock.steady()).total_seconds()
 
     def _clear_away(self, question: Question) -> None:
         """The request first: then whoever sees a response without it knows that it is over."""
         for name in (request_name(question.escalation.id), *question.names_of_answers()):
             if not question.place.discard(name):
-                _log.warning("%s was left in the escalation directory", name)
+                _log.warning("%s is left in the escalation directory until that is writable", name)
+                if len(self._left) < _MOST_LEFT:
+                    self._left[name] = question.place
+
+    def _clear_what_is_left(self) -> None:
+        """Nobody should be shown a question that is over: tried until it is done."""
+        for name, place in list(self._left.items()):
+            if place.discard(name):
+                del self._left[name]
 
     # --- answers ---------------------------------------------------------------------------------
 
@@ -216,7 +235,7 @@ class Mailbox:
                     if self._seconds_left(question.escalation) >= -late_seconds:
                         mark_taken(descriptor)
                     else:
-                        # The machine slept, or its clock was set.
+                        # The machine slept.
                         answer = _EXPIRED
         except FileNotFoundError:
             return
@@ -290,6 +309,7 @@ class Mailbox:
     def _end(self) -> None:
         for question in list(self._open.values()):
             question.settle(Declined(by="kernel", kind="withdrawn", reason="the proxy is ending"))
+        self._clear_what_is_left()
         if self._place is not None:
             discard_grants(self._place, self._owner)
             self._place.close()
@@ -320,6 +340,7 @@ class Mailbox:
             with anyio.move_on_after(_SAFETY_SECONDS[turn]) as pause:
                 await self._look_soon.wait()
             turn = min(turn + 1, len(_SAFETY_SECONDS) - 1) if pause.cancelled_caught else 0
+            self._clear_what_is_left()
             self._look_at_everything()
             await self._hand_over_commands()
 

@@ -17,6 +17,7 @@ import orjson
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.review.credential import Credential
+from ironcurtain_proxy.review.steady import BootMoment, boot_moment
 
 MAX_RESPONSE_BYTES: Final = 64 * 1024
 MAX_REQUEST_BYTES: Final = 256 * 1024 * 1024
@@ -66,7 +67,7 @@ class Request:
     arguments: Mapping[str, Json]
     reason: str
     digest: str
-    """SHA-256 of the very bytes this was read from, in hexadecimal: an answer echoes it (R-37)."""
+    """SHA-256 of the very bytes this was read from: an answer echoes it (R-37)."""
     context: tuple[tuple[str, str], ...] = ()
     candidates: tuple[str, ...] = ()
     """What may be remembered, described."""
@@ -75,13 +76,12 @@ class Request:
     rule: str = ""
     origins: tuple[str, ...] = ()
     why: tuple[tuple[str, str], ...] = ()
-    """Everything that asks: its kind (`policy`, `capability`, `tool-policy`) and the reason."""
     asking: tuple[str, ...] = ()
-    """The capabilities that ask: an approval holds for the session."""
     roles: tuple[str, ...] | None = None
     """Every argument role of the call; None: not said, as by the original."""
     created: datetime | None = None
     expires: datetime | None = None
+    ends: BootMoment | None = None
     policy_version: str = ""
     arguments_hash: str = ""
     owner: Owner | None = None
@@ -157,13 +157,16 @@ def clean_line(text: str) -> str:
 # --- the proxy's side ----------------------------------------------------------------------------
 
 
-def request_bytes(escalation: Escalation, owner: Owner, reviewer: str = "") -> bytes:
+def request_bytes(
+    escalation: Escalation, owner: Owner, reviewer: str = "", ends: BootMoment | None = None
+) -> bytes:
     """The request's file: the original's keys first, then ours.
 
     Args:
         escalation: the question.
         owner: who waits for the answer.
         reviewer: who alone may answer, with a token; empty: whoever reads it.
+        ends: the deadline by the count of this boot.
 
     Raises:
         TypeError: the arguments cannot be written as JSON (orjson's `JSONEncodeError`).
@@ -204,6 +207,8 @@ def request_bytes(escalation: Escalation, owner: Owner, reviewer: str = "") -> b
         "argumentsHash": escalation.fingerprint,
         "owner": {"pid": owner.pid, "startTime": owner.start_time},
     }
+    if ends is not None:
+        fields["expiresInBoot"] = ends.as_json()
     if reviewer:
         fields["reviewer"] = reviewer
     return orjson.dumps(fields, option=orjson.OPT_INDENT_2)
@@ -312,6 +317,7 @@ def read_request(name: str, raw: bytes) -> Request | None:
         roles=_texts(fields.get("roles")),
         created=_moment(fields.get("createdAt")),
         expires=_moment(fields.get("expiresAt")),
+        ends=boot_moment(fields.get("expiresInBoot")),
         policy_version=_text(fields, "policyVersion"),
         arguments_hash=_text(fields, "argumentsHash"),
         owner=owner_of(fields.get("owner")),

@@ -174,14 +174,14 @@ class ModelReviewer:
         except Exception:  # noqa: BLE001  what cannot be shown is not reviewed
             _log.warning("a call cannot be shown to reviewer %s", self.name)
             return Passed("the call cannot be shown")
-        seconds = (escalation.deadline - self.clock.now()).total_seconds()
+        seconds = (escalation.deadline - self.clock.steady()).total_seconds()
         ruling: Ruling = _EXPIRED
         with anyio.move_on_after(max(seconds, 0.0)):
             async with self._queue.turn(briefing.priority, escalation.created):
                 await warm_within(self.model, seconds)
                 ruling = await self._consult(prompt)
-        if self.clock.now() > escalation.deadline:
-            # The machine slept, or its clock was set.
+        if self.clock.steady() > escalation.deadline:
+            # The machine slept.
             return _EXPIRED
         if isinstance(ruling, Approved) and not view.complete:
             return Passed("it approved a call that it did not see completely")

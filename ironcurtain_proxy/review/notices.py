@@ -1,4 +1,4 @@
-"""What others are told, in fixed words: a review is wanted, or what was approved without one.
+"""What others are told, in fixed words: what is to be reviewed, what was not, who is given up.
 
 A notice is made of few, harmless characters and holds nothing of a call: some end up before a
 model, and what stood in them could speak to it (X-18). Pure: no I/O.
@@ -21,6 +21,7 @@ _HARMFUL: Final = re.compile(r"[^A-Za-z0-9._:@/+-]", re.ASCII)
 
 _ESCALATION: Final = "permission_escalation"
 _SUMMARY: Final = "permission_summary"
+_LOST: Final = "reviewer_given_up"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +99,26 @@ class SummaryNotice:
         return f"{self.highest_risk / 100:.2f}"
 
 
-Notice: TypeAlias = ReviewNotice | SummaryNotice
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LostNotice:
+    """A reviewer is asked no more."""
+
+    reviewer: str
+
+    def as_json(self) -> dict[str, Json]:
+        """For programs."""
+        return {"type": _LOST, "reviewer": self.reviewer}
+
+    def as_text(self) -> str:
+        """For a person; one line."""
+        return f"Reviewer {self.reviewer} is given up: it ended again and again"
+
+    def as_arguments(self) -> tuple[str, ...]:
+        """For a command: a word where an id would be, then the name."""
+        return (_LOST, self.reviewer)
+
+
+Notice: TypeAlias = ReviewNotice | SummaryNotice | LostNotice
 
 
 def review_notice(
@@ -111,6 +131,11 @@ def review_notice(
         target=_word(target),
         priority=priority,
     )
+
+
+def lost_notice(reviewer: str) -> LostNotice:
+    """Make a notice of a reviewer's name, whatever that holds."""
+    return LostNotice(reviewer=_word(reviewer))
 
 
 def summary_notice(

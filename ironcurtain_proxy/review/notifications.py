@@ -15,7 +15,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 
 from ironcurtain_proxy.approval.engine.decision import EngineDecision
 from ironcurtain_proxy.review.approval_tally import ApprovalTally
-from ironcurtain_proxy.review.notices import Notice, review_notice
+from ironcurtain_proxy.review.notices import Notice, lost_notice, review_notice
 from ironcurtain_proxy.review.notification_channels import Channel, Transport
 
 _log: Final = logging.getLogger(__name__)
@@ -107,6 +107,11 @@ class Notifier:
         if not self._put(_Told(notice, notification.target, notification.alert)):
             self.dropped += 1
             _log.debug("a notification is dropped: too many wait")
+
+    def lost(self, reviewer: str) -> None:
+        """Have everyone told that a reviewer is asked no more. Returns at once; never raises."""
+        if self.channels and not self._put(_Told(lost_notice(reviewer), reviewer, alert=True)):
+            self.dropped += 1
 
     def approved(self, decision: EngineDecision) -> None:
         """Take note of what the engine approved, for the next summary. Never raises."""

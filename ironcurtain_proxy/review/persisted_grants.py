@@ -19,6 +19,7 @@ from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.ports import Clock
 from ironcurtain_proxy.review.grants_file import GrantsFile, GrantsFileError, Snapshot, Stamp
 from ironcurtain_proxy.review.grants_format import KeptGrant, KeptScope, can_be_kept
+from ironcurtain_proxy.review.steady import TOLERANCE, BootMoment, in_this_boot, on_the_wall
 
 _log = logging.getLogger(__name__)
 
@@ -126,6 +127,11 @@ class _Delta:
         return replace(kept, remembered=replace(known, uses=known.uses + use.more, last_used=last))
 
 
+def _is_over(ends: BootMoment | None) -> bool:
+    left = None if ends is None else ends.seconds_left()
+    return left is not None and left <= 0
+
+
 class PersistedGrants:
     """The kept grants of one session. Disk errors are told once; the session goes on in memory."""
 
@@ -155,8 +161,12 @@ class PersistedGrants:
         for problem in snapshot.read.problems:
             _log.warning("remembered approvals: %s: %s", self._file.path, problem)
         now = self._clock.now()
-        found = [kept for kept in snapshot.grants if self._here.count(kept, now)]
-        restored = sorted(map(self._here.restored, found), key=lambda one: one.grant.created)
+        found = [
+            kept
+            for kept in snapshot.grants
+            if self._here.count(kept, now) and not _is_over(kept.ends)
+        ]
+        restored = sorted(map(self._restored, found), key=lambda one: one.grant.created)
         self._stamp = snapshot.stamp
         self._known = {one.grant.id: one for one in restored}
         self._seen = tuple(restored)
@@ -225,7 +235,7 @@ class PersistedGrants:
         for identifier, one in current.items():
             if identifier in self._known or identifier in self._unfit:
                 continue
-            kept = self._here.kept(one)
+            kept = self._in_file(self._here.kept(one))
             if kept is None:
                 self._unfit.add(identifier)
             else:
@@ -240,6 +250,33 @@ class PersistedGrants:
             removed=frozenset(self._known.keys() - current.keys()),
             now=self._clock.now(),
         )
+
+    def _in_file(self, kept: KeptGrant | None) -> KeptGrant | None:
+        """A grant with its times as the clock has them, and its end by the count of this boot."""
+        if kept is None:
+            return None
+        grant = kept.remembered.grant
+        if grant.expires is None:
+            return kept
+        told = replace(
+            grant,
+            created=on_the_wall(grant.created, self._clock),
+            expires=on_the_wall(grant.expires, self._clock),
+        )
+        ends = in_this_boot(grant.expires, self._clock)
+        return replace(kept, remembered=replace(kept.remembered, grant=told), ends=ends)
+
+    def _restored(self, kept: KeptGrant) -> Remembered:
+        """A kept grant for the book: it ends when the clock or the count of this boot says so."""
+        restored = self._here.restored(kept)
+        left = None if kept.ends is None else kept.ends.seconds_left()
+        expires = restored.grant.expires
+        if left is None or expires is None:
+            return restored
+        earlier = self._clock.steady() + timedelta(seconds=left)
+        if expires - earlier < TOLERANCE:
+            return restored
+        return replace(restored, grant=replace(restored.grant, expires=earlier))
 
     def _note(self, snapshot: Snapshot) -> frozenset[GrantId]:
         left = {kept.id for kept in snapshot.grants}

@@ -8,9 +8,9 @@ counts wins. Unless the dialect says that none can come any more: then the next 
 
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import anyio
@@ -32,6 +32,7 @@ from ironcurtain_proxy.review.briefing import (
 )
 from ironcurtain_proxy.review.dialect import NOTHING_OPEN, Dialect, NoAnswer, ProcessAnswer
 from ironcurtain_proxy.review.review_queue import ReviewQueue
+from ironcurtain_proxy.review.reviewer_lives import Lives
 from ironcurtain_proxy.review.reviewer_start import (
     Launch,
     ProcessSpec,
@@ -39,12 +40,10 @@ from ironcurtain_proxy.review.reviewer_start import (
     new_token,
     prepared,
 )
+from ironcurtain_proxy.review.steady import on_the_wall
 from ironcurtain_proxy.wire.pipes import LineReader, LineWriter, Oversize, open_wire
 
 _log: Final = logging.getLogger(__name__)
-
-PAUSES: Final = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
-"""Seconds until it may be started again; the last for all further times."""
 
 MAX_WARNINGS: Final = 100
 """Lines that are no answers and are logged, of one process. A flood must not fill the log."""
@@ -98,6 +97,7 @@ class ProcessReviewer:
         launch: Launch,
         redact: Redact,
         environ: Mapping[str, str],
+        on_given_up: Callable[[str], None] | None = None,
     ) -> None:
         """Take what is needed. Starts nothing.
 
@@ -107,6 +107,7 @@ class ProcessReviewer:
             launch: starts it.
             redact: what of the arguments may be shown.
             environ: the proxy's own environment, of which the process gets next to nothing.
+            on_given_up: is told its name when it is not started any more. Returns at once.
         """
         self._spec = spec
         self._clock = clock
@@ -117,9 +118,9 @@ class ProcessReviewer:
         self._starting = anyio.Lock()
         self._tasks: TaskGroup | None = None
         self._running: _Running | None = None
-        self._starts = 0
-        self._not_before = 0.0
-        """Monotonic seconds."""
+        self._lives = Lives(spec.restarts)
+        self._on_given_up = on_given_up
+        self._was_given_up = False
 
     def is_reachable(self) -> bool:
         """Whether it runs, is being started, or may be started now."""
@@ -137,7 +138,7 @@ class ProcessReviewer:
         """Ask, and wait at most until the escalation's deadline."""
         if self._is_requester(escalation):
             return Passed(REVIEW_BY_REQUESTER)
-        seconds = (escalation.deadline - self._clock.now()).total_seconds()
+        seconds = (escalation.deadline - self._clock.steady()).total_seconds()
         ruling: Ruling = _EXPIRED
         with anyio.move_on_after(max(seconds, 0.0)):
             async with self._queue.turn(briefing.priority, escalation.created):
@@ -172,7 +173,9 @@ class ProcessReviewer:
             return Passed("it is already being asked about this")
         try:
             view = view_of(escalation, briefing, self._redact)
-            line = running.dialect.question(escalation, briefing, view)
+            deadline = on_the_wall(escalation.deadline, self._clock)
+            shown = replace(escalation, deadline=deadline)
+            line = running.dialect.question(shown, briefing, view)
         except Exception:  # noqa: BLE001  what cannot be shown is not reviewed
             _log.warning("a call cannot be shown to reviewer %s", self._spec.name)
             return Passed("the call cannot be shown")
@@ -236,8 +239,8 @@ class ProcessReviewer:
     def _problem(self, escalation: Escalation, answer: ProcessAnswer) -> str:
         if answer.arguments_hash != escalation.fingerprint:
             return "it answers something else than what was asked"
-        if self._clock.now() > escalation.deadline:
-            # The machine slept, or its clock was set.
+        if self._clock.steady() > escalation.deadline:
+            # The machine slept.
             return "it is late"
         return ""
 
@@ -264,7 +267,7 @@ class ProcessReviewer:
     # --- the process -----------------------------------------------------------------------------
 
     def _may_start(self) -> bool:
-        return self._starts <= self._spec.restarts and self._clock.monotonic() >= self._not_before
+        return self._lives.may_start(self._clock.monotonic())
 
     async def _started(self) -> _Running | Passed:
         async with self._starting:
@@ -274,12 +277,12 @@ class ProcessReviewer:
                 return Passed("the proxy is ending")
             if not self._may_start():
                 return _ENDED
-            self._starts += 1
-            pause = PAUSES[min(self._starts, len(PAUSES)) - 1]
-            self._not_before = self._clock.monotonic() + pause
+            self._lives.begin(self._clock.monotonic())
             # Whoever wants it first may give up meanwhile; others wait for it as well.
             with anyio.CancelScope(shield=True):
                 self._running = await self._start()
+            if self._running is None:
+                self._see_whether_it_is_given_up()
             return self._running or _NOT_STARTED
 
     async def _start(self) -> _Running | None:
@@ -323,6 +326,7 @@ class ProcessReviewer:
         failed = ""
         while not failed:
             if running.dialect.is_open:
+                self._lives.is_well(self._clock.monotonic())
                 getting_ready.deadline = math.inf
                 running.ready.set()
             line = await running.reader.receive()
@@ -339,11 +343,23 @@ class ProcessReviewer:
     def _lose(self, running: _Running) -> None:
         if self._running is running:
             self._running = None
-            pause = PAUSES[min(self._starts, len(PAUSES)) - 1]
-            self._not_before = self._clock.monotonic() + pause
+            self._lives.end(self._clock.monotonic())
+            self._see_whether_it_is_given_up()
         running.ready.set()
         for question in list(running.open.values()):
             question.settle(_ENDED)
+
+    def _see_whether_it_is_given_up(self) -> None:
+        if not self._lives.is_given_up or self._was_given_up or self._tasks is None:
+            return
+        self._was_given_up = True
+        _log.error(
+            "reviewer %s is given up: it ended again and again; end this session when it is "
+            "mended, and start another",
+            self._spec.name,
+        )
+        if self._on_given_up is not None:
+            self._on_given_up(self._spec.name)
 
     async def _end(self, running: _Running) -> None:
         running.writer.abort()

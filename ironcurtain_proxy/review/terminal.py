@@ -55,7 +55,7 @@ class TerminalReviewer:
 
     async def ask(self, escalation: Escalation) -> Ruling:
         """Ask when it is this question's turn, and wait at most until its deadline."""
-        seconds = (escalation.deadline - self._clock.now()).total_seconds()
+        seconds = (escalation.deadline - self._clock.steady()).total_seconds()
         with anyio.move_on_after(seconds):
             async with self._turn:
                 return await self._ask(escalation)

@@ -16,7 +16,7 @@ import orjson
 from ironcurtain_proxy.model.capability import CAPABILITIES
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.review.messages import Request
-from ironcurtain_proxy.session.requests import PendingRequest
+from ironcurtain_proxy.session.requests import PendingRequest, seconds_left
 
 _BLANKS: Final = frozenset("\u00ad\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 """Characters that count as printable and show nothing."""
@@ -121,9 +121,10 @@ def remembered(one: PendingRequest) -> Field:
 
 def time_left(one: PendingRequest, now: datetime) -> str:
     """Such as `4:59`; empty if the request does not say."""
-    if one.request.expires is None:
+    left = seconds_left(one.request, now)
+    if left is None:
         return ""
-    seconds = max(0, round((one.request.expires - now).total_seconds()))
+    seconds = max(0, round(left))
     return f"{seconds // _MINUTE}:{seconds % _MINUTE:02}"
 
 

@@ -141,12 +141,21 @@ class MailboxReader:
 def _is_open(
     place: MailboxDirectory, request: Request, now: datetime, living: AbstractSet[Owner]
 ) -> bool:
-    if request.expires is not None and request.expires <= now:
+    left = seconds_left(request, now)
+    if left is not None and left <= 0:
         return False
     # Where one reviewer's answers count, a response may be anybody's.
     if not request.reviewer and place.has(response_name(request.id)):
         return False
     return request.owner is None or request.owner in living
+
+
+def seconds_left(request: Request, now: datetime) -> float | None:
+    """Until a request's deadline, below 0 if it is over; None: it does not say."""
+    left = None if request.ends is None else request.ends.seconds_left()
+    if left is not None or request.expires is None:
+        return left
+    return (request.expires - now).total_seconds()
 
 
 def by_age(request: Request) -> tuple[bool, datetime, str]:

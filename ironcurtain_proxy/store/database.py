@@ -7,18 +7,28 @@ of the tables.
 
 import random
 import sqlite3
+import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final, Protocol, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy.engine import URL, Connection, Engine
-from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, SQLAlchemyError
+from sqlalchemy.exc import (
+    ArgumentError,
+    DataError,
+    DBAPIError,
+    IntegrityError,
+    SQLAlchemyError,
+)
+from sqlalchemy.pool import ConnectionPoolEntry
 
-from ironcurtain_proxy.store.faults import AlreadyDecidedError, StoreError
-from ironcurtain_proxy.store.files import prepare_file
+from ironcurtain_proxy.store.faults import AlreadyDecidedError, StoreError, StoreLostError
+from ironcurtain_proxy.store.files import prepare_file, reused_file
+from ironcurtain_proxy.store.open_file import OpenFile
 
 T = TypeVar("T")
 
@@ -31,6 +41,11 @@ _POSTGRESQL: Final = frozenset({"postgresql", "postgres", "postgresql+psycopg"})
 _TRY_AGAIN: Final = frozenset({"40001", "40P01", "55P03"})
 """SQLSTATE: serialization failure, deadlock, lock not available. Nothing was written."""
 _SQLITE_BUSY: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
+_SQLITE_DAMAGED: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+_CANCELLED: Final = "57014"
+"""SQLSTATE: the statement took too long."""
+_LOG: Final = "ironcurtain_log"
+"""Under which a connection knows its write-ahead log."""
 
 
 class _Cursor(Protocol):
@@ -51,12 +66,21 @@ class Database:
 
     Attributes:
         where: the file or the server, without a password, for messages.
+        doubtful: what was read is damaged, or not the store any more.
     """
 
-    def __init__(self, engine: Engine, where: str, deadline_seconds: float) -> None:
+    def __init__(
+        self, engine: Engine, where: str, deadline_seconds: float, file: OpenFile | None = None
+    ) -> None:
         self.where = where
+        self.doubtful = False
+        self.file = file
         self._deadline = deadline_seconds
         self._engine = engine
+        self._is_closed = False
+        event.listen(engine, "checkin", self._when_given_back)
+        self._turn = threading.Lock()
+        """SQLite has one writer: threads of one process need not compete with each other."""
         self._writer = engine.execution_options(writes=True)
         # SQLite's readers see one state anyway.
         self._reader = (
@@ -88,17 +112,49 @@ class Database:
             AlreadyDecidedError: it would have decided an interaction twice.
             StoreError: it cannot be written, or not in time.
         """
-        return self._run(self._writer, work)
+        if self.file is None:
+            return self._run(self._writer, work)
+        if not self._turn.acquire(timeout=self._deadline):
+            raise StoreError(f"{self.where}: database is locked")
+        try:
+            done = self._run(self._writer, work)
+        finally:
+            self._turn.release()
+        # Replaced meanwhile: what was written is in a file that nobody finds.
+        self._see_that_it_is_in_place()
+        return done
+
+    def look_for_damage(self) -> None:
+        """Read the whole of a SQLite file; PostgreSQL sees to that itself.
+
+        Raises:
+            StoreLostError: it is damaged.
+        """
+        if self.file is None:
+            return
+        said = self.read(_damage)
+        if said:
+            raise self._lost(f"the file is damaged: {said}")
 
     def close(self) -> None:
-        """Give all connections back; harmless if repeated."""
+        """Give all connections back; harmless if repeated. Those in use are closed afterwards."""
+        self._is_closed = True
         self._engine.dispose()
+
+    def _when_given_back(self, connection: object, record: ConnectionPoolEntry) -> None:
+        del connection
+        if self._is_closed:
+            record.invalidate()
 
     def _run(self, engine: Engine, work: Callable[[Connection], T]) -> T:
         end = time.monotonic() + self._deadline
         while True:
+            self._see_that_it_is_in_place()
+            if self.file is not None and self.file.was_overwritten():
+                self._look_through(self.file)
             try:
                 with engine.begin() as connection:
+                    self._see_that_log_is_in_place(connection)
                     return work(connection)
             except (SQLAlchemyError, sqlite3.Error) as error:
                 if not _may_try_again(error) or time.monotonic() >= end:
@@ -106,10 +162,50 @@ class Database:
             # Not in step with the others that wait.
             time.sleep(_PAUSE_SECONDS * (0.5 + random.random()))  # noqa: S311  no secret
 
+    def _see_that_it_is_in_place(self) -> None:
+        if self.file is not None and not self.file.is_in_place():
+            raise self._lost("the file was removed or replaced")
+
+    def _look_through(self, file: OpenFile) -> None:
+        """See whether a file that was written to from outside is a store, log and all."""
+        engine, said = _sqlite(file.path, file), "it could not be read"
+        try:
+            # Without what the others have in memory; they are closed while this one is open, so
+            # that none of them is the last, which would copy the log.
+            with engine.begin() as connection:
+                said = _damage(connection)
+                self._engine.dispose()
+        except (SQLAlchemyError, sqlite3.Error) as error:
+            said = _words(error)
+        finally:
+            if said:
+                file.discard_log()
+            engine.dispose()
+        if said:
+            raise self._lost(f"the file was overwritten: {said}")
+
+    def _see_that_log_is_in_place(self, connection: Connection) -> None:
+        if self.file is None:
+            return
+        log = self.file.log_now()
+        known = connection.info.get(_LOG)
+        # INVARIANT: while a connection is open SQLite leaves the log that it made where it is.
+        if known is not None and known != log:
+            raise self._lost("the file's write-ahead log was removed or replaced")
+        connection.info[_LOG] = self.file.log = log
+
+    def _lost(self, why: str) -> StoreLostError:
+        self.doubtful = True
+        return StoreLostError(f"{self.where}: {why}")
+
     def _fault(self, error: Exception) -> StoreError:
         if isinstance(error, IntegrityError) and _is_second_decision(error):
             return AlreadyDecidedError("the interaction was already decided")
-        return StoreError(f"{self.where}: {_words(error)}")
+        words = f"{self.where}: {_words(error)}"
+        if not isinstance(error, DBAPIError | sqlite3.Error) or _is_no_loss(error):
+            return StoreError(words)
+        self.doubtful = self.doubtful or _code(error) in _SQLITE_DAMAGED
+        return StoreLostError(words)
 
 
 def open_database(
@@ -117,6 +213,7 @@ def open_database(
     state_dir: Path,
     *,
     create: bool = True,
+    in_use: bool = False,
     deadline_seconds: float = _DEADLINE_SECONDS,
 ) -> Database:
     """Open, without looking at what is in it.
@@ -125,21 +222,33 @@ def open_database(
         url: `postgresql://…`, `sqlite:////absolute/path`; None: a file in the state directory.
         state_dir: absolute; made private.
         create: whether a missing SQLite file is made.
+        in_use: whether this process may still have the SQLite file open; none is made then.
         deadline_seconds: how long one transaction may wait for others.
 
     Raises:
         StoreError: it cannot be used.
     """
-    own = url is None
-    parsed = (
-        URL.create("sqlite", database=str(state_dir / FILE_NAME)) if url is None else _parse(url)
-    )
+    own, parsed = url is None, _parsed(url, state_dir)
     if parsed.drivername != "sqlite":
         where = parsed.render_as_string(hide_password=True)
         return Database(_postgresql(parsed), where, deadline_seconds)
     path = Path(parsed.database or "")
-    prepare_file(path, create=create, own_directory=own)
-    return Database(_sqlite(path), str(path), deadline_seconds)
+    file = reused_file(path) if in_use else prepare_file(path, create=create, own_directory=own)
+    return Database(_sqlite(path, file), str(path), deadline_seconds, file)
+
+
+def sqlite_path(url: str | None, state_dir: Path) -> Path | None:
+    """Which file is the store; None: it is a server's.
+
+    Raises:
+        StoreError: the URL cannot be used.
+    """
+    parsed = _parsed(url, state_dir)
+    return Path(parsed.database or "") if parsed.drivername == "sqlite" else None
+
+
+def _parsed(url: str | None, state_dir: Path) -> URL:
+    return _parse(url) if url else URL.create("sqlite", database=str(state_dir / FILE_NAME))
 
 
 def _parse(url: str) -> URL:
@@ -159,20 +268,23 @@ def _parse(url: str) -> URL:
     return parsed.set(drivername="sqlite")
 
 
-def _sqlite(path: Path) -> Engine:
+def _sqlite(path: Path, file: OpenFile) -> Engine:
     engine = sa.create_engine(
         URL.create("sqlite", database=str(path)),
         hide_parameters=True,
         pool_timeout=_DEADLINE_SECONDS,
         connect_args={"timeout": _BUSY_MILLISECONDS / 1000, "check_same_thread": False},
     )
-    event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "connect", partial(_prepare_sqlite, file))
     event.listen(engine, "begin", _begin_sqlite)
     return engine
 
 
-def _prepare_sqlite(connection: _RawConnection, record: object) -> None:
+def _prepare_sqlite(file: OpenFile, connection: _RawConnection, record: object) -> None:
     del record
+    if not file.is_in_place():
+        # Before anything is read: with what is read a log is replayed, and this file has none.
+        raise StoreLostError(f"{file.path}: the file was removed or replaced")
     # Python's driver begins transactions by itself, later than we need, and not for DDL.
     connection.isolation_level = None
     cursor = connection.cursor()
@@ -192,13 +304,19 @@ def _begin_sqlite(connection: Connection) -> None:
 
 
 def _postgresql(url: URL) -> Engine:
-    engine = sa.create_engine(
-        url,
-        hide_parameters=True,
-        pool_pre_ping=True,
-        pool_timeout=_DEADLINE_SECONDS,
-        connect_args={"connect_timeout": 5},
-    )
+    try:
+        engine = sa.create_engine(
+            url,
+            hide_parameters=True,
+            pool_pre_ping=True,
+            pool_timeout=_DEADLINE_SECONDS,
+            connect_args={"connect_timeout": 5},
+        )
+    except ImportError:
+        raise StoreError(
+            "the store is on PostgreSQL, whose driver is missing: install "
+            "ironcurtain-proxy[postgres]"
+        ) from None
     event.listen(engine, "connect", _prepare_postgresql)
     return engine
 
@@ -215,12 +333,31 @@ def _prepare_postgresql(connection: _RawConnection, record: object) -> None:
     connection.commit()
 
 
-def _may_try_again(error: Exception) -> bool:
+def _damage(connection: Connection) -> str:
+    """What is wrong with a SQLite database, as a whole; empty: nothing."""
+    said = str(connection.exec_driver_sql("PRAGMA quick_check(1)").scalar())
+    return "" if said == "ok" else " ".join(said.split())
+
+
+def _code(error: Exception) -> int | str | None:
+    """SQLite's code or the SQLSTATE; None: neither."""
     original = error.orig if isinstance(error, DBAPIError) else error
     if isinstance(original, sqlite3.Error):
-        # The low byte; the rest says why it is busy.
-        return getattr(original, "sqlite_errorcode", 0) & 0xFF in _SQLITE_BUSY
-    return getattr(original, "sqlstate", None) in _TRY_AGAIN
+        # The low byte; the rest says why.
+        return int(getattr(original, "sqlite_errorcode", 0)) & 0xFF
+    code: str | None = getattr(original, "sqlstate", None)
+    return code
+
+
+def _may_try_again(error: Exception) -> bool:
+    return _code(error) in _SQLITE_BUSY | _TRY_AGAIN
+
+
+def _is_no_loss(error: Exception) -> bool:
+    """Whether a fault is the statement's own: the database behind it is as it was."""
+    if isinstance(error, IntegrityError | DataError) or _may_try_again(error):
+        return True
+    return _code(error) == _CANCELLED
 
 
 def _is_second_decision(error: IntegrityError) -> bool:

@@ -9,3 +9,7 @@ class StoreError(IronCurtainError):
 
 class AlreadyDecidedError(StoreError):
     """The interaction has its final decision: there is never a second one."""
+
+
+class StoreLostError(StoreError):
+    """What is open is not the store any more, or is damaged: it must be opened anew."""

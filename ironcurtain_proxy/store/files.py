@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from ironcurtain_proxy.store.faults import StoreError
+from ironcurtain_proxy.store.open_file import Identity, OpenFile
 
 _PRIVATE: Final = 0o600
 _PRIVATE_DIRECTORY: Final = 0o700
@@ -16,13 +17,16 @@ _BESIDE: Final = ("-wal", "-shm", "-journal")
 """SQLite makes these with the permissions of the database itself."""
 
 
-def prepare_file(path: Path, *, create: bool, own_directory: bool) -> None:
+def prepare_file(path: Path, *, create: bool, own_directory: bool) -> OpenFile:
     """See that the database is a file of ours that only we can read; make an empty one.
 
     Args:
         path: absolute.
         create: whether it may be made, and its directory.
         own_directory: whether the directory is ours alone, to be closed to others.
+
+    Returns:
+        Which file it is.
 
     Raises:
         StoreError: it is a link, no file or another user's, or it cannot be made or written.
@@ -32,15 +36,41 @@ def prepare_file(path: Path, *, create: bool, own_directory: bool) -> None:
             _make_directory(path.parent)
         if own_directory:
             _secure_directory(path.parent)
-        _secure_file(path, create=create)
+        opened = OpenFile(path, _secure_file(path, create=create))
         for suffix in _BESIDE:
             with suppress(FileNotFoundError):
                 _secure_file(path.with_name(path.name + suffix), create=False)
+        return opened
     except FileNotFoundError:
-        reason = "there is no such store: the auto-confirm engine has not run"
-        raise StoreError(f"{path}: {reason}") from None
+        raise _missing(path) from None
     except OSError as error:
         raise StoreError(f"{path}: {_reason(error)}") from None
+
+
+def reused_file(path: Path) -> OpenFile:
+    """The same for a file that this process may have open; neither opens it nor makes it.
+
+    Whoever closes a descriptor of a file gives up all locks of the process on it, also those that
+    a transaction of another thread relies on.
+
+    Raises:
+        StoreError: it is not there, a link, no file or another user's.
+    """
+    try:
+        found = path.lstat()
+        _refuse_what_is_not_ours(path, found)
+        if stat.S_IMODE(found.st_mode) != _PRIVATE:
+            path.chmod(_PRIVATE)
+    except FileNotFoundError:
+        raise _missing(path) from None
+    except OSError as error:
+        raise StoreError(f"{path}: {_reason(error)}") from None
+    return OpenFile(path, (found.st_dev, found.st_ino))
+
+
+def _missing(path: Path) -> StoreError:
+    reason = "there is no such store: the auto-confirm engine has not run, or it was removed"
+    return StoreError(f"{path}: {reason}")
 
 
 def _reason(error: OSError) -> str:
@@ -70,16 +100,21 @@ def _secure_directory(directory: Path) -> None:
         os.close(descriptor)
 
 
-def _secure_file(path: Path, *, create: bool) -> None:
+def _secure_file(path: Path, *, create: bool) -> Identity:
     # With O_CREAT the mode holds from the beginning; the umask can only take more away.
     descriptor = os.open(path, _FLAGS | (os.O_CREAT if create else 0), _PRIVATE)
     try:
         found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            raise StoreError(f"{path}: is not a regular file")
-        if found.st_uid != os.geteuid():
-            raise StoreError(f"{path}: belongs to another user, who could change what it says")
+        _refuse_what_is_not_ours(path, found)
         if stat.S_IMODE(found.st_mode) != _PRIVATE:
             os.fchmod(descriptor, _PRIVATE)
+        return found.st_dev, found.st_ino
     finally:
         os.close(descriptor)
+
+
+def _refuse_what_is_not_ours(path: Path, found: os.stat_result) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise StoreError(f"{path}: is not a regular file")
+    if found.st_uid != os.geteuid():
+        raise StoreError(f"{path}: belongs to another user, who could change what it says")

@@ -56,6 +56,16 @@ def _before(settlement: Settlement) -> tuple[Status, ...]:
             assert_never(settlement.status)
 
 
+def is_of(connection: Connection, interaction_id: int, request: str | None) -> bool:
+    """Whether an interaction is a request's; None: any one's."""
+    if request is None:
+        return True
+    found = sa.select(INTERACTIONS.c.id).where(
+        (INTERACTIONS.c.id == interaction_id) & (INTERACTIONS.c.request_id == request)
+    )
+    return connection.execute(found).first() is not None
+
+
 def insert_interaction(connection: Connection, row: Interaction, now: datetime) -> int:
     """Write a new interaction; its id."""
     values = {

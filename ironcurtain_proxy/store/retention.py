@@ -5,6 +5,7 @@ that nobody waits long for it, and an interaction goes with its trail or stays w
 and safe paths are never removed, nor are rows that another program left in our tables.
 """
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -54,10 +55,22 @@ def purge(connection: Connection, keep: timedelta, now: datetime) -> int:
     doomed = list(found.scalars())
     if not doomed:
         return 0
+    _remove(connection, doomed)
+    return len(doomed)
+
+
+def remove(connection: Connection, request: str) -> bool:
+    """Delete the interaction of a request, with all that is its. False: there is none."""
+    found = sa.select(INTERACTIONS.c.id).where(INTERACTIONS.c.request_id == request)
+    doomed = list(connection.execute(found).scalars())
+    _remove(connection, doomed)
+    return bool(doomed)
+
+
+def _remove(connection: Connection, doomed: Sequence[object]) -> None:
     for table in THEIRS:
         connection.execute(sa.delete(table).where(table.c.interaction_id.in_(doomed)))
     connection.execute(sa.delete(INTERACTIONS).where(INTERACTIONS.c.id.in_(doomed)))
-    return len(doomed)
 
 
 def due(keep: timedelta, now: datetime) -> "sa.Select[tuple[int]]":

@@ -32,6 +32,17 @@ def bring_up_to_date(database: Database) -> None:
     database.write(lambda connection: _migrate(connection, database))
 
 
+def is_there(database: Database) -> bool:
+    """Whether the tables were ever made. Changes nothing.
+
+    Raises:
+        StoreError: the database cannot be read, or is newer than we are.
+    """
+    revision = database.read(_revision)
+    _is_current(database, revision)
+    return revision is not None
+
+
 def _is_current(database: Database, revision: str | None) -> bool:
     if revision is not None and revision not in KNOWN:
         raise StoreError(

@@ -15,8 +15,9 @@ from sqlalchemy.engine import Connection
 
 from ironcurtain_proxy.ports import Clock
 from ironcurtain_proxy.store import health, interactions, patterns, retention
-from ironcurtain_proxy.store.database import Database, open_database
+from ironcurtain_proxy.store.database import Database
 from ironcurtain_proxy.store.history import RecentWork, recent_work
+from ironcurtain_proxy.store.opening import Origin, open_again, open_first
 from ironcurtain_proxy.store.rows import (
     EscalationTask,
     Health,
@@ -30,7 +31,6 @@ from ironcurtain_proxy.store.rows import (
     Settlement,
     TaskStatus,
 )
-from ironcurtain_proxy.store.schema import bring_up_to_date
 from ironcurtain_proxy.store.tables import SAFE_PATHS
 
 T = TypeVar("T")
@@ -56,21 +56,17 @@ def open_store(
     Raises:
         StoreError: it cannot be used; nothing in it was changed.
     """
-    database = open_database(url, state_dir, create=create, deadline_seconds=deadline_seconds)
-    try:
-        bring_up_to_date(database)
-    except BaseException:
-        database.close()
-        raise
-    return Store(database, clock)
+    origin = Origin(url, state_dir, deadline_seconds)
+    return Store(open_first(origin, create=create), clock, origin)
 
 
 class Store:
     """Interactions, decisions, escalations, patterns and safe paths."""
 
-    def __init__(self, database: Database, clock: Clock) -> None:
+    def __init__(self, database: Database, clock: Clock, origin: Origin) -> None:
         self._database = database
         self._clock = clock
+        self._origin = origin
 
     def __enter__(self) -> Self:
         return self
@@ -86,6 +82,15 @@ class Store:
     def close(self) -> None:
         """Give all connections back; harmless if repeated."""
         self._database.close()
+
+    def reopened(self) -> "Store":
+        """The same store, opened anew after `StoreLostError`; this one is closed.
+
+        Raises:
+            StoreError: it cannot be used yet.
+        """
+        database = open_again(self._database, self._origin)
+        return Store(database, self._clock, self._origin)
 
     # --- one interaction's life ------------------------------------------------------------------
 
@@ -110,6 +115,48 @@ class Store:
 
         return self._database.write(work)
 
+    def record_call(
+        self,
+        interaction: Interaction,
+        then: PermissionDecision | EscalationTask,
+        pattern: int | None = None,
+    ) -> int:
+        """Write a new interaction with what follows at once: its decision, or a reviewer's task.
+
+        One transaction: an interaction without either would wait for nobody, for ever.
+
+        Args:
+            interaction: new.
+            then: what follows.
+            pattern: the id of the pattern that approved it, whose use is counted.
+
+        Returns:
+            Its id.
+
+        Raises:
+            StoreError: also if this request was recorded before.
+        """
+        now = self._clock.now()
+
+        def work(connection: Connection) -> int:
+            if pattern is not None:
+                patterns.count_use(connection, pattern)
+            identifier = interactions.insert_interaction(connection, interaction, now)
+            if isinstance(then, EscalationTask):
+                interactions.open_task(connection, identifier, then, now)
+            else:
+                interactions.insert_decision(connection, identifier, then, now)
+            return identifier
+
+        return self._database.write(work)
+
+    def forget_request(self, request: str) -> bool:
+        """Remove an interaction that came to nothing, with all that is its. False: there is none.
+
+        For one that was perhaps written, and not in time: nobody waits for its answer.
+        """
+        return self._database.write(lambda connection: retention.remove(connection, request))
+
     def record_decision(self, interaction_id: int, decision: PermissionDecision) -> int:
         """Add a line to an interaction's trail; its id.
 
@@ -119,20 +166,29 @@ class Store:
         """
         now = self._clock.now()
         return self._database.write(
-            lambda connection: interactions.insert_decision(
-                connection, interaction_id, decision, now
-            )
+            lambda c: interactions.insert_decision(c, interaction_id, decision, now)
         )
 
-    def settle(self, interaction_id: int, settlement: Settlement) -> bool:
+    def settle(
+        self, interaction_id: int, settlement: Settlement, request: str | None = None
+    ) -> bool:
         """End an interaction: status, trail and open tasks together.
+
+        Args:
+            interaction_id: which.
+            settlement: how.
+            request: whose it must be; None: anybody's. A store that was put in the place of another
+                has other interactions under the same ids.
 
         Returns:
             False if it had ended, or cannot end so from where it stands: the first answer wins.
         """
         now = self._clock.now()
         return self._database.write(
-            lambda connection: interactions.settle(connection, interaction_id, settlement, now)
+            lambda connection: (
+                interactions.is_of(connection, interaction_id, request)
+                and interactions.settle(connection, interaction_id, settlement, now)
+            )
         )
 
     def open_task(self, interaction_id: int, task: EscalationTask) -> int:
@@ -145,19 +201,20 @@ class Store:
             AlreadyDecidedError: the interaction has ended.
         """
         now = self._clock.now()
-        return self._database.write(
-            lambda connection: interactions.open_task(connection, interaction_id, task, now)
-        )
+        return self._database.write(lambda c: interactions.open_task(c, interaction_id, task, now))
 
     def close_task(self, task_id: int, status: TaskStatus) -> bool:
         """End one task. False if it had ended; `settle` ends an interaction's tasks by itself."""
         now = self._clock.now()
-        return self._database.write(
-            lambda connection: interactions.close_task(connection, task_id, status, now)
-        )
+        return self._database.write(lambda c: interactions.close_task(c, task_id, status, now))
 
     def record_escalation(
-        self, interaction_id: int, from_target: str, to_target: str, reason: str
+        self,
+        interaction_id: int,
+        from_target: str,
+        to_target: str,
+        reason: str,
+        request: str | None = None,
     ) -> bool:
         """Note that one reviewer did not answer and another is asked; ends the first one's task.
 
@@ -166,15 +223,23 @@ class Store:
         """
         now, targets = self._clock.now(), (from_target, to_target)
         return self._database.write(
-            lambda connection: interactions.pass_on(
-                connection, interaction_id, targets, reason, now
+            lambda connection: (
+                interactions.is_of(connection, interaction_id, request)
+                and interactions.pass_on(connection, interaction_id, targets, reason, now)
             )
         )
 
-    def record_outcome(self, interaction_id: int, *, succeeded: bool) -> None:
-        """Note how the approved call ended; the pattern that approved it learns of it."""
+    def record_outcome(
+        self, interaction_id: int, *, succeeded: bool, request: str | None = None
+    ) -> None:
+        """Note how the approved call ended; the pattern that approved it learns of it.
+
+        `request` is as for `settle`.
+        """
 
         def work(connection: Connection) -> None:
+            if not interactions.is_of(connection, interaction_id, request):
+                return
             pattern = interactions.set_outcome(connection, interaction_id, succeeded=succeeded)
             if pattern is not None:
                 patterns.count_outcome(connection, pattern, succeeded=succeeded)
@@ -183,9 +248,7 @@ class Store:
 
     def interaction(self, interaction_id: int) -> RecordedInteraction | None:
         """One interaction as it stands; None: there is none of that id."""
-        return self.read(
-            lambda connection: interactions.find_interaction(connection, interaction_id)
-        )
+        return self.read(lambda c: interactions.find_interaction(c, interaction_id))
 
     def decisions(self, interaction_id: int) -> tuple[PermissionDecision, ...]:
         """An interaction's trail, oldest first."""
@@ -236,21 +299,15 @@ class Store:
             StoreError: also if there is one of that name.
         """
         now = self._clock.now()
-        return self._database.write(
-            lambda connection: patterns.insert_pattern(connection, pattern, now)
-        )
+        return self._database.write(lambda c: patterns.insert_pattern(c, pattern, now))
 
     def enable_pattern(self, name: str) -> bool:
         """Let a pattern approve. False if there is none, or its risk is HIGH or CRITICAL."""
-        return self._database.write(
-            lambda connection: patterns.switch_pattern(connection, name, on=True)
-        )
+        return self._database.write(lambda c: patterns.switch_pattern(c, name, on=True))
 
     def disable_pattern(self, name: str) -> bool:
         """Let a pattern approve no longer. False if there is none."""
-        return self._database.write(
-            lambda connection: patterns.switch_pattern(connection, name, on=False)
-        )
+        return self._database.write(lambda c: patterns.switch_pattern(c, name, on=False))
 
     def use_pattern(self, pattern_id: int) -> bool:
         """Count one approval by a pattern. False if there is no such pattern."""

@@ -32,6 +32,7 @@ from ironcurtain_proxy.review.auto_model import LitellmModel, parse_model_id
 from ironcurtain_proxy.review.chain import ReviewerChain, Seat, Step, without_briefing
 from ironcurtain_proxy.review.credential import Credential
 from ironcurtain_proxy.review.dialect import MakeDialect
+from ironcurtain_proxy.review.given_up import note_given_up
 from ironcurtain_proxy.review.llm_log import LlmLog
 from ironcurtain_proxy.review.mailbox import Mailbox, MailboxSettings
 from ironcurtain_proxy.review.model_reviewer import ANSWER_SCHEMA, ModelReviewer
@@ -52,7 +53,8 @@ from ironcurtain_proxy.review.reviewer_start import ProcessSpec
 from ironcurtain_proxy.review.session_reviewer import SessionReviewer
 from ironcurtain_proxy.review.token_file import read_token
 from ironcurtain_proxy.store.store import open_store
-from ironcurtain_proxy.wiring.ledger import LazyStore, StoreLedger
+from ironcurtain_proxy.wiring.lazy_store import LazyStore
+from ironcurtain_proxy.wiring.ledger import StoreLedger
 from ironcurtain_proxy.wiring.reviewer_processes import launcher, redact
 from ironcurtain_proxy.wiring.safekeeping import Safekeeping
 from ironcurtain_proxy.wiring.windows import Windows
@@ -77,6 +79,18 @@ class EngineParts:
     """Those of the processes that are asked before others."""
     models: list[ModelReviewer] = field(default_factory=list)
     mailboxes: list[Mailbox] = field(default_factory=list)
+    session_directory: Path
+    lost: list[str] = field(default_factory=list)
+    """Names of reviewers that were given up."""
+
+    def given_up(self, reviewer: str) -> None:
+        """Tell whoever can be told that a reviewer is asked no more."""
+        self.lost.append(reviewer)
+        self.notifier.lost(reviewer)
+        try:
+            note_given_up(self.session_directory, self.lost)
+        except OSError as error:
+            _log.warning("status does not know of that: %s", error.strerror or error)
 
     def warm(self) -> None:
         """Have those started whom a question goes to first."""
@@ -171,6 +185,7 @@ def assemble_engine(
         ledger=ledger,
         notifier=notifier,
         safekeeping=safekeeping,
+        session_directory=settings.state_dir / "sessions" / settings.session,
     )
     for spec in config.reviewers:
         seats[spec.name] = _seat(spec, settings, config, around, parts) or person
@@ -243,6 +258,7 @@ def _seat(
                 launch=launcher(settings.session_log.parent, settings.session_log),
                 redact=redact,
                 environ=around.environ,
+                on_given_up=parts.given_up,
             )
             parts.processes.append(process)
             return Seat(

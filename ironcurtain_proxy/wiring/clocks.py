@@ -1,19 +1,45 @@
 """The time and the ids of the real world."""
 
 import uuid
-from datetime import UTC, datetime
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from time import monotonic
+from typing import Final
 
 from ironcurtain_proxy.model.call import RequestId
 from ironcurtain_proxy.model.escalation import EscalationId
+from ironcurtain_proxy.review.steady import seconds_since_boot
+
+
+def _wall() -> datetime:
+    return datetime.now(UTC)  # noqa: TID251  the one clock
+
+
+_BEGAN: Final = _wall(), seconds_since_boot()
+"""One beginning for all clocks of this process: what one of them says another can be held to."""
 
 
 class SystemClock:
     """The time as the machine has it."""
 
+    def __init__(
+        self,
+        wall: Callable[[], datetime] = _wall,
+        elapsed: Callable[[], float] = seconds_since_boot,
+        began: tuple[datetime, float] = _BEGAN,
+    ) -> None:
+        self._wall = wall
+        self._elapsed = elapsed
+        self._began = began
+
     def now(self) -> datetime:
         """Aware, UTC."""
-        return datetime.now(UTC)  # noqa: TID251  the one clock
+        return self._wall()
+
+    def steady(self) -> datetime:
+        """Aware, UTC; never jumps."""
+        moment, elapsed = self._began
+        return moment + timedelta(seconds=self._elapsed() - elapsed)
 
     def monotonic(self) -> float:
         """Seconds."""

@@ -6,7 +6,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
-from threading import Lock
 from typing import Final, TypeVar
 
 import anyio
@@ -30,15 +29,18 @@ from ironcurtain_proxy.model.escalation import (
 )
 from ironcurtain_proxy.ports import Clock
 from ironcurtain_proxy.review.auto_confirm import AFTER_SILENCE, WITHDRAWN, Found, LedgerError
+from ironcurtain_proxy.store.faults import AlreadyDecidedError, StoreLostError
 from ironcurtain_proxy.store.retention import BATCH
 from ironcurtain_proxy.store.rows import (
     TIMEOUT,
+    EscalationTask,
     FinalStatus,
     PermissionDecision,
     Settlement,
 )
-from ironcurtain_proxy.store.store import Store
+from ironcurtain_proxy.wiring.lazy_store import LazyStore
 from ironcurtain_proxy.wiring.ledger_rows import history_of, pattern_of, row_of, task_of
+from ironcurtain_proxy.wiring.owed import Owed
 from ironcurtain_proxy.wiring.windows import Windows
 
 _log: Final = logging.getLogger(__name__)
@@ -74,38 +76,11 @@ AGAIN: Final = 3600.0
 """Seconds after which a session asks again whether a day has gone by."""
 
 
-class LazyStore:
-    """A store that is opened when it is first needed, in the thread that needs it."""
-
-    def __init__(self, open_it: Callable[[], Store]) -> None:
-        self._open = open_it
-        self._lock = Lock()
-        self._store: Store | None = None
-
-    def get(self) -> Store:
-        """The store.
-
-        Raises:
-            StoreError: it cannot be opened. The next one who asks tries again.
-        """
-        with self._lock:
-            if self._store is None:
-                self._store = self._open()
-            return self._store
-
-    def close(self) -> None:
-        """Close it, if it was opened."""
-        with self._lock:
-            if self._store is not None:
-                self._store.close()
-                self._store = None
-
-
 @dataclass(slots=True, kw_only=True)
 class StoreLedger:
     """Implements `review.auto_confirm.Ledger`."""
 
-    store: "LazyStore"
+    store: LazyStore
     clock: Clock
     windows: Windows
     timeout_minutes: float
@@ -122,9 +97,12 @@ class StoreLedger:
     _wanted: anyio.Event = field(default_factory=anyio.Event)
     _used: anyio.Event = field(default_factory=anyio.Event)
     _limiter: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(4))
+    _owed: Owed = field(init=False)
+    _has_failed: bool = False
 
     def __post_init__(self) -> None:
         self._began = self.clock.now()
+        self._owed = Owed(self._in_thread)
 
     async def run(self) -> None:
         """Keep what is known fresh while it is asked for, and remove what is too old.
@@ -134,11 +112,13 @@ class StoreLedger:
         async with anyio.create_task_group() as tasks:
             if self.keep is not None:
                 tasks.start_soon(self._remove_old, self.keep)
+            tasks.start_soon(self._owed.run)
             await self._keep_fresh()
 
     async def _keep_fresh(self) -> None:
         try:
-            await self._in_thread(self.store.get)
+            # The first question finds the library loaded and its statements compiled.
+            await self._in_thread(lambda: self._of_session("", self.clock.now()))
         except LedgerError as error:
             _log.warning("the auto-confirm engine approves nothing: %s", error)
         while True:
@@ -176,7 +156,8 @@ class StoreLedger:
             _log.info("%d interactions older than %g days were removed", total, days)
 
     async def aclose(self) -> None:
-        """Give the database's connections back."""
+        """Write what is still owed, if that can be done, and give the connections back."""
+        await self._owed.pay()
         with suppress(LedgerError):
             await self._in_thread(self.store.close)
 
@@ -250,23 +231,24 @@ class StoreLedger:
         """Write a decision down, with its approval if it is one."""
         pattern = None if found.pattern is None else self._pattern_ids.get(found.pattern)
         row = row_of(escalation, decision, found, pattern)
-        approval = PermissionDecision(
-            decision="approved", decided_by=decision.decided_by, reason=decision.reason
-        )
-        task = task_of(escalation, decision, found.scope, self.timeout_minutes)
-
-        def write() -> int:
-            if pattern is not None:
-                self.store.get().use_pattern(pattern)
-            if decision.approves:
-                return self.store.get().record_interaction(row, approval)
-            identifier = self.store.get().record_interaction(row)
-            self.store.get().open_task(identifier, task)
-            return identifier
-
+        then: PermissionDecision | EscalationTask
+        if decision.approves:
+            then = PermissionDecision(
+                decision="approved", decided_by=decision.decided_by, reason=decision.reason
+            )
+        else:
+            then = task_of(escalation, decision, found.scope, self.timeout_minutes)
+        line = _Line(lambda: self.store.get().record_call(row, then, pattern))
         # A row of which nobody knows would wait for ever, and its session would count as stuck.
         with anyio.CancelScope(shield=True):
-            row_id = await self._in_thread(write)
+            try:
+                row_id = await self._in_thread(line.write)
+            except LedgerError:
+                self._owed.add(escalation.id, partial(self._unwrite, escalation.id, line))
+                raise
+        if self._has_failed:
+            self._has_failed = False
+            _log.warning("the store answers again: so does the auto-confirm engine")
         while len(self._rows) >= _MOST_ROWS:
             del self._rows[next(iter(self._rows))]
         self._rows[escalation.id] = row_id
@@ -277,7 +259,9 @@ class StoreLedger:
         """Note that another reviewer is asked."""
         await self._noted(
             escalation.id,
-            lambda row: self.store.get().record_escalation(row, source, target, reason),
+            lambda row: self.store.get().record_escalation(
+                row, source, target, reason, escalation.id
+            ),
         )
 
     async def settled(self, escalation: Escalation, ruling: Ruling) -> bool:
@@ -299,8 +283,14 @@ class StoreLedger:
             decided_by=TIMEOUT if by == AFTER_SILENCE else by,
             reason=getattr(ruling, "reason", "") or by,
         )
+        # What the engine approves and cannot write is not approved (I-10), whenever it is written.
+        later = settlement
+        if automatic and by.startswith("engine:"):
+            later = replace(settlement, status="rejected", reason="its approval was not written")
         written = await self._noted(
-            escalation.id, lambda row: self.store.get().settle(row, settlement)
+            escalation.id,
+            lambda row: self.store.get().settle(row, settlement, escalation.id),
+            lambda row: self.store.get().settle(row, later, escalation.id),
         )
         if not approved:
             self._rows.pop(escalation.id, None)
@@ -310,20 +300,41 @@ class StoreLedger:
         """Note how a call that was approved ended; one that was not made says nothing."""
         if succeeded is not None:
             await self._noted(
-                identifier, lambda row: self.store.get().record_outcome(row, succeeded=succeeded)
+                identifier,
+                lambda row: self.store.get().record_outcome(
+                    row, succeeded=succeeded, request=identifier
+                ),
             )
         self._rows.pop(identifier, None)
 
-    async def _noted(self, identifier: EscalationId, write: Callable[[int], object]) -> bool:
+    async def _noted(
+        self,
+        identifier: EscalationId,
+        write: Callable[[int], object],
+        later: Callable[[int], object] | None = None,
+    ) -> bool:
+        """Write a line of a question, now or, if that fails, as soon as it can be done."""
         row = self._rows.get(identifier)
         if row is None:
             return False
-        try:
-            done = await self._in_thread(lambda: write(row))
-        except LedgerError as error:
-            _log.warning("the store does not know how an escalation ended: %s", error)
-            return False
-        return done is not False
+        if not self._owed.has(identifier):
+            try:
+                return await self._in_thread(lambda: write(row)) is not False
+            except LedgerError as error:
+                _log.warning("how an escalation ended is written into the store later: %s", error)
+        self._owed.add(identifier, partial(_if_it_is_open, partial(later or write, row)))
+        return False
+
+    def _unwrite(self, identifier: EscalationId, line: "_Line") -> None:
+        """Remove what was perhaps written of a question that somebody else decides now."""
+        if line.is_under_way:
+            raise LedgerError("it is still being written")
+        self.store.get().forget_request(identifier)
+
+    def _forget(self) -> None:
+        """Nothing that another store said decides anything in this one."""
+        self._lasting = self._history = None
+        self._lately.clear()
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         try:
@@ -332,9 +343,38 @@ class StoreLedger:
                     work, abandon_on_cancel=True, limiter=self._limiter
                 )
         except TimeoutError:
-            raise LedgerError("the store did not answer in time") from None
+            raise self._fault("the store did not answer in time") from None
+        except StoreLostError as error:
+            self.store.lose()
+            self._forget()
+            raise self._fault(f"the store failed: {error}") from error
         except (IronCurtainError, OSError) as error:
-            raise LedgerError(f"the store failed: {error}") from error
+            raise self._fault(f"the store failed: {error}") from error
         except Exception as error:
             # Other programs can write there, whatever they like: that must not end the proxy.
-            raise LedgerError(f"the store failed: {type(error).__name__}") from error
+            raise self._fault(f"the store failed: {type(error).__name__}") from error
+
+    def _fault(self, words: str) -> LedgerError:
+        self._has_failed = True
+        return LedgerError(words)
+
+
+class _Line:
+    """A line that is written once, in a thread that nobody may wait for any more."""
+
+    def __init__(self, write: Callable[[], int]) -> None:
+        self._write = write
+        self.is_under_way = False
+
+    def write(self) -> int:
+        self.is_under_way = True
+        try:
+            return self._write()
+        finally:
+            self.is_under_way = False
+
+
+def _if_it_is_open(write: Callable[[], object]) -> None:
+    """Write how a question ended, unless that is written."""
+    with suppress(AlreadyDecidedError):
+        write()

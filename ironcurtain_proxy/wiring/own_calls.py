@@ -90,7 +90,7 @@ class OwnTools:
         return await self.mediator.guarded(case, self._carried_out(case, spec, on_progress))
 
     async def _announced(self, case: Case, arguments: Arguments) -> Reply:
-        now = self.mediator.world.clock.now()
+        now = self.mediator.world.clock.steady()
         ended = arguments.get("end")
         budgets = self.mediator.budgets
         if isinstance(ended, str):

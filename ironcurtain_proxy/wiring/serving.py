@@ -17,6 +17,7 @@ from ironcurtain_proxy.administration.policy_loading import load_policy
 from ironcurtain_proxy.administration.problems import Report
 from ironcurtain_proxy.administration.settings import Settings, load_settings
 from ironcurtain_proxy.agent.guidance import tool_usage
+from ironcurtain_proxy.downstream.descriptors import raise_limit, too_few
 from ironcurtain_proxy.downstream.hardening import hide_from_debuggers
 from ironcurtain_proxy.downstream.settling import tidy
 from ironcurtain_proxy.errors import ConfigurationError
@@ -51,6 +52,9 @@ def serve(environ: MutableMapping[str, str], config: Path | None = None) -> int:
     for problem in (*settings.warnings, *loaded.warnings):
         say(str(problem))
     refuse_what_is_not_there(settings)
+    raise_limit()
+    if (warning := too_few(len(settings.servers))) is not None:
+        say(warning)
     sandbox = find_sandbox(settings, environ, say)
     _backfill(settings)
     read, write = claim_stdio()

@@ -26,6 +26,9 @@ class RealClock:
     def now(self) -> datetime:
         return datetime.now(UTC)  # noqa: TID251  the files' times are real
 
+    def steady(self) -> datetime:
+        return self.now()
+
     def monotonic(self) -> float:
         return time.monotonic()
 

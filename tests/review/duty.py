@@ -28,7 +28,8 @@ from ironcurtain_proxy.store.interactions import OPEN
 from ironcurtain_proxy.store.rows import RecordedInteraction
 from ironcurtain_proxy.store.store import Store, open_store
 from ironcurtain_proxy.store.tables import INTERACTIONS
-from ironcurtain_proxy.wiring.ledger import LazyStore, StoreLedger
+from ironcurtain_proxy.wiring.lazy_store import LazyStore
+from ironcurtain_proxy.wiring.ledger import StoreLedger
 from ironcurtain_proxy.wiring.windows import Windows
 from tests.approval.engine import calls
 from tests.fakes import FakeClock
@@ -178,9 +179,11 @@ class Duty:
 
 
 @asynccontextmanager
-async def on_duty(tmp_path: Path, settings: AutoConfirmSettings = SETTINGS) -> AsyncIterator[Duty]:
+async def on_duty(
+    tmp_path: Path, settings: AutoConfirmSettings = SETTINGS, url: str | None = None
+) -> AsyncIterator[Duty]:
     clock, manager, approved = FakeClock(), Manager(), list[EngineDecision]()
-    lazy = LazyStore(lambda: open_store(None, tmp_path, clock))
+    lazy = LazyStore(lambda: open_store(url, tmp_path, clock))
     ledger = StoreLedger(
         store=lazy, clock=clock, windows=Windows(tmp_path / "windows"), timeout_minutes=5
     )

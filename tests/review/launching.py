@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -79,11 +79,19 @@ def manager(program: str, *arguments: object, name: str = "architect_manager") -
 
 @asynccontextmanager
 async def reviewing(
-    spec: ProcessSpec, launcher: Launcher | None = None, clock: Clock = CLOCK
+    spec: ProcessSpec,
+    launcher: Launcher | None = None,
+    clock: Clock = CLOCK,
+    on_given_up: Callable[[str], None] | None = None,
 ) -> AsyncIterator[ProcessReviewer]:
     """A reviewer at work."""
     reviewer = ProcessReviewer(
-        spec, clock=clock, launch=launcher or Launcher(), redact=redact, environ=os.environ
+        spec,
+        clock=clock,
+        launch=launcher or Launcher(),
+        redact=redact,
+        environ=os.environ,
+        on_given_up=on_given_up,
     )
     async with anyio.create_task_group() as tasks:
         await tasks.start(reviewer.run)

@@ -14,7 +14,8 @@ from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.review.auto_confirm import LIMIT, Found, LedgerError
 from ironcurtain_proxy.store.faults import StoreError
 from ironcurtain_proxy.store.store import Store, open_store
-from ironcurtain_proxy.wiring.ledger import LazyStore, StoreLedger
+from ironcurtain_proxy.wiring.lazy_store import LazyStore
+from ironcurtain_proxy.wiring.ledger import StoreLedger
 from ironcurtain_proxy.wiring.ledger_rows import LONGEST_TEXT
 from ironcurtain_proxy.wiring.windows import Windows
 from tests.approval.engine import calls

@@ -298,3 +298,21 @@ async def test_what_is_remembered_is_shown_and_commands_about_it_arrive(path: Pa
         assert [entry.name for entry in path.iterdir()] == ["grants.json"]
         tasks.cancel_scope.cancel()
     assert list(path.iterdir()) == []
+
+
+async def test_what_could_not_be_removed_is_removed_when_that_can_be_done(path: Path) -> None:
+    async with a_box(path) as box:
+        asked = escalation()
+        name = box.request(asked)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(box.ask, asked)
+            await until(name.exists)
+            # A full directory in its place cannot be removed, as nothing can where all is
+            # read-only.
+            name.unlink()
+            name.mkdir()
+            (name / "full").touch()
+            tasks.cancel_scope.cancel()
+        assert name.exists()
+        (name / "full").unlink()
+        await until(lambda: not name.exists())

@@ -3,6 +3,7 @@
 
 import logging
 import threading
+import time
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -41,6 +42,9 @@ class Hands:
     seconds: float = 0.0
 
     def now(self) -> datetime:
+        return self.time
+
+    def steady(self) -> datetime:
         return self.time
 
     def monotonic(self) -> float:
@@ -360,3 +364,17 @@ async def test_calls_that_end_at_once_are_each_counted_once(path: Path) -> None:
         **{f"h{number}": 0 for number in range(5)},
     }
     assert len(session.ids()) == 6
+
+
+async def test_a_clock_that_is_set_back_does_not_bring_a_grant_back(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = await after_one_grant(path)
+    assert len(Session(path).book) == 1
+    monkeypatch.setattr(
+        "ironcurtain_proxy.review.steady.seconds_since_boot",
+        lambda: 31 * 86400 + time.clock_gettime(time.CLOCK_BOOTTIME),
+    )
+    # The clock says that no time has gone by.
+    assert session.clock.now() == NOW
+    assert len(Session(path).book) == 0

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import anyio
+import anyio.to_thread
 import orjson
 import pytest
 
@@ -14,8 +15,9 @@ from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.escalation import Approved, Declined, Ruling, Unreachable
 from ironcurtain_proxy.model.json import Arguments
 from ironcurtain_proxy.review.briefing import Briefing, Passed, Redacted, view_of
-from ironcurtain_proxy.review.process_reviewer import PAUSES, ProcessReviewer
+from ironcurtain_proxy.review.process_reviewer import ProcessReviewer
 from ironcurtain_proxy.review.review_lines import review_line
+from ironcurtain_proxy.review.reviewer_lives import PAUSES, WELL_AFTER
 from ironcurtain_proxy.review.reviewer_start import ProcessSpec
 from tests.fakes import FakeClock
 from tests.questions import a_question
@@ -227,6 +229,29 @@ async def test_it_is_started_again_but_not_at_once_and_not_for_ever(tmp_path: Pa
             starts.append((reachable, len(launcher.starts)))
             assert not reviewer.is_reachable()
     assert starts == [(True, 1), (True, 2), (True, 3), (False, 3), (False, 3), (False, 3)]
+
+
+async def test_one_that_was_well_for_a_while_is_started_again_for_ever(tmp_path: Path) -> None:
+    clock, launcher = FakeClock(), Launcher()
+    spec = replace(manager("deciding", "approve"), restarts=1)
+    async with reviewing(spec, launcher, clock) as reviewer:
+        for life in range(1, 6):
+            assert isinstance(await reviewer.ask(a_question(seconds=1000)), Approved)
+            assert len(launcher.starts) == life
+            clock.seconds += WELL_AFTER
+            await anyio.to_thread.run_sync(launcher.running[-1].end, 0.0)
+            await until(lambda: reviewer._running is None)
+            clock.seconds += PAUSES[0]
+
+
+async def test_that_it_is_given_up_is_told_once(tmp_path: Path) -> None:
+    clock, told = FakeClock(), list[str]()
+    spec = replace(manager("dying", 0, tmp_path / "ids"), restarts=1)
+    async with reviewing(spec, Launcher(), clock, on_given_up=told.append) as reviewer:
+        for _ in range(4):
+            await reviewer.ask(a_question(seconds=1000))
+            clock.seconds += PAUSES[-1]
+    assert told == ["architect_manager"]
 
 
 @pytest.mark.requirement("B-166")

@@ -282,6 +282,9 @@ class Slept:
     def now(self) -> datetime:
         return CLOCK.now() + timedelta(seconds=self.seconds)
 
+    def steady(self) -> datetime:
+        return self.now()
+
     def monotonic(self) -> float:
         return CLOCK.monotonic()
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 _NOBODY = 65534
-_BINARIES = ("/usr/local/bin", "/usr/lib/postgresql/15/bin", "/usr/lib/postgresql/16/bin")
+_BINARIES = ("/usr/local/bin", *map(str, Path("/usr/lib/postgresql").glob("*/bin")))
 
 
 def find(program: str) -> str | None:

@@ -30,6 +30,7 @@ def interaction(  # noqa: PLR0913  what tests vary
     request: str | None = None,
 ) -> Interaction:
     return Interaction(
+        # Another process counts as well.
         request_id=request or f"request-{os.getpid()}-{next(_NUMBERS)}",
         session_name=session,
         session_type=session_type,

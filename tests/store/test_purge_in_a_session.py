@@ -15,7 +15,8 @@ import pytest
 import sqlalchemy as sa
 
 from ironcurtain_proxy.store.store import Store, open_store
-from ironcurtain_proxy.wiring.ledger import LazyStore, StoreLedger
+from ironcurtain_proxy.wiring.lazy_store import LazyStore
+from ironcurtain_proxy.wiring.ledger import StoreLedger
 from ironcurtain_proxy.wiring.windows import Windows
 from tests.fakes import FakeClock
 from tests.store.aging import TODAY, Past, ids, lived, wind

@@ -1,0 +1,61 @@
+"""Which reviewers a running session has given up, in a file of its own, for `status`.
+
+The session says it itself to whoever listens; whoever asks later finds it here.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import orjson
+
+from ironcurtain_proxy.review.messages import Owner
+from ironcurtain_proxy.review.processes import is_alive, this_process
+
+FILE_NAME: Final = "given-up-reviewers.json"
+_MOST_BYTES: Final = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class GivenUp:
+    """A reviewer that a session asks no more."""
+
+    session: str
+    reviewer: str
+
+
+def note_given_up(directory: Path, reviewers: list[str]) -> None:
+    """Write which reviewers this process has given up.
+
+    Args:
+        directory: the session's; made if it is missing.
+        reviewers: all of them.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    owner = this_process()
+    content = {"pid": owner.pid, "startTime": owner.start_time, "reviewers": reviewers}
+    new = directory / f".{FILE_NAME}.{owner.pid}"
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(orjson.dumps(content))
+    new.replace(directory / FILE_NAME)
+
+
+def given_up(sessions: Path) -> Iterator[GivenUp]:
+    """What running sessions have given up.
+
+    Args:
+        sessions: the directory with one for each session.
+    """
+    for file in sorted(sessions.glob(f"*/{FILE_NAME}")):
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            found = orjson.loads(file.read_bytes()[:_MOST_BYTES])
+            if is_alive(Owner(int(found["pid"]), str(found["startTime"]))):
+                for name in found["reviewers"]:
+                    yield GivenUp(file.parent.name, str(name))

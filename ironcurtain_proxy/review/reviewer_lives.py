@@ -1,0 +1,55 @@
+"""How often a process that reviews is started, and when it is given up. Pure: no I/O, no clock.
+
+One that ends again and again is not started for ever. One that was well for a while starts its
+count anew: a session of weeks does not lose its reviewer to six accidents.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+PAUSES: Final = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
+"""Seconds until it may be started again; the last for all further times."""
+
+WELL_AFTER: Final = 5.0
+"""Seconds for which it could be asked. One that cannot work ends at once."""
+
+
+@dataclass(slots=True)
+class Lives:
+    """The starts of one process. All times are monotonic seconds."""
+
+    restarts: int
+    """How often it is started again after it has ended."""
+    _starts: int = 0
+    _not_before: float = 0.0
+    _well_since: float | None = None
+
+    def may_start(self, now: float) -> bool:
+        """Whether it may be started now."""
+        return not self.is_given_up and now >= self._not_before
+
+    @property
+    def is_given_up(self) -> bool:
+        """Whether it is not started any more, once it has ended."""
+        return self._starts > self.restarts
+
+    def begin(self, now: float) -> None:
+        """It is being started."""
+        self._starts += 1
+        self._well_since = None
+        self._pause(now)
+
+    def is_well(self, now: float) -> None:
+        """It can be asked."""
+        if self._well_since is None:
+            self._well_since = now
+
+    def end(self, now: float) -> None:
+        """It has ended."""
+        if self._well_since is not None and now - self._well_since >= WELL_AFTER:
+            self._starts = 1
+        self._well_since = None
+        self._pause(now)
+
+    def _pause(self, now: float) -> None:
+        self._not_before = now + PAUSES[min(self._starts, len(PAUSES)) - 1]

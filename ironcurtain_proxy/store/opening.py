@@ -1,0 +1,81 @@
+"""How a store is opened: for the first time, again after it was lost, or only to look at it."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from ironcurtain_proxy.store.database import Database, open_database, sqlite_path
+from ironcurtain_proxy.store.schema import bring_up_to_date, is_there
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What a store was opened by, to open it again."""
+
+    url: str | None
+    state_dir: Path
+    deadline_seconds: float
+
+
+def open_first(origin: Origin, *, create: bool) -> Database:
+    """Open the database and bring its tables up to date.
+
+    Raises:
+        StoreError: it cannot be used; nothing in it was changed.
+    """
+    database = open_database(
+        origin.url, origin.state_dir, create=create, deadline_seconds=origin.deadline_seconds
+    )
+    try:
+        bring_up_to_date(database)
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def open_again(before: Database, origin: Origin) -> Database:
+    """Open a database anew after `StoreLostError`; `before` is closed.
+
+    A SQLite file that is gone is not made again: an empty store would know nothing of what was
+    learned or switched off. One that was damaged is read as a whole first, and so is one that was
+    put in its place. A database of PostgreSQL that was made anew gets its tables: its server says
+    that it is the right one.
+
+    Raises:
+        StoreError: it cannot be used yet.
+    """
+    before.close()
+    if before.file is not None:
+        before.file.set_remains_aside()
+    database = open_database(
+        origin.url, origin.state_dir, in_use=True, deadline_seconds=origin.deadline_seconds
+    )
+    try:
+        if before.doubtful:
+            database.look_for_damage()
+        bring_up_to_date(database)
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def inspect_store(url: str | None, state_dir: Path) -> bool:
+    """Look whether a store can be used. Makes and changes no table.
+
+    Returns:
+        Whether there is one: False where the engine's first session will make it.
+
+    Raises:
+        StoreError: it cannot be used.
+    """
+    path = sqlite_path(url, state_dir)
+    if path is not None and not os.path.lexists(path):
+        return False
+    database = open_database(url, state_dir, create=False)
+    try:
+        database.look_for_damage()
+        return is_there(database)
+    finally:
+        database.close()
