@@ -98,6 +98,13 @@ NOT_RECORDED_NOTE: Final = (
 )
 
 
+PUT_BACK_NOTE: Final = (
+    "Note from ironcurtain-proxy: after this call, {what}. Only the user changes these files: tell "
+    "the user, and do not write them again."
+)
+_MOST_PUT_BACK: Final = 10
+
+
 def words(reply: Reply, exposed_name: str) -> dict[str, Json]:
     """The `result` object of a reply.
 
@@ -106,12 +113,10 @@ def words(reply: Reply, exposed_name: str) -> dict[str, Json]:
         exposed_name: the tool's name as the agent used it.
     """
     match reply:
-        case Answered(result=answer, recorded=recorded):
-            result = dict(answer.result or {})
-            return result if recorded else _with_note(result)
-        case Failed(message=message, recorded=recorded):
-            blocks = [f"Error: {message}"]
-            return error_result(*blocks, *([] if recorded else [NOT_RECORDED_NOTE]))
+        case Answered(result=answer):
+            return _with_notes(dict(answer.result or {}), _notes(reply))
+        case Failed(message=message):
+            return error_result(f"Error: {message}", *_notes(reply))
         case Refused():
             return error_result(*_refusal(reply, exposed_name))
         case _:
@@ -144,7 +149,18 @@ def _refusal(refused: Refused, exposed_name: str) -> list[str]:
     ]
 
 
-def _with_note(result: dict[str, Json]) -> dict[str, Json]:
+def _notes(reply: Answered | Failed) -> list[str]:
+    """What the proxy itself has to say of a call that was made."""
+    notes = [] if reply.recorded else [NOT_RECORDED_NOTE]
+    if reply.put_back:
+        said = [one.said for one in reply.put_back[:_MOST_PUT_BACK]]
+        notes.append(PUT_BACK_NOTE.format(what="; ".join(said)))
+    return notes
+
+
+def _with_notes(result: dict[str, Json], notes: list[str]) -> dict[str, Json]:
+    if not notes:
+        return result
     content = result.get("content")
     blocks: list[Json] = list(content) if isinstance(content, list) else []
-    return {**result, "content": [*blocks, {"type": "text", "text": NOT_RECORDED_NOTE}]}
+    return {**result, "content": [*blocks, *[{"type": "text", "text": note} for note in notes]]}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from ironcurtain_proxy.model.audit import AuditRecord, EscalationResult, ResultSummary
+from ironcurtain_proxy.model.audit import AuditRecord, EscalationResult, PutBack, ResultSummary
 from ironcurtain_proxy.model.call import ToolCall
 from ironcurtain_proxy.model.decision import Decision, Effect, Escalate, effect_of
 from ironcurtain_proxy.model.escalation import EscalationId, OriginReason
@@ -59,6 +59,8 @@ class Case:
     """The composite's run that the call is a step of."""
     roots: tuple[str, ...] = ()
     """Directories that the server must be told of for this call."""
+    put_back: tuple[PutBack, ...] = ()
+    """What was put back after it."""
     sent: bool = False
     """Whether its server was asked."""
     recorded: bool = False
@@ -101,6 +103,8 @@ class Case:
 
     def _context(self) -> tuple[tuple[str, Json], ...]:
         extra = () if self.settlement is None else self.settlement.extra
+        if self.put_back:
+            extra = (*extra, ("putBack", [one.full for one in self.put_back]))
         return (*extra, ("stages", self._stages())) if self.reasons else extra
 
     def _stages(self) -> list[Json]:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from ironcurtain_proxy.model.audit import PutBack
 from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.server import ToolResult
 
@@ -40,6 +41,8 @@ class Answered:
     result: ToolResult
     recorded: bool = True
     """False: it was carried out, but the outcome could not be written down."""
+    put_back: tuple[PutBack, ...] = ()
+    """What was put back after it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +62,8 @@ class Failed:
     message: str
     """One line for the agent, without internals."""
     recorded: bool = True
+    put_back: tuple[PutBack, ...] = ()
+    """As of `Answered`."""
 
 
 Reply: TypeAlias = Answered | Refused | Failed
