@@ -274,16 +274,11 @@ class Lookout:
             return not text.startswith(b"-> ") and may_point(
                 text, known.place, self.roots, repositories
             )
-        return is_accepted(known.place, name, before, item) or self._is_of_the_user(item)
-
-    def _is_of_the_user(self, item: Item) -> bool:
-        """Whether the same stands elsewhere since the start: a copy of what the user has anyway."""
-        return any(
-            item.is_same(one)
-            for known in self._known.values()
-            if known.from_start
-            for one in known.items.values()
-        )
+        if item.is_same(before):
+            return True
+        # A clone writes its configuration in pieces, with looks in between: to a repository that
+        # came later, every remote and branch is a new one.
+        return is_accepted(known.place, name, before if known.from_start else None, item)
 
     def _put_back(self, path: str, before: Item | None) -> None:
         how = "put back" if before is not None else "removed"
