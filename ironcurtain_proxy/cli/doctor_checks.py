@@ -15,6 +15,7 @@ from typing import Final, Literal, TypeAlias
 
 from ironcurtain_proxy.administration.settings import Settings
 from ironcurtain_proxy.sandbox.probe import Available, Unavailable, missing_programs
+from ironcurtain_proxy.wiring.confinement import ROOT_MEANS
 
 State: TypeAlias = Literal["ok", "warn", "fail"]
 """Fine; works, but not as well as it could; something that the configuration needs is missing."""
@@ -114,6 +115,13 @@ def _restriction(name: str, what: str, remedy: str, trouble: State, *, ran: bool
     if ran:
         return Check(name, "ok", f"{what}, but a sandbox runs")
     return Check(name, trouble, what, remedy)
+
+
+def user(number: int) -> Check:
+    """Whether the sandboxes are those of an ordinary user."""
+    if number != 0:
+        return Check("user", "ok", "not root")
+    return Check("user", "warn", f"root: {ROOT_MEANS}")
 
 
 def sandbox(probed: Available | Unavailable, trouble: State) -> Check:

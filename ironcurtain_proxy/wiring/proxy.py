@@ -38,7 +38,7 @@ from ironcurtain_proxy.review.user_context import MessageSource
 from ironcurtain_proxy.sandbox.launch import Confinement
 from ironcurtain_proxy.sandbox.probe import Available
 from ironcurtain_proxy.wiring.clocks import RandomIds, SystemClock
-from ironcurtain_proxy.wiring.confinement import confinements, without_launcher
+from ironcurtain_proxy.wiring.confinement import confinements, with_own_place, without_launcher
 from ironcurtain_proxy.wiring.lookout import Watchman, looked_after
 from ironcurtain_proxy.wiring.overlay import command_argument, overlay_for
 from ironcurtain_proxy.wiring.own_calls import OwnTools, by_name
@@ -252,7 +252,8 @@ def _resolver(
 
 def settled(settings: Settings, environ: Mapping[str, str]) -> tuple[ServerSpec, ...]:
     """The servers as they are started: each with a working directory of its own."""
-    specs = [without_launcher(spec, settings, environ) for spec in settings.servers]
+    known = [with_own_place(spec, settings) for spec in settings.servers]
+    specs = [without_launcher(spec, settings, environ) for spec in known]
     return tuple([settle(spec, state_of(settings), Path.cwd()) for spec in specs])
 
 

@@ -275,7 +275,9 @@ def test_a_pattern_that_would_not_mean_what_it_seems_to_is_refused(
 
 @pytest.mark.parametrize("key", ["roles", "matching"])
 def test_a_condition_on_names_needs_its_roles_and_its_patterns(tmp_path: Path, key: str) -> None:
-    condition = {name: list(READ_NAMES[name]) for name in READ_NAMES if name != key}
+    condition: dict[str, Json] = {
+        name: list(READ_NAMES[name]) for name in READ_NAMES if name != key
+    }
     _, problems = read(tmp_path, policy(replaced(NAMED, ("if", "names"), condition)))
     assert problems == [f"$.rules[0].if.names.{key}: is missing"]
 
