@@ -163,4 +163,5 @@ def _with_notes(result: dict[str, Json], notes: list[str]) -> dict[str, Json]:
         return result
     content = result.get("content")
     blocks: list[Json] = list(content) if isinstance(content, list) else []
-    return {**result, "content": [*blocks, *[{"type": "text", "text": note} for note in notes]]}
+    said: list[Json] = [{"type": "text", "text": note} for note in notes]
+    return {**result, "content": [*blocks, *said]}

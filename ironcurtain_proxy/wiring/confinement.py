@@ -268,7 +268,10 @@ def _code() -> Iterable[Path]:
 
 
 def _writable(spec: ServerSpec, settings: Settings, policy: Policy) -> tuple[str, ...]:
-    """The directories that are its own, or that rules may let it change. What does not exist cannot be opened."""
+    """The directories that are its own, or that rules may let it change.
+
+    What does not exist cannot be opened.
+    """
     places = [
         Path(str(rule.paths.within))
         for rule in policy.rules
