@@ -374,18 +374,29 @@ class Mediator:
         try:
             result = await self.world.servers.forward(call, on_progress, roots=case.roots)
         except DownstreamError as error:
+            await self._look(case)
             failure = ResultSummary(status="error", error=str(error))
             recorded = await self.journal.end(case, failure)
             done = isinstance(error, UnansweredError)
-            return Failed(message=str(error), perhaps_done=done, recorded=recorded)
+            return Failed(
+                message=str(error), perhaps_done=done, recorded=recorded, put_back=case.put_back
+            )
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await self.journal.fail(case, "withdrawn by the agent before the server answered")
             raise
+        await self._look(case)
         summary = self.world.recorder.summarize(result)
         # (10) What a server may not ask by a request it may not ask by an answer either.
         if (asked := question_in(result)) is not None:
             return await withhold(self.journal, case, summary, asked)
         if summary.status == "success":
             self.world.facts.succeeded(call)
-        return Answered(result=result, recorded=await self.journal.end(case, summary))
+        recorded = await self.journal.end(case, summary)
+        return Answered(result=result, recorded=recorded, put_back=case.put_back)
+
+    async def _look(self, case: Case) -> None:
+        """(10) What a server left where it can act outside its sandbox is put back, and said."""
+        if self.world.lookout is not None:
+            with anyio.CancelScope(shield=True):
+                case.put_back = await self.world.lookout.look()

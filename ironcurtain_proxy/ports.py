@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol, TypeAlias
 
-from ironcurtain_proxy.model.audit import AuditRecord, ResultSummary
+from ironcurtain_proxy.model.audit import AuditRecord, PutBack, ResultSummary
 from ironcurtain_proxy.model.authorized import AuthorizedCall
 from ironcurtain_proxy.model.call import RequestId, ToolCall
 from ironcurtain_proxy.model.escalation import Escalation, EscalationId, Held, Ruling, Taken
@@ -184,6 +184,14 @@ class Aftermath(Protocol):
         ...
 
 
+class Lookout(Protocol):
+    """Whoever looks after what no server may leave behind."""
+
+    async def look(self) -> tuple[PutBack, ...]:
+        """What was put back since the last look. Never fails."""
+        ...
+
+
 class Clock(Protocol):
     """The time."""
 
@@ -228,3 +236,4 @@ class World:
     clock: Clock
     ids: IdSource
     aftermath: Aftermath | None = None
+    lookout: Lookout | None = None

@@ -42,4 +42,5 @@ async def withhold(journal: Journal, case: Case, summary: ResultSummary, asked: 
     case.asked = asked
     ground = asking_answer(asked)
     denied = replace(summary, status="denied", error=ground.reason)
-    return Withheld(ground=ground, recorded=await journal.end(case, denied))
+    recorded = await journal.end(case, denied)
+    return Withheld(ground=ground, recorded=recorded, put_back=case.put_back)

@@ -11,6 +11,7 @@ from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import (
     DomainCondition,
     ListCondition,
+    NameCondition,
     PathCondition,
     Policy,
     ProtectedName,
@@ -56,6 +57,7 @@ DOMAINS = (
     "a..b",
 )
 PATTERNS = ("*", "github.com", "*.github.com", "github.com/acme/w", "10.0.0.1", "*.example.net")
+FILE_NAMES = ("x", "y", "*x*", "sub/x", "z*", "*/x", "work")
 NAMES = ("acme", "Acme", "evil", "widgets", "a@b.io", "A@B.io")
 ENTRIES = ("acme", "widgets", "a@b.io", "evil")
 
@@ -112,11 +114,14 @@ def _maybe(names: tuple[str, ...]) -> st.SearchStrategy[frozenset[str] | None]:
     return st.none() | st.none() | st.frozensets(st.sampled_from(names), min_size=1, max_size=2)
 
 
+KINDS = ("plain", "plain", "plain", "paths", "paths", "domains", "lists")
+
+
 @st.composite
 def rules(draw: st.DrawFn, name: str) -> Rule:
     """One rule; most have one or two conditions."""
-    kind = draw(st.sampled_from(("plain", "plain", "plain", "paths", "paths", "domains", "lists")))
-    roles = {"paths": PATH_ROLES, "domains": URL_ROLES}.get(kind, ROLES)
+    kind = draw(st.sampled_from((*KINDS, "names")))
+    roles = {"paths": PATH_ROLES, "names": PATH_ROLES, "domains": URL_ROLES}.get(kind, ROLES)
     entries = st.frozensets(st.sampled_from(ENTRIES), max_size=3)
     patterns = st.frozensets(st.sampled_from(PATTERNS), max_size=3)
     lists = st.builds(
@@ -136,7 +141,14 @@ def rules(draw: st.DrawFn, name: str) -> Rule:
             roles=draw(_some(PATH_ROLES)),
             within=RealPath.from_text(draw(st.sampled_from(DIRECTORIES))),
         )
-        if kind == "paths"
+        if kind == "paths" or (kind == "names" and draw(st.booleans()))
+        else None,
+        names=NameCondition(
+            roles=draw(_some(PATH_ROLES)),
+            matching=draw(st.frozensets(st.sampled_from(FILE_NAMES), max_size=2)),
+            unless=draw(st.frozensets(st.sampled_from(FILE_NAMES), max_size=1)),
+        )
+        if kind == "names"
         else None,
         domains=DomainCondition(roles=draw(_some(URL_ROLES)), allowed=draw(patterns))
         if kind == "domains"

@@ -80,6 +80,9 @@ class _Linter:
         ]
         if rule.paths is not None:
             lists.append((("paths", "roles"), rule.paths.roles))
+        if rule.names is not None:
+            lists.append((("names", "roles"), rule.names.roles))
+            lists.append((("names", "matching"), rule.names.matching))
         if rule.domains is not None:
             lists.append((("domains", "roles"), rule.domains.roles))
             lists.append((("domains", "allowed"), rule.domains.allowed))
@@ -99,14 +102,14 @@ class _Linter:
                 )
 
     def _breadth(self, rule: Rule, place: Place) -> None:
-        conditions = (rule.roles, rule.servers, rule.tools, rule.paths, rule.domains)
+        conditions = (rule.roles, rule.servers, rule.tools, rule.paths, rule.names, rule.domains)
         if rule.effect == "allow" and not rule.lists and all(c is None for c in conditions):
             self._warn((*place, "if"), f"{_named(rule)} has no condition: it allows every call")
 
     def _why(self, rule: Rule) -> str:
         if rule.roles is not None and not self.subjects.have_role(rule, rule.roles):
             return f"no such tool has an argument of role {_words(rule.roles)}"
-        for inner in (rule.paths, rule.domains, *rule.lists):
+        for inner in (rule.paths, rule.names, rule.domains, *rule.lists):
             if inner is not None and not self.subjects.have_role(rule, inner.roles):
                 return f"no such tool has an argument of role {_words(inner.roles)}"
         return "its conditions are about different roles, and a rule is asked about one at a time"
@@ -137,7 +140,7 @@ class _Linter:
         return None
 
     def _remember(self, rule: Rule, index: int, subjects: frozenset[Subject]) -> None:
-        if rule.domains is not None or rule.lists:
+        if rule.names is not None or rule.domains is not None or rule.lists:
             return
         within = None if rule.paths is None else rule.paths.within
         for subject in subjects:

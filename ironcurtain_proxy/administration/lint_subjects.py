@@ -109,6 +109,6 @@ def _can_match(rule: Rule, role: ArgumentRole | None, roles: frozenset[ArgumentR
     if rule.roles is not None and not rule.roles & roles:
         return False
     # A tool without resource roles has no paths and no URLs.
-    if rule.paths is not None or rule.domains is not None:
+    if rule.paths is not None or rule.names is not None or rule.domains is not None:
         return False
     return all(entry.roles & roles for entry in rule.lists)

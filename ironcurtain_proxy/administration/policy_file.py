@@ -21,6 +21,7 @@ from ironcurtain_proxy.model.policy import (
     DomainCondition,
     ListCondition,
     ListKind,
+    NameCondition,
     PathCondition,
     Rule,
 )
@@ -50,8 +51,10 @@ _DEFINITION_KEYS: Final = (
     "requiresMcp",
     "mcpServerHint",
 )
+_MOST_STARS: Final = 3
+"""Each multiplies the time that a long name takes, and the agent chooses names."""
 _RULE_KEYS: Final = ("name", "description", "principle", "if", "then", "reason")
-_CONDITION_KEYS: Final = ("roles", "server", "tool", "paths", "domains", "lists")
+_CONDITION_KEYS: Final = ("roles", "server", "tool", "paths", "names", "domains", "lists")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +117,7 @@ class _RulesReader:
             servers=condition.read("server", _names, None),
             tools=condition.read("tool", _names, None),
             paths=None if paths is None else self._paths(paths),
+            names=condition.read("names", names, None),
             domains=None if domains is None else self._domains(domains),
             lists=condition.read("lists", lambda lists: lists.each(self._list), ()),
             description=description,
@@ -192,6 +196,29 @@ class _RulesReader:
             spot.error if self.reader.purpose == "enforce" else spot.warning
         )
         note(message, suggestion)
+
+
+def names(spot: Spot) -> NameCondition:
+    """A condition on the names of files."""
+    members = spot.object(("roles", "matching", "unless"))
+    return NameCondition(
+        roles=roles(members.required("roles")),
+        matching=frozenset(members.required("matching").each(_pattern)),
+        unless=members.read("unless", lambda spot: frozenset(spot.each(_pattern)), frozenset()),
+    )
+
+
+def _pattern(spot: Spot) -> str:
+    """The last names of a path; in lower case, as they are compared."""
+    text = spot.name()
+    parts = text.split("/")
+    if text and not {"", ".", ".."}.isdisjoint(parts):
+        spot.error('must be the last names of a path, such as ".env" or ".aws/credentials"')
+    if text and set(text) <= {"*", "/"}:
+        spot.error("describes every name: leave the condition out")
+    elif "?" in text or "[" in text or text.count("*") > _MOST_STARS:
+        spot.error(f"must have no wildcard but *, and that {_MOST_STARS} times at most")
+    return text.lower()
 
 
 def roles(spot: Spot) -> frozenset[ArgumentRole]:

@@ -109,6 +109,12 @@ WITHHELD_NOTE: Final = (
     "does not pass on."
 )
 
+PUT_BACK_NOTE: Final = (
+    "Note from ironcurtain-proxy: after this call, {what}. Only the user changes these files: tell "
+    "the user, and do not write them again."
+)
+_MOST_PUT_BACK: Final = 10
+
 
 def words(reply: Reply, exposed_name: str) -> dict[str, Json]:
     """The `result` object of a reply.
@@ -118,15 +124,14 @@ def words(reply: Reply, exposed_name: str) -> dict[str, Json]:
         exposed_name: the tool's name as the agent used it.
     """
     match reply:
-        case Answered(result=answer, recorded=recorded):
-            result = dict(answer.result or {})
-            return result if recorded else _with_note(result)
-        case Failed(message=message, perhaps_done=done, recorded=recorded):
+        case Answered(result=answer):
+            return _with_notes(dict(answer.result or {}), _notes(reply))
+        case Failed(message=message, perhaps_done=done):
             blocks = [f"Error: {message}", *([PERHAPS_DONE_NOTE] if done else [])]
-            return error_result(*blocks, *([] if recorded else [NOT_RECORDED_NOTE]))
-        case Withheld(ground=ground, recorded=recorded):
+            return error_result(*blocks, *_notes(reply))
+        case Withheld(ground=ground):
             blocks = [f"DENIED: {ground.reason}", WITHHELD_NOTE.format(rule=ground.rule)]
-            return error_result(*blocks, *([] if recorded else [NOT_RECORDED_NOTE]))
+            return error_result(*blocks, *_notes(reply))
         case Refused():
             return error_result(*_refusal(reply, exposed_name))
         case _:
@@ -159,7 +164,19 @@ def _refusal(refused: Refused, exposed_name: str) -> list[str]:
     ]
 
 
-def _with_note(result: dict[str, Json]) -> dict[str, Json]:
+def _notes(reply: Answered | Failed | Withheld) -> list[str]:
+    """What the proxy itself has to say of a call that was made."""
+    notes = [] if reply.recorded else [NOT_RECORDED_NOTE]
+    if reply.put_back:
+        said = [one.said for one in reply.put_back[:_MOST_PUT_BACK]]
+        notes.append(PUT_BACK_NOTE.format(what="; ".join(said)))
+    return notes
+
+
+def _with_notes(result: dict[str, Json], notes: list[str]) -> dict[str, Json]:
+    if not notes:
+        return result
     content = result.get("content")
     blocks: list[Json] = list(content) if isinstance(content, list) else []
-    return {**result, "content": [*blocks, {"type": "text", "text": NOT_RECORDED_NOTE}]}
+    said: list[Json] = [{"type": "text", "text": note} for note in notes]
+    return {**result, "content": [*blocks, *said]}

@@ -25,6 +25,7 @@ from ironcurtain_proxy.cli.doctor_checks import (
     running_python,
     sandbox,
     store,
+    user,
     without_sandbox,
 )
 from ironcurtain_proxy.cli.doctor_reviewers import reviewers
@@ -102,6 +103,7 @@ def _checks(config: Path | None) -> Iterator[Check]:
     yield from programs(os.environ, trouble)
     yield from kernel(PROC_SYS, trouble, sandbox_ran=isinstance(probed, Available))
     yield sandbox(probed, trouble)
+    yield user(os.geteuid())
     yield _configuration(settings, report, config)
     yield from servers(settings, os.environ, trouble)
     yield from reviewers(settings, os.environ)

@@ -18,6 +18,7 @@ from ironcurtain_proxy.audit.opening import refuse_unusable
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.sandbox.probe import Available, Unavailable, missing_programs
 from ironcurtain_proxy.store.faults import StoreError
+from ironcurtain_proxy.wiring.confinement import ROOT_MEANS
 from ironcurtain_proxy.wiring.readiness import mailboxes_of, refuse_mailbox
 
 State: TypeAlias = Literal["ok", "warn", "fail"]
@@ -118,6 +119,13 @@ def _restriction(name: str, what: str, remedy: str, trouble: State, *, ran: bool
     if ran:
         return Check(name, "ok", f"{what}, but a sandbox runs")
     return Check(name, trouble, what, remedy)
+
+
+def user(number: int) -> Check:
+    """Whether the sandboxes are those of an ordinary user."""
+    if number != 0:
+        return Check("user", "ok", "not root")
+    return Check("user", "warn", f"root: {ROOT_MEANS}")
 
 
 def sandbox(probed: Available | Unavailable, trouble: State) -> Check:

@@ -271,6 +271,12 @@ def rule_as_json(rule: Rule) -> dict[str, Json]:
             "roles": [*sorted(rule.paths.roles)],
             "within": str(rule.paths.within),
         }
+    if rule.names is not None:
+        condition["names"] = {
+            "roles": [*sorted(rule.names.roles)],
+            "matching": [*sorted(rule.names.matching)],
+            "unless": [*sorted(rule.names.unless)],
+        }
     if rule.domains is not None:
         condition["domains"] = {
             "roles": [*sorted(rule.domains.roles)],

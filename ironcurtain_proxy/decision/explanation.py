@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from ironcurtain_proxy.decision.authorizer import CONTAINED, authorize
 from ironcurtain_proxy.decision.invariants import INVARIANTS, contained_roles
 from ironcurtain_proxy.decision.matching import (
+    covers,
     domains_hold,
-    is_inside,
     list_holds,
     resource_roles,
     restricts_everything,
@@ -131,19 +131,29 @@ def _trials(
         if why is not None:
             yield Trial(rule.name, holds=False, why=why)
             continue
-        covered = remaining
-        if rule.paths is not None:
-            condition = rule.paths
-            covered = {value for value in remaining if is_inside(value, condition)}
-            if not covered and not (role is not None and restricts_everything(rule)):
-                where = "no path is" if had_values else "the call has no path to be"
-                yield Trial(rule.name, holds=False, why=f"{where} within {condition.within}")
-                continue
+        covered = {value for value in remaining if covers(rule, value)}
+        if not covered and _wants_path(rule, role):
+            yield Trial(rule.name, holds=False, why=_no_path(rule, had_values=had_values))
+            continue
         remaining = remaining - covered
         about = ", ".join(sorted(shown(value) for value in covered)) or "the call"
         yield Trial(rule.name, holds=True, why=f"says {rule.effect} for {about}")
         if not had_values:
             return
+
+
+def _wants_path(rule: Rule, role: ArgumentRole | None) -> bool:
+    if rule.paths is None and rule.names is None:
+        return False
+    return not (role is not None and restricts_everything(rule))
+
+
+def _no_path(rule: Rule, *, had_values: bool) -> str:
+    start = "no path " if had_values else "the call has no path that "
+    said = [] if rule.paths is None else [f"is within {rule.paths.within}"]
+    if rule.names is not None:
+        said.append("has a name that it is about")
+    return start + " and ".join(said)
 
 
 def _mismatch_of_tool(rule: Rule, request: AccessRequest) -> str | None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from ironcurtain_proxy.decision.matching import leads_only_to, resource_roles
+from ironcurtain_proxy.decision.matching import asked_by_name, leads_only_to, resource_roles
 from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
 from ironcurtain_proxy.model.decision import Allow, Decision, Deny, Escalate, Ground
 from ironcurtain_proxy.model.path import RealPath
@@ -114,7 +114,8 @@ INVARIANTS: Final[tuple[Invariant, ...]] = (
 def contained_roles(request: AccessRequest, policy: Policy) -> frozenset[ArgumentRole]:
     """The roles that the workspace settles: all their paths lie in it, and there is at least one.
 
-    They are left out when the rules are asked (C-22, C-23).
+    They are left out when the rules are asked (C-22, C-23), unless a rule asks about the very name
+    of one of these paths.
     """
     workspace = policy.workspace
     if workspace is None or request.server not in CONTAINED_SERVERS:
@@ -129,7 +130,11 @@ def contained_roles(request: AccessRequest, policy: Policy) -> frozenset[Argumen
             for value in fact.values
         )
         (inside if contained else outside).update(fact.roles)
-    return frozenset(r for r in inside if r not in outside and ROLE_TRAITS[r].contained)
+    return frozenset(
+        r
+        for r in inside
+        if r not in outside and ROLE_TRAITS[r].contained and not asked_by_name(request, policy, r)
+    )
 
 
 def _names_paths(fact: ArgumentFact) -> bool:

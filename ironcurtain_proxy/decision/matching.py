@@ -5,10 +5,19 @@ Zero values match nothing: vacuous truth must not let a rule speak of what was n
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final, assert_never
 
 from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
-from ironcurtain_proxy.model.policy import DomainCondition, ListCondition, PathCondition, Rule
+from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.policy import (
+    DomainCondition,
+    ListCondition,
+    NameCondition,
+    PathCondition,
+    Policy,
+    Rule,
+)
 from ironcurtain_proxy.model.request import AccessRequest, PathValue, UrlValue, Value
 
 _IP_V4: Final = re.compile(r"\d+\.\d+\.\d+\.\d+", re.ASCII)
@@ -109,6 +118,55 @@ def is_inside(value: Value, condition: PathCondition) -> bool:
     return isinstance(value, PathValue) and value.path.is_within(condition.within)
 
 
+def is_named(value: Value, condition: NameCondition) -> bool:
+    """Whether a value is a path that the condition describes, by its own name or as a link."""
+    if not isinstance(value, PathValue):
+        return False
+    places = [value.path] if value.link is None else [value.path, value.link]
+    return any(_is_described(place, condition) for place in places)
+
+
+def _is_described(path: RealPath, condition: NameCondition) -> bool:
+    # Lower case on both sides: on a file system that ignores case `.ENV` is the same file.
+    text = str(path).lower()
+    return _ends_like(text, condition.matching) and not _ends_like(text, condition.unless)
+
+
+def _ends_like(text: str, patterns: frozenset[str]) -> bool:
+    return bool(patterns) and _ending(patterns).search(text) is not None
+
+
+@lru_cache(maxsize=256)
+def _ending(patterns: frozenset[str]) -> re.Pattern[str]:
+    """One expression for all; the parts between two stars are tried from the left, once each."""
+    return re.compile(rf"/(?:{'|'.join(map(_as_expression, sorted(patterns)))})\Z", re.DOTALL)
+
+
+def _as_expression(pattern: str) -> str:
+    return "[^/]*".join(map(re.escape, pattern.split("*")))
+
+
+def covers(rule: Rule, value: Value) -> bool:
+    """Whether a rule's conditions on single paths hold for a value."""
+    return (rule.paths is None or is_inside(value, rule.paths)) and (
+        rule.names is None or is_named(value, rule.names)
+    )
+
+
+def asked_by_name(request: AccessRequest, policy: Policy, role: ArgumentRole) -> frozenset[Value]:
+    """The values of a role that a rule restricts by their name: no directory settles them."""
+    rules = policy.book.by_name(request.server, request.tool, role)
+    return frozenset(
+        [
+            value
+            for rule in rules
+            if applies_to_call(rule, request, role)
+            for value in values_of(request, (role,))
+            if covers(rule, value)
+        ]
+    )
+
+
 def paths_hold(condition: PathCondition, request: AccessRequest, role: ArgumentRole | None) -> bool:
     """Whether every path of the role (or of the condition's roles) lies within."""
     values = values_of(request, condition.roles if role is None else (role,))
@@ -121,7 +179,12 @@ def restricts_everything(rule: Rule) -> bool:
     A path that the call left out is filled in by the server, and wherever it leads it lies within
     `/` (G22). Only for rules that restrict: nothing is allowed for a path that nobody saw.
     """
-    return rule.effect != "allow" and rule.paths is not None and not rule.paths.within.parts
+    return (
+        rule.effect != "allow"
+        and rule.names is None
+        and rule.paths is not None
+        and not rule.paths.within.parts
+    )
 
 
 def domains_hold(

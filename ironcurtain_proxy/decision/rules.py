@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from ironcurtain_proxy.decision.combining import DEFAULT_DENY, decision_of, is_severer
 from ironcurtain_proxy.decision.matching import (
     applies_to_call,
-    is_inside,
+    asked_by_name,
+    covers,
     paths_hold,
     restricts_everything,
 )
@@ -27,7 +28,9 @@ def decide_role(request: AccessRequest, policy: Policy, role: ArgumentRole) -> D
     rules = policy.book.about(request.server, request.tool, role)
     if not values:
         return _answer_of(_first_that_holds(rules, request, role))
-    return _discharge(rules, request, role, values, _own_ground(request, policy, role))
+    remaining = set(_open(request, policy, role, values))
+    workspace = policy.workspace if len(remaining) < len(set(values)) else None
+    return _discharge(rules, request, role, remaining, workspace)
 
 
 def decide_without_roles(request: AccessRequest, policy: Policy) -> Decision:
@@ -48,8 +51,7 @@ def answering_rules(
     if role is None or not values:
         first = _first_that_holds(rules, request, role)
         return () if first is None else (first,)
-    workspace = _own_ground(request, policy, role)
-    remaining = {value for value in values if not _is_own(value, workspace)}
+    remaining = set(_open(request, policy, role, values))
     return tuple(_responsible(rules, request, role, remaining))
 
 
@@ -62,16 +64,30 @@ def _first_that_holds(
 ) -> Rule | None:
     for rule in rules:
         if applies_to_call(rule, request, role) and (
-            rule.paths is None
-            or paths_hold(rule.paths, request, role)
-            or (role is not None and restricts_everything(rule))
+            _paths_hold(rule, request, role) or (role is not None and restricts_everything(rule))
         ):
             return rule
     return None
 
 
+def _paths_hold(rule: Rule, request: AccessRequest, role: ArgumentRole | None) -> bool:
+    # Asked only where there is no value: and no value has no name.
+    return rule.names is None and (rule.paths is None or paths_hold(rule.paths, request, role))
+
+
 def _answer_of(rule: Rule | None) -> Decision:
     return DEFAULT_DENY if rule is None else decision_of(rule)
+
+
+def _open(
+    request: AccessRequest, policy: Policy, role: ArgumentRole, values: list[Value]
+) -> list[Value]:
+    """The values that need a rule: the workspace does not settle them, or their names keep it."""
+    workspace = _own_ground(request, policy, role)
+    if workspace is None:
+        return values
+    named = asked_by_name(request, policy, role)
+    return [value for value in values if value in named or not _is_own(value, workspace)]
 
 
 def _own_ground(request: AccessRequest, policy: Policy, role: ArgumentRole) -> RealPath | None:
@@ -88,13 +104,20 @@ def _discharge(
     rules: tuple[Rule, ...],
     request: AccessRequest,
     role: ArgumentRole,
-    values: list[Value],
+    remaining: set[Value],
     workspace: RealPath | None,
 ) -> Decision:
-    """Let each rule in turn answer for the values that none has answered for yet."""
-    remaining = {value for value in values if not _is_own(value, workspace)}
-    placeholder = workspace is not None and len(remaining) < len(set(values))
-    answer: Decision | None = _inside_workspace(workspace) if placeholder else None
+    """Let each rule in turn answer for the values that none has answered for yet.
+
+    Args:
+        rules: those that speak of the role.
+        request: the call.
+        role: what is asked about.
+        remaining: the values that need a rule.
+        workspace: what settled others; None: there were none.
+    """
+    placeholder = workspace is not None
+    answer: Decision | None = None if workspace is None else _inside_workspace(workspace)
     for rule in _responsible(rules, request, role, remaining):
         decision = decision_of(rule)
         if answer is None or placeholder or is_severer(decision, answer):
@@ -121,16 +144,11 @@ def _left_by(
 ) -> set[Value]:
     if not applies_to_call(rule, request, role):
         return remaining
-    if rule.paths is None:
-        return set()
-    condition = rule.paths
-    return {value for value in remaining if not is_inside(value, condition)}
+    return {value for value in remaining if not covers(rule, value)}
 
 
-def _is_own(value: Value, workspace: RealPath | None) -> bool:
-    return (
-        workspace is not None and isinstance(value, PathValue) and value.path.is_within(workspace)
-    )
+def _is_own(value: Value, workspace: RealPath) -> bool:
+    return isinstance(value, PathValue) and value.path.is_within(workspace)
 
 
 def _inside_workspace(workspace: RealPath | None) -> Allow:

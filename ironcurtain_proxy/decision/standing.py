@@ -49,6 +49,7 @@ def _is_settled_early(request: AccessRequest, policy: Policy) -> bool:
 
 def _is_meant(rule: Rule, role: ArgumentRole) -> bool:
     """Whether whoever wrote the rule had this tool or this role before their eyes."""
-    named = [rule.roles, rule.paths and rule.paths.roles, rule.domains and rule.domains.roles]
+    named = [rule.roles]
+    named += [one.roles for one in (rule.paths, rule.names, rule.domains) if one is not None]
     named += [entry.roles for entry in rule.lists]
     return rule.tools is not None or any(roles and role in roles for roles in named)

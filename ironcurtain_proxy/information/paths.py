@@ -92,8 +92,9 @@ class PathReader:
         if isinstance(directory, Refusal):
             return directory
         place = RealPath((*directory.parts, name))
-        link = None if place == real else PathValue(str(place), place)
-        return PathReading(value, spelled, link)
+        if place == real:
+            return PathReading(value, spelled)
+        return PathReading(PathValue(text, real, place), spelled, PathValue(str(place), place))
 
     def real_path(self, spelled: str) -> RealPath | Refusal:
         """Follow the links of an absolute, normalised spelling."""

@@ -25,6 +25,21 @@ class ResultSummary:
     sha256: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class PutBack:
+    """Something that steers what runs outside the sandboxes, and was put back after a call."""
+
+    said: str
+    """What it was and what became of it, in a sentence without its full stop."""
+    kept: str = ""
+    """Where what was there is now; empty if it is nowhere. Not for the agent."""
+
+    @property
+    def full(self) -> str:
+        """All of it, for the operator."""
+        return f"{self.said}; what was there is kept as {self.kept}" if self.kept else self.said
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditRecord:
     """One entry: an intent before a call is forwarded, or the outcome of a call."""

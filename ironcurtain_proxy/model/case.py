@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from ironcurtain_proxy.model.audit import AuditRecord, EscalationResult, ResultSummary
+from ironcurtain_proxy.model.audit import AuditRecord, EscalationResult, PutBack, ResultSummary
 from ironcurtain_proxy.model.call import ToolCall
 from ironcurtain_proxy.model.crossing import meta_of
 from ironcurtain_proxy.model.decision import Decision, Effect, Escalate, effect_of
@@ -60,6 +60,8 @@ class Case:
     """The composite's run that the call is a step of."""
     roots: tuple[str, ...] = ()
     """Directories that the server must be told of for this call."""
+    put_back: tuple[PutBack, ...] = ()
+    """What was put back after it."""
     sent: bool = False
     """Whether its server was asked."""
     asked: str | None = None
@@ -119,13 +121,15 @@ class Case:
         return (*told, *self._besides())
 
     def _besides(self) -> tuple[tuple[str, Json], ...]:
-        """What crosses beside the arguments, what was kept back, what the answer asked for."""
+        """What crosses beside the arguments, what was kept back, asked for, or put back."""
         meta, withheld = meta_of(self.call.params), self.call.withheld
         fields: list[tuple[str, Json]] = [("meta", dict(meta))] if meta else []
         if withheld:
             fields.append(("withheld", list(withheld)))
         if self.asked is not None:
             fields.append(("asked", self.asked))
+        if self.put_back:
+            fields.append(("putBack", [one.full for one in self.put_back]))
         return tuple(fields)
 
     def _stages(self) -> list[Json]:

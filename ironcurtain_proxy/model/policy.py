@@ -25,6 +25,23 @@ class PathCondition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NameCondition:
+    """Every path of these roles has a name that one of the patterns describes.
+
+    A rule that holds by it and does not allow is asked before the workspace settles anything: what
+    has such a name is asked about wherever it lies.
+    """
+
+    roles: frozenset[ArgumentRole]
+    matching: frozenset[str]
+    """The last names of a path, such as `.env`, `*.pem` or `.aws/credentials`, in lower case. `*`
+    stands for any part of one name. Empty matches nothing.
+    """
+    unless: frozenset[str] = frozenset()
+    """Names that are not meant although `matching` describes them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DomainCondition:
     """Every URL of these roles leads to an allowed host."""
 
@@ -56,6 +73,7 @@ class Rule:
     servers: frozenset[str] | None = None
     tools: frozenset[str] | None = None
     paths: PathCondition | None = None
+    names: NameCondition | None = None
     domains: DomainCondition | None = None
     lists: tuple[ListCondition, ...] = ()
     description: str = ""
@@ -66,6 +84,7 @@ class Rule:
         return (
             (self.roles is None or role in self.roles)
             and (self.paths is None or role in self.paths.roles)
+            and (self.names is None or role in self.names.roles)
             and (self.domains is None or role in self.domains.roles)
             and (not self.lists or any(role in entry.roles for entry in self.lists))
         )
@@ -74,12 +93,13 @@ class Rule:
 class RuleBook:
     """Rules in file order, found for one tool and role without walking those of other tools."""
 
-    __slots__ = ("_about", "_anywhere", "_by_server", "_by_tool")
+    __slots__ = ("_about", "_anywhere", "_by_name", "_by_server", "_by_tool")
 
     def __init__(self, rules: tuple[Rule, ...]) -> None:
         self._by_tool: dict[str, list[tuple[int, Rule]]] = {}
         self._by_server: dict[str, list[tuple[int, Rule]]] = {}
         self._anywhere: list[tuple[int, Rule]] = []
+        self._by_name: dict[tuple[str, str, ArgumentRole], tuple[Rule, ...]] = {}
         self._about: dict[tuple[str, str, ArgumentRole | None], tuple[Rule, ...]] = {}
         for place, rule in enumerate(rules):
             if rule.tools is not None:
@@ -100,6 +120,16 @@ class RuleBook:
         found = self._about.get(key)
         if found is None:
             found = self._about[key] = self._select(server, tool, role)
+        return found
+
+    def by_name(self, server: str, tool: str, role: ArgumentRole) -> tuple[Rule, ...]:
+        """Of these, the rules that do not allow and are about names."""
+        key = (server, tool, role)
+        found = self._by_name.get(key)
+        if found is None:
+            about = self.about(server, tool, role)
+            found = tuple([r for r in about if r.names is not None and r.effect != "allow"])
+            self._by_name[key] = found
         return found
 
     def _select(self, server: str, tool: str, role: ArgumentRole | None) -> tuple[Rule, ...]:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from ironcurtain_proxy.model.audit import PutBack
 from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.server import ToolResult
 
@@ -40,6 +41,8 @@ class Answered:
     result: ToolResult
     recorded: bool = True
     """False: it was carried out, but the outcome could not be written down."""
+    put_back: tuple[PutBack, ...] = ()
+    """What was put back after it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +64,8 @@ class Failed:
     perhaps_done: bool = False
     """Whether the server had the call: it may have been carried out."""
     recorded: bool = True
+    put_back: tuple[PutBack, ...] = ()
+    """As of `Answered`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +74,8 @@ class Withheld:
 
     ground: Ground
     recorded: bool = True
+    put_back: tuple[PutBack, ...] = ()
+    """As of `Answered`."""
 
 
 Reply: TypeAlias = Answered | Refused | Failed | Withheld

@@ -4,7 +4,7 @@ Everything that needs the disk, git or a parser has happened before one of these
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from ironcurtain_proxy.model.annotation import ArgumentRole
@@ -21,6 +21,8 @@ class PathValue:
     text: str
     """The real path as text."""
     path: RealPath
+    link: RealPath | None = field(default=None, compare=False)
+    """Where the path itself lies, if its last name is a link."""
 
 
 @dataclass(frozen=True, slots=True)

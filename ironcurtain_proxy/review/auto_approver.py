@@ -229,8 +229,7 @@ class AutoApprover:
             tool_name=f"{escalation.server}/{escalation.tool}",
             escalation_reason=escalation.ground.reason,
         )
-        left = escalation.deadline - self.clock.steady()
-        await warm_within(self.model, left.total_seconds())
+        await warm_within(self.model, (escalation.deadline - self.clock.steady()).total_seconds())
         left = (escalation.deadline - self.clock.steady()).total_seconds()
         started = self.clock.monotonic()
         consultation = Consultation(result=failed(TIMED_OUT), outage=TIMED_OUT)

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from ironcurtain_proxy.sandbox.directory import NAME, OPEN, places
+from ironcurtain_proxy.sandbox.wrapper import CALLS
 
 _SOCKET: Final = re.compile(r"(?:claude|srt)-[A-Za-z0-9-]{1,64}\.sock", re.ASCII)
 _FOLDER: Final = re.compile(r"claude-empty-[A-Za-z0-9]{1,16}|empty", re.ASCII)
@@ -63,6 +64,8 @@ def _is_of_a_sandbox(entry: os.DirEntry[str]) -> bool:
     mode = entry.stat(follow_symlinks=False).st_mode
     if stat.S_ISSOCK(mode):
         return _SOCKET.fullmatch(entry.name) is not None
+    if stat.S_ISREG(mode):
+        return entry.name == CALLS
     return stat.S_ISDIR(mode) and _FOLDER.fullmatch(entry.name) is not None
 
 

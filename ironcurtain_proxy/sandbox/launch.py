@@ -11,6 +11,7 @@ from ironcurtain_proxy.sandbox import inside
 from ironcurtain_proxy.sandbox.directory import SocketDirectory, make_directory
 from ironcurtain_proxy.sandbox.profile import Profile
 from ironcurtain_proxy.sandbox.settings import Settings, sealed
+from ironcurtain_proxy.sandbox.wrapper import prepare
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,7 @@ def confine(spec: ServerSpec, confinement: Confinement | None) -> Launch:
     settings = Settings.of(confinement.profile)
     directory = make_directory()
     try:
+        prepare(directory.path)
         descriptor = sealed(settings)
     except OSError:
         directory.remove()

@@ -16,6 +16,7 @@ from ironcurtain_proxy.sandbox.abandoned import kill_all_with
 from ironcurtain_proxy.sandbox.directory import make_directory
 from ironcurtain_proxy.sandbox.profile import Profile
 from ironcurtain_proxy.sandbox.settings import Settings, sealed
+from ironcurtain_proxy.sandbox.wrapper import prepare
 
 VERSION: Final = "0.0.83"
 """The one version of srt that was tried."""
@@ -95,11 +96,16 @@ def _try(command: tuple[str, ...], environ: Mapping[str, str]) -> str | None:
     directory = None
     try:
         directory = make_directory()
+        prepare(directory.path)
         # srt searches its working directory for files to protect: an empty one.
         empty = Path(directory.path, "empty")
         empty.mkdir()
-        # The file system of a confined process is read-only, and its process table its own.
-        test = "[ ! -w / ] && [ $(ls -d /proc/[0-9]* | wc -l) -lt 30 ] && echo confined"
+        # The file system of a confined process is read-only, its process table its own, and so is
+        # what processes share beside files, which is the work of our own wrapper.
+        test = (
+            "[ ! -w / ] && [ $(ls -d /proc/[0-9]* | wc -l) -lt 30 ] && "
+            f'[ "$(readlink /proc/self/ns/ipc)" != "{_ipc()}" ] && echo confined'
+        )
         ran = subprocess.run(  # noqa: S603  an argument list, no shell of ours
             [*command, "-s", f"/proc/self/fd/{descriptor}", "--", "sh", "-c", test],
             check=False,
@@ -124,3 +130,11 @@ def _try(command: tuple[str, ...], environ: Mapping[str, str]) -> str | None:
         return None
     words = " ".join(ran.stderr.decode(errors="replace").split())
     return words[-200:] or f"it ended with status {ran.returncode}"
+
+
+def _ipc() -> str:
+    """The name of our own IPC namespace."""
+    try:
+        return str(Path("/proc/self/ns/ipc").readlink())
+    except OSError:
+        return ""

@@ -14,6 +14,7 @@ from typing import Final
 import orjson
 
 from ironcurtain_proxy.sandbox.probe import Available
+from ironcurtain_proxy.sandbox.wrapper import WRAPPER
 
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 _PROGRAMS: Final = ("node", "srt", "bwrap", "socat", "rg")
@@ -45,8 +46,8 @@ def _machine(environ: Mapping[str, str]) -> list[str]:
     """Whatever a sandbox depends on: this boot, this user, and each program as it is."""
     with suppress(OSError):
         found = [_BOOT.read_text(encoding="ascii").strip(), str(os.getuid())]
-        for program in _PROGRAMS:
-            path = shutil.which(program, path=environ.get("PATH", os.defpath))
+        places = [shutil.which(one, path=environ.get("PATH", os.defpath)) for one in _PROGRAMS]
+        for path in (*places, str(WRAPPER)):
             if path is None:
                 return [os.urandom(8).hex()]
             status = os.stat(path)  # noqa: PTH116  the numbers of the file behind a link

@@ -5,7 +5,7 @@ rule can let through, the sandbox does not break. Does not know how a sandbox is
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.path import RealPath
@@ -42,6 +42,11 @@ class Profile:
         """
         name = host.removesuffix(".")
         return _is_named(name, self.allowed_domains) and not _is_named(name, self.denied_domains)
+
+    def without_writing(self, paths: Iterable[str]) -> "Profile":
+        """The same, with these closed for writing where it would let a server write."""
+        closed = [path for path in paths if self.may_write(RealPath.from_text(path))]
+        return replace(self, deny_write=(*self.deny_write, *closed))
 
     def _is_closed(self, path: RealPath) -> bool:
         # As srt does it (tried): of nested directories the innermost counts.

@@ -16,6 +16,7 @@ import orjson
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.sandbox.profile import Profile
+from ironcurtain_proxy.sandbox.wrapper import WRAPPER
 
 _SHARED_TEMPORARY: Final = "/tmp/claude"  # noqa: S108  srt's own, which all its sandboxes share
 _DOMAIN: Final = re.compile(
@@ -52,6 +53,7 @@ class Settings:
                     "allowWrite": [*profile.allow_write],
                     "denyWrite": [*profile.deny_write, _SHARED_TEMPORARY],
                 },
+                "bwrapPath": str(WRAPPER),
             }
         )
 

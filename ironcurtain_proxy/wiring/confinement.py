@@ -1,5 +1,6 @@
 """Which sandbox each server runs in: the operator's words, the policy and this machine, joined."""
 
+import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,6 +11,7 @@ from typing import Final
 
 import ironcurtain_proxy
 from ironcurtain_proxy.administration.operator_paths import real
+from ironcurtain_proxy.administration.recognition import recognised
 from ironcurtain_proxy.administration.settings import Settings
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.annotation import ArgumentRole
@@ -29,7 +31,13 @@ from ironcurtain_proxy.sandbox.probe_cache import recall, remember
 from ironcurtain_proxy.sandbox.profile import Surroundings, profile_of
 from ironcurtain_proxy.sandbox.settings import Settings as SrtSettings
 
+_MEMORY: Final = "MEMORY_FILE_PATH"
+"""Where the public memory server keeps what it knows."""
 _KEYS: Final = (".ssh", ".gnupg", ".aws")
+ROOT_MEANS: Final = (
+    "confined servers read every file of the machine that is not closed to them, and the kernel "
+    "takes them for root; run ironcurtain-proxy as an ordinary user"
+)
 _CHANGES: Final[frozenset[ArgumentRole]] = frozenset(
     {"write-path", "delete-path", "write-history", "delete-history"}
 )
@@ -63,6 +71,12 @@ def find_sandbox(
         return found
     _refuse_or_say(settings, [f"{', '.join(confined)}: {'; '.join(_remedies(found))}"], say)
     return None
+
+
+def say_what_root_means(sandbox: Available | None, say: Callable[[str], None]) -> None:
+    """Tell whoever runs the proxy as root what its sandboxes do not do then."""
+    if sandbox is not None and os.geteuid() == 0:
+        say(f"running as root: {ROOT_MEANS}")
 
 
 def confined_servers(
@@ -103,6 +117,30 @@ def without_launcher(
     if wanted is None or not isinstance(found, Installed):
         return spec
     return replace(spec, command=found.program, args=wanted.args)
+
+
+def with_own_place(spec: ServerSpec, settings: Settings, *, make: bool = True) -> ServerSpec:
+    """A server that keeps something beside its own program, with a place where it may write.
+
+    Whether or not this machine has a sandbox now: what it keeps is to be found again. One that is
+    trusted, or was told where, stays as it is.
+    """
+    if (
+        spec.sandbox is False
+        or _MEMORY in spec.env
+        or recognised(spec.command, spec.args) != "memory"
+    ):
+        return spec
+    place = _own_place(spec, settings)
+    if make:
+        with suppress(OSError):
+            # A server that cannot write there says so itself.
+            place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return replace(spec, env={**spec.env, _MEMORY: str(place / "memory.jsonl")})
+
+
+def _own_place(spec: ServerSpec, settings: Settings) -> Path:
+    return settings.state_dir / "memory" / spec.name
 
 
 def look_up(
@@ -182,7 +220,7 @@ def confinements(
             # What does not exist cannot be closed, and a reader of requests knows what is asked.
             mailbox.mkdir(mode=0o700, parents=True, exist_ok=True)
     keys = _real([settings.home / key for key in _KEYS])
-    writable = {spec.name: _writable(spec, policy) for spec in specs}
+    writable = {spec.name: _writable(spec, settings, policy) for spec in specs}
     open_ = [*_real([settings.home]), *[path for paths in writable.values() for path in paths]]
     own = [path for path in _own(settings, policy, open_) if path not in keys]
     confined: dict[str, Confinement] = {}
@@ -237,13 +275,19 @@ def _code() -> Iterable[Path]:
         yield Path(sys.prefix)
 
 
-def _writable(spec: ServerSpec, policy: Policy) -> tuple[str, ...]:
-    """The directories that rules may let a server change. What does not exist cannot be opened."""
+def _writable(spec: ServerSpec, settings: Settings, policy: Policy) -> tuple[str, ...]:
+    """The directories that are its own, or that rules may let it change.
+
+    What does not exist cannot be opened.
+    """
     places = [
         Path(str(rule.paths.within))
         for rule in policy.rules
         if rule.paths is not None and _may_change(rule, spec)
     ]
+    own = _own_place(spec, settings)
+    if spec.env.get(_MEMORY, "").startswith(f"{own}/"):
+        places.append(own)
     return _real([place for place in places if place.is_dir()])
 
 

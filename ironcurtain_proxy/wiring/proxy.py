@@ -41,7 +41,8 @@ from ironcurtain_proxy.review.user_context import MessageSource
 from ironcurtain_proxy.sandbox.launch import Confinement
 from ironcurtain_proxy.sandbox.probe import Available
 from ironcurtain_proxy.wiring.clocks import RandomIds, SystemClock
-from ironcurtain_proxy.wiring.confinement import confinements, without_launcher
+from ironcurtain_proxy.wiring.confinement import confinements, with_own_place, without_launcher
+from ironcurtain_proxy.wiring.lookout import Watchman, looked_after
 from ironcurtain_proxy.wiring.overlay import command_argument, overlay_for
 from ironcurtain_proxy.wiring.own_calls import OwnTools, by_name
 from ironcurtain_proxy.wiring.reviewers import Reviewers, assemble_reviewers, described
@@ -59,6 +60,8 @@ class Proxy:
     reviewers: Reviewers
     mediator: Mediator
     own: OwnTools
+    watchman: Watchman | None = None
+    """None: no confined server may write anywhere."""
     on_tools_changed: Callable[[], Awaitable[None]] | None = None
     """Tells the agent."""
     _has_listed: bool = False
@@ -113,6 +116,8 @@ class Proxy:
         async with anyio.create_task_group() as tasks:
             await tasks.start(self.servers.run)
             await tasks.start(self.reviewers.run)
+            if self.watchman is not None:
+                tasks.start_soon(self.watchman.run)
             task_status.started()
             await anyio.sleep_forever()
 
@@ -168,6 +173,7 @@ def assemble(
     )
     specs = settled(settings, environ)
     confined = confinements(sandbox, specs, settings, loaded.policy)
+    watchman, confined = looked_after(confined, settings, state_of(settings))
     servers = DownstreamServers(specs, downstream_options(settings, environ, confined))
     overlay = overlay_for(settings, confined)
     catalogue = LiveCatalogue(settings.servers, loaded.annotations, servers)
@@ -190,6 +196,7 @@ def assemble(
             clock=clock,
             ids=RandomIds(),
             aftermath=None if reviewers.engine is None else reviewers.engine.reviewer,
+            lookout=watchman,
         ),
         policy=loaded.policy,
         session=settings.session,
@@ -203,6 +210,7 @@ def assemble(
     )
     reviewers.on_clear = mediator.budgets.clear
     return Proxy(
+        watchman=watchman,
         settings=settings,
         loaded=loaded,
         audit=audit,
@@ -282,7 +290,8 @@ def settled(
         environ: ours.
         make: make the directories; False: only say where they would be.
     """
-    specs = [without_launcher(spec, settings, environ) for spec in settings.servers]
+    known = [with_own_place(spec, settings, make=make) for spec in settings.servers]
+    specs = [without_launcher(spec, settings, environ) for spec in known]
     return tuple([settle(spec, state_of(settings), Path.cwd(), make=make) for spec in specs])
 
 

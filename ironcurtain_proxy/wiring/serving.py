@@ -26,7 +26,7 @@ from ironcurtain_proxy.review.panel import Channel
 from ironcurtain_proxy.review.terminal import TerminalReviewer
 from ironcurtain_proxy.wire.pipes import claim_stdio, open_reader, open_writer
 from ironcurtain_proxy.wiring.clocks import SystemClock
-from ironcurtain_proxy.wiring.confinement import find_sandbox
+from ironcurtain_proxy.wiring.confinement import find_sandbox, say_what_root_means
 from ironcurtain_proxy.wiring.memory import give_large_blocks_back
 from ironcurtain_proxy.wiring.operator_log import configure_logging, say
 from ironcurtain_proxy.wiring.overlay import say_what_holds
@@ -56,6 +56,7 @@ def serve(environ: MutableMapping[str, str], config: Path | None = None) -> int:
     if (warning := too_few(len(settings.servers))) is not None:
         say(warning)
     sandbox = find_sandbox(settings, environ, say)
+    say_what_root_means(sandbox, say)
     _backfill(settings)
     read, write = claim_stdio()
     proxy = assemble(settings, loaded, environ, sandbox=sandbox)

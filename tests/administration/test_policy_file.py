@@ -244,3 +244,42 @@ def test_no_key_is_ignored_whatever_it_is_called(
     PolicyReader(home=HOME, report=report).read(path)
     known = {"listDefinitions", "skippedServers", "serverName", "constitutionHash", "inputHash"}
     assert report.has_errors or (len(where) == 1 and spelling in known)
+
+
+NAMED: dict[str, Json] = {
+    "name": "secrets",
+    "if": {"names": {"roles": ["read-path"], "matching": [".ENV", ".aws/*"], "unless": ["*.Pub"]}},
+    "then": "escalate",
+}
+
+
+def test_names_of_files_are_read_in_lower_case(tmp_path: Path) -> None:
+    (rule,), problems = read(tmp_path, policy(NAMED))
+    assert problems == []
+    assert rule.names is not None
+    assert rule.names.roles == {"read-path"}
+    assert rule.names.matching == {".env", ".aws/*"}
+    assert rule.names.unless == {"*.pub"}
+
+
+@pytest.mark.parametrize(
+    "pattern", ["", "/etc/x", "a//b", "a/", "../x", "*", "*/*", "a?", "[ab]", "*a*b*c*", 7]
+)
+def test_a_pattern_that_would_not_mean_what_it_seems_to_is_refused(
+    tmp_path: Path, pattern: Json
+) -> None:
+    _, problems = read(tmp_path, policy(replaced(NAMED, ("if", "names", "matching"), [pattern])))
+    assert len(problems) == 1
+    assert problems[0].startswith("$.rules[0].if.names.matching[0]: ")
+
+
+@pytest.mark.parametrize("key", ["roles", "matching"])
+def test_a_condition_on_names_needs_its_roles_and_its_patterns(tmp_path: Path, key: str) -> None:
+    condition: dict[str, Json] = {
+        name: list(READ_NAMES[name]) for name in READ_NAMES if name != key
+    }
+    _, problems = read(tmp_path, policy(replaced(NAMED, ("if", "names"), condition)))
+    assert problems == [f"$.rules[0].if.names.{key}: is missing"]
+
+
+READ_NAMES: dict[str, list[Json]] = {"roles": ["read-path"], "matching": ["x"]}

@@ -18,6 +18,7 @@ from ironcurtain_proxy.cli.doctor_checks import (
     kernel,
     python_version,
     sandbox,
+    user,
 )
 from ironcurtain_proxy.sandbox.probe import Available, Missing, Unavailable, probe
 
@@ -62,7 +63,10 @@ class Machine:
 
     def checks(self, *args: str, **more: str) -> dict[str, Check]:
         listed = orjson.loads(self.doctor("--json", *args, **more).stdout)
-        return {fields["name"]: Check(**fields) for fields in listed}
+        found = {fields["name"]: Check(**fields) for fields in listed}
+        # Of whoever runs the tests, not of the machine.
+        assert found.pop("user") == user(os.geteuid())
+        return found
 
 
 @pytest.fixture
@@ -76,8 +80,14 @@ def test_a_machine_that_has_everything_is_healthy(machine: Machine) -> None:
     assert result.returncode == 0
     assert result.stderr == b""
     lines = result.stdout.decode().splitlines()
-    assert [line for line in lines if not line.startswith("ok    ")] == []
+    other = [line for line in lines if line.split()[1] != "user"]
+    assert [line for line in other if not line.startswith("ok    ")] == []
     assert f"ok    bubblewrap       {machine.bin / 'bwrap'}" in lines
+
+
+def test_root_is_told_what_its_sandboxes_do_not_do() -> None:
+    assert (user(0).state, user(1000).state) == ("warn", "ok")
+    assert "ordinary user" in user(0).found
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

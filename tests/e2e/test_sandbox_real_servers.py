@@ -11,6 +11,8 @@ from tests.e2e.house import House, rule
 from tests.e2e.raw_client import Message, at
 from tests.e2e.real_servers import COMMANDS
 
+ENTITY: Message = {"name": "Ada", "entityType": "person", "observations": ["writes"]}
+
 pytestmark = pytest.mark.usefixtures("sandbox")
 
 
@@ -43,6 +45,45 @@ def test_the_public_file_server_reads_and_writes_in_the_workspace(real: Cell) ->
     done(agent.call("filesystem__move_file", moved))
     assert not file.exists()
     assert house.outcomes()[-1]["sandboxed"] is True
+
+
+CALLS: dict[str, tuple[str, Message]] = {
+    "memory": ("create_entities", {"entities": [ENTITY]}),
+    "everything": ("echo", {"message": "hello"}),
+    "time": ("get_current_time", {"timezone": "UTC"}),
+    "filesystem": ("list_directory", {"path": "."}),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_public_server_works_in_its_sandbox_under_the_shipped_policy(
+    house: House, name: str
+) -> None:
+    house.add_server(name, COMMANDS[name](house))
+    use_default_sandbox(house, name)
+    house.variables |= {"PATH": PATH, "SANDBOX_POLICY": "enforce"}
+    agent = house.start()
+    tool, arguments = CALLS[name]
+    done(agent.call(tool, arguments))
+    assert house.outcomes()[-1]["sandboxed"] is True
+
+
+def test_the_memory_server_keeps_what_it_knows_where_no_call_and_no_other_server_reaches(
+    house: House,
+) -> None:
+    for name in ("memory", "filesystem"):
+        house.add_server(name, COMMANDS[name](house))
+        use_default_sandbox(house, name)
+    house.variables |= {"PATH": PATH, "SANDBOX_POLICY": "enforce"}
+    agent = house.start()
+    tool, arguments = CALLS["memory"]
+    done(agent.call(f"memory__{tool}", arguments))
+    file = house.home / ".ironcurtain/memory/memory/memory.jsonl"
+    assert "Ada" in file.read_text()
+    agent.call("filesystem__read_text_file", {"path": str(file)})
+    assert house.last_decision() == ("deny", "structural-protected-path")
+    again = house.start()
+    assert "Ada" in done(again.call("memory__read_graph"))
 
 
 def test_the_public_git_server_commits_in_the_workspace(real: Cell) -> None:

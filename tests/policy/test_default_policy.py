@@ -40,6 +40,9 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for directory in ("project/repo/.git/hooks", "documents", ".ssh"):
         (home / directory).mkdir(parents=True)
     (home / "project/out").symlink_to(home / "documents")
+    (home / "project/settings").symlink_to(home / "project/.env")
+    (home / "project/linked").mkdir()
+    (home / "project/linked/.env").symlink_to(home / "project/production")
     return home
 
 

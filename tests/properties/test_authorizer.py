@@ -29,7 +29,7 @@ def test_the_generators_bring_up_every_effect_and_invariant() -> None:
     seen: Counter[str] = Counter()
 
     @settings(
-        max_examples=400,
+        max_examples=1000,
         suppress_health_check=[HealthCheck.too_slow],
         derandomize=True,
         deadline=None,

@@ -1,0 +1,115 @@
+"""The system calls that no confined process gets, as a filter for the kernel. Pure: no I/O.
+
+A file that is set-uid runs with the rights of whoever owns it, for every user of the machine: made
+in the workspace it is a way out that stays. So a mode with set-uid or set-gid is refused wherever
+one can be given, and with it what gives a mode out of the filter's sight (`openat2`, `io_uring`).
+Root in a sandbox could give a file capabilities instead, which are an extended attribute.
+
+What the processor would run under other numbers (32-bit programs) is refused altogether.
+"""
+
+import errno
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+_SET_ID: Final = 0o6000
+_MAKES: Final = 0o100 | 0o20000000
+"""O_CREAT, O_TMPFILE: without them the mode of an `open` means nothing, and may be anything."""
+
+_NUMBER, _ARCH, _ARGUMENTS = 0, 4, 16
+"""Where they stand in what a filter sees (`struct seccomp_data`)."""
+_LOAD, _EQUAL, _AT_LEAST, _HAS, _END = 0x20, 0x15, 0x35, 0x45, 0x06
+_ALLOW: Final = 0x7FFF0000
+_REFUSE: Final = 0x00050000
+_X32: Final = 0x40000000
+"""From here on, numbers of an x86-64 kernel are of another convention."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Machine:
+    arch: int
+    modes: Mapping[int, int]
+    """Calls that set a mode, and which argument it is."""
+    opens: Mapping[int, int]
+    """Calls that set a mode if they make a file, and which argument is their flags: the mode is
+    the next."""
+    attributes: tuple[int, ...]
+    """Calls that set an extended attribute."""
+
+
+_UNSEEN: Final[Mapping[int, int]] = {437: errno.ENOSYS, 425: errno.ENOSYS}
+"""`openat2` and `io_uring_setup`, everywhere: programs do without them."""
+_MACHINES: Final[Mapping[str, _Machine]] = {
+    "x86_64": _Machine(
+        arch=0xC000003E,
+        # chmod, fchmod, fchmodat, fchmodat2, creat, mknod, mknodat
+        modes={90: 1, 91: 1, 268: 2, 452: 2, 85: 1, 133: 1, 259: 2},
+        opens={2: 1, 257: 2},
+        attributes=(188, 189, 190, 463),
+    ),
+    "aarch64": _Machine(
+        arch=0xC00000B7,
+        # fchmod, fchmodat, fchmodat2, mknodat
+        modes={52: 1, 53: 2, 452: 2, 33: 2},
+        opens={56: 2},
+        attributes=(5, 6, 7, 463),
+    ),
+}
+
+
+def refused_calls(machine: str, *, is_root: bool) -> bytes | None:
+    """The filter; None: nothing is known of such a machine.
+
+    Args:
+        machine: as `uname -m` says it.
+        is_root: whether the sandbox is root's, whose processes have capabilities in it.
+    """
+    known = _MACHINES.get(machine)
+    if known is None:
+        return None
+    program = [
+        *_unless(_EQUAL, known.arch, load=_ARCH, refusal=errno.ENOSYS),
+        (_LOAD, 0, 0, _NUMBER),
+        (_AT_LEAST, 0, 1, _X32),
+        _refuse(errno.ENOSYS),
+    ]
+    for number, why in _UNSEEN.items():
+        program += [(_EQUAL, 0, 1, number), _refuse(why)]
+    for number in known.attributes if is_root else ():
+        program += [(_EQUAL, 0, 1, number), _refuse(errno.EOPNOTSUPP)]
+    for number, place in known.modes.items():
+        program += [(_EQUAL, 0, 4, number), *_mode(place)]
+    for number, place in known.opens.items():
+        program += [
+            (_EQUAL, 0, 6, number),
+            (_LOAD, 0, 0, _argument(place)),
+            (_HAS, 0, 3, _MAKES),
+            *_mode(place + 1)[:3],
+            (_END, 0, 0, _ALLOW),
+        ]
+    program.append((_END, 0, 0, _ALLOW))
+    return b"".join([struct.pack("HBBI", *step) for step in program])
+
+
+def _mode(place: int) -> list[tuple[int, int, int, int]]:
+    return [
+        (_LOAD, 0, 0, _argument(place)),
+        (_HAS, 0, 1, _SET_ID),
+        _refuse(errno.EPERM),
+        (_END, 0, 0, _ALLOW),
+    ]
+
+
+def _unless(how: int, value: int, *, load: int, refusal: int) -> list[tuple[int, int, int, int]]:
+    return [(_LOAD, 0, 0, load), (how, 1, 0, value), _refuse(refusal)]
+
+
+def _refuse(error: int) -> tuple[int, int, int, int]:
+    return (_END, 0, 0, _REFUSE | error)
+
+
+def _argument(place: int) -> int:
+    """The low half of an argument: both machines have it first."""
+    return _ARGUMENTS + 8 * place

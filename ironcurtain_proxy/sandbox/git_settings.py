@@ -1,0 +1,100 @@
+"""Whether a change of a git configuration can make git run, or send, anything else. Pure: no I/O.
+
+Most keys of git can: commands, hooks, filters, helpers, other configurations to include, other
+places to push to. So the question is the other way round: which few are harmless, such as a clone
+and a new branch write them. What is not understood is not harmless.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final, TypeAlias
+
+_Setting: TypeAlias = tuple[str, str | None, str, str]
+"""Section, subsection, key and value; a line that is not understood stands in the key."""
+
+_SECTION: Final = re.compile(r'\[([A-Za-z0-9-]+)(?: "([^"\\\n]*)")?\]', re.ASCII)
+_LINE: Final = re.compile(r"([A-Za-z][A-Za-z0-9-]*) ?= ?([^\"\\#;\0-\x1f]*)", re.ASCII)
+_FLAG: Final = re.compile(r"true|false", re.ASCII)
+_NUMBER: Final = re.compile(r"[01]", re.ASCII)
+_WORD: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/@+ -]*")
+_REFERENCES: Final = re.compile(r"\+?refs/[A-Za-z0-9._/*-]+:refs/[A-Za-z0-9._/*-]+", re.ASCII)
+_URL: Final = re.compile(r"(?!-)(?!.*::).+")
+_WORKTREE: Final = re.compile(r"(?:\.\./)+[A-Za-z0-9._/-]+", re.ASCII)
+
+_HARMLESS: Final[Mapping[tuple[str, str], re.Pattern[str]]] = {
+    ("core", "repositoryformatversion"): _NUMBER,
+    ("core", "filemode"): _FLAG,
+    ("core", "bare"): _FLAG,
+    ("core", "logallrefupdates"): _FLAG,
+    ("core", "ignorecase"): _FLAG,
+    ("core", "precomposeunicode"): _FLAG,
+    ("core", "symlinks"): _FLAG,
+    ("core", "worktree"): _WORKTREE,
+    ("extensions", "objectformat"): _WORD,
+    ("extensions", "refstorage"): _WORD,
+    ("user", "name"): re.compile(r".*"),
+    ("user", "email"): re.compile(r".*"),
+}
+_HARMLESS_IF_NEW: Final[Mapping[tuple[str, str], re.Pattern[str]]] = {
+    ("remote", "url"): _URL,
+    ("remote", "fetch"): _REFERENCES,
+    ("remote", "tagopt"): _WORD,
+    ("branch", "remote"): _WORD,
+    ("branch", "merge"): _WORD,
+    ("submodule", "url"): _URL,
+    ("submodule", "active"): _FLAG,
+}
+"""Of a remote, branch or submodule that was not there before."""
+
+
+def is_harmless(before: bytes | None, now: bytes) -> bool:
+    """Whether all that is new in a configuration is harmless.
+
+    Args:
+        before: what it was; None: it was not there.
+        now: what it is.
+    """
+    if now == before:
+        return True
+    text = _text(now)
+    if text is None or "\\\n" in text:
+        return False
+    known = set(_settings(_text(before or b"") or ""))
+    sections = {(section, name) for section, name, _, _ in known}
+    return all(
+        setting in known or _is_harmless(setting, is_new=setting[:2] not in sections)
+        for setting in _settings(text)
+    )
+
+
+def _is_harmless(setting: _Setting, *, is_new: bool) -> bool:
+    section, name, key, value = setting
+    if name is None:
+        pattern = _HARMLESS.get((section, key))
+    else:
+        pattern = _HARMLESS_IF_NEW.get((section, key)) if is_new else None
+    return pattern is not None and pattern.fullmatch(value) is not None
+
+
+def _text(content: bytes) -> str | None:
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _settings(text: str) -> Iterator[_Setting]:
+    section: str = ""
+    name: str | None = None
+    for raw in text.split("\n"):
+        line = raw.strip(" \t\r")
+        if not line or line[0] in "#;":
+            continue
+        if (header := _SECTION.fullmatch(line)) is not None:
+            section, name = header[1].lower(), header[2]
+        elif (found := _LINE.fullmatch(line)) is not None:
+            yield section, name, found[1].lower(), found[2].strip()
+        else:
+            # Also a header with something behind it: what follows belongs to nothing we know.
+            section, name = f"{section}\0", None
+            yield section, name, line, ""

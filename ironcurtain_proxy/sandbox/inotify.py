@@ -1,0 +1,100 @@
+"""The kernel's own word on what changes in directories. Linux only.
+
+Events are queued before the call that caused them comes back: whoever reads the queue after a
+server has answered has seen all that the server did until then. A library that reads it in a
+thread of its own could not promise that.
+"""
+
+import ctypes
+import os
+import select
+import struct
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+_MODIFY, _CLOSE_WRITE, _MOVED_TO, _CREATE = 0x2, 0x8, 0x80, 0x100
+_OVERFLOW: Final = 0x4000
+_IGNORED: Final = 0x8000
+_ISDIR: Final = 0x40000000
+_ONLYDIR, _DONT_FOLLOW, _MASK_ADD = 0x01000000, 0x02000000, 0x20000000
+_ENTRIES: Final = _CREATE | _MOVED_TO | _ONLYDIR | _DONT_FOLLOW | _MASK_ADD
+_CONTENTS: Final = _MODIFY | _CLOSE_WRITE
+_HEAD: Final = struct.Struct("iIII")
+_MOST: Final = 1 << 18
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something came to be in a directory, or was written."""
+
+    directory: str
+    name: str
+    is_directory: bool
+
+
+class Inotify:
+    """The directories that are watched."""
+
+    def __init__(self) -> None:
+        """Begin to watch nothing.
+
+        Raises:
+            OSError: the system has no descriptor or no instance left.
+        """
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        self.descriptor = int(self._libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK))
+        if self.descriptor < 0:
+            raise OSError(ctypes.get_errno(), "no changes of files can be watched")
+        self._directories: dict[int, str] = {}
+        self.overflowed = False
+        """Whether events were lost since it was last set to False."""
+
+    def add(self, directory: str, *, contents: bool = False) -> bool:
+        """Watch what comes into a directory, and with `contents` what is written there.
+
+        One that was moved is known by its new name from then on. False: it cannot be watched.
+        """
+        mask = _ENTRIES | (_CONTENTS if contents else 0)
+        watch = self._libc.inotify_add_watch(self.descriptor, os.fsencode(directory), mask)
+        if watch < 0:
+            return False
+        self._directories[watch] = directory
+        return True
+
+    def __len__(self) -> int:
+        return len(self._directories)
+
+    def has_events(self) -> bool:
+        """Whether any are waiting."""
+        poll = select.poll()
+        poll.register(self.descriptor, select.POLLIN)
+        return bool(poll.poll(0))
+
+    def events(self) -> Iterator[Event]:
+        """All that are waiting."""
+        while True:
+            try:
+                data = os.read(self.descriptor, _MOST)
+            except BlockingIOError:
+                return
+            yield from self._parsed(data)
+
+    def _parsed(self, data: bytes) -> Iterator[Event]:
+        at = 0
+        while at < len(data):
+            watch, mask, _, length = _HEAD.unpack_from(data, at)
+            at += _HEAD.size
+            name = os.fsdecode(data[at : at + length].rstrip(b"\0"))
+            at += length
+            self.overflowed |= bool(mask & _OVERFLOW)
+            if mask & _IGNORED:
+                self._directories.pop(watch, None)
+            elif watch in self._directories and name:
+                yield Event(self._directories[watch], name, bool(mask & _ISDIR))
+
+    def close(self) -> None:
+        """Watch nothing any more."""
+        with suppress(OSError):
+            os.close(self.descriptor)

@@ -1,0 +1,318 @@
+"""Looks after steering files where servers may write, for as long as servers run.
+
+What there is at the start is closed by the sandboxes themselves (`closed`). What comes later no
+sandbox can close: it is found after each call, and as soon as it comes between calls. What can
+make nothing run stays, as a clone of the user's does; anything else is put back, and said.
+
+The cost of a look is that of what has changed. Blocks; thread-safe.
+"""
+
+import os
+import stat
+import threading
+from collections import deque
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from ironcurtain_proxy.model.audit import PutBack
+from ironcurtain_proxy.sandbox.inotify import Event, Inotify
+from ironcurtain_proxy.sandbox.putting_back import Keeper, restore
+from ironcurtain_proxy.sandbox.steering import (
+    HOOKS,
+    NOT_SEARCHED,
+    Item,
+    Place,
+    inner_places,
+    is_accepted,
+    is_bare,
+    items_of,
+    may_point,
+    place_of,
+)
+
+MOST_DIRECTORIES: Final = 20_000
+"""Each costs a kilobyte of the kernel's memory, and some of the start."""
+_MOST_CLOSED: Final = 200
+"""Each is a mount in every sandbox."""
+_AT_ONCE: Final = 32
+"""Places without a closed file that are looked at whether anything was heard of them or not: what
+is written through memory is not told."""
+_WHY: Final = "can make programs run outside every sandbox"
+_MAKES_BARE: Final = frozenset({"HEAD", "objects", "refs", "config", HOOKS})
+
+
+@dataclass(slots=True)
+class _Known:
+    """A place that is looked after."""
+
+    place: Place
+    items: dict[str, Item]
+    inode: tuple[int, int]
+    from_start: bool
+    """Whether it was there before any server ran."""
+    accepted: bool
+    """Whether all of it was once what may stay."""
+    closed: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """What sandboxes close of it, by its name in it, with the inode that is closed."""
+
+
+@dataclass(slots=True)
+class Lookout:
+    """One for all servers of a proxy."""
+
+    roots: tuple[str, ...]
+    """Where confined servers may write; absolute and real."""
+    keeper: Keeper
+    inotify: Inotify = field(default_factory=Inotify)
+    complete: bool = True
+    """Whether everything is looked after; not in a tree that is too large."""
+    _known: dict[str, _Known] = field(default_factory=dict, init=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+    _turn: int = field(default=0, init=False)
+    _stuck: set[str] = field(default_factory=set, init=False)
+    _unsaid: list[PutBack] = field(default_factory=list, init=False)
+
+    def begin(self) -> None:
+        """Take what is there now for what the user wants. Before any server runs."""
+        for place in self._search(self.roots):
+            self._learn(place, is_new=False)
+
+    def closed(self) -> tuple[str, ...]:
+        """The files and directories that sandboxes are to close, the outermost first."""
+        found: list[str] = []
+        for known in sorted(self._known.values(), key=lambda one: one.place.path.count("/")):
+            names = [name for name in known.items if not name.startswith(f"{HOOKS}/")]
+            if known.place.kind == "git":
+                names.append(HOOKS)
+            for name in names:
+                path = _join(known.place.path, name)
+                inode = _inode(path)
+                # A link has no content to close, and could be exchanged.
+                if inode and len(found) < _MOST_CLOSED and not os.path.islink(path):  # noqa: PTH114  text
+                    found.append(path)
+                    known.closed[name] = inode
+        return tuple(found)
+
+    def is_quiet(self) -> bool:
+        """Whether a look would find nothing, known at next to no cost."""
+        if self._lock.locked() or self._unsaid or self.inotify.has_events():
+            return False
+        return all(known.closed for known in self._known.values())
+
+    def look(self) -> tuple[PutBack, ...]:
+        """Find what came, put it back, and say so once."""
+        with self._lock:
+            self._look()
+            said, self._unsaid = tuple(self._unsaid), []
+            return said
+
+    def look_for_later(self) -> tuple[PutBack, ...]:
+        """The same; what is found is said again by the next `look`."""
+        with self._lock:
+            before = len(self._unsaid)
+            self._look()
+            return tuple(self._unsaid[before:])
+
+    def _look(self) -> None:
+        touched: dict[str, None] = {}
+        for event in self.inotify.events():
+            touched.update(dict.fromkeys(self._concerned(event)))
+        if self.inotify.overflowed:
+            self.inotify.overflowed = False
+            for place in self._search(self.roots):
+                self._learn(place, is_new=True)
+            touched.update(dict.fromkeys(self._known))
+        open_ = [path for path, known in self._known.items() if not known.closed]
+        for _ in range(min(_AT_ONCE, len(open_))):
+            self._turn = (self._turn + 1) % len(open_)
+            touched[open_[self._turn]] = None
+        for path in touched:
+            known = self._known.get(path)
+            if known is not None:
+                self._check(known)
+
+    def _concerned(self, event: Event) -> Iterable[str]:
+        """The places that an event may have changed."""
+        yield from self._holding(event.directory)
+        if event.name not in NOT_SEARCHED:
+            for place in self._come(event):
+                self._learn(place, is_new=True)
+                yield place.path
+
+    def _come(self, event: Event) -> Iterable[Place]:
+        """The places that an event may have made."""
+        owner = self._repository_around(event.directory)
+        if owner is not None:
+            yield from self._inner(owner, event)
+            return
+        place = place_of(event.directory, event.name)
+        if place is not None:
+            yield place
+            yield from inner_places(place)
+        if event.name in _MAKES_BARE and is_bare(event.directory):
+            yield Place(event.directory, "git")
+        if event.is_directory and (place is None or place.kind == "claude"):
+            yield from self._search((f"{event.directory}/{event.name}",))
+
+    def _inner(self, owner: str, event: Event) -> Iterable[Place]:
+        """Submodules and worktrees that came to be in a repository."""
+        path = f"{event.directory}/{event.name}"
+        if not path.startswith((f"{owner}/modules", f"{owner}/worktrees")):
+            return
+        if event.is_directory:
+            self.inotify.add(path)
+        yield from inner_places(Place(owner, "git"))
+
+    def _holding(self, directory: str) -> Iterable[str]:
+        parent, _, name = directory.rpartition("/")
+        for path in (directory, parent if name == HOOKS else directory):
+            if path in self._known:
+                yield path
+
+    def _repository_around(self, directory: str) -> str | None:
+        """The `.git` that a directory is, or lies in; None: it does not."""
+        above = directory
+        while above not in self.roots and above:
+            if above.rpartition("/")[2].lower() == ".git":
+                return above
+            above = above.rpartition("/")[0]
+        return None
+
+    def _search(self, roots: Iterable[str]) -> Iterable[Place]:
+        """Watch all directories below, the outermost first, and give the places in them."""
+        waiting = deque(roots)
+        while waiting:
+            directory = waiting.popleft()
+            if len(self.inotify) >= MOST_DIRECTORIES or not self.inotify.add(directory):
+                self.complete = self.complete and not os.path.isdir(directory)  # noqa: PTH112  text
+                continue
+            names: set[str] = set()
+            with suppress(OSError), os.scandir(directory) as entries:
+                for entry in entries:
+                    names.add(entry.name)
+                    place = place_of(directory, entry.name)
+                    if place is not None:
+                        yield place
+                        yield from inner_places(place)
+                        if place.kind == "claude":
+                            waiting.append(entry.path)
+                    elif entry.is_dir(follow_symlinks=False) and entry.name not in NOT_SEARCHED:
+                        waiting.append(entry.path)
+            if names >= {"HEAD", "objects", "refs"}:
+                yield Place(directory, "git")
+
+    def _learn(self, place: Place, *, is_new: bool) -> None:
+        if place.kind != "pointer":
+            self._watch(place)
+        inode = _inode(place.path)
+        known = self._known.get(place.path)
+        if inode is None or (known is not None and known.inode == inode):
+            return
+        # Moved along with what was in it.
+        former = next((one for one in self._known.values() if one.inode == inode), None)
+        if former is not None:
+            new = replace(former, place=place, items=dict(former.items), closed={})
+        else:
+            items = {} if is_new else dict(items_of(place))
+            new = _Known(place, items, inode, from_start=not is_new, accepted=not is_new)
+        self._known[place.path] = new
+
+    def _watch(self, place: Place) -> None:
+        self.inotify.add(place.path, contents=True)
+        if place.kind == "git":
+            for name in (HOOKS, "modules", "worktrees"):
+                self.inotify.add(f"{place.path}/{name}", contents=name == HOOKS)
+
+    def _check(self, known: _Known) -> None:
+        place = known.place
+        inode = _inode(place.path)
+        if inode is None:
+            del self._known[place.path]
+            return
+        if known.inode != inode:
+            known = _Known(place, {}, inode, from_start=False, accepted=False)
+            self._known[place.path] = known
+        if place.kind != "pointer":
+            self._watch(place)
+        now = items_of(place)
+        refused = [name for name, item in now.items() if not self._may_stay(known, name, item)]
+        if not refused:
+            known.items.update(now)
+            known.accepted = True
+        elif (whole := self._makes_a_repository(known)) is not None:
+            self._put_back(whole, None)
+            self._known.pop(place.path, None)
+        else:
+            for name in refused:
+                self._put_back(_join(place.path, name), known.items.get(name))
+
+    def _makes_a_repository(self, known: _Known) -> str | None:
+        """What has to go of a new repository, so that it is none; None: it is not new."""
+        path = known.place.path
+        if known.accepted or known.place.kind != "git":
+            return None
+        around = self._repository_around(path)
+        if around == path:
+            return path
+        # Of a directory that may hold anything else, only what makes git take it for a repository.
+        return f"{path}/HEAD" if around is None and is_bare(path) else None
+
+    def _may_stay(self, known: _Known, name: str, item: Item) -> bool:
+        holder = HOOKS if name.startswith(f"{HOOKS}/") else name
+        closed = known.closed.get(holder)
+        if closed is not None and closed == _inode(_join(known.place.path, holder)):
+            # No sandbox lets anybody change it: it was the user.
+            return True
+        before = known.items.get(name)
+        if known.place.kind == "pointer":
+            if item.is_same(before):
+                return True
+            repositories = frozenset(one for one in self._known)
+            text = item.content or b""
+            return not text.startswith(b"-> ") and may_point(
+                text, known.place, self.roots, repositories
+            )
+        if item.is_same(before):
+            return True
+        # A clone writes its configuration in pieces, with looks in between: to a repository that
+        # came later, every remote and branch is a new one.
+        return is_accepted(known.place, name, before if known.from_start else None, item)
+
+    def _put_back(self, path: str, before: Item | None) -> None:
+        how = "put back" if before is not None else "removed"
+        try:
+            kept = self.keeper.take(path)
+            if before is not None:
+                restore(path, before)
+        except OSError as error:
+            why = (error.strerror or "unknown").lower()
+            if path not in self._stuck:
+                self._stuck.add(path)
+                said = f"{_shown(path)} {_WHY}, and could not be taken away: {why}"
+                self._unsaid.append(PutBack(said))
+            return
+        self._stuck.discard(path)
+        self._unsaid.append(PutBack(f"{_shown(path)} {_WHY}, and was {how}", _shown(kept)))
+
+    def close(self) -> None:
+        """Stop looking."""
+        self.inotify.close()
+
+
+def _shown(path: str) -> str:
+    """A path on one line: whoever made the file chose its name."""
+    return "".join([c if c.isprintable() else f"\\x{ord(c):02x}" for c in path])
+
+
+def _join(directory: str, name: str) -> str:
+    return f"{directory}/{name}" if name else directory
+
+
+def _inode(path: str) -> tuple[int, int] | None:
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return None
+    return (status.st_dev, status.st_ino) if not stat.S_ISFIFO(status.st_mode) else (0, 0)

@@ -1,0 +1,224 @@
+"""Files that steer git or an agent's own client, wherever they lie: found and read.
+
+What is in them runs outside any sandbox, with all rights of the user, the next time the user
+commits or starts an agent. A place is a directory that holds such files: a repository's `.git`, a
+bare repository, `.claude`. This file reads and changes nothing.
+"""
+
+import os
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final, Literal, TypeAlias
+
+from ironcurtain_proxy.sandbox.git_settings import is_harmless
+
+Kind: TypeAlias = Literal["git", "claude", "pointer"]
+"""A directory of git's; a `.claude`; a `.git` that is a file or a link, or such a `.claude`."""
+
+_OPEN: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+_LARGEST: Final = 1 << 20
+_MOST_ITEMS: Final = 2000
+_CONFIGURATIONS: Final = ("config", "config.worktree")
+_ITEMS: Final = (*_CONFIGURATIONS, "commondir")
+HOOKS: Final = "hooks"
+_BARE: Final = ("HEAD", "objects", "refs")
+NOT_SEARCHED: Final = frozenset({"node_modules"})
+"""Nobody works in there, and there is most of what a large tree holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One file of a place."""
+
+    content: bytes | None
+    """None: no file, too large to be kept, or not to be read."""
+    mode: int = 0
+    signature: tuple[int, ...] = ()
+    """Stands for the content where that is not kept: inode, size and times."""
+
+    def is_same(self, other: "Item | None") -> bool:
+        """Whether it certainly says the same."""
+        return (
+            other is not None
+            and self.content == other.content
+            and (self.content is not None or self.signature == other.signature)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where steering files lie."""
+
+    path: str
+    kind: Kind
+
+
+def place_of(directory: str, name: str) -> Place | None:
+    """The place that an entry of a directory is; None: it steers nothing."""
+    lower = name.lower()
+    if lower not in {".git", ".claude"}:
+        return None
+    path = f"{directory}/{name}"
+    with suppress(OSError):
+        if stat.S_ISDIR(os.lstat(path).st_mode):
+            return Place(path, "git" if lower == ".git" else "claude")
+        return Place(path, "pointer")
+    return None
+
+
+def is_bare(directory: str) -> bool:
+    """Whether git would take a directory for a repository, though none of it is named so."""
+    return all(os.path.lexists(f"{directory}/{name}") for name in _BARE)
+
+
+def items_of(place: Place) -> Mapping[str, Item]:
+    """The steering files of a place, by their names in it."""
+    try:
+        with opened(place.path.rpartition("/")[0] or "/") as parent:
+            name = place.path.rpartition("/")[2]
+            if place.kind == "pointer":
+                return {"": _read(parent, name)}
+            with _directory(name, parent) as inner:
+                return _settings(inner) if place.kind == "claude" else _of_git(inner)
+    except FileNotFoundError:
+        return {}
+    except OSError:
+        # What cannot be looked into now may be opened again by whoever closed it.
+        return {"": Item(None)}
+
+
+def _settings(directory: int) -> dict[str, Item]:
+    return _read_each(directory, [n for n in _names(directory) if n.lower().startswith("settings")])
+
+
+def _of_git(directory: int) -> dict[str, Item]:
+    return {**_read_each(directory, _ITEMS), **_hooks(directory)}
+
+
+def _hooks(directory: int) -> dict[str, Item]:
+    try:
+        with _directory(HOOKS, directory) as inner:
+            hooks = [name for name in _names(inner) if not name.endswith(".sample")]
+            return {f"{HOOKS}/{name}": item for name, item in _read_each(inner, hooks).items()}
+    except FileNotFoundError:
+        return {}
+    except OSError:
+        return _read_each(directory, (HOOKS,))
+
+
+def _read_each(directory: int, names: Iterable[str]) -> dict[str, Item]:
+    found: dict[str, Item] = {}
+    for name in names:
+        with suppress(FileNotFoundError):
+            found[name] = _read(directory, name)
+    return found
+
+
+def _names(directory: int) -> list[str]:
+    with os.scandir(directory) as entries:
+        return sorted([entry.name for entry in islice(entries, _MOST_ITEMS)])
+
+
+def _read(directory: int, name: str) -> Item:
+    """A file as it is.
+
+    Raises:
+        FileNotFoundError: it is not there.
+    """
+    try:
+        status = os.stat(name, dir_fd=directory, follow_symlinks=False)
+        if stat.S_ISLNK(status.st_mode):
+            return Item(b"-> " + os.fsencode(os.readlink(name, dir_fd=directory)))
+        if not stat.S_ISREG(status.st_mode) or status.st_size > _LARGEST:
+            return Item(None, signature=_signature(status))
+        file = os.open(name, _OPEN, dir_fd=directory)
+    except FileNotFoundError:
+        raise
+    except OSError:
+        return Item(None)
+    try:
+        content = os.read(file, _LARGEST + 1)
+        return Item(content if len(content) <= _LARGEST else None, stat.S_IMODE(status.st_mode))
+    except OSError:
+        return Item(None)
+    finally:
+        os.close(file)
+
+
+def _signature(status: os.stat_result) -> tuple[int, ...]:
+    return (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+
+
+def is_accepted(place: Place, name: str, before: Item | None, now: Item) -> bool:
+    """Whether what an item has become may stay: it is what it was, or can make nothing run."""
+    if now.is_same(before):
+        return True
+    if place.kind == "git" and name in _CONFIGURATIONS and now.content is not None:
+        was = None if before is None else before.content
+        return not now.content.startswith(b"-> ") and is_harmless(was, now.content)
+    if place.kind == "git" and name == "commondir" and now.content is not None:
+        # As `git worktree add` writes it.
+        return now.content == b"../..\n" and "/.git/worktrees/" in place.path
+    return False
+
+
+def inner_places(place: Place) -> Iterator[Place]:
+    """The repositories of submodules and worktrees, which lie in their owner's."""
+    if place.kind != "git":
+        return
+    for holder in ("modules", "worktrees"):
+        for directory, names, files in os.walk(f"{place.path}/{holder}"):
+            if "HEAD" in files:
+                yield Place(directory, "git")
+                names[:] = [name for name in names if name == "modules"]
+
+
+def may_point(text: bytes, place: Place, roots: tuple[str, ...], known: frozenset[str]) -> bool:
+    """Whether a new `.git` file leads to a repository that is looked after, or cannot be changed.
+
+    Args:
+        text: what stands in it.
+        place: the file.
+        roots: where servers may write.
+        known: the repositories that are looked after.
+    """
+    if not place.path.lower().endswith("/.git") or not text.startswith(b"gitdir: "):
+        return False
+    written = os.fsdecode(text.removeprefix(b"gitdir: ").rstrip(b"\n"))
+    target = os.path.realpath(f"{place.path.rpartition('/')[0]}/{written}")
+    if written.startswith("/"):
+        target = os.path.realpath(written)
+    if any(target.startswith((f"{one}/modules/", f"{one}/worktrees/")) for one in known):
+        return True
+    return not any(target == root or target.startswith(f"{root}/") for root in roots)
+
+
+@contextmanager
+def opened(directory: str) -> Iterator[int]:
+    """A directory, reached without following a single link: nobody can lead us elsewhere.
+
+    Raises:
+        OSError: there is none, or a link is on the way.
+    """
+    descriptor = os.open("/", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for name in directory.split("/"):
+            if name:
+                inner = os.open(name, _OPEN | os.O_DIRECTORY, dir_fd=descriptor)
+                os.close(descriptor)
+                descriptor = inner
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _directory(name: str, parent: int) -> Iterator[int]:
+    descriptor = os.open(name, _OPEN | os.O_DIRECTORY, dir_fd=parent)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,129 @@
+"""The look after steering files, joined with the servers that it is about.
+
+Implements `ports.Lookout` with `sandbox.lookout`, in threads.
+"""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+import anyio
+import anyio.to_thread
+
+from ironcurtain_proxy.administration.settings import Settings
+from ironcurtain_proxy.model.audit import PutBack
+from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.sandbox.inotify import Inotify
+from ironcurtain_proxy.sandbox.launch import Confinement
+from ironcurtain_proxy.sandbox.lookout import MOST_DIRECTORIES, Lookout
+from ironcurtain_proxy.sandbox.putting_back import Keeper
+
+_LOGGER: Final = logging.getLogger(__name__)
+_MOST_SAID: Final = 20
+"""Lines on standard error; the audit log has them all."""
+_QUIET: Final = 0.2
+"""Seconds between two looks that no call asks for."""
+
+
+@dataclass(slots=True)
+class Watchman:
+    """Looks after each call, and between calls as soon as something comes."""
+
+    lookout: Lookout
+    _said: set[str] = field(default_factory=set, init=False)
+
+    async def look(self) -> tuple[PutBack, ...]:
+        """What was put back since the last look. Never fails."""
+        if self.lookout.is_quiet():
+            return ()
+        found = await self._in_thread(later=False)
+        self._say(found)
+        return found
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        try:
+            while True:
+                await anyio.wait_readable(self.lookout.inotify.descriptor)
+                self._say(await self._in_thread(later=True))
+                await anyio.sleep(_QUIET)
+        finally:
+            self.lookout.close()
+
+    async def _in_thread(self, *, later: bool) -> tuple[PutBack, ...]:
+        look = self.lookout.look_for_later if later else self.lookout.look
+        try:
+            return await anyio.to_thread.run_sync(look)
+        except (OSError, ValueError) as error:
+            _LOGGER.warning("files that steer git were not looked after: %s", error)
+            return ()
+
+    def _say(self, found: tuple[PutBack, ...]) -> None:
+        for text in [one.full for one in found]:
+            if text in self._said:
+                continue
+            if len(self._said) < _MOST_SAID:
+                _LOGGER.warning("%s", text)
+            elif len(self._said) == _MOST_SAID:
+                _LOGGER.warning("more was put back: see putBack in the audit log")
+            self._said.add(text)
+
+
+def looked_after(
+    confined: Mapping[str, Confinement], settings: Settings, state: Path
+) -> tuple[Watchman | None, Mapping[str, Confinement]]:
+    """Begin to look after the places where confined servers may write.
+
+    Args:
+        confined: the servers' confinements.
+        settings: what the operator said.
+        state: the session's directory, where things are kept that were put back.
+
+    Returns:
+        Who looks, None if there is nothing to look after; and the confinements, which close what
+        is there now.
+    """
+    roots = _roots(confined, settings)
+    if not roots:
+        return None, confined
+    try:
+        lookout = Lookout(roots, Keeper(state / "put-back"), Inotify())
+    except OSError as error:
+        _LOGGER.warning(
+            "files that steer git are not looked after: %s (sysctl fs.inotify.max_user_instances)",
+            error.strerror,
+        )
+        return None, confined
+    lookout.begin()
+    if not lookout.complete:
+        _LOGGER.warning(
+            "servers may write in more than %d directories: in the rest, hooks and settings that "
+            "appear are not found (sysctl fs.inotify.max_user_watches, or a smaller workspace)",
+            MOST_DIRECTORIES,
+        )
+    closed = lookout.closed()
+    return Watchman(lookout), {
+        name: replace(one, profile=one.profile.without_writing(closed))
+        for name, one in confined.items()
+    }
+
+
+def _roots(confined: Mapping[str, Confinement], settings: Settings) -> tuple[str, ...]:
+    """Where servers may write besides their own directories, without what lies in another."""
+    state = RealPath.from_text(str(settings.state_dir))
+    found = {
+        RealPath.from_text(path)
+        for one in confined.values()
+        for path in one.profile.allow_write
+        if path != "/"
+    }
+    outside = [path for path in found if not path.is_within(state) and Path(str(path)).is_dir()]
+    return tuple(
+        sorted(
+            str(path)
+            for path in outside
+            if not any(path != other and path.is_within(other) for other in outside)
+        )
+    )

@@ -1,0 +1,146 @@
+"""Rules about the names of files: asked before the workspace settles anything."""
+
+import pytest
+
+from ironcurtain_proxy.decision.authorizer import authorize
+from ironcurtain_proxy.decision.explanation import explain
+from ironcurtain_proxy.decision.matching import is_named
+from ironcurtain_proxy.decision.standing import standing_of
+from ironcurtain_proxy.model.annotation import ArgumentRole
+from ironcurtain_proxy.model.decision import Effect
+from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.policy import NameCondition, PathCondition, Policy, Rule
+from ironcurtain_proxy.model.request import ArgumentFact, PathValue, TextValue
+from tests.decision.test_authorizer import WORK, path, request, said, within
+
+READ: tuple[ArgumentRole, ...] = ("read-path",)
+
+
+def names(
+    *matching: str, unless: tuple[str, ...] = (), roles: tuple[ArgumentRole, ...] = READ
+) -> NameCondition:
+    return NameCondition(
+        roles=frozenset(roles), matching=frozenset(matching), unless=frozenset(unless)
+    )
+
+
+def asks(*matching: str, effect: Effect = "escalate", unless: tuple[str, ...] = ()) -> Rule:
+    return Rule(name="named", effect=effect, reason="named", names=names(*matching, unless=unless))
+
+
+def read(*texts: str, server: str = "filesystem") -> tuple[str, str]:
+    """What is decided of reading these, where a rule asks about `.env` and the like."""
+    policy = Policy(
+        rules=(
+            asks(".env", "*.pem", unless=("public.pem",)),
+            within("all", "allow", "read-path", "/"),
+        ),
+        workspace=WORK,
+    )
+    return said(authorize(request(path("paths", READ, *texts), server=server), policy))
+
+
+@pytest.mark.parametrize(
+    "text", ["/work/.env", "/work/deep/er/.ENV", "/work/a.pem", "/elsewhere/.env", "/.env"]
+)
+def test_what_has_such_a_name_is_asked_about_in_the_workspace_and_elsewhere(text: str) -> None:
+    assert read(text) == ("escalate", "named")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["/work/.env.example", "/work/my.env", "/work/.env/bin/x", "/work/pem", "/work/public.pem"],
+)
+def test_what_has_another_name_is_settled_by_the_workspace(text: str) -> None:
+    assert read(text) == ("allow", "structural-sandbox-allow")
+
+
+def test_one_such_name_among_others_is_enough() -> None:
+    assert read("/work/a", "/work/.env", "/work/b") == ("escalate", "named")
+
+
+def test_a_git_server_is_asked_too() -> None:
+    assert read("/work/.env", server="git") == ("escalate", "named")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "holds"),
+    [
+        (".aws/*", "/h/.aws/config", True),
+        (".aws/*", "/h/.aws/sub/config", False),
+        (".aws/*", "/h/x.aws/config", False),
+        ("id_*", "/h/id_rsa", True),
+        ("*a*b*", "/h/xxabxx", True),
+        ("*a*b*", "/h/a/b", False),
+        ("a.c", "/h/abc", False),
+        ("*.key", "/h/x.key\n", False),
+        ("*.key", "/h/two\nlines.key", True),
+    ],
+)
+def test_a_star_stands_for_any_part_of_one_name(pattern: str, text: str, holds: bool) -> None:
+    assert is_named(PathValue(text, RealPath.from_text(text)), names(pattern)) is holds
+
+
+def test_a_link_counts_by_its_own_name_and_by_the_name_of_what_it_leads_to() -> None:
+    target = RealPath.from_text("/work/settings/production")
+    value = PathValue(str(target), target, RealPath.from_text("/work/.env"))
+    assert is_named(value, names(".env"))
+    assert is_named(value, names("production"))
+    assert not is_named(value, names("settings"))
+
+
+def test_an_empty_list_describes_nothing_and_what_is_no_path_has_no_name() -> None:
+    assert not is_named(PathValue("/a", RealPath.from_text("/a")), names())
+    assert not is_named(TextValue(".env"), names(".env"))
+
+
+def test_an_allow_rule_answers_for_the_paths_that_it_describes_and_for_no_others() -> None:
+    policy = Policy(rules=(asks("*.md", effect="allow"),))
+    assert said(authorize(request(path("paths", READ, "/a/x.md")), policy)) == ("allow", "named")
+    assert said(authorize(request(path("paths", READ, "/a/x.md", "/a/y")), policy)) == (
+        "deny",
+        "default-deny",
+    )
+
+
+def test_a_call_that_names_no_path_has_no_such_name() -> None:
+    rule = Rule(
+        name="named",
+        effect="escalate",
+        reason="named",
+        names=names("*a"),
+        paths=PathCondition(roles=frozenset(READ), within=RealPath(())),
+    )
+    for call in (request(path("paths", READ)), request(ArgumentFact("x", ("none",), ()))):
+        assert said(authorize(call, Policy(rules=(rule,)))) == ("deny", "default-deny")
+
+
+def test_a_rule_on_names_and_a_directory_speaks_of_what_is_both() -> None:
+    inner = PathCondition(roles=frozenset(READ), within=RealPath.from_text("/work/in"))
+    rule = Rule(name="both", effect="deny", reason="both", names=names(".env"), paths=inner)
+    policy = Policy(rules=(rule,), workspace=WORK)
+    assert said(authorize(request(path("p", READ, "/work/in/.env")), policy)) == ("deny", "both")
+    assert authorize(request(path("p", READ, "/work/.env")), policy).ground.rule != "both"
+
+
+def test_an_explanation_says_that_no_path_has_the_name_and_how_to_allow_one_that_has() -> None:
+    policy = Policy(rules=(asks(".env"),), workspace=WORK)
+    asked = explain(request(path("p", READ, "/work/.env")), policy)
+    assert [trial.holds for trace in asked.roles for trial in trace.trials] == [True]
+    (change,) = asked.change
+    assert change.paths is not None
+    assert str(change.paths.within) == "/work/.env"
+    other = explain(request(path("p", READ, "/elsewhere")), policy)
+    assert [t.why for trace in other.roles for t in trace.trials] == [
+        "no path has a name that it is about"
+    ]
+    none = explain(request(path("p", READ)), policy)
+    assert [t.why for trace in none.roles for t in trace.trials] == [
+        "the call has no path that has a name that it is about"
+    ]
+
+
+def test_whoever_wrote_a_rule_about_names_had_the_role_before_their_eyes() -> None:
+    policy = Policy(rules=(asks("*.md", effect="allow"),))
+    call = request(path("p", READ, "/a/x.md"))
+    assert standing_of(call, policy, authorize(call, policy)).names_roles == {"read-path"}

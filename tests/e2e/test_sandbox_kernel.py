@@ -1,0 +1,109 @@
+"""What a confined server shares with the rest of the machine besides files: nothing that stays.
+
+Each attempt is a program that the server runs; what it reached is looked up outside.
+"""
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.e2e.confined import Cell, add_hostile, done, refused
+from tests.e2e.house import House
+
+pytestmark = pytest.mark.usefixtures("sandbox")
+
+SEGMENTS: Final = Path("/proc/sysvipc/shm")
+SET_ID: Final = {
+    "chmod": "p.touch(); os.chmod(p, 0o4755)",
+    "fchmod": "p.touch(); os.fchmod(os.open(p, os.O_RDONLY), 0o4755)",
+    "fchmodat": "p.touch(); os.chmod(p.name, 0o4755, dir_fd=os.open(p.parent, os.O_RDONLY))",
+    "set-gid": "p.touch(); os.chmod(p, 0o2755)",
+    "open": "os.umask(0); os.open(p, os.O_CREAT | os.O_WRONLY, 0o4755)",
+    "mknod": "os.umask(0); os.mknod(p, stat.S_IFREG | 0o4755)",
+    "creat": "os.umask(0); check(libc.creat(bytes(p), 0o4755))",
+    "a file without a name": (
+        "os.umask(0); f = os.open(p.parent, os.O_TMPFILE | os.O_RDWR, 0o4755);"
+        "os.link(f'/proc/self/fd/{f}', p)"
+    ),
+    "fchmodat2": "p.touch(); check(libc.syscall(452, -100, bytes(p), 0o4755, 0))",
+    "openat2": (
+        "h = (ctypes.c_uint64 * 3)(os.O_CREAT | os.O_RDWR, 0o4755, 0); os.umask(0);"
+        "check(libc.syscall(437, -100, bytes(p), h, 24))"
+    ),
+}
+"""Ways to make a set-uid file `p`."""
+_AROUND: Final = """
+import ctypes, os, pathlib, stat
+libc = ctypes.CDLL(None, use_errno=True)
+def check(result):
+    if result < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+p = pathlib.Path({path!r})
+{code}
+"""
+
+
+@pytest.fixture(scope="module")
+def cell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cell]:
+    """A house with two confined servers, and one that may do what the user may."""
+    house = House(tmp_path_factory.mktemp("kernel"))
+    add_hostile(house, "one")
+    add_hostile(house, "two")
+    add_hostile(house, "free", sandbox=False)
+    yield house, house.start()
+    house.end()
+
+
+@pytest.mark.parametrize("way", SET_ID)
+def test_no_set_uid_file_can_be_made(cell: Cell, way: str) -> None:
+    house, agent = cell
+    place = house.workspace / f"made by {way}"
+    code = _AROUND.format(path=str(place), code=SET_ID[way])
+    refused(agent.call("one__run", {"code": code}))
+    assert not place.exists() or not place.stat().st_mode & (stat.S_ISUID | stat.S_ISGID)
+
+
+def test_ordinary_modes_can_be_given(cell: Cell) -> None:
+    house, agent = cell
+    place = house.workspace / "ordinary"
+    code = _AROUND.format(path=str(place), code="p.touch(mode=0o600); os.chmod(p, 0o1755)")
+    done(agent.call("one__run", {"code": code}))
+    assert stat.S_IMODE(place.stat().st_mode) == 0o1755
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has capabilities in its sandbox")
+def test_no_capabilities_are_given_to_a_file(cell: Cell) -> None:
+    house, agent = cell
+    place = house.workspace / "capable"
+    value = "b'\\x01\\0\\0\\x02\\xff\\xff\\xff\\xff\\0\\0\\0\\0\\0\\0\\0\\0\\0\\0\\0\\0'"
+    code = f"p.touch(); os.setxattr(p, 'security.capability', {value})"
+    refused(agent.call("one__run", {"code": _AROUND.format(path=str(place), code=code)}))
+    assert os.listxattr(place) == []
+
+
+def test_shared_memory_is_a_server_s_own_and_does_not_outlive_it(cell: Cell) -> None:
+    _, agent = cell
+    key = 0x5EC_0DE
+    make = f"import ctypes; print(ctypes.CDLL(None).shmget({key}, 4096, 0o1666))"
+    find = f"import ctypes; print(ctypes.CDLL(None).shmget({key}, 4096, 0))"
+    assert int(done(agent.call("one__run", {"code": make}))) >= 0
+    assert str(key) not in SEGMENTS.read_text().split()
+    for other in ("two", "free"):
+        assert int(done(agent.call(f"{other}__run", {"code": find}))) == -1
+
+
+def test_no_setting_of_the_kernel_can_be_changed(cell: Cell) -> None:
+    _, agent = cell
+    # The same is written back: should it get through, nothing has changed.
+    code = (
+        "import os\nfor d, _, names in os.walk('/proc/sys'):\n"
+        "  if d.startswith('/proc/sys/user'): continue\n"
+        "  for n in names:\n"
+        "    try: os.close(os.open(f'{d}/{n}', os.O_WRONLY)); print(f'{d}/{n}')\n"
+        "    except OSError: pass"
+    )
+    assert done(agent.call("one__run", {"code": code})).split() == []
