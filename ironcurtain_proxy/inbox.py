@@ -16,14 +16,14 @@ import anyio
 import orjson
 
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.review.credential import Credential
-from ironcurtain_proxy.review.listener_lock import ListenerLock, listener_pid
-from ironcurtain_proxy.review.mailbox_directory import MailboxDirectory
-from ironcurtain_proxy.review.mailbox_watch import watch_directory
-from ironcurtain_proxy.review.messages import is_id, timestamp
-from ironcurtain_proxy.review.token_file import read_token
-from ironcurtain_proxy.session.answering import Verdict, answer, answer_async
-from ironcurtain_proxy.session.requests import MailboxReader, PendingRequest, utc_now
+from ironcurtain_proxy.mailbox.answering import Verdict, answer, answer_async
+from ironcurtain_proxy.mailbox.credential import Credential
+from ironcurtain_proxy.mailbox.listener_lock import ListenerLock, listener_pid
+from ironcurtain_proxy.mailbox.messages import is_id, timestamp
+from ironcurtain_proxy.mailbox.requests import MailboxReader, PendingRequest, utc_now
+from ironcurtain_proxy.mailbox.token_file import read_token
+from ironcurtain_proxy.mailbox.watch import watch_directory
+from ironcurtain_proxy.private_directory import MailboxDirectory
 
 USER_CONTEXT: Final = "user-context.json"
 TRUSTED_SOURCE: Final = "mux-trusted-input"

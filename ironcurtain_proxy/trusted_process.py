@@ -15,17 +15,17 @@ from typing import Literal, Self, TypeAlias
 
 import anyio
 
-from ironcurtain_proxy.administration.policy_loading import load_policy
-from ironcurtain_proxy.administration.settings import load_settings
 from ironcurtain_proxy.agent.replies import words
-from ironcurtain_proxy.downstream.settling import tidy
+from ironcurtain_proxy.config.policy.policy_loading import load_policy
+from ironcurtain_proxy.config.settings import load_settings
+from ironcurtain_proxy.downstream.working_directory import tidy
 from ironcurtain_proxy.errors import KernelError
+from ironcurtain_proxy.mailbox.user_message import UserMessage
 from ironcurtain_proxy.model.json import Arguments, Json
 from ironcurtain_proxy.model.reply import Answered, Failed, Refused, Reply, Withheld
 from ironcurtain_proxy.ports import ProgressListener
 from ironcurtain_proxy.review.callback import CallbackReviewer, OnEscalation
-from ironcurtain_proxy.review.panel import Channel
-from ironcurtain_proxy.review.user_context import UserMessage
+from ironcurtain_proxy.review.channel_order import Channel
 from ironcurtain_proxy.wiring.clocks import SystemClock
 from ironcurtain_proxy.wiring.confinement import find_sandbox
 from ironcurtain_proxy.wiring.operator_log import say

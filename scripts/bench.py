@@ -15,10 +15,10 @@ from pathlib import Path
 import orjson
 
 from ironcurtain_proxy.decision.authorizer import authorize
-from ironcurtain_proxy.information.facts import FactReader
-from ironcurtain_proxy.information.git import GitRemotes
-from ironcurtain_proxy.information.paths import PathReader
-from ironcurtain_proxy.information.spelling import Speller
+from ironcurtain_proxy.facts.facts import FactReader
+from ironcurtain_proxy.facts.git import GitRemotes
+from ironcurtain_proxy.facts.paths import PathReader
+from ironcurtain_proxy.facts.spelling import Speller
 from ironcurtain_proxy.model.annotation import ArgumentRole, RoleSpec, ToolAnnotation
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import (

@@ -24,7 +24,7 @@ import sqlalchemy as sa
 from anyio.abc import Process
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from ironcurtain_proxy.store.store import open_store
+from ironcurtain_proxy.auto_confirm.store.store import open_store
 from ironcurtain_proxy.wiring.clocks import SystemClock
 
 ROOT: Final = Path(__file__).resolve().parents[1]

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import orjson
 
-from ironcurtain_proxy.approval.shell import judge_command
-from ironcurtain_proxy.information.shell import parse_command
+from ironcurtain_proxy.shell.judging import judge_command
+from ironcurtain_proxy.shell.parse import parse_command
 
 CORPUS = Path(__file__).resolve().parents[2] / "shared" / "corpora" / "shell-commands.jsonl"
 MAX_FALSE_ALLOWS = 0.002

@@ -30,28 +30,28 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 PACKAGE: Final = "ironcurtain_proxy"
 EXPLAINED: Final = ROOT / "scripts" / "mutate_explained.txt"
 _GRANTS: Final = (
-    "tests/approval/test_grants.py", "tests/approval/test_grant_properties.py",
-    "tests/approval/test_discharge.py",
+    "tests/grants/test_book.py", "tests/grants/test_grant_properties.py",
+    "tests/grants/test_grant_settlement.py",
 )  # fmt: skip
 _DECISION: Final = (
     "tests/decision/test_matching.py", "tests/decision/test_authorizer.py",
     "tests/decision/test_breaker.py", "tests/decision/test_explanation.py",
     "tests/decision/test_properties.py", "tests/policy", "tests/properties/test_authorizer.py",
-    "tests/properties/test_explanation.py", "tests/decision/test_standing.py",
+    "tests/properties/test_explanation.py", "tests/decision/test_prior_consent.py",
 )  # fmt: skip
 _MEDIATION: Final = (
-    "tests/test_mediation.py", "tests/test_mediation_guards.py", "tests/test_planning.py",
-    "tests/test_approved_calls.py", "tests/test_ended_calls.py", "tests/test_withdrawn_anywhere.py",
-    "tests/safeguards/test_under_way.py",
+    "tests/mediation/test_mediator.py", "tests/mediation/test_mediation_guards.py", "tests/mediation/test_plans.py",
+    "tests/mediation/test_approved_calls.py", "tests/mediation/test_ended_calls.py", "tests/mediation/test_withdrawn_anywhere.py",
+    "tests/snapshots/test_under_way.py",
 )  # fmt: skip
 _PATHS: Final = (
-    "tests/information/test_paths.py", "tests/information/test_path_properties.py",
-    "tests/information/test_namesakes.py", "tests/information/test_spelling.py",
-    "tests/information/test_mounts.py", "tests/information/test_facts.py",
+    "tests/facts/test_paths.py", "tests/facts/test_path_properties.py",
+    "tests/facts/test_namesakes.py", "tests/facts/test_spelling.py",
+    "tests/facts/test_mounts.py", "tests/facts/test_facts.py",
 )  # fmt: skip
 _REMOTES: Final = (
-    "tests/information/test_remotes.py", "tests/information/test_git.py",
-    "tests/information/test_repositories.py", "tests/information/test_bare_repositories.py",
+    "tests/facts/test_remotes.py", "tests/facts/test_git.py",
+    "tests/facts/test_repositories.py", "tests/facts/test_bare_repositories.py",
 )  # fmt: skip
 MODULES: Final[dict[str, tuple[str, ...]]] = {
     **{

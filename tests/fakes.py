@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from ironcurtain_proxy.errors import AuditError
-from ironcurtain_proxy.mediation import Mediator
+from ironcurtain_proxy.mediation.mediator import Mediator
 from ironcurtain_proxy.model.audit import AuditRecord, ResultSummary
 from ironcurtain_proxy.model.authorized import AuthorizedCall
 from ironcurtain_proxy.model.call import RequestId, ToolCall

@@ -10,10 +10,10 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.inbox import EscalationInbox
+from ironcurtain_proxy.mailbox.listener_lock import LOCK_NAME, ListenerLock, is_listened_to
 from ironcurtain_proxy.model.escalation import Approved, Declined
-from ironcurtain_proxy.review.listener_lock import LOCK_NAME, ListenerLock, is_listened_to
-from ironcurtain_proxy.session.inbox import EscalationInbox
-from tests.review.box import APPROVED, a_box, an_id, escalation, until, within
+from tests.mailbox.mailbox_fixture import APPROVED, a_box, an_id, escalation, until, within
 
 pytestmark = pytest.mark.anyio
 

@@ -9,29 +9,29 @@ from ironcurtain_proxy.errors import KernelError
 from ironcurtain_proxy.model.escalation import Escalation
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.trusted_process import ToolCallRequest, TrustedProcess
-from tests.e2e.house import House, rule
+from tests.e2e.installation import Installation, rule
 from tests.e2e.raw_client import Message
 
 pytestmark = pytest.mark.anyio
 
 
-def furnish(house: House) -> None:
-    house.add_scripted(
+def furnish(installation: Installation) -> None:
+    installation.add_scripted(
         "scripted",
         {"ask": {"text": ["write-path"]}, "echo": {"text": ["read-path"], "list": ["none"]}},
     )
-    house.rules = [
+    installation.rules = [
         rule("ask-first", "escalate", "a person must agree", tool=["ask"]),
         rule("srv", "allow", paths={"roles": ["read-path"], "within": "/srv"}),
     ]
-    house.write_policy()
+    installation.write_policy()
 
 
 @pytest.fixture
-def furnished(tmp_path: Path) -> House:
-    house = House(tmp_path)
-    furnish(house)
-    return house
+def furnished(tmp_path: Path) -> Installation:
+    installation = Installation(tmp_path)
+    furnish(installation)
+    return installation
 
 
 def comparable(record: Message) -> dict[str, Json]:
@@ -54,10 +54,10 @@ CALLS: list[tuple[str, dict[str, Json]]] = [
 
 @pytest.mark.requirement("C-16", "C-17", "C-18")
 async def test_the_same_calls_get_the_same_decisions_as_through_the_proxy(tmp_path: Path) -> None:
-    outside, inside = House(tmp_path / "proxy"), House(tmp_path / "process")
-    for house in (outside, inside):
-        house.workspace = outside.workspace
-        furnish(house)
+    outside, inside = Installation(tmp_path / "proxy"), Installation(tmp_path / "process")
+    for installation in (outside, inside):
+        installation.workspace = outside.workspace
+        furnish(installation)
     agent = outside.start()
     for name, arguments in CALLS:
         agent.answer(agent.start_call(name, dict(arguments)))
@@ -75,7 +75,9 @@ async def test_the_same_calls_get_the_same_decisions_as_through_the_proxy(tmp_pa
 
 
 @pytest.mark.requirement("C-32")
-async def test_a_callback_of_the_program_is_asked_and_its_answer_counts(furnished: House) -> None:
+async def test_a_callback_of_the_program_is_asked_and_its_answer_counts(
+    furnished: Installation,
+) -> None:
     asked: list[Escalation] = []
 
     async def on_escalation(escalation: Escalation) -> object:
@@ -93,13 +95,13 @@ async def test_a_callback_of_the_program_is_asked_and_its_answer_counts(furnishe
     assert [record["decidedBy"] for record in furnished.outcomes()] == ["human", "human"]
 
 
-async def test_outside_its_block_it_does_nothing(furnished: House) -> None:
+async def test_outside_its_block_it_does_nothing(furnished: Installation) -> None:
     kernel = TrustedProcess(furnished.environment())
     with pytest.raises(KernelError):
         await kernel.handle_tool_call(ToolCallRequest(server="scripted", tool="echo"))
 
 
-async def test_its_servers_end_with_its_block(furnished: House) -> None:
+async def test_its_servers_end_with_its_block(furnished: Installation) -> None:
     async with TrustedProcess(furnished.environment()) as kernel:
         request = ToolCallRequest(
             server="scripted", tool="echo", arguments={"text": "/srv", "list": []}

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import anyio
 from anyio.abc import TaskGroup
 
-from ironcurtain_proxy.agent.room import Room
+from ironcurtain_proxy.agent.capacity import Room
 
 if TYPE_CHECKING:
+    from ironcurtain_proxy.jsonrpc.codec import MessageId
     from ironcurtain_proxy.model.json import Json
-    from ironcurtain_proxy.wire.codec import MessageId
 
 Answerer: TypeAlias = "Callable[[Mapping[str, Json]], Awaitable[Mapping[str, object]]]"
 """Turns `params` into `{"result": …}` or `{"error": …}`. Raises only when it is cancelled."""

@@ -23,8 +23,8 @@ from mcp.shared.exceptions import MCPError
 
 from ironcurtain_proxy import __version__
 from ironcurtain_proxy.agent.calls import CallLane
+from ironcurtain_proxy.agent.capacity import Room
 from ironcurtain_proxy.agent.replies import words
-from ironcurtain_proxy.agent.room import Room
 from ironcurtain_proxy.model.reply import Answered, Reply
 
 if TYPE_CHECKING:

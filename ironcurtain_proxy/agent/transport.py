@@ -14,8 +14,8 @@ import mcp_types
 from mcp.shared.message import SessionMessage
 
 from ironcurtain_proxy.errors import AgentError
-from ironcurtain_proxy.wire.answers import Answers
-from ironcurtain_proxy.wire.codec import (
+from ironcurtain_proxy.jsonrpc.answers import Answers
+from ironcurtain_proxy.jsonrpc.codec import (
     Malformed,
     MessageId,
     decode,
@@ -23,7 +23,7 @@ from ironcurtain_proxy.wire.codec import (
     message_id,
     recover_id,
 )
-from ironcurtain_proxy.wire.pipes import LineReader, LineWriter, Oversize
+from ironcurtain_proxy.jsonrpc.pipes import LineReader, LineWriter, Oversize
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.agent.calls import CallLane

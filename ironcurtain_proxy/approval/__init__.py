@@ -1,1 +1,7 @@
-"""What becomes of an escalation. Pure: no I/O, no clock, no log."""
+"""What asks besides the policy: profile, approval mode, safety level, containment.
+
+- `judging`, `overlay`: the policy's decision and the other origins, joined into one judgement.
+- `capabilities`, `modes`, `safety`, `subject`: what each origin looks at.
+- `lifecycle`, `settlements`: the states of an open question, and how the record names its end.
+- `summary`: a call in one line.
+"""

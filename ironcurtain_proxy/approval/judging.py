@@ -171,7 +171,7 @@ def _needs_of_command(command: ParsedCommand | None) -> tuple[frozenset[Capabili
     if command is None:
         return frozenset(), False
     # A table of programs, which only tools that run commands need.
-    from ironcurtain_proxy.approval.shell.judging import judge_command  # noqa: PLC0415
+    from ironcurtain_proxy.shell.judging import judge_command  # noqa: PLC0415
 
     verdict = judge_command(command)
     if verdict.effect == "safe":
@@ -182,7 +182,7 @@ def _needs_of_command(command: ParsedCommand | None) -> tuple[frozenset[Capabili
 def _blocked(command: ParsedCommand | None, profile: Profile | None) -> tuple[str, ...]:
     if command is None or profile is None or not profile.blocked_programs:
         return ()
-    from ironcurtain_proxy.approval.shell.judging import any_program  # noqa: PLC0415  as above
+    from ironcurtain_proxy.shell.judging import any_program  # noqa: PLC0415  as above
 
     names = sorted(profile.blocked_programs)
     return tuple([name for name in names if any_program(command, frozenset({name}))])

@@ -1,5 +1,9 @@
 """The record of what was decided and done: redacted, chained, append-only.
 
-`records` and `redaction` make a line, `chain` seals it, `log` writes it; `reading` and `verify`
-look at what was written. Nothing here knows why a call was decided as it was.
+- `log`, `writer`, `syncing`, `recovery`: how lines are written, made to last, and taken up again.
+- `records`, `bounding`, `redaction`, `secrets`, `numbers`, `chain`: how a line is made and sealed.
+- `files`, `reading`, `verify`, `display`, `statistics`: how a log is read and checked.
+- `hanging`: ends the process when a write does not return.
+- `settings`: how a log is written.
+- Also: `denials`, `family`, `finding`, `keys`, `provider_keys`, `rows`, `tailing`.
 """

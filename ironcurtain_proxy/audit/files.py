@@ -22,7 +22,7 @@ import orjson
 from ironcurtain_proxy.audit.chain import Link, digest_of
 
 MAX_LINE: Final = 1 << 20
-"""Bytes; no record is longer (see `shaping`)."""
+"""Bytes; no record is longer (see `bounding`)."""
 
 _ROTATED: Final = re.compile(r"\.(0\d{5})")
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")

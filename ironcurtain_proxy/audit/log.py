@@ -22,8 +22,8 @@ from typing import Final
 
 from ironcurtain_proxy.audit.chain import seal
 from ironcurtain_proxy.audit.denials import SECONDS, Denials, is_denial
-from ironcurtain_proxy.audit.opening import OpenedLog, open_log
 from ironcurtain_proxy.audit.records import RecordEncoder, summarize
+from ironcurtain_proxy.audit.recovery import OpenedLog, open_log
 from ironcurtain_proxy.audit.settings import LogSettings
 from ironcurtain_proxy.audit.syncing import STUCK_SECONDS, Syncer
 from ironcurtain_proxy.audit.writer import Group, LogFile, OnHang, Write, Writer, explain

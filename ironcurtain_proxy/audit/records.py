@@ -11,8 +11,7 @@ from typing import Final
 
 import orjson
 
-from ironcurtain_proxy.audit.denials import Counted
-from ironcurtain_proxy.audit.shaping import (
+from ironcurtain_proxy.audit.bounding import (
     SHORT,
     WHOLE,
     Limits,
@@ -23,6 +22,7 @@ from ironcurtain_proxy.audit.shaping import (
     shape_text,
     shape_value,
 )
+from ironcurtain_proxy.audit.denials import Counted
 from ironcurtain_proxy.model.audit import AuditRecord, ResultSummary
 from ironcurtain_proxy.model.call import RequestId
 from ironcurtain_proxy.model.json import Json

@@ -21,7 +21,7 @@ from typing import TypeAlias
 
 from ironcurtain_proxy.audit.chain import Link
 from ironcurtain_proxy.audit.files import next_rotated_path
-from ironcurtain_proxy.audit.opening import OpenedLog, open_new
+from ironcurtain_proxy.audit.recovery import OpenedLog, open_new
 from ironcurtain_proxy.audit.settings import LogSettings
 from ironcurtain_proxy.audit.syncing import Syncer, is_passing
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Final, TypeVar
 
-from ironcurtain_proxy.review.user_context import UserMessage
+from ironcurtain_proxy.mailbox.user_message import UserMessage
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")

@@ -10,12 +10,12 @@ from typing import Final
 
 import anyio
 
-from ironcurtain_proxy.approval.intent import AutoApproveContext
-from ironcurtain_proxy.approval.target_check import veto
+from ironcurtain_proxy.auto_approver.intent import AutoApproveContext
+from ironcurtain_proxy.auto_approver.reviewer import TIMED_OUT, consult
+from ironcurtain_proxy.auto_approver.scenarios import AROUND, Scenario
+from ironcurtain_proxy.auto_approver.target_check import veto
+from ironcurtain_proxy.llm.litellm_model import Model
 from ironcurtain_proxy.ports import Clock
-from ironcurtain_proxy.review.auto_approver import TIMED_OUT, consult
-from ironcurtain_proxy.review.auto_model import Model
-from ironcurtain_proxy.review.auto_scenarios import AROUND, Scenario
 
 _Z: Final = 1.959964
 """Standard deviations of a 95 % interval."""

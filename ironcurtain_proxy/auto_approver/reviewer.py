@@ -1,8 +1,8 @@
 """The auto-approver: answers an escalation where the user's own words already did.
 
 It approves or passes on; it has no way to deny, and everything that goes wrong passes on. This file
-knows the order of the questions. The words are in `approval.intent`, the objections in
-`approval.target_check`, the model in `auto_model`.
+knows the order of the questions. The words are in `auto_approver.intent`, the objections in
+`auto_approver.target_check`, the model in `llm.litellm_model`.
 """
 
 import logging
@@ -13,7 +13,9 @@ from typing import Final
 import anyio
 import anyio.to_thread
 
-from ironcurtain_proxy.approval.intent import (
+from ironcurtain_proxy.auto_approver.breakers import Breakers
+from ironcurtain_proxy.auto_approver.intent import (
+    ANSWER_SCHEMA,
     NO_MESSAGE,
     SYSTEM_PROMPT,
     AutoApproveContext,
@@ -22,13 +24,9 @@ from ironcurtain_proxy.approval.intent import (
     read_answer,
     user_prompt,
 )
-from ironcurtain_proxy.approval.target_call import Surroundings, targets_of
-from ironcurtain_proxy.approval.target_check import veto
-from ironcurtain_proxy.model.escalation import Approved, Escalation, Ruling, Unreachable
-from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.ports import Clock
-from ironcurtain_proxy.review.auto_breakers import Breakers
-from ironcurtain_proxy.review.auto_model import (
+from ironcurtain_proxy.auto_approver.target_call import Surroundings, targets_of
+from ironcurtain_proxy.auto_approver.target_check import veto
+from ironcurtain_proxy.llm.litellm_model import (
     DEFAULT_MODEL,
     Completion,
     LitellmModel,
@@ -37,8 +35,11 @@ from ironcurtain_proxy.review.auto_model import (
     usage_of,
     warm_within,
 )
-from ironcurtain_proxy.review.llm_log import LlmLog
-from ironcurtain_proxy.review.user_context import MessageSource, UserMessage
+from ironcurtain_proxy.llm.log import LlmLog
+from ironcurtain_proxy.mailbox.user_message import MessageSource, UserMessage
+from ironcurtain_proxy.model.escalation import Approved, Escalation, Ruling, Unreachable
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.ports import Clock
 
 _log = logging.getLogger(__name__)
 
@@ -73,7 +74,12 @@ def create_model(config: AutoApproverConfig, api_key: str) -> Model | None:
     model_id = parse_model_id(config.model_id)
     if not config.enabled:
         return None
-    return LitellmModel(model_id=model_id, api_key=api_key, api_base=config.api_base)
+    return LitellmModel(
+        model_id=model_id,
+        api_key=api_key,
+        api_base=config.api_base,
+        answer_schema=ANSWER_SCHEMA,
+    )
 
 
 async def auto_approve(context: AutoApproveContext, model: Model) -> AutoApproveResult:

@@ -22,7 +22,7 @@ from typing import Annotated, Final, Literal
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from ironcurtain_proxy.approval.target_call import Surroundings
+from ironcurtain_proxy.auto_approver.target_call import Surroundings
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
 from ironcurtain_proxy.model.decision import Ground
@@ -77,7 +77,7 @@ class Scenario:
 
 def shipped_scenarios() -> tuple[Scenario, ...]:
     """The scenarios that come with the package."""
-    place = files("ironcurtain_proxy.review") / "scenarios" / SHIPPED
+    place = files("ironcurtain_proxy.auto_approver") / "shipped" / SHIPPED
     return tuple(_read(place.read_bytes(), SHIPPED))
 
 

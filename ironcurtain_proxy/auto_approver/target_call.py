@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
-from ironcurtain_proxy.approval.target_message import NotUnderstood
-from ironcurtain_proxy.approval.target_words import (
+from ironcurtain_proxy.auto_approver.target_message import NotUnderstood
+from ironcurtain_proxy.auto_approver.target_words import (
     CONTAINERS,
     DISTINCT,
     FLAG_WORDS,

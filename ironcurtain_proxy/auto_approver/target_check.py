@@ -14,16 +14,16 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Final
 
-from ironcurtain_proxy.approval.target_call import Action, Demand, Surroundings, action_of
-from ironcurtain_proxy.approval.target_message import (
+from ironcurtain_proxy.auto_approver.target_call import Action, Demand, Surroundings, action_of
+from ironcurtain_proxy.auto_approver.target_message import (
     MAX_MESSAGE,
     NotUnderstood,
     Request,
     Token,
     requests_of,
 )
-from ironcurtain_proxy.approval.target_naming import Named, names, relative_file
-from ironcurtain_proxy.approval.target_words import (
+from ironcurtain_proxy.auto_approver.target_naming import Named, names, relative_file
+from ironcurtain_proxy.auto_approver.target_words import (
     BESIDE,
     CONTAINERS,
     DETERMINERS,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from ironcurtain_proxy.approval.target_words import (
+from ironcurtain_proxy.auto_approver.target_words import (
     COURTESIES,
     FAMILIAR_FOLDERS,
     LEADING,

@@ -9,9 +9,9 @@ import re
 from dataclasses import dataclass
 from typing import Final, assert_never
 
-from ironcurtain_proxy.approval.target_call import Demand, Surroundings
-from ironcurtain_proxy.approval.target_message import Request, Token
-from ironcurtain_proxy.approval.target_words import (
+from ironcurtain_proxy.auto_approver.target_call import Demand, Surroundings
+from ironcurtain_proxy.auto_approver.target_message import Request, Token
+from ironcurtain_proxy.auto_approver.target_words import (
     DISTINCT,
     FAMILIAR_BRANCHES,
     FAMILIAR_ENDINGS,

@@ -1,14 +1,14 @@
-"""Counts what the engine approves by itself, for the summaries of `notifications`."""
+"""Counts what the engine approves by itself, for the summaries of `notify.notifier`."""
 
 from collections import Counter
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from ironcurtain_proxy.approval.engine.decision import EngineDecision
-from ironcurtain_proxy.approval.engine.interaction import Hundredths
-from ironcurtain_proxy.approval.engine.operations import Operation
+from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision
+from ironcurtain_proxy.auto_confirm.engine.interaction import Hundredths
+from ironcurtain_proxy.auto_confirm.engine.operations import Operation
+from ironcurtain_proxy.auto_confirm.notify.notices import SummaryNotice, summary_notice
 from ironcurtain_proxy.ports import Clock
-from ironcurtain_proxy.review.notices import SummaryNotice, summary_notice
 
 
 @dataclass(slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 from unicodedata import normalize
 
-from ironcurtain_proxy.approval.engine.decision import EngineDecision
+from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision
 from ironcurtain_proxy.model.escalation import Escalation, Unreachable
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.question import MAX_DEPTH, visible

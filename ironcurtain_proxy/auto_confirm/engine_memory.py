@@ -11,14 +11,33 @@ from typing import Final, TypeVar
 import anyio
 import anyio.to_thread
 
-from ironcurtain_proxy.approval.engine.decision import EngineDecision
-from ironcurtain_proxy.approval.engine.interaction import (
+from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision
+from ironcurtain_proxy.auto_confirm.engine.interaction import (
     ApproveRate,
     History,
     Knowledge,
     SessionHealth,
 )
-from ironcurtain_proxy.approval.engine.places import SafePath
+from ironcurtain_proxy.auto_confirm.engine.places import SafePath
+from ironcurtain_proxy.auto_confirm.engine_memory_rows import (
+    history_of,
+    pattern_of,
+    row_of,
+    task_of,
+)
+from ironcurtain_proxy.auto_confirm.lazy_store import LazyStore
+from ironcurtain_proxy.auto_confirm.owed import Owed
+from ironcurtain_proxy.auto_confirm.reviewer import AFTER_SILENCE, WITHDRAWN, Found, LedgerError
+from ironcurtain_proxy.auto_confirm.store.faults import AlreadyDecidedError, StoreLostError
+from ironcurtain_proxy.auto_confirm.store.retention import BATCH
+from ironcurtain_proxy.auto_confirm.store.rows import (
+    TIMEOUT,
+    EscalationTask,
+    FinalStatus,
+    PermissionDecision,
+    Settlement,
+)
+from ironcurtain_proxy.auto_confirm.windows import Windows
 from ironcurtain_proxy.errors import IronCurtainError
 from ironcurtain_proxy.model.escalation import (
     Approved,
@@ -28,20 +47,6 @@ from ironcurtain_proxy.model.escalation import (
     Unreachable,
 )
 from ironcurtain_proxy.ports import Clock
-from ironcurtain_proxy.review.auto_confirm import AFTER_SILENCE, WITHDRAWN, Found, LedgerError
-from ironcurtain_proxy.store.faults import AlreadyDecidedError, StoreLostError
-from ironcurtain_proxy.store.retention import BATCH
-from ironcurtain_proxy.store.rows import (
-    TIMEOUT,
-    EscalationTask,
-    FinalStatus,
-    PermissionDecision,
-    Settlement,
-)
-from ironcurtain_proxy.wiring.lazy_store import LazyStore
-from ironcurtain_proxy.wiring.ledger_rows import history_of, pattern_of, row_of, task_of
-from ironcurtain_proxy.wiring.owed import Owed
-from ironcurtain_proxy.wiring.windows import Windows
 
 _log: Final = logging.getLogger(__name__)
 
@@ -78,7 +83,7 @@ AGAIN: Final = 3600.0
 
 @dataclass(slots=True, kw_only=True)
 class StoreLedger:
-    """Implements `review.auto_confirm.Ledger`."""
+    """Implements `auto_confirm.reviewer.Ledger`."""
 
     store: LazyStore
     clock: Clock

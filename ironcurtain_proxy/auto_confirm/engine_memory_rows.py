@@ -3,19 +3,19 @@
 import logging
 from typing import Final, get_args
 
-from ironcurtain_proxy.approval.engine.decision import EngineDecision
-from ironcurtain_proxy.approval.engine.interaction import History
-from ironcurtain_proxy.approval.engine.operations import Operation
-from ironcurtain_proxy.approval.engine.path_patterns import compile_path_regex
-from ironcurtain_proxy.approval.engine.patterns import ApprovalPattern, PatternRisk
-from ironcurtain_proxy.approval.engine.sessions import SessionType
+from ironcurtain_proxy.auto_confirm.briefing import cut
+from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision
+from ironcurtain_proxy.auto_confirm.engine.interaction import History
+from ironcurtain_proxy.auto_confirm.engine.operations import Operation
+from ironcurtain_proxy.auto_confirm.engine.path_patterns import compile_path_regex
+from ironcurtain_proxy.auto_confirm.engine.patterns import ApprovalPattern, PatternRisk
+from ironcurtain_proxy.auto_confirm.engine.sessions import SessionType
+from ironcurtain_proxy.auto_confirm.reviewer import Found
+from ironcurtain_proxy.auto_confirm.store.history import RecentWork
+from ironcurtain_proxy.auto_confirm.store.rows import EscalationTask, Interaction, Pattern
 from ironcurtain_proxy.errors import IronCurtainError
 from ironcurtain_proxy.model.escalation import Escalation
 from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.review.auto_confirm import Found
-from ironcurtain_proxy.review.briefing import cut
-from ironcurtain_proxy.store.history import RecentWork
-from ironcurtain_proxy.store.rows import EscalationTask, Interaction, Pattern
 
 _log: Final = logging.getLogger(__name__)
 

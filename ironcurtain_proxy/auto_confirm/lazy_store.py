@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from threading import Lock
 
-from ironcurtain_proxy.store.faults import StoreError
-from ironcurtain_proxy.store.store import Store
+from ironcurtain_proxy.auto_confirm.store.faults import StoreError
+from ironcurtain_proxy.auto_confirm.store.store import Store
 
 
 class LazyStore:

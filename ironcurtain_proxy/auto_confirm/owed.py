@@ -12,8 +12,8 @@ from typing import Final, TypeAlias
 
 import anyio
 
+from ironcurtain_proxy.auto_confirm.reviewer import LedgerError
 from ironcurtain_proxy.model.escalation import EscalationId
-from ironcurtain_proxy.review.auto_confirm import LedgerError
 
 _log: Final = logging.getLogger(__name__)
 

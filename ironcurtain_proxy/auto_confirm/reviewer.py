@@ -1,7 +1,7 @@
 """The auto-confirm engine on duty: what it approves goes, what it does not goes to a reviewer.
 
-The decision is made by `approval.engine`, which is pure; here it is told what the operator and the
-store know, and what it says is carried out. INVARIANT: nothing is approved that could not be
+The decision is made by `engine`, which is pure; here it is told what the operator and the store
+know, and what it says is carried out. INVARIANT: nothing is approved that could not be
 written into the store first; where the store fails, the engine approves nothing (I-10).
 """
 
@@ -13,19 +13,16 @@ from typing import Final, Protocol
 import anyio
 import anyio.lowlevel
 
-from ironcurtain_proxy.approval.engine.context_score import ContextMatch, WorkContext
-from ironcurtain_proxy.approval.engine.decision import EngineDecision
-from ironcurtain_proxy.approval.engine.evaluation import evaluate
-from ironcurtain_proxy.approval.engine.extraction import Subject, subject_of
-from ironcurtain_proxy.approval.engine.final_table import is_policy_critical, on_timeout
-from ironcurtain_proxy.approval.engine.history import compared
-from ironcurtain_proxy.approval.engine.interaction import Interaction, Knowledge
-from ironcurtain_proxy.approval.engine.lifecycle import may_hold
-from ironcurtain_proxy.approval.engine.sessions import SessionType
-from ironcurtain_proxy.approval.engine.settings import AutoConfirmSettings
-from ironcurtain_proxy.approval.shell.branches import branches_of_command
-from ironcurtain_proxy.approval.shell.judging import judge_command
-from ironcurtain_proxy.approval.shell.operations import operation_of
+from ironcurtain_proxy.auto_confirm.engine.context_score import ContextMatch, WorkContext
+from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision
+from ironcurtain_proxy.auto_confirm.engine.evaluation import evaluate
+from ironcurtain_proxy.auto_confirm.engine.extraction import Subject, subject_of
+from ironcurtain_proxy.auto_confirm.engine.final_table import is_policy_critical, on_timeout
+from ironcurtain_proxy.auto_confirm.engine.history import compared
+from ironcurtain_proxy.auto_confirm.engine.interaction import Interaction, Knowledge
+from ironcurtain_proxy.auto_confirm.engine.lifecycle import may_hold
+from ironcurtain_proxy.auto_confirm.engine.sessions import SessionType
+from ironcurtain_proxy.auto_confirm.engine.settings import AutoConfirmSettings
 from ironcurtain_proxy.errors import IronCurtainError, KernelError
 from ironcurtain_proxy.model.command import ParsedCommand
 from ironcurtain_proxy.model.escalation import (
@@ -39,7 +36,10 @@ from ironcurtain_proxy.model.escalation import (
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.ports import Clock
-from ironcurtain_proxy.review.panel import FirstReviewer
+from ironcurtain_proxy.review.channel_order import FirstReviewer
+from ironcurtain_proxy.shell.branches import branches_of_command
+from ironcurtain_proxy.shell.judging import judge_command
+from ironcurtain_proxy.shell.operations import operation_of
 
 _log: Final = logging.getLogger(__name__)
 

@@ -13,8 +13,16 @@ from typing import Final, TypeAlias
 
 import anyio
 
-from ironcurtain_proxy.approval.engine.decision import EngineDecision
-from ironcurtain_proxy.approval.engine.settings import HUMAN
+from ironcurtain_proxy.auto_confirm.briefing import (
+    REVIEW_BY_REQUESTER,
+    Briefing,
+    Passed,
+    briefing_of,
+    is_same_party,
+)
+from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision
+from ironcurtain_proxy.auto_confirm.engine.settings import HUMAN
+from ironcurtain_proxy.auto_confirm.notify.notifier import Notification, Notify
 from ironcurtain_proxy.model.escalation import (
     Approved,
     Declined,
@@ -23,14 +31,6 @@ from ironcurtain_proxy.model.escalation import (
     Unreachable,
 )
 from ironcurtain_proxy.ports import Clock, Reviewer
-from ironcurtain_proxy.review.briefing import (
-    REVIEW_BY_REQUESTER,
-    Briefing,
-    Passed,
-    briefing_of,
-    is_same_party,
-)
-from ironcurtain_proxy.review.notifications import Notification, Notify
 
 _log: Final = logging.getLogger(__name__)
 

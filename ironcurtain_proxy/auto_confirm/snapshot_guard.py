@@ -1,6 +1,6 @@
 """What makes a conditional approval revocable: a snapshot before the call, a look after it.
 
-Implements `review.auto_confirm.Safeguards` with the room `safeguards`, in threads.
+Implements `auto_confirm.reviewer.Safeguards` with `snapshots`, in threads.
 """
 
 import logging
@@ -20,11 +20,11 @@ from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import AccessRequest, PathValue
 from ironcurtain_proxy.ports import Clock
-from ironcurtain_proxy.safeguards.faults import SnapshotError
-from ironcurtain_proxy.safeguards.retention import prune
-from ironcurtain_proxy.safeguards.snapshot import Snapshot, finish, take
-from ironcurtain_proxy.safeguards.under_way import Hold, hold
-from ironcurtain_proxy.safeguards.watch import Effects, SideEffects
+from ironcurtain_proxy.snapshots.faults import SnapshotError
+from ironcurtain_proxy.snapshots.retention import prune
+from ironcurtain_proxy.snapshots.snapshot import Snapshot, finish, take
+from ironcurtain_proxy.snapshots.under_way import Hold, hold
+from ironcurtain_proxy.snapshots.watch import Effects, SideEffects
 
 _log: Final = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ import argparse
 from typing import TYPE_CHECKING, Final
 
 from ironcurtain_proxy.cli.reviewing import add_references, answer_those
-from ironcurtain_proxy.session.answering import Verdict
+from ironcurtain_proxy.mailbox.answering import Verdict
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.cli import Subparsers

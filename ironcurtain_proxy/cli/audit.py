@@ -9,7 +9,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ironcurtain_proxy.administration.layers import CONFIG_NAME
 from ironcurtain_proxy.audit.display import details, entry_of, printable
 from ironcurtain_proxy.audit.family import Member, family
 from ironcurtain_proxy.audit.files import parsed
@@ -25,6 +24,7 @@ from ironcurtain_proxy.cli.audit_whole import (
     verify_logs,
 )
 from ironcurtain_proxy.cli.reviewing import state_directory, terminal_width
+from ironcurtain_proxy.config.reading.layers import CONFIG_NAME
 from ironcurtain_proxy.errors import ConfigurationError, IronCurtainError
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def _configured_log() -> Path | None:
     file = os.environ.get("IRONCURTAIN_CONFIG")
     if not file and not (state_directory() / CONFIG_NAME).exists():
         return None
-    from ironcurtain_proxy.administration.settings import load_settings  # noqa: PLC0415  slow
+    from ironcurtain_proxy.config.settings import load_settings  # noqa: PLC0415  slow
 
     try:
         return load_settings(dict(os.environ)).audit.path

@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 import orjson
 
-from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.review.auto_approver import AutoApproverConfig, create_model
-from ironcurtain_proxy.review.auto_evaluation import (
+from ironcurtain_proxy.auto_approver.evaluation import (
     Judged,
     Score,
     Share,
@@ -22,8 +20,10 @@ from ironcurtain_proxy.review.auto_evaluation import (
     percentile,
     scores,
 )
-from ironcurtain_proxy.review.auto_model import Model
-from ironcurtain_proxy.review.auto_scenarios import read_scenarios, shipped_scenarios
+from ironcurtain_proxy.auto_approver.reviewer import AutoApproverConfig, create_model
+from ironcurtain_proxy.auto_approver.scenarios import read_scenarios, shipped_scenarios
+from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.llm.litellm_model import Model
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.cli import Subparsers

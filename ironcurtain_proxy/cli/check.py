@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 import orjson
 
-from ironcurtain_proxy.administration.engine_file import gather_engine
-from ironcurtain_proxy.administration.lint import lint_rules
-from ironcurtain_proxy.administration.lint_annotations import (
+from ironcurtain_proxy.config.policy.engine_file import gather_engine
+from ironcurtain_proxy.config.policy.lint import lint_rules
+from ironcurtain_proxy.config.policy.lint_annotations import (
     LiveTools,
     lint_annotations,
     lint_live,
     lint_servers,
 )
-from ironcurtain_proxy.administration.policy_loading import LoadedPolicy, gather_policy
-from ironcurtain_proxy.administration.problems import Problem, Report
-from ironcurtain_proxy.administration.settings import (
+from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, gather_policy
+from ironcurtain_proxy.config.reading.problems import Problem, Report
+from ironcurtain_proxy.config.settings import (
     Settings,
     gather_settings,
     home_directory,

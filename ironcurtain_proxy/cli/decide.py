@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 import orjson
 
-from ironcurtain_proxy.administration.engine_file import load_engine
 from ironcurtain_proxy.cli.kernel import Kernel
+from ironcurtain_proxy.config.policy.engine_file import load_engine
 from ironcurtain_proxy.model.decision import Escalate, effect_of
 from ironcurtain_proxy.model.json import Json
 

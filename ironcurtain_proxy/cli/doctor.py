@@ -11,9 +11,6 @@ from typing import TYPE_CHECKING, Final
 
 import orjson
 
-from ironcurtain_proxy.administration.policy_loading import gather_policy
-from ironcurtain_proxy.administration.problems import Report
-from ironcurtain_proxy.administration.settings import Settings, gather_settings, refuse_platform
 from ironcurtain_proxy.cli.check import counted
 from ironcurtain_proxy.cli.doctor_checks import (
     PROC_SYS,
@@ -30,9 +27,12 @@ from ironcurtain_proxy.cli.doctor_checks import (
 )
 from ironcurtain_proxy.cli.doctor_reviewers import reviewers
 from ironcurtain_proxy.cli.doctor_servers import servers
+from ironcurtain_proxy.config.policy.policy_loading import gather_policy
+from ironcurtain_proxy.config.reading.problems import Report
+from ironcurtain_proxy.config.settings import Settings, gather_settings, refuse_platform
+from ironcurtain_proxy.mailbox.display import visible
+from ironcurtain_proxy.mailbox.requests import utc_now
 from ironcurtain_proxy.sandbox.probe import Available, probe
-from ironcurtain_proxy.session.display import visible
-from ironcurtain_proxy.session.requests import utc_now
 from ironcurtain_proxy.wiring.readiness import look_at_reviewers, look_at_servers
 
 if TYPE_CHECKING:

@@ -13,11 +13,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
-from ironcurtain_proxy.administration.settings import Settings
-from ironcurtain_proxy.audit.opening import refuse_unusable
+from ironcurtain_proxy.audit.recovery import refuse_unusable
+from ironcurtain_proxy.auto_confirm.store.faults import StoreError
+from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.sandbox.probe import Available, Unavailable, missing_programs
-from ironcurtain_proxy.store.faults import StoreError
 from ironcurtain_proxy.wiring.confinement import ROOT_MEANS
 from ironcurtain_proxy.wiring.readiness import mailboxes_of, refuse_mailbox
 
@@ -226,7 +226,7 @@ def store(settings: Settings) -> Iterator[Check]:
     if config is None or not config.engine.enabled:
         return
     # SQLAlchemy is slow to import.
-    from ironcurtain_proxy.store.opening import inspect_store  # noqa: PLC0415
+    from ironcurtain_proxy.auto_confirm.store.opening import inspect_store  # noqa: PLC0415
 
     try:
         is_there = inspect_store(config.store_url, settings.state_dir)

@@ -5,13 +5,13 @@ import shutil
 from collections.abc import Iterator, Mapping
 from typing import Final, assert_never
 
-from ironcurtain_proxy.administration.model_access import model_access, provider_of
-from ironcurtain_proxy.administration.review_settings import PROVIDER_KEYS
-from ironcurtain_proxy.administration.reviewer_settings import ReviewerSpec
-from ironcurtain_proxy.administration.settings import Settings
 from ironcurtain_proxy.cli.doctor_checks import Check
+from ironcurtain_proxy.config.auto_confirm.model_access import model_access, provider_of
+from ironcurtain_proxy.config.auto_confirm.reviewer_settings import ReviewerSpec
+from ironcurtain_proxy.config.review_settings import PROVIDER_KEYS
+from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.review.token_file import read_token
+from ironcurtain_proxy.mailbox.token_file import read_token
 
 _MAKE_TOKEN: Final = "(umask 077; openssl rand -hex 32 > FILE)"  # noqa: S105  a command
 

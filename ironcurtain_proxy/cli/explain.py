@@ -10,10 +10,6 @@ from typing import TYPE_CHECKING, Final
 
 import orjson
 
-from ironcurtain_proxy.administration.engine_file import LoadedEngine, load_engine
-from ironcurtain_proxy.administration.policy_loading import LoadedPolicy, load_policy
-from ironcurtain_proxy.administration.problems import Report
-from ironcurtain_proxy.administration.settings import Settings, load_settings
 from ironcurtain_proxy.cli.explain_names import (
     about_unknown_tool,
     refuse_unknown_server,
@@ -23,6 +19,10 @@ from ironcurtain_proxy.cli.explain_overlay import Asked, Found, rehearsed
 from ironcurtain_proxy.cli.explain_overlay import as_json as overlay_as_json
 from ironcurtain_proxy.cli.explain_overlay import as_text as overlay_as_text
 from ironcurtain_proxy.cli.kernel import Kernel
+from ironcurtain_proxy.config.policy.engine_file import LoadedEngine, load_engine
+from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, load_policy
+from ironcurtain_proxy.config.reading.problems import Report
+from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.decision.combining import gravest_first
 from ironcurtain_proxy.decision.explanation import Explanation, explain, shown
 from ironcurtain_proxy.errors import ConfigurationError

@@ -7,7 +7,7 @@ writes `server/tool`.
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from ironcurtain_proxy.administration.problems import nearest, shown
+from ironcurtain_proxy.config.reading.problems import nearest, shown
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.annotation import Annotations
 

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ironcurtain_proxy.administration.policy_loading import LoadedPolicy
-from ironcurtain_proxy.administration.settings import Settings
 from ironcurtain_proxy.approval.capabilities import described
+from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy
+from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.model.decision import effect_of
 from ironcurtain_proxy.model.escalation import OriginReason
 from ironcurtain_proxy.model.json import Arguments, Json

@@ -17,21 +17,21 @@ import orjson
 
 from ironcurtain_proxy.cli.reviewing import add_directories, complain, say, state_directory
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.model.grant import CapabilityPattern
-from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.review.grants_file import KEPT_NAME, GrantsFile, GrantsFileError
-from ironcurtain_proxy.review.grants_format import KeptGrant
-from ironcurtain_proxy.review.mailbox_directory import MailboxDirectory, UnacceptableFileError
-from ironcurtain_proxy.review.mailbox_grants import (
+from ironcurtain_proxy.grants.file import KEPT_NAME, GrantsFile, GrantsFileError
+from ironcurtain_proxy.grants.format import KeptGrant
+from ironcurtain_proxy.mailbox.display import visible
+from ironcurtain_proxy.mailbox.grants_command import (
     GrantsAction,
     grants_owner,
     is_carried_out,
     put_command,
     read_grants,
 )
-from ironcurtain_proxy.review.processes import is_alive
-from ironcurtain_proxy.session.display import visible
-from ironcurtain_proxy.session.requests import session_mailboxes, sessions_directory, utc_now
+from ironcurtain_proxy.mailbox.processes import is_alive
+from ironcurtain_proxy.mailbox.requests import session_mailboxes, sessions_directory, utc_now
+from ironcurtain_proxy.model.grant import CapabilityPattern
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.private_directory import MailboxDirectory, UnacceptableFileError
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.cli import Subparsers

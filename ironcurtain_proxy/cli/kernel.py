@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from ironcurtain_proxy.administration.engine_file import LoadedEngine
+from ironcurtain_proxy.config.policy.engine_file import LoadedEngine
 from ironcurtain_proxy.decision.authorizer import authorize
-from ironcurtain_proxy.information.facts import FactReader, unresolvable
-from ironcurtain_proxy.information.git import GitRemotes
-from ironcurtain_proxy.information.paths import PathReader
-from ironcurtain_proxy.information.schema import SchemaChecker
-from ironcurtain_proxy.information.spelling import Speller
+from ironcurtain_proxy.facts.facts import FactReader, unresolvable
+from ironcurtain_proxy.facts.git import GitRemotes
+from ironcurtain_proxy.facts.paths import PathReader
+from ironcurtain_proxy.facts.schema import SchemaChecker
+from ironcurtain_proxy.facts.spelling import Speller
 from ironcurtain_proxy.model.decision import Decision, Deny
 from ironcurtain_proxy.model.json import Arguments, Json
 from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered

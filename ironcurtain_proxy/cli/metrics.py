@@ -14,8 +14,8 @@ from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.wiring.clocks import SystemClock
 
 if TYPE_CHECKING:
+    from ironcurtain_proxy.auto_confirm.store.metrics import Distribution, Metrics, Ratio
     from ironcurtain_proxy.cli import Subparsers
-    from ironcurtain_proxy.store.metrics import Distribution, Metrics, Ratio
 
 EXAMPLES: Final = """\
 The numbers come from the store of the auto-confirm engine. The audit log is the record.
@@ -45,7 +45,7 @@ def add_parser(subparsers: "Subparsers") -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Show them. 0 also where a target is missed."""
-    from ironcurtain_proxy.store.metrics import as_prometheus, compute  # noqa: PLC0415  slow
+    from ironcurtain_proxy.auto_confirm.store.metrics import as_prometheus, compute  # noqa: PLC0415  slow
 
     now = SystemClock().now()
     with opened_store(options) as store:
@@ -74,7 +74,7 @@ class _Line:
 
 
 def _lines(metrics: "Metrics") -> Iterator[_Line]:
-    from ironcurtain_proxy.store.metrics import (  # noqa: PLC0415  slow
+    from ironcurtain_proxy.auto_confirm.store.metrics import (  # noqa: PLC0415  slow
         LATENCY_TARGET_MS,
         RESPONSE_TARGET_SECONDS,
         SAFE_TARGET,

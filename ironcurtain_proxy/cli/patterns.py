@@ -15,12 +15,12 @@ import orjson
 
 from ironcurtain_proxy.cli.reviewing import complain, say
 from ironcurtain_proxy.cli.stored import add_config, opened_store
-from ironcurtain_proxy.session.display import visible
+from ironcurtain_proxy.mailbox.display import visible
 
 if TYPE_CHECKING:
+    from ironcurtain_proxy.auto_confirm.store.rows import Pattern, Proposal
+    from ironcurtain_proxy.auto_confirm.store.store import Store
     from ironcurtain_proxy.cli import Subparsers
-    from ironcurtain_proxy.store.rows import Pattern, Proposal
-    from ironcurtain_proxy.store.store import Store
 
 _EVIDENCE: Final = 4
 """The approve rate counts from more than three decisions on; so does a proposal."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import orjson
 
+from ironcurtain_proxy.cli.review_screen.changes import changes_of
 from ironcurtain_proxy.cli.reviewing import (
     add_directories,
     existing_mailboxes_of,
@@ -13,11 +14,10 @@ from ironcurtain_proxy.cli.reviewing import (
     state_directory,
     terminal_width,
 )
-from ironcurtain_proxy.review.messages import timestamp
-from ironcurtain_proxy.session.changes import changes_of
-from ironcurtain_proxy.session.display import banner
-from ironcurtain_proxy.session.mailboxes import keep_numbers
-from ironcurtain_proxy.session.requests import PendingRequest, utc_now
+from ironcurtain_proxy.mailbox.display import banner
+from ironcurtain_proxy.mailbox.mailboxes import keep_numbers
+from ironcurtain_proxy.mailbox.messages import timestamp
+from ironcurtain_proxy.mailbox.requests import PendingRequest, utc_now
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.cli import Subparsers

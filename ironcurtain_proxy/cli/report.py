@@ -48,9 +48,9 @@ def add_parser(subparsers: "Subparsers") -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Write it."""
-    from ironcurtain_proxy.store.metrics import compute  # noqa: PLC0415  slow to import
-    from ironcurtain_proxy.store.report import html  # noqa: PLC0415
-    from ironcurtain_proxy.store.series import collect  # noqa: PLC0415
+    from ironcurtain_proxy.auto_confirm.store.metrics import compute  # noqa: PLC0415  slow to import
+    from ironcurtain_proxy.auto_confirm.store.report import html  # noqa: PLC0415
+    from ironcurtain_proxy.auto_confirm.store.series import collect  # noqa: PLC0415
 
     now = SystemClock().now()
     since = begin_of(options, now)

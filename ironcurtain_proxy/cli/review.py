@@ -7,6 +7,7 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from ironcurtain_proxy.cli.review_screen.plain_review import PlainReview
 from ironcurtain_proxy.cli.reviewing import (
     add_credential,
     add_directories,
@@ -19,10 +20,9 @@ from ironcurtain_proxy.cli.reviewing import (
     terminal_width,
 )
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.review.credential import Credential
-from ironcurtain_proxy.session.mailboxes import Mailboxes, NotPendingError
-from ironcurtain_proxy.session.plain_review import PlainReview
-from ironcurtain_proxy.session.requests import utc_now
+from ironcurtain_proxy.mailbox.credential import Credential
+from ironcurtain_proxy.mailbox.mailboxes import Mailboxes, NotPendingError
+from ironcurtain_proxy.mailbox.requests import utc_now
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.cli import Subparsers
@@ -74,7 +74,7 @@ def run(options: argparse.Namespace) -> int:
         if options.plain:
             return _review_lines(mailboxes, credential)
         # A second to import, and only this command needs it.
-        from ironcurtain_proxy.session.review_screen import ReviewScreen  # noqa: PLC0415
+        from ironcurtain_proxy.cli.review_screen.review_screen import ReviewScreen  # noqa: PLC0415
 
         ReviewScreen(mailboxes, credential).run()
         return 0

@@ -10,10 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.review.credential import Credential
-from ironcurtain_proxy.review.mailbox_directory import MailboxDirectory
-from ironcurtain_proxy.review.token_file import read_token
-from ironcurtain_proxy.session.answering import (
+from ironcurtain_proxy.mailbox.answering import (
     NOT_COUNTED,
     NotTheReviewerError,
     Posted,
@@ -23,9 +20,12 @@ from ironcurtain_proxy.session.answering import (
     post,
     still_waits,
 )
-from ironcurtain_proxy.session.display import summary
-from ironcurtain_proxy.session.mailboxes import Mailboxes, NotPendingError, find, has_changed
-from ironcurtain_proxy.session.requests import PendingRequest, sessions_directory, utc_now
+from ironcurtain_proxy.mailbox.credential import Credential
+from ironcurtain_proxy.mailbox.display import summary
+from ironcurtain_proxy.mailbox.mailboxes import Mailboxes, NotPendingError, find, has_changed
+from ironcurtain_proxy.mailbox.requests import PendingRequest, sessions_directory, utc_now
+from ironcurtain_proxy.mailbox.token_file import read_token
+from ironcurtain_proxy.private_directory import MailboxDirectory
 
 TOKEN_FILE: Final = "IRONCURTAIN_REVIEWER_TOKEN_FILE"  # noqa: S105  a variable's name
 """Names the file, where `--token-file` does not."""

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Final
 
 import orjson
 
-from ironcurtain_proxy.administration.operator_paths import real
-from ironcurtain_proxy.administration.settings import Settings, load_settings
 from ironcurtain_proxy.cli.reviewing import complain, say
 from ironcurtain_proxy.cli.stored import add_config
+from ironcurtain_proxy.config.reading.operator_paths import real
+from ironcurtain_proxy.config.settings import Settings, load_settings
+from ironcurtain_proxy.mailbox.display import visible
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.safeguards.faults import ConflictError
-from ironcurtain_proxy.safeguards.places import text_of
-from ironcurtain_proxy.safeguards.rollback import Held, Restored, find, listed, restore
-from ironcurtain_proxy.session.display import visible
+from ironcurtain_proxy.snapshots.faults import ConflictError
+from ironcurtain_proxy.snapshots.places import text_of
+from ironcurtain_proxy.snapshots.rollback import Held, Restored, find, listed, restore
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.cli import Subparsers

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ironcurtain_proxy.administration.environment import ISOLATION_VARIABLE
+from ironcurtain_proxy.config.reading.environment import ISOLATION_VARIABLE
 from ironcurtain_proxy.wiring.serving import serve
 
 if TYPE_CHECKING:

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Final
 
 import orjson
 
-from ironcurtain_proxy.administration.policy_loading import LoadedPolicy, load_policy
-from ironcurtain_proxy.administration.problems import Report
-from ironcurtain_proxy.administration.settings import Settings, load_settings
 from ironcurtain_proxy.approval.capabilities import effective_profile
+from ironcurtain_proxy.auto_confirm.reviewers.given_up import given_up
 from ironcurtain_proxy.cli.doctor_checks import store
+from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, load_policy
+from ironcurtain_proxy.config.reading.problems import Report
+from ironcurtain_proxy.config.settings import Settings, load_settings
+from ironcurtain_proxy.mailbox.display import visible
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.review.given_up import given_up
-from ironcurtain_proxy.session.display import visible
 from ironcurtain_proxy.wiring.confinement import confined_servers
 from ironcurtain_proxy.wiring.overlay import isolation_of
 from ironcurtain_proxy.wiring.readiness import look_at_the_start

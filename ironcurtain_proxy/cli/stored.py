@@ -7,11 +7,11 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ironcurtain_proxy.administration.settings import Settings, load_settings
+from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.wiring.clocks import SystemClock
 
 if TYPE_CHECKING:
-    from ironcurtain_proxy.store.store import Store
+    from ironcurtain_proxy.auto_confirm.store.store import Store
 
 _SPAN: Final = re.compile(r"([1-9][0-9]{0,4})([mhd])", re.ASCII)
 _UNITS: Final = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
@@ -46,7 +46,7 @@ def store_of(settings: Settings) -> "Store":
         StoreError: there is none, or it cannot be used.
     """
     # SQLAlchemy is slow to import; the help of other commands does not need it.
-    from ironcurtain_proxy.store.store import open_store  # noqa: PLC0415
+    from ironcurtain_proxy.auto_confirm.store.store import open_store  # noqa: PLC0415
 
     config = settings.auto_confirm
     url = None if config is None else config.store_url

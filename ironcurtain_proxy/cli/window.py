@@ -6,12 +6,12 @@ import re
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from ironcurtain_proxy.administration.operator_paths import STATE_DIRECTORY
-from ironcurtain_proxy.administration.settings import home_directory
+from ironcurtain_proxy.auto_confirm.windows import NAMES, Windows
 from ironcurtain_proxy.cli.reviewing import say
+from ironcurtain_proxy.config.reading.operator_paths import STATE_DIRECTORY
+from ironcurtain_proxy.config.settings import home_directory
 from ironcurtain_proxy.errors import IronCurtainError
-from ironcurtain_proxy.session.requests import utc_now
-from ironcurtain_proxy.wiring.windows import NAMES, Windows
+from ironcurtain_proxy.mailbox.requests import utc_now
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.cli import Subparsers

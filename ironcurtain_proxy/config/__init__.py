@@ -1,5 +1,11 @@
-"""What the operator writes, read and checked (PAP): settings, policy, annotations, lists, servers.
+"""What the operator writes, read and checked.
 
-A file with anything in it that we do not know is refused, with its JSON path and the nearest right
-word: an ignored condition would make an allow rule match everything.
+A file with anything unknown in it is refused, with its JSON path and the nearest right word: an
+ignored condition would make an allow rule match everything.
+
+- `settings`: everything that `serve` is told. One module for each section: `capability_settings`,
+  `composite_settings`, `interceptor_settings`, `overlay_settings`, `review_settings`.
+- `reading`: files into checked values. `policy`: rules, annotations, lists.
+- `servers`: which servers run, and where. `migration`: files of older versions.
+- `auto_confirm`: the section of the engine.
 """

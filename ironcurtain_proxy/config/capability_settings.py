@@ -5,10 +5,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from ironcurtain_proxy.administration.document import Spot
-from ironcurtain_proxy.administration.layers import Layers
-from ironcurtain_proxy.administration.problems import nearest, shown
-from ironcurtain_proxy.administration.tool_names import ToolNames
 from ironcurtain_proxy.approval.capabilities import (
     AUTONOMOUS,
     SUPERVISED,
@@ -17,6 +13,10 @@ from ironcurtain_proxy.approval.capabilities import (
     Profile,
     refined,
 )
+from ironcurtain_proxy.config.reading.document import Spot
+from ironcurtain_proxy.config.reading.layers import Layers
+from ironcurtain_proxy.config.reading.problems import nearest, shown
+from ironcurtain_proxy.config.servers.tool_names import ToolNames
 from ironcurtain_proxy.model.argument_capability import ArgumentCapabilities
 from ironcurtain_proxy.model.capability import (
     CAPABILITIES,

@@ -3,8 +3,8 @@
 import re
 from typing import Final
 
-from ironcurtain_proxy.administration.document import Spot
-from ironcurtain_proxy.administration.layers import Layers
+from ironcurtain_proxy.config.reading.document import Spot
+from ironcurtain_proxy.config.reading.layers import Layers
 from ironcurtain_proxy.model.composite import MAX_STEPS, CompositeSpec, CompositeStep
 from ironcurtain_proxy.model.json import Json
 

@@ -2,12 +2,6 @@
 
 from typing import Final
 
-from ironcurtain_proxy.administration.document import Spot
-from ironcurtain_proxy.administration.layers import CONFIG_NAME, Layers
-from ironcurtain_proxy.administration.migration import migrated_mode
-from ironcurtain_proxy.administration.operator_paths import STATE_DIRECTORY
-from ironcurtain_proxy.administration.problems import nearest, shown
-from ironcurtain_proxy.administration.tool_names import ToolNames
 from ironcurtain_proxy.approval.modes import (
     APPROVAL_POLICY_ALL,
     APPROVAL_POLICY_CONFIGURED,
@@ -15,6 +9,12 @@ from ironcurtain_proxy.approval.modes import (
     APPROVAL_POLICY_NONE,
     InterceptorConfig,
 )
+from ironcurtain_proxy.config.migration.migration import migrated_mode
+from ironcurtain_proxy.config.reading.document import Spot
+from ironcurtain_proxy.config.reading.layers import CONFIG_NAME, Layers
+from ironcurtain_proxy.config.reading.operator_paths import STATE_DIRECTORY
+from ironcurtain_proxy.config.reading.problems import nearest, shown
+from ironcurtain_proxy.config.servers.tool_names import ToolNames
 
 _SECTION: Final = "security.interceptor"
 _POLICIES: Final = (

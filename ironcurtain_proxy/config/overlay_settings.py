@@ -6,16 +6,16 @@ Sections `security.interceptor`, `capabilities`, `grants` and `composites`.
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
-from ironcurtain_proxy.administration.capability_settings import (
+from ironcurtain_proxy.approval.modes import InterceptorConfig
+from ironcurtain_proxy.config.capability_settings import (
     CapabilitySettings,
     read_capabilities,
 )
-from ironcurtain_proxy.administration.composite_settings import read_composites
-from ironcurtain_proxy.administration.document import Spot
-from ironcurtain_proxy.administration.interceptor_settings import read_interceptor
-from ironcurtain_proxy.administration.layers import Layers
-from ironcurtain_proxy.administration.tool_names import ToolNames
-from ironcurtain_proxy.approval.modes import InterceptorConfig
+from ironcurtain_proxy.config.composite_settings import read_composites
+from ironcurtain_proxy.config.interceptor_settings import read_interceptor
+from ironcurtain_proxy.config.reading.document import Spot
+from ironcurtain_proxy.config.reading.layers import Layers
+from ironcurtain_proxy.config.servers.tool_names import ToolNames
 from ironcurtain_proxy.model.composite import CompositeSpec
 
 GrantScope: TypeAlias = Literal["session", "project", "user"]

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
-from ironcurtain_proxy.administration.document import Spot
-from ironcurtain_proxy.administration.layers import Layers
+from ironcurtain_proxy.config.reading.document import Spot
+from ironcurtain_proxy.config.reading.layers import Layers
 
 EscalationMode: TypeAlias = Literal["wait", "auto", "held"]
 """`wait`: the call waits for its answer. `held`: after a while it returns and may be repeated.

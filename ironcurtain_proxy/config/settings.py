@@ -12,27 +12,27 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from ironcurtain_proxy.administration.document import Spot
-from ironcurtain_proxy.administration.environment import SESSION_VARIABLE, read_environment
-from ironcurtain_proxy.administration.layers import Layers, read_layers
-from ironcurtain_proxy.administration.operator_paths import STATE_DIRECTORY
-from ironcurtain_proxy.administration.overlay_settings import OverlaySettings, read_overlay
-from ironcurtain_proxy.administration.problems import Problem, Report
-from ironcurtain_proxy.administration.review_settings import (
+from ironcurtain_proxy.config.overlay_settings import OverlaySettings, read_overlay
+from ironcurtain_proxy.config.reading.document import Spot
+from ironcurtain_proxy.config.reading.environment import SESSION_VARIABLE, read_environment
+from ironcurtain_proxy.config.reading.layers import Layers, read_layers
+from ironcurtain_proxy.config.reading.operator_paths import STATE_DIRECTORY
+from ironcurtain_proxy.config.reading.problems import Problem, Report
+from ironcurtain_proxy.config.review_settings import (
     AutoApproveSettings,
     EscalationSettings,
     read_auto_approve,
     read_escalation,
     read_provider_keys,
 )
-from ironcurtain_proxy.administration.server_choice import choose_servers
-from ironcurtain_proxy.administration.workspace import container_workspace, find_workspace
+from ironcurtain_proxy.config.servers.server_choice import choose_servers
+from ironcurtain_proxy.config.servers.workspace import container_workspace, find_workspace
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.server import ServerSpec
 
 if TYPE_CHECKING:
-    from ironcurtain_proxy.administration.auto_confirm_settings import AutoConfirmConfig
+    from ironcurtain_proxy.config.auto_confirm.settings import AutoConfirmConfig
 
 SandboxPolicy: TypeAlias = Literal["warn", "enforce"]
 """What becomes of a sandboxed server where no sandbox can be had: run and say so, or refuse."""
@@ -196,7 +196,7 @@ def _auto_confirm(layers: Layers) -> "AutoConfirmConfig | None":
     if layers.spot("auto_confirm") is None:
         return None
     # Off unless switched on: most sessions start without the engine.
-    from ironcurtain_proxy.administration.auto_confirm_settings import (  # noqa: PLC0415
+    from ironcurtain_proxy.config.auto_confirm.settings import (  # noqa: PLC0415
         read_auto_confirm,
     )
 

@@ -1,1 +1,6 @@
-"""The policy answers (PDP). Pure: no I/O, no clock, no log."""
+"""The policy's answer. Pure.
+
+- `authorizer`: the one question, may this be done? `combining`: several answers become one.
+- `invariants`, `rules`, `matching`, `prior_consent`: what answers.
+- `breaker`: the circuit breaker. `explanation`: why a decision is what it is.
+"""

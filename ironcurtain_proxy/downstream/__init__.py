@@ -1,1 +1,9 @@
-"""The servers behind the proxy: start, call, restart, close. Knows no policy, and no agent."""
+"""The servers behind the proxy: start, call, restart, close. Knows no policy and no agent.
+
+- `servers`, `supervisor`, `starting`, `options`: all servers, and the life of one.
+- `connection`, `listing`, `roots`: the JSON-RPC conversation.
+- `process`, `guardian`, `orphans`, `bereaved`: processes, and what is left when one is killed.
+- `environment`, `working_directory`, `hardening`: what a server can see.
+- `stderr`, `session_log`, `masking`, `unusable_messages`: what a server says.
+- Also: `descriptors`, `room`, `versions`.
+"""

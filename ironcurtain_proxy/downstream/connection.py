@@ -12,9 +12,9 @@ import anyio
 from anyio.lowlevel import checkpoint
 
 from ironcurtain_proxy import __version__
-from ironcurtain_proxy.downstream.dropped import Dropped
 from ironcurtain_proxy.downstream.listing import list_tools
 from ironcurtain_proxy.downstream.room import AnswerRoom
+from ironcurtain_proxy.downstream.unusable_messages import Dropped
 from ironcurtain_proxy.downstream.versions import VERSIONS, check_version, supported_version
 from ironcurtain_proxy.errors import (
     CallLostError,
@@ -23,11 +23,8 @@ from ironcurtain_proxy.errors import (
     ServerUnavailableError,
     UnansweredError,
 )
-from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.server import ToolDefinition, ToolResult
-from ironcurtain_proxy.ports import ProgressListener
-from ironcurtain_proxy.wire.answers import Answers
-from ironcurtain_proxy.wire.codec import (
+from ironcurtain_proxy.jsonrpc.answers import Answers
+from ironcurtain_proxy.jsonrpc.codec import (
     Malformed,
     MessageId,
     decode,
@@ -35,7 +32,10 @@ from ironcurtain_proxy.wire.codec import (
     message_id,
     recover_id,
 )
-from ironcurtain_proxy.wire.pipes import LineReader, LineWriter, Oversize
+from ironcurtain_proxy.jsonrpc.pipes import LineReader, LineWriter, Oversize
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.server import ToolDefinition, ToolResult
+from ironcurtain_proxy.ports import ProgressListener
 
 PROTOCOL_VERSION: Final = VERSIONS[0]
 """What we offer."""

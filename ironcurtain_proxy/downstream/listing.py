@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable
 from typing import Final, NoReturn, TypeAlias
 
 from ironcurtain_proxy.errors import DownstreamError
+from ironcurtain_proxy.jsonrpc.codec import encode
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.question import visible
 from ironcurtain_proxy.model.server import ToolDefinition, ToolResult
-from ironcurtain_proxy.wire.codec import encode
 
 MAX_PAGES: Final = 1000
 MAX_TOOLS: Final = 10_000

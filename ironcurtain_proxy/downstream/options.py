@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from ironcurtain_proxy.downstream.room import AnswerRoom
+from ironcurtain_proxy.jsonrpc.pipes import MAX_LINE
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.sandbox.launch import Confinement
-from ironcurtain_proxy.wire.pipes import MAX_LINE
 
 ServerState: TypeAlias = Literal["starting", "ready", "restarting", "failed", "stopped"]
 """`restarting`: it was ready and ended. `failed`: the last attempt to start it came to nothing; it

@@ -25,8 +25,8 @@ from ironcurtain_proxy.model.request import AccessRequest
 from ironcurtain_proxy.model.server import ServerSpec, ToolDefinition, ToolResult
 from ironcurtain_proxy.ports import ProgressListener
 from ironcurtain_proxy.sandbox.abandoned import remove_abandoned
-from ironcurtain_proxy.sandbox.blocked import annotated, annotated_error
-from ironcurtain_proxy.sandbox.closed import Closed
+from ironcurtain_proxy.sandbox.denials import Closed
+from ironcurtain_proxy.sandbox.error_hints import annotated, annotated_error
 from ironcurtain_proxy.sandbox.reach import obstacle
 
 _LOGGER: Final = logging.getLogger(__name__)

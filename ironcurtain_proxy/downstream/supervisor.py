@@ -15,16 +15,16 @@ from anyio.to_thread import run_sync
 
 from ironcurtain_proxy.downstream.bereaved import end_if_bereaved
 from ironcurtain_proxy.downstream.connection import Connection, Listeners
-from ironcurtain_proxy.downstream.dropped import Dropped
 from ironcurtain_proxy.downstream.environment import secrets_of
 from ironcurtain_proxy.downstream.options import DownstreamOptions, Hooks, ServerState, ServerStatus
 from ironcurtain_proxy.downstream.roots import ServerRoots
 from ironcurtain_proxy.downstream.session_log import SessionLog, printable
 from ironcurtain_proxy.downstream.starting import Started, start_server
+from ironcurtain_proxy.downstream.unusable_messages import Dropped
 from ironcurtain_proxy.errors import ConfigurationError, DownstreamError, ServerUnavailableError
+from ironcurtain_proxy.jsonrpc.pipes import open_wire
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.server import ServerSpec, ToolDefinition
-from ironcurtain_proxy.wire.pipes import open_wire
 
 _LOGGER: Final = logging.getLogger(__name__)
 

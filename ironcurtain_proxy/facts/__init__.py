@@ -1,1 +1,9 @@
-"""The information point: an untrusted tool call becomes facts, or a reason why it cannot."""
+"""An untrusted tool call becomes facts, or a reason why it cannot.
+
+- `resolver`: the way of a call through the others.
+- `catalogue`, `live_catalogue`, `schema`, `schema_cost`: tools and their schemas.
+- `arguments`, `facts`, `paths`, `spelling`, `mounts`, `urls`: what arguments name.
+- `git`, `git_process`, `remotes`, `repositories`, `branches`: what repositories add.
+- `context`, `fingerprint`, `grant_facts`: what is known of a session, and of a call as a whole.
+- Also: `file_systems`.
+"""

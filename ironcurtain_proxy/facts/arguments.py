@@ -7,7 +7,7 @@ remote is read.
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from ironcurtain_proxy.information.spelling import Refusal
+from ironcurtain_proxy.facts.spelling import Refusal
 from ironcurtain_proxy.model.annotation import (
     ROLE_TRAITS,
     ArgumentRole,

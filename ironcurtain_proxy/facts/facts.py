@@ -8,19 +8,19 @@ sessions, schemas or which tools there are: `resolver.py` asks it on behalf of a
 import os
 from typing import Final
 
-from ironcurtain_proxy.information.arguments import (
+from ironcurtain_proxy.facts.arguments import (
     Planned,
     Reading,
     ToolPlan,
     plan_for,
     strings_of,
 )
-from ironcurtain_proxy.information.branches import current_branch, shared_directory
-from ironcurtain_proxy.information.git import GitRemotes
-from ironcurtain_proxy.information.paths import NAME_MAX, PathReader
-from ironcurtain_proxy.information.remotes import RemoteReader, operation_of, repository_root
-from ironcurtain_proxy.information.spelling import Refusal
-from ironcurtain_proxy.information.urls import canonical_url, is_ordinary, is_unambiguous
+from ironcurtain_proxy.facts.branches import current_branch, shared_directory
+from ironcurtain_proxy.facts.git import GitRemotes
+from ironcurtain_proxy.facts.paths import NAME_MAX, PathReader
+from ironcurtain_proxy.facts.remotes import RemoteReader, operation_of, repository_root
+from ironcurtain_proxy.facts.spelling import Refusal
+from ironcurtain_proxy.facts.urls import canonical_url, is_ordinary, is_unambiguous
 from ironcurtain_proxy.model.annotation import ToolAnnotation
 from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.json import Arguments, Json

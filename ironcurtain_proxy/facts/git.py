@@ -15,8 +15,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from ironcurtain_proxy.information.git_process import GitOutput, run_git
-from ironcurtain_proxy.information.spelling import Refusal
+from ironcurtain_proxy.facts.git_process import GitOutput, run_git
+from ironcurtain_proxy.facts.spelling import Refusal
 
 Operation: TypeAlias = Literal["push", "fetch", "both"]
 """What a call does with a remote. `both`: not known, so either."""

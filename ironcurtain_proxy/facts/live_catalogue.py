@@ -6,13 +6,13 @@ Knows how to ask for the tools and how long an answer holds; does not know who a
 from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
-from ironcurtain_proxy.information.catalogue import (
+from ironcurtain_proxy.facts.catalogue import (
     SEPARATOR,
     Catalogue,
     CataloguedTool,
     build_catalogue,
 )
-from ironcurtain_proxy.information.fingerprint import fingerprint
+from ironcurtain_proxy.facts.fingerprint import fingerprint
 from ironcurtain_proxy.model.annotation import Annotations
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.server import ServerSpec, ToolDefinition

@@ -19,8 +19,8 @@ import unicodedata
 from dataclasses import dataclass
 from typing import Final
 
-from ironcurtain_proxy.information.file_systems import PROCFS, file_system_type
-from ironcurtain_proxy.information.spelling import Refusal, Speller
+from ironcurtain_proxy.facts.file_systems import PROCFS, file_system_type
+from ironcurtain_proxy.facts.spelling import Refusal, Speller
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import PathValue
 

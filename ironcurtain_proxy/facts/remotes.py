@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from ironcurtain_proxy.information.arguments import strings_of
-from ironcurtain_proxy.information.git import GitRemotes, Operation
-from ironcurtain_proxy.information.spelling import Refusal
-from ironcurtain_proxy.information.urls import (
+from ironcurtain_proxy.facts.arguments import strings_of
+from ironcurtain_proxy.facts.git import GitRemotes, Operation
+from ironcurtain_proxy.facts.spelling import Refusal
+from ironcurtain_proxy.facts.urls import (
     canonical_git_url,
     git_domain,
     is_explicit_remote,

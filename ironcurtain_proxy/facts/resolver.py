@@ -14,19 +14,19 @@ from typing import Final, Protocol
 import anyio
 import anyio.to_thread
 
-from ironcurtain_proxy.information.catalogue import CataloguedTool
-from ironcurtain_proxy.information.context import (
+from ironcurtain_proxy.facts.catalogue import CataloguedTool
+from ironcurtain_proxy.facts.context import (
     NO_WORKING_DIRECTORY,
     ServerContexts,
     lacks_path,
 )
-from ironcurtain_proxy.information.facts import FactReader, unresolvable
-from ironcurtain_proxy.information.fingerprint import fingerprint
-from ironcurtain_proxy.information.git import GitRemotes
-from ironcurtain_proxy.information.grant_facts import DirectoryFinder, directories_to_open
-from ironcurtain_proxy.information.mounts import MountTable
-from ironcurtain_proxy.information.repositories import Repositories
-from ironcurtain_proxy.information.schema import SchemaChecker
+from ironcurtain_proxy.facts.facts import FactReader, unresolvable
+from ironcurtain_proxy.facts.fingerprint import fingerprint
+from ironcurtain_proxy.facts.git import GitRemotes
+from ironcurtain_proxy.facts.grant_facts import DirectoryFinder, directories_to_open
+from ironcurtain_proxy.facts.mounts import MountTable
+from ironcurtain_proxy.facts.repositories import Repositories
+from ironcurtain_proxy.facts.schema import SchemaChecker
 from ironcurtain_proxy.model.annotation import ToolAnnotation
 from ironcurtain_proxy.model.call import ToolCall
 from ironcurtain_proxy.model.command import ParsedCommand
@@ -205,7 +205,7 @@ class Resolver:
 
 def _command(value: Json) -> ParsedCommand:
     # Only a tool that was declared to run commands needs the parser.
-    from ironcurtain_proxy.information.shell import parse_command  # noqa: PLC0415
+    from ironcurtain_proxy.shell.parse import parse_command  # noqa: PLC0415
 
     if value is None:
         return ParsedCommand()

@@ -13,7 +13,7 @@ from typing import Final
 
 from jsonschema_rs import RegexOptions, ValidationError, Validator, validator_for
 
-from ironcurtain_proxy.information.schema_cost import TooCostlyError, refuse_costly
+from ironcurtain_proxy.facts.schema_cost import TooCostlyError, refuse_costly
 from ironcurtain_proxy.model.annotation import ToolAnnotation
 from ironcurtain_proxy.model.json import Arguments, Json
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeAlias, assert_never
 
-from ironcurtain_proxy.approval.grant_matching import covers, has_expired, is_of
-from ironcurtain_proxy.approval.grant_patterns import EscalatedCall
+from ironcurtain_proxy.grants.matching import covers, has_expired, is_of
+from ironcurtain_proxy.grants.patterns import EscalatedCall
 from ironcurtain_proxy.model.capability import Capability
 from ironcurtain_proxy.model.grant import (
     CapabilityPattern,

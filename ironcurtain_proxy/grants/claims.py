@@ -7,15 +7,15 @@ ended in between does not count, and what does not go uses nothing up.
 from dataclasses import dataclass
 from datetime import datetime
 
-from ironcurtain_proxy.approval.budget import Budget, BudgetBook
-from ironcurtain_proxy.approval.discharge import (
+from ironcurtain_proxy.grants.book import GrantBook
+from ironcurtain_proxy.grants.budget import Budget, BudgetBook
+from ironcurtain_proxy.grants.grant_settlement import (
     Remembering,
     discharge,
     remembered,
     tool_candidate,
 )
-from ironcurtain_proxy.approval.grant_patterns import EscalatedCall
-from ironcurtain_proxy.approval.grants import GrantBook
+from ironcurtain_proxy.grants.patterns import EscalatedCall
 from ironcurtain_proxy.model.escalation import Approved, Escalation, OriginReason
 from ironcurtain_proxy.model.grant import Grant, GrantId
 

@@ -1,7 +1,7 @@
 """The file of kept grants on the disk: read, and changed under a lock.
 
-Every proxy of this user shares it. Knows how the file lies there; what it says is `grants_format`,
-which grants belong into it `persisted_grants`.
+Every proxy of this user shares it. Knows how the file lies there; what it says is `format`,
+which grants belong into it `kept`.
 """
 
 import fcntl
@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from ironcurtain_proxy.errors import IronCurtainError
-from ironcurtain_proxy.review.grants_format import (
+from ironcurtain_proxy.grants.format import (
     KeptGrant,
     ReadGrants,
     grants_file_bytes,
     read_grants_file,
 )
-from ironcurtain_proxy.review.mailbox_directory import UnacceptableFileError, content
+from ironcurtain_proxy.private_directory import UnacceptableFileError, content
 
 KEPT_NAME: Final = "grants.json"
 """In the state directory."""

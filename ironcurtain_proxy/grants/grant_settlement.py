@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import assert_never
 
-from ironcurtain_proxy.approval.grant_patterns import EscalatedCall
-from ironcurtain_proxy.approval.grants import GrantBook
 from ironcurtain_proxy.approval.overlay import asked_before
+from ironcurtain_proxy.grants.book import GrantBook
+from ironcurtain_proxy.grants.patterns import EscalatedCall
 from ironcurtain_proxy.model.capability import CAPABILITIES, Capability
 from ironcurtain_proxy.model.escalation import Approved, Decider, Escalation, OriginReason
 from ironcurtain_proxy.model.grant import (

@@ -13,13 +13,13 @@ from typing import Final
 import anyio
 from anyio import to_thread
 
-from ironcurtain_proxy.approval.grants import Remembered
+from ironcurtain_proxy.grants.book import Remembered
+from ironcurtain_proxy.grants.file import GrantsFile, GrantsFileError, Snapshot, Stamp
+from ironcurtain_proxy.grants.format import KeptGrant, KeptScope, can_be_kept
 from ironcurtain_proxy.model.grant import CapabilityPattern, GrantId
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.ports import Clock
-from ironcurtain_proxy.review.grants_file import GrantsFile, GrantsFileError, Snapshot, Stamp
-from ironcurtain_proxy.review.grants_format import KeptGrant, KeptScope, can_be_kept
-from ironcurtain_proxy.review.steady import TOLERANCE, BootMoment, in_this_boot, on_the_wall
+from ironcurtain_proxy.steady_clock import TOLERANCE, BootMoment, in_this_boot, on_the_wall
 
 _log = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ is no longer defined as it was.
 
 from datetime import datetime
 
-from ironcurtain_proxy.approval.grant_patterns import HISTORY, EscalatedCall
+from ironcurtain_proxy.grants.patterns import HISTORY, EscalatedCall
 from ironcurtain_proxy.model.annotation import ArgumentRole, same_scalar
 from ironcurtain_proxy.model.grant import (
     Constraint,

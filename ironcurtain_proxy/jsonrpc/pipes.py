@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from ironcurtain_proxy.wire.channels import open_read_channel, open_write_channel
+from ironcurtain_proxy.jsonrpc.channels import open_read_channel, open_write_channel
 
 MAX_LINE: Final = 64 << 20
 """Default cap on one line, bytes."""

@@ -3,7 +3,7 @@
 litellm takes seconds to import, asks the network for a price list and reads a `.env` file of the
 working directory unless told otherwise, retries, and does not validate replies. All of that ends
 here: it is imported in one function, in a thread; nothing is retried; a reply is capped; no
-redirect is followed. What is asked and what an answer means is in `approval.intent`.
+redirect is followed. What is asked and what an answer means is in `auto_approver.intent`.
 """
 
 import logging
@@ -18,7 +18,6 @@ from typing import Final, Literal, Protocol, TypeAlias, cast, get_args
 import anyio
 import anyio.to_thread
 
-from ironcurtain_proxy.approval.intent import ANSWER_SCHEMA
 from ironcurtain_proxy.errors import ConfigurationError, IronCurtainError
 from ironcurtain_proxy.model.json import Json
 
@@ -121,7 +120,7 @@ class LitellmModel:
     api_key: str = field(default="", repr=False)
     """Empty: the provider's own default (A-60)."""
     api_base: str | None = None
-    answer_schema: Mapping[str, Json] = field(default_factory=lambda: ANSWER_SCHEMA, repr=False)
+    answer_schema: Mapping[str, Json] = field(repr=False)
     """What an answer looks like, for providers that hold their models to it."""
     _ask: _Ask | None = field(default=None, init=False, repr=False)
     _close: _Close | None = field(default=None, init=False, repr=False)
@@ -209,7 +208,7 @@ class LitellmModel:
 
 def _client(provider: Provider, api_key: str | None, base: str | None) -> _Closable:
     """An HTTP client in the shape that litellm wants for a provider."""
-    from ironcurtain_proxy.review.auto_transport import (  # noqa: PLC0415  see `_load`
+    from ironcurtain_proxy.llm.http import (  # noqa: PLC0415  see `_load`
         CappedTransport,
         plain_client,
     )

@@ -16,13 +16,9 @@ from typing import Final
 import anyio
 
 from ironcurtain_proxy.errors import IronCurtainError
-from ironcurtain_proxy.review.credential import Credential
-from ironcurtain_proxy.review.mailbox_directory import (
-    MailboxDirectory,
-    is_marked_taken,
-    is_removed,
-)
-from ironcurtain_proxy.review.messages import (
+from ironcurtain_proxy.mailbox.credential import Credential
+from ironcurtain_proxy.mailbox.display import visible
+from ironcurtain_proxy.mailbox.messages import (
     MAX_NOTE,
     Request,
     clean_line,
@@ -31,7 +27,11 @@ from ironcurtain_proxy.review.messages import (
     response_bytes,
     response_name,
 )
-from ironcurtain_proxy.session.display import visible
+from ironcurtain_proxy.private_directory import (
+    MailboxDirectory,
+    is_marked_taken,
+    is_removed,
+)
 
 WAIT_SECONDS: Final = 2.0
 """How long a proxy may take to take an answer before it is only presumed."""

@@ -13,10 +13,10 @@ from unicodedata import east_asian_width
 
 import orjson
 
+from ironcurtain_proxy.mailbox.messages import Request
+from ironcurtain_proxy.mailbox.requests import PendingRequest, seconds_left
 from ironcurtain_proxy.model.capability import CAPABILITIES
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.review.messages import Request
-from ironcurtain_proxy.session.requests import PendingRequest, seconds_left
 
 _BLANKS: Final = frozenset("\u00ad\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 """Characters that count as printable and show nothing."""

@@ -13,9 +13,9 @@ from typing import Final, Literal, TypeAlias
 
 import orjson
 
+from ironcurtain_proxy.mailbox.messages import MAX_RESPONSE_BYTES, Owner, owner_of
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.review.mailbox_directory import MailboxDirectory, UnacceptableFileError
-from ironcurtain_proxy.review.messages import MAX_RESPONSE_BYTES, Owner, owner_of
+from ironcurtain_proxy.private_directory import MailboxDirectory, UnacceptableFileError
 
 GrantsAction: TypeAlias = Literal["revoke", "clear"]
 

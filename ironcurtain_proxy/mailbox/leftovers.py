@@ -5,13 +5,8 @@ A living proxy may share the directory: what is its own stays.
 
 from contextlib import suppress
 
-from ironcurtain_proxy.review.mailbox_directory import (
-    MailboxDirectory,
-    UnacceptableFileError,
-    temporary_writer,
-)
-from ironcurtain_proxy.review.mailbox_grants import GRANTS_NAME, grants_owner
-from ironcurtain_proxy.review.messages import (
+from ironcurtain_proxy.mailbox.grants_command import GRANTS_NAME, grants_owner
+from ironcurtain_proxy.mailbox.messages import (
     MAX_REQUEST_BYTES,
     Owner,
     read_request,
@@ -20,7 +15,12 @@ from ironcurtain_proxy.review.messages import (
     response_id,
     response_name,
 )
-from ironcurtain_proxy.review.processes import is_alive
+from ironcurtain_proxy.mailbox.processes import is_alive
+from ironcurtain_proxy.private_directory import (
+    MailboxDirectory,
+    UnacceptableFileError,
+    temporary_writer,
+)
 
 
 def discard_leftovers(place: MailboxDirectory) -> None:

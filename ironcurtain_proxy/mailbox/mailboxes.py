@@ -13,14 +13,14 @@ from typing import Final
 import orjson
 
 from ironcurtain_proxy.errors import ConfigurationError, IronCurtainError
-from ironcurtain_proxy.review.listener_lock import ListenerLock
-from ironcurtain_proxy.review.mailbox_directory import MailboxDirectory, UnacceptableFileError
-from ironcurtain_proxy.session.requests import (
+from ironcurtain_proxy.mailbox.listener_lock import ListenerLock
+from ironcurtain_proxy.mailbox.requests import (
     MailboxReader,
     PendingRequest,
     by_age,
     session_mailboxes,
 )
+from ironcurtain_proxy.private_directory import MailboxDirectory, UnacceptableFileError
 
 _NUMBERS: Final = "pending-numbers.json"
 _MAX_NUMBERS_BYTES: Final = 1 << 24

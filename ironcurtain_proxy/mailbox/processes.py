@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from ironcurtain_proxy.review.messages import Owner
+from ironcurtain_proxy.mailbox.messages import Owner
 
 
 def this_process() -> Owner:

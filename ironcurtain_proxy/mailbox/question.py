@@ -6,9 +6,9 @@ from typing import Final
 
 import anyio
 
+from ironcurtain_proxy.mailbox.messages import Expected, response_id, response_name
 from ironcurtain_proxy.model.escalation import Escalation, Ruling
-from ironcurtain_proxy.review.mailbox_directory import MailboxDirectory
-from ironcurtain_proxy.review.messages import Expected, response_id, response_name
+from ironcurtain_proxy.private_directory import MailboxDirectory
 
 _EMPTY_GRACE: Final = 0.25
 """Seconds for which an empty response counts as not yet written, as by a shell's `>`."""

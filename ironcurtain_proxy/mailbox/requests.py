@@ -10,8 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.review.mailbox_directory import MailboxDirectory, UnacceptableFileError
-from ironcurtain_proxy.review.messages import (
+from ironcurtain_proxy.mailbox.messages import (
     MAX_REQUEST_BYTES,
     Owner,
     Request,
@@ -20,7 +19,8 @@ from ironcurtain_proxy.review.messages import (
     request_name,
     response_name,
 )
-from ironcurtain_proxy.review.processes import is_alive
+from ironcurtain_proxy.mailbox.processes import is_alive
+from ironcurtain_proxy.private_directory import MailboxDirectory, UnacceptableFileError
 
 SESSIONS = "sessions"
 

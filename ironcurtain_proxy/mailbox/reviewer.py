@@ -1,7 +1,7 @@
 """The mailbox: an escalation as a file, and the answer as another.
 
 Knows how a question is asked and which answer counts; what the files say is `messages`, how they
-lie on the disk is `mailbox_directory`. One task watches the directory for all open questions, so
+lie on the disk is `private_directory`. One task watches the directory for all open questions, so
 none waits for another. All file work is short and done in place, so that cancelling a question
 always withdraws it.
 """
@@ -17,28 +17,17 @@ import anyio
 from anyio.abc import TaskStatus
 
 from ironcurtain_proxy.errors import ConfigurationError, KernelError
-from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Ruling, Unreachable
-from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.ports import Clock
-from ironcurtain_proxy.review.credential import Credential
-from ironcurtain_proxy.review.listener_lock import is_listened_to
-from ironcurtain_proxy.review.mailbox_directory import (
-    MailboxDirectory,
-    UnacceptableFileError,
-    content,
-    mark_taken,
-)
-from ironcurtain_proxy.review.mailbox_grants import (
+from ironcurtain_proxy.mailbox.credential import Credential
+from ironcurtain_proxy.mailbox.grants_command import (
     GrantsAction,
     discard_grants,
     grants_bytes,
     is_grants_command,
     read_command,
 )
-from ironcurtain_proxy.review.mailbox_leftovers import discard_leftovers
-from ironcurtain_proxy.review.mailbox_question import Question
-from ironcurtain_proxy.review.mailbox_watch import watch_directory
-from ironcurtain_proxy.review.messages import (
+from ironcurtain_proxy.mailbox.leftovers import discard_leftovers
+from ironcurtain_proxy.mailbox.listener_lock import is_listened_to
+from ironcurtain_proxy.mailbox.messages import (
     MAX_RESPONSE_BYTES,
     Answer,
     Expected,
@@ -52,8 +41,19 @@ from ironcurtain_proxy.review.messages import (
     response_id,
     response_name,
 )
-from ironcurtain_proxy.review.processes import this_process
-from ironcurtain_proxy.review.steady import in_this_boot, on_the_wall
+from ironcurtain_proxy.mailbox.processes import this_process
+from ironcurtain_proxy.mailbox.question import Question
+from ironcurtain_proxy.mailbox.watch import watch_directory
+from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Ruling, Unreachable
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.ports import Clock
+from ironcurtain_proxy.private_directory import (
+    MailboxDirectory,
+    UnacceptableFileError,
+    content,
+    mark_taken,
+)
+from ironcurtain_proxy.steady_clock import in_this_boot, on_the_wall
 
 _log = logging.getLogger(__name__)
 

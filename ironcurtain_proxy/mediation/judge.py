@@ -10,7 +10,7 @@ from typing import assert_never
 from ironcurtain_proxy.approval.judging import NamedTool, Overlay, by_policy_alone
 from ironcurtain_proxy.decision.authorizer import authorize
 from ironcurtain_proxy.decision.combining import gravest_first
-from ironcurtain_proxy.decision.standing import standing_of
+from ironcurtain_proxy.decision.prior_consent import standing_of
 from ironcurtain_proxy.model.decision import Deny
 from ironcurtain_proxy.model.judgement import Judged
 from ironcurtain_proxy.model.policy import Policy

@@ -12,19 +12,12 @@ from typing import Final, assert_never
 
 import anyio
 
-from ironcurtain_proxy.approval.approvals import Approvals, Claim
-from ironcurtain_proxy.approval.budget import BudgetBook
-from ironcurtain_proxy.approval.discharge import Remembering, without
-from ironcurtain_proxy.approval.framing import Frame, Posed, question_about
-from ironcurtain_proxy.approval.grant_patterns import EscalatedCall
-from ironcurtain_proxy.approval.grants import GrantBook
 from ironcurtain_proxy.approval.judging import NamedTool, Overlay
 from ironcurtain_proxy.approval.settlements import (
     besides,
     by_grants,
     by_reviewer,
 )
-from ironcurtain_proxy.deciding import judge
 from ironcurtain_proxy.decision.breaker import Breaker
 from ironcurtain_proxy.errors import (
     AuditError,
@@ -33,7 +26,15 @@ from ironcurtain_proxy.errors import (
     KernelError,
     UnansweredError,
 )
-from ironcurtain_proxy.journal import Journal
+from ironcurtain_proxy.grants.book import GrantBook
+from ironcurtain_proxy.grants.budget import BudgetBook
+from ironcurtain_proxy.grants.claims import Approvals, Claim
+from ironcurtain_proxy.grants.grant_settlement import Remembering, without
+from ironcurtain_proxy.grants.patterns import EscalatedCall
+from ironcurtain_proxy.mediation.journal import Journal
+from ironcurtain_proxy.mediation.judge import judge
+from ironcurtain_proxy.mediation.question import Frame, Posed, question_about
+from ironcurtain_proxy.mediation.refusals import turn_down, withhold
 from ironcurtain_proxy.model.asking import question_in
 from ironcurtain_proxy.model.audit import ResultSummary
 from ironcurtain_proxy.model.authorized import AuthorizedCall
@@ -64,7 +65,6 @@ from ironcurtain_proxy.model.reply import Answered, Failed, Refused, Reply
 from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered, Unresolvable
 from ironcurtain_proxy.model.server import ToolResult
 from ironcurtain_proxy.ports import ProgressListener, World
-from ironcurtain_proxy.unapproved import turn_down, withhold
 
 _log = logging.getLogger(__name__)
 

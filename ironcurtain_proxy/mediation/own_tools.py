@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from ironcurtain_proxy.agent.own_tools import (
     COMPOSITE,
@@ -17,18 +18,32 @@ from ironcurtain_proxy.agent.own_tools import (
     told,
 )
 from ironcurtain_proxy.agent.replies import words
-from ironcurtain_proxy.approval.budget import Budget
 from ironcurtain_proxy.approval.capabilities import described
-from ironcurtain_proxy.mediation import Mediator
+from ironcurtain_proxy.approval.lifecycle import EscalationState
+from ironcurtain_proxy.grants.budget import Budget
+from ironcurtain_proxy.mediation.mediator import Mediator
+from ironcurtain_proxy.mediation.plans import SERVER, PlannedCall, Planner, read_calls
 from ironcurtain_proxy.model.case import Case
 from ironcurtain_proxy.model.composite import CompositeSpec
+from ironcurtain_proxy.model.escalation import Escalation
 from ironcurtain_proxy.model.grounds import OWN_TOOL
 from ironcurtain_proxy.model.json import Arguments, Json
 from ironcurtain_proxy.model.reply import Answered, Refused, Reply
 from ironcurtain_proxy.model.server import ToolResult
-from ironcurtain_proxy.planning import SERVER, PlannedCall, Planner, read_calls
 from ironcurtain_proxy.ports import ProgressListener
-from ironcurtain_proxy.review.desk import Desk
+
+
+class Questions(Protocol):
+    """The open questions of one session, as its own tools see them."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether a call may be held."""
+        ...
+
+    def open(self) -> Sequence[tuple[Escalation, EscalationState]]:
+        """All that wait, with where each stands."""
+        ...
 
 
 @dataclass(slots=True, kw_only=True)
@@ -36,7 +51,7 @@ class OwnTools:
     """The tools of one session that no server has."""
 
     mediator: Mediator
-    desk: Desk
+    desk: Questions
     ready: Callable[[str], Awaitable[None]]
     """Waits until a tool can be found, if there is one."""
     plans: bool

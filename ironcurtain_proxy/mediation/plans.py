@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from ironcurtain_proxy.approval.budget import Budget
 from ironcurtain_proxy.approval.capabilities import described
 from ironcurtain_proxy.approval.settlements import by_reviewer
-from ironcurtain_proxy.mediation import Mediator
+from ironcurtain_proxy.grants.budget import Budget
+from ironcurtain_proxy.mediation.mediator import Mediator
+from ironcurtain_proxy.mediation.refusals import turn_down
 from ironcurtain_proxy.model.call import ToolCall
 from ironcurtain_proxy.model.capability import Capability
 from ironcurtain_proxy.model.case import Case
@@ -32,7 +33,6 @@ from ironcurtain_proxy.model.json import Arguments, Json
 from ironcurtain_proxy.model.judgement import Judged
 from ironcurtain_proxy.model.reply import Refused
 from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered, Unresolvable
-from ironcurtain_proxy.unapproved import turn_down
 
 SERVER: Final = "ironcurtain"
 """The name that the record has for the proxy's own tools."""

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from ironcurtain_proxy.approval.discharge import offered, tool_candidate
-from ironcurtain_proxy.approval.grant_patterns import EscalatedCall, Places, candidates
+from ironcurtain_proxy.grants.grant_settlement import offered, tool_candidate
+from ironcurtain_proxy.grants.patterns import EscalatedCall, Places, candidates
 from ironcurtain_proxy.model.call import ToolCall
 from ironcurtain_proxy.model.crossing import bound_meta
 from ironcurtain_proxy.model.escalation import Escalation, EscalationId, OriginReason

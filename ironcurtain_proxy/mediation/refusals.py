@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from ironcurtain_proxy.approval.settlements import by_refusal, held, refused_by
-from ironcurtain_proxy.journal import Journal
+from ironcurtain_proxy.mediation.journal import Journal
 from ironcurtain_proxy.model.audit import ResultSummary
 from ironcurtain_proxy.model.case import Case
 from ironcurtain_proxy.model.escalation import Declined, Escalation, Held, Unreachable

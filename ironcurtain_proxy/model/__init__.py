@@ -1,1 +1,9 @@
-"""The nouns that all rooms share, frozen. Pure: no I/O, no clock, no log."""
+"""The nouns that all folders share, frozen. Pure.
+
+- A call: `call`, `request`, `case`, `path`, `command`, `json`, `composite`, `progress`, `reply`.
+- A decision: `policy`, `annotation`, `capability`, `argument_capability`, `judgement`, `decision`,
+  `grounds`, `authorized`.
+- A question: `escalation`, `question`, `grant`.
+- The rest: `audit`, `server`.
+- Also: `asking`, `crossing`.
+"""

@@ -1,1 +1,6 @@
-"""Someone is asked: how reviewers are reached, and what counts as an answer."""
+"""Open questions, and the ways to whoever answers them.
+
+- `open_questions`: each question asked once, however often the call is made again.
+- `channel_order`: who is asked, in which order.
+- `terminal`, `callback`: two of the ways.
+"""

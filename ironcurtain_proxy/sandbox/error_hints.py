@@ -16,14 +16,14 @@ server that really ran confined, for some signs mean the sandbox only there:
   missing one, and a missing file is a common mistake: it counts if its path is known to be hidden.
 * A 403 counts if the proxy gave it: to a CONNECT, or in its own words. Any site answers 403.
 
-What the profile says counts besides (`closed`): a closed host has answered nothing.
+What the profile says counts besides (`denials`): a closed host has answered nothing.
 """
 
 import re
 from collections.abc import Collection, Iterator, Mapping
 
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.sandbox.closed import HOST, NOTHING_KNOWN, Closed
+from ironcurtain_proxy.sandbox.denials import HOST, NOTHING_KNOWN, Closed
 
 MAX_BLOCKS = 20
 """How many blocks of a result are looked at."""

@@ -1,6 +1,6 @@
 """Looks after steering files where servers may write, for as long as servers run.
 
-What there is at the start is closed by the sandboxes themselves (`closed`). What comes later no
+What there is at the start is closed by the sandboxes themselves (`denials`). What comes later no
 sandbox can close: it is found after each call, and as soon as it comes between calls. What can
 make nothing run stays, as a clone of the user's does; anything else is put back, and said.
 

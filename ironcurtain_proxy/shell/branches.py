@@ -8,8 +8,8 @@ is for the engine to treat as `main`.
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from ironcurtain_proxy.approval.shell.judging import inner_commands, program_name
 from ironcurtain_proxy.model.command import ParsedCommand, SimpleCommand, Word
+from ironcurtain_proxy.shell.judging import inner_commands, program_name
 
 CURRENT: Final = "HEAD"
 """Stands for the branch that the repository is on."""

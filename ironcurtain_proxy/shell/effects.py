@@ -17,8 +17,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
-from ironcurtain_proxy.approval.shell.rules import Wraps
-from ironcurtain_proxy.approval.shell.wrappers import WRAPPERS
 from ironcurtain_proxy.model.command import ParsedCommand, SimpleCommand, Word
 from ironcurtain_proxy.shell.beyond import why_beyond
 from ironcurtain_proxy.shell.find_reader import why_not_find
@@ -26,6 +24,7 @@ from ironcurtain_proxy.shell.git_readers import why_not_git
 from ironcurtain_proxy.shell.options import options, read_options
 from ironcurtain_proxy.shell.outward import name_of, why_outward
 from ironcurtain_proxy.shell.places import Place
+from ironcurtain_proxy.shell.programs.wrappers import WRAPPERS
 from ironcurtain_proxy.shell.readers import READERS, VERSIONS
 from ironcurtain_proxy.shell.reads import (
     assigned,
@@ -35,6 +34,7 @@ from ironcurtain_proxy.shell.reads import (
     why_not_reader,
     why_not_redirect,
 )
+from ironcurtain_proxy.shell.rules import Wraps
 from ironcurtain_proxy.shell.test_reader import why_not_test
 
 Effect: TypeAlias = Literal["reads", "local", "unknown", "beyond", "outward"]

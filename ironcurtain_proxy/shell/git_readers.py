@@ -9,11 +9,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from ironcurtain_proxy.approval.shell.secrets import names_a_secret
 from ironcurtain_proxy.model.command import Word
 from ironcurtain_proxy.shell.options import Reading
 from ironcurtain_proxy.shell.places import Place, path_of
 from ironcurtain_proxy.shell.reads import Reader, reader, why_not_reader
+from ironcurtain_proxy.shell.secrets import names_a_secret
 
 _DIFF: Final = (
     " p u U: patch no-patch s stat? shortstat numstat name-only name-status diff-filter: M C w b"

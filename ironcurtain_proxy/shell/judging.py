@@ -9,8 +9,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, assert_never
 
-from ironcurtain_proxy.approval.shell.programs import RULES
-from ironcurtain_proxy.approval.shell.rules import (
+from ironcurtain_proxy.model.capability import Capability
+from ironcurtain_proxy.model.command import (
+    Assignment,
+    ParsedCommand,
+    Redirection,
+    SimpleCommand,
+    Word,
+)
+from ironcurtain_proxy.shell.programs.programs import RULES
+from ironcurtain_proxy.shell.programs.wrappers import MAY_INSTALL
+from ironcurtain_proxy.shell.rules import (
     Acts,
     Checked,
     Commands,
@@ -23,16 +32,7 @@ from ironcurtain_proxy.approval.shell.rules import (
     check_verbs,
     skip_options,
 )
-from ironcurtain_proxy.approval.shell.secrets import names_a_secret
-from ironcurtain_proxy.approval.shell.wrappers import MAY_INSTALL
-from ironcurtain_proxy.model.capability import Capability
-from ironcurtain_proxy.model.command import (
-    Assignment,
-    ParsedCommand,
-    Redirection,
-    SimpleCommand,
-    Word,
-)
+from ironcurtain_proxy.shell.secrets import names_a_secret
 
 CommandEffect: TypeAlias = Literal["safe", "ask"]
 """`safe`: it only reads, and runs nothing but programs known to only read."""

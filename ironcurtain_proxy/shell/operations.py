@@ -10,14 +10,14 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Final, Literal, TypeAlias
 
-from ironcurtain_proxy.approval.shell.judging import (
+from ironcurtain_proxy.model.command import ParsedCommand, SimpleCommand, Word
+from ironcurtain_proxy.shell.judging import (
     inner_commands,
     is_transparent,
     judge_command,
     program_name,
 )
-from ironcurtain_proxy.approval.shell.secrets import names_a_secret
-from ironcurtain_proxy.model.command import ParsedCommand, SimpleCommand, Word
+from ironcurtain_proxy.shell.secrets import names_a_secret
 
 ShellOperation: TypeAlias = Literal[
     "safe", "test", "git-fetch", "git-pull", "install", "git-commit", "git-push", "other",

@@ -1,6 +1,6 @@
 """What a shell command would run, read with a shell grammar.
 
-The grammar (tree-sitter's, of bash) says where things are; `shell_words` and `shell_statements`
+The grammar (tree-sitter's, of bash) says where things are; `words` and `statements`
 hold that against the text. A part that the grammar and bash could understand differently makes the
 command unreadable, and so do things whose effect cannot be read off a text: functions, `eval` of
 what is not known, arithmetic with names, unusual expansions.
@@ -12,9 +12,9 @@ import unicodedata
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from ironcurtain_proxy.information.shell_statements import read_statements
-from ironcurtain_proxy.information.shell_words import Reading
 from ironcurtain_proxy.model.command import ParsedCommand, SimpleCommand, Word
+from ironcurtain_proxy.shell.statements import read_statements
+from ironcurtain_proxy.shell.words import Reading
 
 if TYPE_CHECKING:
     from tree_sitter import Language

@@ -8,8 +8,8 @@ import posixpath
 from dataclasses import dataclass, field
 from typing import Final
 
-from ironcurtain_proxy.approval.shell.secrets import names_a_secret
 from ironcurtain_proxy.model.command import Word
+from ironcurtain_proxy.shell.secrets import names_a_secret
 
 _SYSTEM: Final = ("/usr", "/opt", "/bin", "/lib", "/lib64", "/tmp", "/var/tmp", "/private/tmp")  # noqa: S108  compared, never opened
 _STREAMS: Final = frozenset({"/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/tty"})

@@ -9,14 +9,14 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from ironcurtain_proxy.information.shell_words import (
+from ironcurtain_proxy.model.command import Assignment, Redirection, SimpleCommand, Word
+from ironcurtain_proxy.shell.words import (
     BLANK,
     WORD_KINDS,
     Reading,
     read_test_word,
     read_word,
 )
-from ironcurtain_proxy.model.command import Assignment, Redirection, SimpleCommand, Word
 
 if TYPE_CHECKING:
     from tree_sitter import Node

@@ -11,15 +11,15 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, assert_never
 
-from ironcurtain_proxy.safeguards.contents import Contents, write_all
-from ironcurtain_proxy.safeguards.faults import RollbackError
-from ironcurtain_proxy.safeguards.places import (
+from ironcurtain_proxy.snapshots.contents import Contents, write_all
+from ironcurtain_proxy.snapshots.faults import RollbackError
+from ironcurtain_proxy.snapshots.places import (
     Parts,
     opened_directory,
     opened_itself,
     text_of,
 )
-from ironcurtain_proxy.safeguards.tree import Entry, Kind, Tree
+from ironcurtain_proxy.snapshots.tree import Entry, Kind, Tree
 
 _CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _PRIVATE: Final = 0o600

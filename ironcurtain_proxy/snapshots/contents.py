@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final, Protocol
 
-from ironcurtain_proxy.safeguards.faults import RollbackError, SnapshotError
+from ironcurtain_proxy.snapshots.faults import RollbackError, SnapshotError
 
 DIGEST: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _CHUNK: Final = 1 << 20

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Final
 
-from ironcurtain_proxy.safeguards.faults import SafeguardError
+from ironcurtain_proxy.snapshots.faults import SafeguardError
 
 _DEADLINE: Final = 30.0
 """Seconds for one command."""

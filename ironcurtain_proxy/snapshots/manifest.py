@@ -9,10 +9,10 @@ from urllib.parse import quote_from_bytes, unquote_to_bytes
 import orjson
 
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.safeguards.contents import DIGEST
-from ironcurtain_proxy.safeguards.faults import RollbackError
-from ironcurtain_proxy.safeguards.places import Parts, is_within, text_of
-from ironcurtain_proxy.safeguards.tree import Entry, Kind, Tree
+from ironcurtain_proxy.snapshots.contents import DIGEST
+from ironcurtain_proxy.snapshots.faults import RollbackError
+from ironcurtain_proxy.snapshots.places import Parts, is_within, text_of
+from ironcurtain_proxy.snapshots.tree import Entry, Kind, Tree
 
 VERSION: Final = 1
 _PLAIN: Final = "/ !#$&'()*+,:;=?@[]{}~^"

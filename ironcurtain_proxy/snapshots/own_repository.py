@@ -11,11 +11,11 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Final
 
-from ironcurtain_proxy.safeguards.contents import DIGEST, Extent, Streaming
-from ironcurtain_proxy.safeguards.faults import RollbackError
-from ironcurtain_proxy.safeguards.git_commands import GitError, GitPlace, git, git_into
-from ironcurtain_proxy.safeguards.places import Parts
-from ironcurtain_proxy.safeguards.tree import Entry, Tree
+from ironcurtain_proxy.snapshots.contents import DIGEST, Extent, Streaming
+from ironcurtain_proxy.snapshots.faults import RollbackError
+from ironcurtain_proxy.snapshots.git_commands import GitError, GitPlace, git, git_into
+from ironcurtain_proxy.snapshots.places import Parts
+from ironcurtain_proxy.snapshots.tree import Entry, Tree
 
 _EXECUTABLE: Final = 0o100
 _SAFE: Final = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./ ")

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from ironcurtain_proxy.safeguards.manifest import AfterState, Manifest, Refs
-from ironcurtain_proxy.safeguards.places import Parts, is_within, text_of
-from ironcurtain_proxy.safeguards.tree import Entry, Tree, is_same
+from ironcurtain_proxy.snapshots.manifest import AfterState, Manifest, Refs
+from ironcurtain_proxy.snapshots.places import Parts, is_within, text_of
+from ironcurtain_proxy.snapshots.tree import Entry, Tree, is_same
 
 ChangeKind: TypeAlias = Literal["created", "replaced", "removed"]
 """What becomes of a path, or of a branch."""

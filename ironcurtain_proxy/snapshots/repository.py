@@ -17,10 +17,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from ironcurtain_proxy.safeguards.faults import RollbackError, SnapshotError
-from ironcurtain_proxy.safeguards.git_commands import GitError, GitPlace, git
-from ironcurtain_proxy.safeguards.manifest import Refs
-from ironcurtain_proxy.safeguards.places import Parts, text_of
+from ironcurtain_proxy.snapshots.faults import RollbackError, SnapshotError
+from ironcurtain_proxy.snapshots.git_commands import GitError, GitPlace, git
+from ironcurtain_proxy.snapshots.manifest import Refs
+from ironcurtain_proxy.snapshots.places import Parts, text_of
 
 COMMIT: Final = re.compile(r"(?:[0-9a-f]{40}|[0-9a-f]{64})", re.ASCII)
 _BRANCH: Final = re.compile(r"refs/(?:heads|tags)/[^\x00-\x20\x7f~^:?*\[\\]+")

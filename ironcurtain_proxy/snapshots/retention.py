@@ -8,10 +8,10 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.safeguards.faults import RollbackError
-from ironcurtain_proxy.safeguards.manifest import Manifest, read_manifest
-from ironcurtain_proxy.safeguards.repository import remove_anchor
-from ironcurtain_proxy.safeguards.storage import (
+from ironcurtain_proxy.snapshots.faults import RollbackError
+from ironcurtain_proxy.snapshots.manifest import Manifest, read_manifest
+from ironcurtain_proxy.snapshots.repository import remove_anchor
+from ironcurtain_proxy.snapshots.storage import (
     ANCHORED,
     MANIFEST,
     all_ids,
@@ -21,7 +21,7 @@ from ironcurtain_proxy.safeguards.storage import (
     remove_place,
     size_of,
 )
-from ironcurtain_proxy.safeguards.under_way import is_under_way
+from ironcurtain_proxy.snapshots.under_way import is_under_way
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

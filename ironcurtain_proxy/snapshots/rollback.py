@@ -12,34 +12,34 @@ from pathlib import Path
 from typing import Final
 
 from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.safeguards.applying import Application, open_up
-from ironcurtain_proxy.safeguards.contents import Contents, Extent
-from ironcurtain_proxy.safeguards.faults import (
+from ironcurtain_proxy.snapshots.applying import Application, open_up
+from ironcurtain_proxy.snapshots.contents import Contents, Extent
+from ironcurtain_proxy.snapshots.faults import (
     ConflictError,
     NoSnapshotError,
     RollbackError,
     SnapshotError,
 )
-from ironcurtain_proxy.safeguards.git_commands import GitError
-from ironcurtain_proxy.safeguards.manifest import (
+from ironcurtain_proxy.snapshots.git_commands import GitError
+from ironcurtain_proxy.snapshots.manifest import (
     AfterState,
     Manifest,
     after_bytes,
     read_after,
     read_manifest,
 )
-from ironcurtain_proxy.safeguards.own_repository import fetched
-from ironcurtain_proxy.safeguards.places import Parts, is_within, text_of
-from ironcurtain_proxy.safeguards.planning import Change, Plan, Situation, plan
-from ironcurtain_proxy.safeguards.repository import (
+from ironcurtain_proxy.snapshots.own_repository import fetched
+from ironcurtain_proxy.snapshots.places import Parts, is_within, text_of
+from ironcurtain_proxy.snapshots.planning import Change, Plan, Situation, plan
+from ironcurtain_proxy.snapshots.repository import (
     check_idle,
     check_safe,
     is_believable,
     read_refs,
     set_refs,
 )
-from ironcurtain_proxy.safeguards.snapshot import walk_now
-from ironcurtain_proxy.safeguards.storage import (
+from ironcurtain_proxy.snapshots.snapshot import walk_now
+from ironcurtain_proxy.snapshots.storage import (
     AFTER,
     BLOBS,
     MANIFEST,
@@ -52,7 +52,7 @@ from ironcurtain_proxy.safeguards.storage import (
     remove_file,
     write_file,
 )
-from ironcurtain_proxy.safeguards.tree import Entry
+from ironcurtain_proxy.snapshots.tree import Entry
 
 _MOST_COMPARED: Final = 200_000
 

@@ -12,10 +12,10 @@ from tempfile import TemporaryFile
 from typing import Final
 
 from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.safeguards.contents import Budget, Digesting, Keeping, Streaming
-from ironcurtain_proxy.safeguards.faults import SafeguardError, SnapshotError
-from ironcurtain_proxy.safeguards.git_commands import GitError
-from ironcurtain_proxy.safeguards.manifest import (
+from ironcurtain_proxy.snapshots.contents import Budget, Digesting, Keeping, Streaming
+from ironcurtain_proxy.snapshots.faults import SafeguardError, SnapshotError
+from ironcurtain_proxy.snapshots.git_commands import GitError
+from ironcurtain_proxy.snapshots.manifest import (
     AfterState,
     HeldRepository,
     Manifest,
@@ -23,9 +23,9 @@ from ironcurtain_proxy.safeguards.manifest import (
     after_bytes,
     manifest_bytes,
 )
-from ironcurtain_proxy.safeguards.own_repository import finish_stream, import_commit
-from ironcurtain_proxy.safeguards.places import Parts, first_missing, is_within, text_of
-from ironcurtain_proxy.safeguards.repository import (
+from ironcurtain_proxy.snapshots.own_repository import finish_stream, import_commit
+from ironcurtain_proxy.snapshots.places import Parts, first_missing, is_within, text_of
+from ironcurtain_proxy.snapshots.repository import (
     UnsafeRepositoryError,
     anchor,
     check_idle,
@@ -37,7 +37,7 @@ from ironcurtain_proxy.safeguards.repository import (
     state_files,
     top_of,
 )
-from ironcurtain_proxy.safeguards.storage import (
+from ironcurtain_proxy.snapshots.storage import (
     AFTER,
     ANCHORED,
     BLOBS,
@@ -49,8 +49,8 @@ from ironcurtain_proxy.safeguards.storage import (
     remove_place,
     write_file,
 )
-from ironcurtain_proxy.safeguards.tree import Entry, is_same
-from ironcurtain_proxy.safeguards.walking import Walk
+from ironcurtain_proxy.snapshots.tree import Entry, is_same
+from ironcurtain_proxy.snapshots.walking import Walk
 
 READ_LIMIT: Final = 1 << 30
 """Bytes that are read to compare; what is beyond is known by its inode and times."""

@@ -18,8 +18,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from ironcurtain_proxy.safeguards.contents import sync_directory, write_all
-from ironcurtain_proxy.safeguards.faults import NoSnapshotError, RollbackError, SnapshotError
+from ironcurtain_proxy.snapshots.contents import sync_directory, write_all
+from ironcurtain_proxy.snapshots.faults import NoSnapshotError, RollbackError, SnapshotError
 
 MANIFEST: Final = "manifest.json"
 AFTER: Final = "after.json"

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from ironcurtain_proxy.safeguards.places import Parts
+from ironcurtain_proxy.snapshots.places import Parts
 
 Kind: TypeAlias = Literal["file", "directory", "link", "other"]
 """`other`: a socket, a pipe, a device. A snapshot never holds one; a call may leave one."""

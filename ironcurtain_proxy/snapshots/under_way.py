@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ironcurtain_proxy.safeguards.faults import SnapshotError
-from ironcurtain_proxy.safeguards.storage import MANIFEST, locked
+from ironcurtain_proxy.snapshots.faults import SnapshotError
+from ironcurtain_proxy.snapshots.storage import MANIFEST, locked
 
 _FILE: Final = "running"
 _FLAGS: Final = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC

@@ -5,15 +5,15 @@ import stat
 from collections.abc import Collection
 from typing import Final
 
-from ironcurtain_proxy.safeguards.contents import ContentReader, changing, unread
-from ironcurtain_proxy.safeguards.faults import SnapshotError
-from ironcurtain_proxy.safeguards.places import (
+from ironcurtain_proxy.snapshots.contents import ContentReader, changing, unread
+from ironcurtain_proxy.snapshots.faults import SnapshotError
+from ironcurtain_proxy.snapshots.places import (
     LISTED,
     MISLEADING,
     Parts,
     opened_directory,
 )
-from ironcurtain_proxy.safeguards.tree import Entry, Kind
+from ironcurtain_proxy.snapshots.tree import Entry, Kind
 
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _DEEPEST: Final = 200

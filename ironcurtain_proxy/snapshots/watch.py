@@ -12,7 +12,7 @@ from time import monotonic
 from typing import Final, TypeAlias
 
 from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.safeguards.places import LISTED, Parts, is_within, opened_directory, text_of
+from ironcurtain_proxy.snapshots.places import LISTED, Parts, is_within, opened_directory, text_of
 
 MOST_NAMED: Final = 100
 """Names in a report."""

@@ -15,28 +15,12 @@ from typing import Final
 import anyio
 from anyio.abc import TaskStatus
 
-from ironcurtain_proxy.administration.auto_confirm_settings import AutoConfirmConfig
-from ironcurtain_proxy.administration.model_access import model_access
-from ironcurtain_proxy.administration.notification_settings import NotificationSettings
-from ironcurtain_proxy.administration.operator_paths import real
-from ironcurtain_proxy.administration.reviewer_settings import ReviewerSpec
-from ironcurtain_proxy.administration.settings import Settings
-from ironcurtain_proxy.administration.work_context_settings import PROVIDER_VARIABLE
-from ironcurtain_proxy.approval.engine.context_score import WorkContext
-from ironcurtain_proxy.approval.engine.settings import HUMAN
-from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.ports import Clock
-from ironcurtain_proxy.review.approval_tally import ApprovalTally
-from ironcurtain_proxy.review.auto_confirm import AutoConfirm, Situation
-from ironcurtain_proxy.review.auto_model import LitellmModel, parse_model_id
-from ironcurtain_proxy.review.chain import ReviewerChain, Seat, Step, without_briefing
-from ironcurtain_proxy.review.credential import Credential
-from ironcurtain_proxy.review.dialect import MakeDialect
-from ironcurtain_proxy.review.given_up import note_given_up
-from ironcurtain_proxy.review.llm_log import LlmLog
-from ironcurtain_proxy.review.mailbox import Mailbox, MailboxSettings
-from ironcurtain_proxy.review.model_reviewer import ANSWER_SCHEMA, ModelReviewer
-from ironcurtain_proxy.review.notification_channels import (
+from ironcurtain_proxy.auto_confirm.approval_tally import ApprovalTally
+from ironcurtain_proxy.auto_confirm.engine.context_score import WorkContext
+from ironcurtain_proxy.auto_confirm.engine.settings import HUMAN
+from ironcurtain_proxy.auto_confirm.engine_memory import StoreLedger
+from ironcurtain_proxy.auto_confirm.lazy_store import LazyStore
+from ironcurtain_proxy.auto_confirm.notify.channels import (
     Channel,
     CommandChannel,
     FileChannel,
@@ -44,20 +28,41 @@ from ironcurtain_proxy.review.notification_channels import (
     Transport,
     WebhookChannel,
 )
-from ironcurtain_proxy.review.notifications import Notifier, Summaries
-from ironcurtain_proxy.review.panel import FirstReviewer, Panel
-from ironcurtain_proxy.review.process_reviewer import ProcessReviewer
-from ironcurtain_proxy.review.review_calls import CallDialect
-from ironcurtain_proxy.review.review_lines import LineDialect
-from ironcurtain_proxy.review.reviewer_start import ProcessSpec
-from ironcurtain_proxy.review.session_reviewer import SessionReviewer
-from ironcurtain_proxy.review.token_file import read_token
-from ironcurtain_proxy.store.store import open_store
-from ironcurtain_proxy.wiring.lazy_store import LazyStore
-from ironcurtain_proxy.wiring.ledger import StoreLedger
+from ironcurtain_proxy.auto_confirm.notify.notifier import Notifier, Summaries
+from ironcurtain_proxy.auto_confirm.reviewer import AutoConfirm, Situation
+from ironcurtain_proxy.auto_confirm.reviewer_chain import (
+    ReviewerChain,
+    Seat,
+    Step,
+    without_briefing,
+)
+from ironcurtain_proxy.auto_confirm.reviewers.dialect import MakeDialect
+from ironcurtain_proxy.auto_confirm.reviewers.given_up import note_given_up
+from ironcurtain_proxy.auto_confirm.reviewers.json_lines import LineDialect
+from ironcurtain_proxy.auto_confirm.reviewers.mcp_calls import CallDialect
+from ironcurtain_proxy.auto_confirm.reviewers.model import ANSWER_SCHEMA, ModelReviewer
+from ironcurtain_proxy.auto_confirm.reviewers.process import ProcessReviewer
+from ironcurtain_proxy.auto_confirm.reviewers.process_start import ProcessSpec
+from ironcurtain_proxy.auto_confirm.reviewers.session import SessionReviewer
+from ironcurtain_proxy.auto_confirm.snapshot_guard import Safekeeping
+from ironcurtain_proxy.auto_confirm.store.store import open_store
+from ironcurtain_proxy.auto_confirm.windows import Windows
+from ironcurtain_proxy.config.auto_confirm.model_access import model_access
+from ironcurtain_proxy.config.auto_confirm.notification_settings import NotificationSettings
+from ironcurtain_proxy.config.auto_confirm.reviewer_settings import ReviewerSpec
+from ironcurtain_proxy.config.auto_confirm.settings import AutoConfirmConfig
+from ironcurtain_proxy.config.auto_confirm.work_context_settings import PROVIDER_VARIABLE
+from ironcurtain_proxy.config.reading.operator_paths import real
+from ironcurtain_proxy.config.settings import Settings
+from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.llm.litellm_model import LitellmModel, parse_model_id
+from ironcurtain_proxy.llm.log import LlmLog
+from ironcurtain_proxy.mailbox.credential import Credential
+from ironcurtain_proxy.mailbox.reviewer import Mailbox, MailboxSettings
+from ironcurtain_proxy.mailbox.token_file import read_token
+from ironcurtain_proxy.ports import Clock
+from ironcurtain_proxy.review.channel_order import FirstReviewer, Panel
 from ironcurtain_proxy.wiring.reviewer_processes import launcher, redact
-from ironcurtain_proxy.wiring.safekeeping import Safekeeping
-from ironcurtain_proxy.wiring.windows import Windows
 
 _log: Final = logging.getLogger(__name__)
 

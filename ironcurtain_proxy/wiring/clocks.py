@@ -8,7 +8,7 @@ from typing import Final
 
 from ironcurtain_proxy.model.call import RequestId
 from ironcurtain_proxy.model.escalation import EscalationId
-from ironcurtain_proxy.review.steady import seconds_since_boot
+from ironcurtain_proxy.steady_clock import seconds_since_boot
 
 
 def _wall() -> datetime:

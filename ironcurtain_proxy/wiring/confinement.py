@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Final
 
 import ironcurtain_proxy
-from ironcurtain_proxy.administration.operator_paths import real
-from ironcurtain_proxy.administration.recognition import recognised
-from ironcurtain_proxy.administration.settings import Settings
+from ironcurtain_proxy.config.reading.operator_paths import real
+from ironcurtain_proxy.config.servers.recognition import recognised
+from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.path import RealPath

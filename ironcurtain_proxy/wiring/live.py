@@ -4,10 +4,10 @@ import os
 
 import anyio
 
-from ironcurtain_proxy.administration.lint_annotations import LiveTools
-from ironcurtain_proxy.administration.settings import Settings
+from ironcurtain_proxy.config.policy.lint_annotations import LiveTools
+from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.downstream.servers import DownstreamServers
-from ironcurtain_proxy.downstream.settling import tidy
+from ironcurtain_proxy.downstream.working_directory import tidy
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.wiring.confinement import confinements, find_sandbox
 from ironcurtain_proxy.wiring.operator_log import say

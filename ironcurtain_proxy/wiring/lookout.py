@@ -12,7 +12,7 @@ from typing import Final
 import anyio
 import anyio.to_thread
 
-from ironcurtain_proxy.administration.settings import Settings
+from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.model.audit import PutBack
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.sandbox.inotify import Inotify

@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from ironcurtain_proxy.administration.settings import Settings
-from ironcurtain_proxy.information.fingerprint import fingerprint
+from ironcurtain_proxy.config.settings import Settings
+from ironcurtain_proxy.facts.fingerprint import fingerprint
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.ports import Clock
 
 if TYPE_CHECKING:
-    from ironcurtain_proxy.review.persisted_grants import PersistedGrants
+    from ironcurtain_proxy.grants.kept import PersistedGrants
 
 
 def persisted_grants(
@@ -34,8 +34,8 @@ def persisted_grants(
     if said.scope == "project" and settings.workspace is None:
         return None, "grants.persist has the scope project, but no workspace: nothing is kept"
     # Off unless switched on: most sessions start without it.
-    from ironcurtain_proxy.review.grants_file import KEPT_NAME, GrantsFile  # noqa: PLC0415
-    from ironcurtain_proxy.review.persisted_grants import (  # noqa: PLC0415
+    from ironcurtain_proxy.grants.file import KEPT_NAME, GrantsFile  # noqa: PLC0415
+    from ironcurtain_proxy.grants.kept import (  # noqa: PLC0415
         Circumstances,
         PersistedGrants,
     )

@@ -8,43 +8,43 @@ from pathlib import Path
 import anyio
 from anyio.abc import TaskStatus
 
-from ironcurtain_proxy.administration.operator_paths import real
-from ironcurtain_proxy.administration.policy_loading import LoadedPolicy
-from ironcurtain_proxy.administration.roots import initial_roots
-from ironcurtain_proxy.administration.settings import Settings
 from ironcurtain_proxy.agent.own_tools import PREFIX
-from ironcurtain_proxy.approval.grants import GrantBook
 from ironcurtain_proxy.audit.hanging import end_process
 from ironcurtain_proxy.audit.log import AuditLog
 from ironcurtain_proxy.audit.settings import LogSettings
+from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy
+from ironcurtain_proxy.config.reading.operator_paths import real
+from ironcurtain_proxy.config.servers.roots import initial_roots
+from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.decision.breaker import Breaker
 from ironcurtain_proxy.downstream.environment import child_environment
 from ironcurtain_proxy.downstream.options import DownstreamOptions
 from ironcurtain_proxy.downstream.servers import DownstreamServers
-from ironcurtain_proxy.downstream.settling import settle
-from ironcurtain_proxy.information.catalogue import CataloguedTool
-from ironcurtain_proxy.information.facts import FactReader
-from ironcurtain_proxy.information.git import GitRemotes
-from ironcurtain_proxy.information.live_catalogue import LiveCatalogue
-from ironcurtain_proxy.information.mounts import MountTable
-from ironcurtain_proxy.information.paths import PathReader
-from ironcurtain_proxy.information.resolver import Resolver, ToolSource
-from ironcurtain_proxy.information.spelling import Speller
-from ironcurtain_proxy.mediation import Mediator
+from ironcurtain_proxy.downstream.working_directory import settle
+from ironcurtain_proxy.facts.catalogue import CataloguedTool
+from ironcurtain_proxy.facts.facts import FactReader
+from ironcurtain_proxy.facts.git import GitRemotes
+from ironcurtain_proxy.facts.live_catalogue import LiveCatalogue
+from ironcurtain_proxy.facts.mounts import MountTable
+from ironcurtain_proxy.facts.paths import PathReader
+from ironcurtain_proxy.facts.resolver import Resolver, ToolSource
+from ironcurtain_proxy.facts.spelling import Speller
+from ironcurtain_proxy.grants.book import GrantBook
+from ironcurtain_proxy.mailbox.user_message import MessageSource
+from ironcurtain_proxy.mediation.mediator import Mediator
+from ironcurtain_proxy.mediation.own_tools import OwnTools, by_name
 from ironcurtain_proxy.model.decision import Deny
 from ironcurtain_proxy.model.grounds import NO_ROOM
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.reply import Reply
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.ports import ProgressListener, World
-from ironcurtain_proxy.review.user_context import MessageSource
 from ironcurtain_proxy.sandbox.launch import Confinement
 from ironcurtain_proxy.sandbox.probe import Available
 from ironcurtain_proxy.wiring.clocks import RandomIds, SystemClock
 from ironcurtain_proxy.wiring.confinement import confinements, with_own_place, without_launcher
 from ironcurtain_proxy.wiring.lookout import Watchman, looked_after
 from ironcurtain_proxy.wiring.overlay import command_argument, overlay_for
-from ironcurtain_proxy.wiring.own_calls import OwnTools, by_name
 from ironcurtain_proxy.wiring.reviewers import Reviewers, assemble_reviewers, described
 
 

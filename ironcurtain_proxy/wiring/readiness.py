@@ -9,15 +9,15 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from ironcurtain_proxy.administration.layers import CONFIG_NAME
-from ironcurtain_proxy.administration.policy_loading import LoadedPolicy
-from ironcurtain_proxy.administration.problems import Report
-from ironcurtain_proxy.administration.server_choice import SERVERS_NAME
-from ironcurtain_proxy.administration.settings import Settings
-from ironcurtain_proxy.approval.grants import GrantBook
-from ironcurtain_proxy.audit.opening import nearest_existing, refuse_unusable, try_writing
+from ironcurtain_proxy.audit.recovery import nearest_existing, refuse_unusable, try_writing
+from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy
+from ironcurtain_proxy.config.reading.layers import CONFIG_NAME
+from ironcurtain_proxy.config.reading.problems import Report
+from ironcurtain_proxy.config.servers.server_choice import SERVERS_NAME
+from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.review.mailbox_directory import MailboxDirectory
+from ironcurtain_proxy.grants.book import GrantBook
+from ironcurtain_proxy.private_directory import MailboxDirectory
 from ironcurtain_proxy.wiring.clocks import SystemClock
 from ironcurtain_proxy.wiring.confinement import confinements, find_sandbox
 from ironcurtain_proxy.wiring.proxy import settled, state_of

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 import anyio
 
-from ironcurtain_proxy.administration.policy_loading import LoadedPolicy
-from ironcurtain_proxy.administration.settings import Settings
 from ironcurtain_proxy.approval.judging import NamedTool, Overlay
 from ironcurtain_proxy.approval.subject import tool_names
-from ironcurtain_proxy.deciding import judge
-from ironcurtain_proxy.information.catalogue import CataloguedTool
+from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy
+from ironcurtain_proxy.config.settings import Settings
+from ironcurtain_proxy.facts.catalogue import CataloguedTool
+from ironcurtain_proxy.mediation.judge import judge
 from ironcurtain_proxy.model.call import RequestId, ToolCall
 from ironcurtain_proxy.model.decision import Decision, Deny, Escalate, Ground
 from ironcurtain_proxy.model.json import Arguments, Json

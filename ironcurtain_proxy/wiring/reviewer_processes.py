@@ -5,15 +5,15 @@ from pathlib import Path
 
 import orjson
 
-from ironcurtain_proxy.audit.shaping import shape_arguments
+from ironcurtain_proxy.audit.bounding import shape_arguments
+from ironcurtain_proxy.auto_confirm.briefing import Redacted
+from ironcurtain_proxy.auto_confirm.reviewers.process_start import Launch, Start
 from ironcurtain_proxy.downstream.masking import Masker
 from ironcurtain_proxy.downstream.process import ServerProcess, spawn
 from ironcurtain_proxy.downstream.session_log import SessionLog
 from ironcurtain_proxy.downstream.stderr import StderrDrain
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.server import ServerSpec
-from ironcurtain_proxy.review.briefing import Redacted
-from ironcurtain_proxy.review.reviewer_start import Launch, Start
 
 
 def launcher(directory: Path, log: Path) -> Launch:

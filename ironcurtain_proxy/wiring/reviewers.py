@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING, Final
 import anyio
 from anyio.abc import TaskStatus
 
-from ironcurtain_proxy.administration.operator_paths import real
-from ironcurtain_proxy.administration.review_settings import Channel as ChannelName
-from ironcurtain_proxy.administration.settings import Settings
-from ironcurtain_proxy.approval.grants import GrantBook
+from ironcurtain_proxy.config.reading.operator_paths import real
+from ironcurtain_proxy.config.review_settings import Channel as ChannelName
+from ironcurtain_proxy.config.settings import Settings
+from ironcurtain_proxy.grants.book import GrantBook
+from ironcurtain_proxy.mailbox.grants_command import GrantsAction
+from ironcurtain_proxy.mailbox.reviewer import Mailbox, MailboxSettings
+from ironcurtain_proxy.mailbox.user_message import ContextFile, MessageSource, is_pty_session
 from ironcurtain_proxy.model.grant import GrantId
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.ports import Clock
-from ironcurtain_proxy.review.desk import Desk
-from ironcurtain_proxy.review.mailbox import Mailbox, MailboxSettings
-from ironcurtain_proxy.review.mailbox_grants import GrantsAction
-from ironcurtain_proxy.review.panel import Channel, Panel
-from ironcurtain_proxy.review.user_context import ContextFile, MessageSource, is_pty_session
+from ironcurtain_proxy.review.channel_order import Channel, Panel
+from ironcurtain_proxy.review.open_questions import Desk
 from ironcurtain_proxy.wiring.persistence import persisted_grants
 
 if TYPE_CHECKING:
-    from ironcurtain_proxy.review.auto_approver import AutoApprover
-    from ironcurtain_proxy.review.persisted_grants import PersistedGrants
+    from ironcurtain_proxy.auto_approver.reviewer import AutoApprover
+    from ironcurtain_proxy.grants.kept import PersistedGrants
     from ironcurtain_proxy.wiring.auto_confirm import EngineParts
 
 _log = logging.getLogger(__name__)
@@ -231,13 +231,13 @@ def _auto_approver(
     if not said.enabled:
         return None
     # Off unless switched on: most sessions start without it.
-    from ironcurtain_proxy.approval.target_call import Surroundings  # noqa: PLC0415
-    from ironcurtain_proxy.review.auto_approver import (  # noqa: PLC0415
+    from ironcurtain_proxy.auto_approver.reviewer import (  # noqa: PLC0415
         AutoApprover,
         AutoApproverConfig,
         create_model,
     )
-    from ironcurtain_proxy.review.llm_log import LlmLog  # noqa: PLC0415
+    from ironcurtain_proxy.auto_approver.target_call import Surroundings  # noqa: PLC0415
+    from ironcurtain_proxy.llm.log import LlmLog  # noqa: PLC0415
 
     config = AutoApproverConfig(
         enabled=said.enabled,

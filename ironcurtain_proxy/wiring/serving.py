@@ -12,19 +12,19 @@ from typing import Final
 
 import anyio
 
-from ironcurtain_proxy.administration.layers import CONFIG_NAME
-from ironcurtain_proxy.administration.policy_loading import load_policy
-from ironcurtain_proxy.administration.problems import Report
-from ironcurtain_proxy.administration.settings import Settings, load_settings
 from ironcurtain_proxy.agent.guidance import tool_usage
+from ironcurtain_proxy.config.policy.policy_loading import load_policy
+from ironcurtain_proxy.config.reading.layers import CONFIG_NAME
+from ironcurtain_proxy.config.reading.problems import Report
+from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.downstream.descriptors import raise_limit, too_few
 from ironcurtain_proxy.downstream.hardening import hide_from_debuggers
-from ironcurtain_proxy.downstream.settling import tidy
+from ironcurtain_proxy.downstream.working_directory import tidy
 from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.jsonrpc.pipes import claim_stdio, open_reader, open_writer
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.review.panel import Channel
+from ironcurtain_proxy.review.channel_order import Channel
 from ironcurtain_proxy.review.terminal import TerminalReviewer
-from ironcurtain_proxy.wire.pipes import claim_stdio, open_reader, open_writer
 from ironcurtain_proxy.wiring.clocks import SystemClock
 from ironcurtain_proxy.wiring.confinement import find_sandbox, say_what_root_means
 from ironcurtain_proxy.wiring.memory import give_large_blocks_back
@@ -82,15 +82,15 @@ def _backfill(settings: Settings) -> None:
     file = settings.state_dir / CONFIG_NAME
     if settings.config_file == file:
         # Only the usual file is ever changed, and most clients name one of their own.
-        from ironcurtain_proxy.administration.migration import migrate_file  # noqa: PLC0415
+        from ironcurtain_proxy.config.migration.migration import migrate_file  # noqa: PLC0415
 
         for line in migrate_file(file, SystemClock().now()):
             say(f"{file}: {line}")
 
 
 async def _live(proxy: Proxy, read: int, write: int) -> int:
+    from ironcurtain_proxy.agent.capacity import Room  # noqa: PLC0415
     from ironcurtain_proxy.agent.elicitation import ElicitationReviewer  # noqa: PLC0415
-    from ironcurtain_proxy.agent.room import Room  # noqa: PLC0415
     from ironcurtain_proxy.agent.server import AgentServer  # noqa: PLC0415  see `_import_heavy`
     from ironcurtain_proxy.agent.transport import AgentTransport  # noqa: PLC0415
 

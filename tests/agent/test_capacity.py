@@ -3,8 +3,8 @@
 import anyio
 import pytest
 
-from ironcurtain_proxy.agent import room
-from ironcurtain_proxy.agent.room import SMALL, Room
+from ironcurtain_proxy.agent import capacity as room
+from ironcurtain_proxy.agent.capacity import SMALL, Room
 
 pytestmark = pytest.mark.anyio
 

@@ -12,6 +12,7 @@ import pytest
 from ironcurtain_proxy.agent.elicitation import ElicitationReviewer
 from ironcurtain_proxy.agent.transport import AgentTransport
 from ironcurtain_proxy.errors import AgentError
+from ironcurtain_proxy.jsonrpc.pipes import LineReader, open_reader, open_writer
 from ironcurtain_proxy.model.escalation import (
     Approved,
     Declined,
@@ -19,7 +20,6 @@ from ironcurtain_proxy.model.escalation import (
     Ruling,
     Unreachable,
 )
-from ironcurtain_proxy.wire.pipes import LineReader, open_reader, open_writer
 from tests.fakes import FakeClock
 from tests.questions import a_question
 

@@ -11,7 +11,7 @@ import pytest
 from mcp.shared.message import SessionMessage
 
 from ironcurtain_proxy.agent.transport import AgentTransport
-from ironcurtain_proxy.wire.pipes import LineReader, open_reader, open_writer
+from ironcurtain_proxy.jsonrpc.pipes import LineReader, open_reader, open_writer
 
 pytestmark = pytest.mark.anyio
 

@@ -9,13 +9,13 @@ from ironcurtain_proxy.approval.judging import NamedTool, Overlay
 from ironcurtain_proxy.approval.modes import InterceptorConfig
 from ironcurtain_proxy.approval.overlay import OverlayRules, judge
 from ironcurtain_proxy.approval.subject import Subject
-from ironcurtain_proxy.information.shell import parse_command
 from ironcurtain_proxy.model.argument_capability import ArgumentCapabilities
 from ironcurtain_proxy.model.capability import SafetyLevel, ToolDeclaration
 from ironcurtain_proxy.model.decision import Allow, Deny, Effect, Ground, Standing, effect_of
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.judgement import Judged
 from ironcurtain_proxy.model.request import AccessRequest, Facts
+from ironcurtain_proxy.shell.parse import parse_command
 from tests.strategies import requests
 
 ALLOWED = Allow(Ground("rule", "so"))

@@ -1,5 +1,6 @@
-"""The shape of the tree: small files, and no room for leftovers."""
+"""The shape of the tree: small files, and no place for leftovers."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -23,3 +24,16 @@ def test_no_module_is_a_place_for_leftovers() -> None:
 def test_every_module_says_what_it_is() -> None:
     silent = [m for m in MODULES if not m.read_text(encoding="utf-8").lstrip().startswith('"""')]
     assert silent == []
+
+
+FOLDERS = sorted({module.parent for module in MODULES} - {PACKAGE / "cli"})
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_a_folder_is_described_by_a_map_of_all_that_is_in_it(folder: Path) -> None:
+    if "migrations" in folder.parts:
+        pytest.skip("the files of Alembic go by their numbers")
+    words = set(re.findall(r"`([a-z_]+)`", (folder / "__init__.py").read_text("utf-8")))
+    here = {module.stem for module in folder.glob("*.py")} - {"__init__", "__main__"}
+    folders = {module.parent.name for module in folder.glob("*/*.py")}
+    assert (here | folders) - words == set()

@@ -148,7 +148,7 @@ import os, sys, threading, anyio
 from pathlib import Path
 from ironcurtain_proxy.audit.hanging import end_process
 from ironcurtain_proxy.audit.log import AuditLog
-from ironcurtain_proxy.audit.opening import open_log
+from ironcurtain_proxy.audit.recovery import open_log
 from ironcurtain_proxy.audit.settings import LogSettings
 from tests.audit.specimens import record
 calls = 0

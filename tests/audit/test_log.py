@@ -11,7 +11,7 @@ import pytest
 
 from ironcurtain_proxy.audit.files import read_head, rotated_paths
 from ironcurtain_proxy.audit.log import AuditLog
-from ironcurtain_proxy.audit.opening import open_log
+from ironcurtain_proxy.audit.recovery import open_log
 from ironcurtain_proxy.audit.settings import LogSettings
 from ironcurtain_proxy.audit.verify import verify
 from ironcurtain_proxy.audit.writer import OnHang

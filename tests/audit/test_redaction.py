@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ironcurtain_proxy.audit.bounding import VALUE_LIMIT, shape_arguments, shape_text
 from ironcurtain_proxy.audit.redaction import is_suspicious, redact_beginning, redact_text
-from ironcurtain_proxy.audit.shaping import VALUE_LIMIT, shape_arguments, shape_text
 from ironcurtain_proxy.model.json import Json
 from tests.audit.specimens import SECRETS, card, core
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ironcurtain_proxy.approval.intent import (
+from ironcurtain_proxy.auto_approver.intent import (
     ANSWER_SCHEMA,
     INVALID,
     SYSTEM_PROMPT,

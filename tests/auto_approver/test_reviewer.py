@@ -14,21 +14,26 @@ import anyio
 import orjson
 import pytest
 
-from ironcurtain_proxy.approval.intent import INVALID, NO_MESSAGE, AutoApproveContext
-from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.model.escalation import Approved, Escalation, Ruling, Unreachable
-from ironcurtain_proxy.review.auto_approver import (
+from ironcurtain_proxy.auto_approver.intent import (
+    ANSWER_SCHEMA,
+    INVALID,
+    NO_MESSAGE,
+    AutoApproveContext,
+)
+from ironcurtain_proxy.auto_approver.reviewer import (
     AutoApprover,
     AutoApproverConfig,
     auto_approve,
     create_model,
 )
-from ironcurtain_proxy.review.auto_model import Completion, LitellmModel, ModelId, parse_model_id
-from ironcurtain_proxy.review.auto_scenarios import AROUND, shipped_scenarios
-from ironcurtain_proxy.review.llm_log import LlmLog, session_llm_log_path
-from ironcurtain_proxy.review.user_context import UserMessage
+from ironcurtain_proxy.auto_approver.scenarios import AROUND, shipped_scenarios
+from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.llm.litellm_model import Completion, LitellmModel, ModelId, parse_model_id
+from ironcurtain_proxy.llm.log import LlmLog, session_llm_log_path
+from ironcurtain_proxy.mailbox.user_message import UserMessage
+from ironcurtain_proxy.model.escalation import Approved, Escalation, Ruling, Unreachable
 from tests.fakes import FakeClock
-from tests.review.scripted_model import ScriptedModel, Step, says, scripted_model
+from tests.llm.scripted_model import ScriptedModel, Step, says, scripted_model
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 
@@ -494,7 +499,9 @@ def test_another_name_is_an_error_of_configuration(text: str) -> None:
 
 
 def test_the_key_is_in_no_representation() -> None:
-    assert "s3cret" not in repr(LitellmModel(model_id=ModelId("openai", "x"), api_key="s3cret"))
+    assert "s3cret" not in repr(
+        LitellmModel(answer_schema=ANSWER_SCHEMA, model_id=ModelId("openai", "x"), api_key="s3cret")
+    )
 
 
 async def test_a_log_that_cannot_be_written_is_said_once_and_matters_to_nobody(
@@ -521,7 +528,7 @@ async def test_a_pipe_in_the_place_of_the_log_holds_nothing_up(tmp_path: Path) -
 BARE = """
 import sys
 import ironcurtain_proxy.cli.auto_approve, ironcurtain_proxy.wiring, ironcurtain_proxy.cli.serve
-from ironcurtain_proxy.review.auto_approver import AutoApproverConfig, create_model
+from ironcurtain_proxy.auto_approver.reviewer import AutoApproverConfig, create_model
 create_model(AutoApproverConfig(enabled=True), "key")
 print(sorted(name for name in ("litellm", "openai", "httpx") if name in sys.modules))
 """
@@ -544,7 +551,7 @@ def hook(event, args):
         reached.append((event, str(args[-1] if event == "socket.connect" else args[0])))
 sys.addaudithook(hook)
 import anyio
-from ironcurtain_proxy.review.auto_approver import AutoApproverConfig, create_model
+from ironcurtain_proxy.auto_approver.reviewer import AutoApproverConfig, create_model
 anyio.run(create_model(AutoApproverConfig(enabled=True), "key").warm)
 print(reached, os.environ.get("PLANTED"), "litellm" in sys.modules)
 """
@@ -576,7 +583,7 @@ def test_the_word_for_no_answer_is_that_of_the_document() -> None:
 )
 async def test_a_live_model_decides_the_twenty_scenarios_rightly() -> None:
     lines = (
-        Path(__file__).parents[2] / "ironcurtain_proxy/review/scenarios/intents.jsonl"
+        Path(__file__).parents[2] / "ironcurtain_proxy/auto_approver/shipped/intents.jsonl"
     ).read_bytes()
     twenty = [one["id"] for one in map(orjson.loads, lines.splitlines()) if "kind" in one]
     assert len(twenty) >= 20

@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 
-from ironcurtain_proxy.approval.target_call import Surroundings
-from ironcurtain_proxy.approval.target_check import VOCABULARY, veto
-from ironcurtain_proxy.approval.target_words import (
+from ironcurtain_proxy.auto_approver.scenarios import AROUND, Scenario, shipped_scenarios
+from ironcurtain_proxy.auto_approver.target_call import Surroundings
+from ironcurtain_proxy.auto_approver.target_check import VOCABULARY, veto
+from ironcurtain_proxy.auto_approver.target_words import (
     DISTINCT,
     FLAG_WORDS,
     NEVER_NAMES,
@@ -27,7 +28,6 @@ from ironcurtain_proxy.model.request import (
     UrlValue,
     Value,
 )
-from ironcurtain_proxy.review.auto_scenarios import AROUND, Scenario, shipped_scenarios
 from tests.architecture.no_io import no_io
 from tests.strategies import requests
 

@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ironcurtain_proxy.approval.target_check import veto
-from ironcurtain_proxy.approval.target_words import NEVER_NAMES
-from ironcurtain_proxy.model.escalation import Escalation
-from ironcurtain_proxy.review.auto_scenarios import (
+from ironcurtain_proxy.auto_approver.scenarios import (
     AROUND,
     Scenario,
     read_scenarios,
     shipped_scenarios,
 )
-from tests.approval.variants import (
+from ironcurtain_proxy.auto_approver.target_check import veto
+from ironcurtain_proxy.auto_approver.target_words import NEVER_NAMES
+from ironcurtain_proxy.model.escalation import Escalation
+from tests.auto_approver.request_variants import (
     CONDITIONS_AFTER,
     INSERTED,
     RETRACTIONS,

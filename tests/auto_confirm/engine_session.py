@@ -9,10 +9,20 @@ from uuid import UUID
 import anyio
 import sqlalchemy as sa
 
-from ironcurtain_proxy.approval.engine.decision import EngineDecision
-from ironcurtain_proxy.approval.engine.interaction import Interaction, Knowledge
-from ironcurtain_proxy.approval.engine.settings import AutoConfirmSettings, SafetyRule
-from ironcurtain_proxy.approval.engine.windows import NightMode
+from ironcurtain_proxy.auto_confirm.briefing import Briefing
+from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision
+from ironcurtain_proxy.auto_confirm.engine.interaction import Interaction, Knowledge
+from ironcurtain_proxy.auto_confirm.engine.settings import AutoConfirmSettings, SafetyRule
+from ironcurtain_proxy.auto_confirm.engine.windows import NightMode
+from ironcurtain_proxy.auto_confirm.engine_memory import StoreLedger
+from ironcurtain_proxy.auto_confirm.lazy_store import LazyStore
+from ironcurtain_proxy.auto_confirm.reviewer import AutoConfirm, Found, Ledger, Situation
+from ironcurtain_proxy.auto_confirm.reviewer_chain import ReviewerChain, Seat
+from ironcurtain_proxy.auto_confirm.store.interactions import OPEN
+from ironcurtain_proxy.auto_confirm.store.rows import RecordedInteraction
+from ironcurtain_proxy.auto_confirm.store.store import Store, open_store
+from ironcurtain_proxy.auto_confirm.store.tables import INTERACTIONS
+from ironcurtain_proxy.auto_confirm.windows import Windows
 from ironcurtain_proxy.model.escalation import (
     Approved,
     Declined,
@@ -20,18 +30,8 @@ from ironcurtain_proxy.model.escalation import (
     EscalationId,
     Ruling,
 )
-from ironcurtain_proxy.review.auto_confirm import AutoConfirm, Found, Ledger, Situation
-from ironcurtain_proxy.review.briefing import Briefing
-from ironcurtain_proxy.review.chain import ReviewerChain, Seat
-from ironcurtain_proxy.review.panel import FirstReviewer
-from ironcurtain_proxy.store.interactions import OPEN
-from ironcurtain_proxy.store.rows import RecordedInteraction
-from ironcurtain_proxy.store.store import Store, open_store
-from ironcurtain_proxy.store.tables import INTERACTIONS
-from ironcurtain_proxy.wiring.lazy_store import LazyStore
-from ironcurtain_proxy.wiring.ledger import StoreLedger
-from ironcurtain_proxy.wiring.windows import Windows
-from tests.approval.engine import calls
+from ironcurtain_proxy.review.channel_order import FirstReviewer
+from tests.auto_confirm.engine import calls
 from tests.fakes import FakeClock
 from tests.questions import a_question
 
@@ -120,7 +120,7 @@ class Traced:
 
 
 @dataclass
-class Duty:
+class EngineSession:
     """A session with an engine, a store and one manager."""
 
     store: Store
@@ -179,9 +179,9 @@ class Duty:
 
 
 @asynccontextmanager
-async def on_duty(
+async def engine_session(
     tmp_path: Path, settings: AutoConfirmSettings = SETTINGS, url: str | None = None
-) -> AsyncIterator[Duty]:
+) -> AsyncIterator[EngineSession]:
     clock, manager, approved = FakeClock(), Manager(), list[EngineDecision]()
     lazy = LazyStore(lambda: open_store(url, tmp_path, clock))
     ledger = StoreLedger(
@@ -203,7 +203,7 @@ async def on_duty(
         on_approved=approved.append,
     )
     try:
-        yield Duty(lazy.get(), engine, ledger, chain, manager, clock, approved)
+        yield EngineSession(lazy.get(), engine, ledger, chain, manager, clock, approved)
     finally:
         lazy.close()
 

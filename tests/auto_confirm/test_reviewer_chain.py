@@ -9,7 +9,17 @@ import anyio
 import orjson
 import pytest
 
-from ironcurtain_proxy.approval.engine.decision import EngineDecision
+from ironcurtain_proxy.auto_confirm.briefing import REVIEW_BY_REQUESTER, Briefing, Passed
+from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision
+from ironcurtain_proxy.auto_confirm.notify.channels import FileChannel
+from ironcurtain_proxy.auto_confirm.notify.notifier import Notification
+from ironcurtain_proxy.auto_confirm.reviewer_chain import (
+    SILENCE,
+    OnStep,
+    ReviewerChain,
+    Seat,
+    Step,
+)
 from ironcurtain_proxy.model.escalation import (
     Approved,
     Declined,
@@ -17,20 +27,10 @@ from ironcurtain_proxy.model.escalation import (
     Ruling,
     Unreachable,
 )
-from ironcurtain_proxy.review.briefing import REVIEW_BY_REQUESTER, Briefing, Passed
-from ironcurtain_proxy.review.chain import (
-    SILENCE,
-    OnStep,
-    ReviewerChain,
-    Seat,
-    Step,
-)
-from ironcurtain_proxy.review.notification_channels import FileChannel
-from ironcurtain_proxy.review.notifications import Notification
+from tests.auto_confirm.notify.listeners import HANGING, notifying
 from tests.fakes import FakeClock
+from tests.mailbox.mailbox_fixture import until
 from tests.questions import a_question
-from tests.review.box import until
-from tests.review.listening import HANGING, notifying
 
 pytestmark = pytest.mark.anyio
 

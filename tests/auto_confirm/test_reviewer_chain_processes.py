@@ -7,21 +7,21 @@ from pathlib import Path
 import anyio
 import pytest
 
-from ironcurtain_proxy.model.escalation import (
-    Approved,
-    Escalation,
-    Ruling,
-)
-from ironcurtain_proxy.review.chain import (
+from ironcurtain_proxy.auto_confirm.reviewer_chain import (
     ReviewerChain,
     Seat,
     Step,
     without_briefing,
 )
-from ironcurtain_proxy.review.reviewer_start import ReviewerProcess, Start
-from tests.review.box import APPROVED, CLOCK, a_box, escalation, until
-from tests.review.launching import Launcher, manager, reviewing
-from tests.review.test_chain import DECISION, EXPIRED
+from ironcurtain_proxy.auto_confirm.reviewers.process_start import ReviewerProcess, Start
+from ironcurtain_proxy.model.escalation import (
+    Approved,
+    Escalation,
+    Ruling,
+)
+from tests.auto_confirm.reviewers.reviewer_processes import Launcher, manager, reviewing
+from tests.auto_confirm.test_reviewer_chain import DECISION, EXPIRED
+from tests.mailbox.mailbox_fixture import APPROVED, CLOCK, a_box, escalation, until
 
 pytestmark = pytest.mark.anyio
 

@@ -8,31 +8,31 @@ from pathlib import Path
 import anyio
 import pytest
 
-from ironcurtain_proxy.approval.engine.decision import EngineDecision
+from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision
+from ironcurtain_proxy.auto_confirm.engine_memory import StoreLedger
+from ironcurtain_proxy.auto_confirm.engine_memory_rows import LONGEST_TEXT
+from ironcurtain_proxy.auto_confirm.lazy_store import LazyStore
+from ironcurtain_proxy.auto_confirm.reviewer import LIMIT, Found, LedgerError
+from ironcurtain_proxy.auto_confirm.store.faults import StoreError
+from ironcurtain_proxy.auto_confirm.store.store import Store, open_store
+from ironcurtain_proxy.auto_confirm.windows import Windows
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, EscalationId
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.review.auto_confirm import LIMIT, Found, LedgerError
-from ironcurtain_proxy.store.faults import StoreError
-from ironcurtain_proxy.store.store import Store, open_store
-from ironcurtain_proxy.wiring.lazy_store import LazyStore
-from ironcurtain_proxy.wiring.ledger import StoreLedger
-from ironcurtain_proxy.wiring.ledger_rows import LONGEST_TEXT
-from ironcurtain_proxy.wiring.windows import Windows
-from tests.approval.engine import calls
-from tests.fakes import FakeClock
-from tests.review.box import until
-from tests.review.duty import (
+from tests.auto_confirm.engine import calls
+from tests.auto_confirm.engine_session import (
     BY_MANAGER,
     DELETE,
     DENIED,
     ELSEWHERE,
     READ,
-    Duty,
+    EngineSession,
     Traced,
     decider,
-    on_duty,
+    engine_session,
 )
-from tests.store.specimens import interaction, task
+from tests.auto_confirm.store.specimens import interaction, task
+from tests.fakes import FakeClock
+from tests.mailbox.mailbox_fixture import until
 
 pytestmark = pytest.mark.anyio
 
@@ -92,27 +92,27 @@ class Guards:
 async def test_without_its_store_the_engine_approves_nothing_and_asks_whom_it_would(
     tmp_path: Path, fault: Exception
 ) -> None:
-    async with on_duty(tmp_path) as duty:
-        duty.ledger.store = Broken(fault)
-        duty.manager.at_once = BY_MANAGER
+    async with engine_session(tmp_path) as running:
+        running.ledger.store = Broken(fault)
+        running.manager.at_once = BY_MANAGER
         for call in (READ, DELETE):
-            assert decider(await duty.ask(call)) == "reviewer:architect_manager"
-        assert len(duty.manager.asked) == 2
-        assert duty.approved == []
+            assert decider(await running.ask(call)) == "reviewer:architect_manager"
+        assert len(running.manager.asked) == 2
+        assert running.approved == []
 
 
 @pytest.mark.requirement("X-17")
 async def test_without_its_store_no_more_calls_wait_than_with_it(tmp_path: Path) -> None:
-    async with on_duty(tmp_path) as duty:
-        duty.ledger.store = Broken(FAULTS[0])
+    async with engine_session(tmp_path) as running:
+        running.ledger.store = Broken(FAULTS[0])
         async with anyio.create_task_group() as tasks:
             for _ in range(4):
-                tasks.start_soon(duty.ask, READ)
-            await until(lambda: len(duty.manager.asked) == 4)
-            refused = await duty.ask(READ)
+                tasks.start_soon(running.ask, READ)
+            await until(lambda: len(running.manager.asked) == 4)
+            refused = await running.ask(READ)
             assert isinstance(refused, Declined)
             assert (refused.kind, refused.reason) == ("limit", LIMIT)
-            duty.manager.decides_all(BY_MANAGER)
+            running.manager.decides_all(BY_MANAGER)
 
 
 async def test_what_was_approved_but_could_not_be_written_gives_its_safeguards_back(
@@ -125,15 +125,15 @@ async def test_what_was_approved_but_could_not_be_written_gives_its_safeguards_b
             self.happened.append(decision.action)
             raise LedgerError("the disk is full")
 
-    async with on_duty(tmp_path) as duty:
+    async with engine_session(tmp_path) as running:
         for _ in range(3):
-            await duty.carry_out(READ)
-        guards = duty.engine.safeguards = Guards(holds=True)
+            await running.carry_out(READ)
+        guards = running.engine.safeguards = Guards(holds=True)
         happened: list[str] = []
-        duty.engine.ledger = Full(duty.ledger, happened)
-        duty.manager.at_once = DENIED
-        question = replace(duty.question(ELSEWHERE), sandboxed=True)
-        assert await duty.ask(question) == DENIED
+        running.engine.ledger = Full(running.ledger, happened)
+        running.manager.at_once = DENIED
+        question = replace(running.question(ELSEWHERE), sandboxed=True)
+        assert await running.ask(question) == DENIED
         assert happened == ["knowledge", "conditional"]
         assert guards.ends == [question.id]
 
@@ -154,13 +154,13 @@ async def test_a_store_that_fails_strangely_does_not_end_who_keeps_it_fresh(tmp_
 
 
 async def test_what_another_program_wrote_into_the_store_stops_nothing(tmp_path: Path) -> None:
-    async with on_duty(tmp_path) as duty:
-        assert isinstance(await duty.ask(READ), Approved)
+    async with engine_session(tmp_path) as running:
+        assert isinstance(await running.ask(READ), Approved)
         with sqlite3.connect(tmp_path / "interactions.db") as connection:
             connection.execute("UPDATE claude_interactions SET scope = x'fffe', operation = x'fe'")
         connection.close()
-        assert decider(await duty.ask(READ)) == "engine:safety-rule"
-        assert duty.store.propose_patterns(1) == []
+        assert decider(await running.ask(READ)) == "engine:safety-rule"
+        assert running.store.propose_patterns(1) == []
 
 
 @pytest.mark.requirement("B-35")
@@ -170,9 +170,9 @@ async def test_a_session_is_not_stuck_by_what_it_left_when_it_was_killed(tmp_pat
     with open_store(None, tmp_path, earlier) as store:
         left = store.record_interaction(interaction(session="worker-1", band="HIGH"))
         store.open_task(left, task())
-    async with on_duty(tmp_path) as duty:
-        assert duty.status() == "stuck"
-        assert (await duty.ledger.knowledge("worker-1")).health == "normal"
+    async with engine_session(tmp_path) as running:
+        assert running.status() == "stuck"
+        assert (await running.ledger.knowledge("worker-1")).health == "normal"
 
 
 # --- what is written is bounded
@@ -182,14 +182,14 @@ async def test_an_agent_that_names_very_much_does_not_fill_what_is_read_again(
     tmp_path: Path,
 ) -> None:
     long = "/srv/project" + "/directory" * LONGEST_TEXT
-    async with on_duty(tmp_path) as duty:
-        question = duty.question(calls.read(long))
-        assert isinstance(await duty.ask(question), Approved)
-        assert duty.found(question).scope is None
-        assert duty.store.recent_work().scopes == frozenset()
-        duty.manager.at_once = BY_MANAGER
-        await duty.ask(calls.delete(long))
-        assert duty.store.approve_rates() == {("delete", ""): (1, 1)}
+    async with engine_session(tmp_path) as running:
+        question = running.question(calls.read(long))
+        assert isinstance(await running.ask(question), Approved)
+        assert running.found(question).scope is None
+        assert running.store.recent_work().scopes == frozenset()
+        running.manager.at_once = BY_MANAGER
+        await running.ask(calls.delete(long))
+        assert running.store.approve_rates() == {("delete", ""): (1, 1)}
     with sqlite3.connect(tmp_path / "interactions.db") as connection:
         ((content,),) = connection.execute("SELECT content FROM escalation_tasks")
     connection.close()
@@ -199,11 +199,11 @@ async def test_an_agent_that_names_very_much_does_not_fill_what_is_read_again(
 # --- whoever asked is gone
 
 
-async def _withdrawn_while_written(duty: Duty, question: Escalation) -> None:
-    await duty.ledger.knowledge("worker-1")
-    slow = duty.ledger.store = Slow(duty.store)
+async def _withdrawn_while_written(running: EngineSession, question: Escalation) -> None:
+    await running.ledger.knowledge("worker-1")
+    slow = running.ledger.store = Slow(running.store)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(duty.ask, question)
+        tasks.start_soon(running.ask, question)
         await until(slow.entered.is_set)
         tasks.cancel_scope.cancel()
         slow.free.set()
@@ -213,44 +213,44 @@ async def _withdrawn_while_written(duty: Duty, question: Escalation) -> None:
 async def test_a_call_that_is_withdrawn_while_it_is_written_down_is_not_left_open(
     tmp_path: Path,
 ) -> None:
-    async with on_duty(tmp_path) as duty:
-        question = duty.question(DELETE)
-        await _withdrawn_while_written(duty, question)
-        assert duty.found(question).status == "rejected"
-        assert duty.open() == []
-        duty.clock.seconds += 11 * 60
-        assert duty.status() == "unknown"
-        assert duty.manager.asked == []
+    async with engine_session(tmp_path) as running:
+        question = running.question(DELETE)
+        await _withdrawn_while_written(running, question)
+        assert running.found(question).status == "rejected"
+        assert running.open() == []
+        running.clock.seconds += 11 * 60
+        assert running.status() == "unknown"
+        assert running.manager.asked == []
 
 
 @pytest.mark.requirement("B-35")
 async def test_a_call_that_is_withdrawn_while_its_end_is_written_down_is_not_left_open(
     tmp_path: Path,
 ) -> None:
-    async with on_duty(tmp_path) as duty:
-        question = duty.question(DELETE)
+    async with engine_session(tmp_path) as running:
+        question = running.question(DELETE)
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(duty.ask, question)
-            await until(lambda: duty.manager.asked == [question.id])
+            tasks.start_soon(running.ask, question)
+            await until(lambda: running.manager.asked == [question.id])
             # The threads are busy: whoever wants one has to wait.
             limiter = anyio.CapacityLimiter(1)
-            duty.ledger._limiter = limiter
+            running.ledger._limiter = limiter
             async with limiter:
-                duty.manager.decides(question.id)
+                running.manager.decides(question.id)
                 await until(lambda: limiter.statistics().tasks_waiting == 1)
                 tasks.cancel_scope.cancel()
                 with anyio.CancelScope(shield=True):
                     await anyio.lowlevel.checkpoint()
-        assert duty.found(question).status == "approved"
+        assert running.found(question).status == "approved"
 
 
 async def test_an_approval_that_is_withdrawn_while_it_is_written_down_frees_its_safeguards(
     tmp_path: Path,
 ) -> None:
-    async with on_duty(tmp_path) as duty:
-        guards = duty.engine.safeguards = Guards()
-        question = duty.question(READ)
-        await _withdrawn_while_written(duty, question)
+    async with engine_session(tmp_path) as running:
+        guards = running.engine.safeguards = Guards()
+        question = running.question(READ)
+        await _withdrawn_while_written(running, question)
         assert guards.ends == [question.id]
-        assert duty.approved == []
-        assert duty.rulings == {}
+        assert running.approved == []
+        assert running.rulings == {}

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ironcurtain_proxy.auto_approver.evaluation import Share, percentile
+from ironcurtain_proxy.auto_approver.scenarios import read_scenarios, shipped_scenarios
 from ironcurtain_proxy.cli import Subparsers, auto_approve
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.review.auto_evaluation import Share, percentile
-from ironcurtain_proxy.review.auto_scenarios import read_scenarios, shipped_scenarios
-from tests.review.scripted_model import Step, says, scripted_model
+from tests.llm.scripted_model import Step, says, scripted_model
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
@@ -74,7 +74,7 @@ KINDS = {
 
 @pytest.mark.requirement("A-88", "A-87")
 def test_the_twenty_kinds_of_the_document_are_among_them() -> None:
-    place = Path(auto_approve.__file__).parents[1] / "review" / "scenarios" / "intents.jsonl"
+    place = Path(auto_approve.__file__).parents[1] / "auto_approver" / "shipped" / "intents.jsonl"
     lines = [orjson.loads(line) for line in place.read_bytes().splitlines()]
     assert {one.get("kind") for one in lines} - {None} == KINDS
 
@@ -101,7 +101,7 @@ def test_another_file_of_scenarios_may_be_given(report: Callable[..., dict[str, 
 
 
 def few(tmp_path: Path) -> str:
-    place = Path(auto_approve.__file__).parents[1] / "review" / "scenarios" / "intents.jsonl"
+    place = Path(auto_approve.__file__).parents[1] / "auto_approver" / "shipped" / "intents.jsonl"
     lines = place.read_bytes().splitlines()
     path = tmp_path / "few.jsonl"
     path.write_bytes(b"\n".join([lines[0], lines[1], lines[60], lines[100]]))

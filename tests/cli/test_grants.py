@@ -14,15 +14,15 @@ import pytest
 from anyio import to_thread
 
 from ironcurtain_proxy.cli import Subparsers, grants
+from ironcurtain_proxy.grants.file import GrantsFile
+from ironcurtain_proxy.grants.format import KeptGrant
+from ironcurtain_proxy.mailbox.grants_command import GrantsAction
+from ironcurtain_proxy.mailbox.messages import Owner
+from ironcurtain_proxy.mailbox.reviewer import Mailbox, MailboxSettings
 from ironcurtain_proxy.model.grant import GrantId
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.review.grants_file import GrantsFile
-from ironcurtain_proxy.review.grants_format import KeptGrant
-from ironcurtain_proxy.review.mailbox import Mailbox, MailboxSettings
-from ironcurtain_proxy.review.mailbox_grants import GrantsAction
-from ironcurtain_proxy.review.messages import Owner
-from tests.review.box import CLOCK
-from tests.review.kept import NOW, a_kept
+from tests.grants.kept_grants import NOW, a_kept
+from tests.mailbox.mailbox_fixture import CLOCK
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("X-12")]
 

@@ -12,7 +12,7 @@ import pytest
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from ironcurtain_proxy.model.escalation import Approved, Declined
-from tests.review.box import a_box, escalation, until
+from tests.mailbox.mailbox_fixture import a_box, escalation, until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("C-6", "C-31")]
 

@@ -14,15 +14,15 @@ import pytest
 from ironcurtain_proxy.cli import Subparsers, approve, deny, pending
 from ironcurtain_proxy.cli.reviewing import answer_several
 from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.mailbox import answering
+from ironcurtain_proxy.mailbox.answering import Verdict, post
+from ironcurtain_proxy.mailbox.mailboxes import Mailboxes, NotPendingError, find, keep_numbers
+from ironcurtain_proxy.mailbox.messages import request_bytes, request_name, response_name
+from ironcurtain_proxy.mailbox.processes import this_process
+from ironcurtain_proxy.mailbox.requests import PendingRequest
 from ironcurtain_proxy.model.escalation import Approved, Declined
-from ironcurtain_proxy.review.mailbox_directory import MailboxDirectory, is_marked_taken, mark_taken
-from ironcurtain_proxy.review.messages import request_bytes, request_name, response_name
-from ironcurtain_proxy.review.processes import this_process
-from ironcurtain_proxy.session import answering
-from ironcurtain_proxy.session.answering import Verdict, post
-from ironcurtain_proxy.session.mailboxes import Mailboxes, NotPendingError, find, keep_numbers
-from ironcurtain_proxy.session.requests import PendingRequest
-from tests.review.box import CLOCK, a_box, escalation, until, within
+from ironcurtain_proxy.private_directory import MailboxDirectory, is_marked_taken, mark_taken
+from tests.mailbox.mailbox_fixture import CLOCK, a_box, escalation, until, within
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("C-6", "C-31")]
 

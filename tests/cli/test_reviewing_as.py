@@ -7,12 +7,12 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.mailbox.credential import Credential
+from ironcurtain_proxy.mailbox.messages import response_name
 from ironcurtain_proxy.model.escalation import Approved, Declined
-from ironcurtain_proxy.review.credential import Credential
-from ironcurtain_proxy.review.messages import response_name
 from tests.cli.test_review import reviewing
 from tests.cli.test_reviewing import command
-from tests.review.box import a_box, escalation
+from tests.mailbox.mailbox_fixture import a_box, escalation
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("C-6", "C-31")]
 

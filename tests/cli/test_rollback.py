@@ -11,7 +11,7 @@ import pytest
 
 from ironcurtain_proxy.cli import main
 from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.safeguards.snapshot import finish, take
+from ironcurtain_proxy.snapshots.snapshot import finish, take
 
 pytestmark = pytest.mark.requirement("B-62")
 

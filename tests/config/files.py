@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import orjson
 
-from ironcurtain_proxy.administration.problems import Report
+from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.model.json import Json
 
 T = TypeVar("T")

@@ -7,7 +7,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from tests.administration.files import RULE, TOOL, annotations, policy, replaced, write
+from tests.config.files import RULE, TOOL, annotations, policy, replaced, write
 
 
 def check(home: Path, *options: str, **variables: str) -> tuple[int, str, str]:

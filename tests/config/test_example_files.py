@@ -8,10 +8,10 @@ from pathlib import Path
 import orjson
 import pytest
 
-from ironcurtain_proxy.administration.layers import _SECTIONS
-from ironcurtain_proxy.administration.overlay_settings import OverlaySettings
-from ironcurtain_proxy.administration.settings import load_settings
 from ironcurtain_proxy.approval.capabilities import AUTONOMOUS, SUPERVISED, level_of
+from ironcurtain_proxy.config.overlay_settings import OverlaySettings
+from ironcurtain_proxy.config.reading.layers import _SECTIONS
+from ironcurtain_proxy.config.settings import load_settings
 from ironcurtain_proxy.model.capability import CAPABILITIES
 
 ROOT = Path(__file__).parents[2]

@@ -4,9 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from ironcurtain_proxy.administration.overlay_settings import GrantSettings, OverlaySettings
-from ironcurtain_proxy.administration.problems import ProblemsError
-from ironcurtain_proxy.administration.settings import Settings, load_settings
 from ironcurtain_proxy.approval.capabilities import AUTONOMOUS, SUPERVISED
 from ironcurtain_proxy.approval.modes import (
     InterceptorConfig,
@@ -14,10 +11,13 @@ from ironcurtain_proxy.approval.modes import (
     is_gate_on,
     needs_approval,
 )
+from ironcurtain_proxy.config.overlay_settings import GrantSettings, OverlaySettings
+from ironcurtain_proxy.config.reading.problems import ProblemsError
+from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.model.capability import SafetyLevel, ToolDeclaration
 from ironcurtain_proxy.model.composite import CompositeSpec, CompositeStep
 from ironcurtain_proxy.model.json import Json
-from tests.administration.files import write
+from tests.config.files import write
 
 SERVERS: Json = {"git": {"command": "x"}, "files": {"command": "y"}}
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import orjson
 import pytest
 
-from ironcurtain_proxy.administration.problems import ProblemsError
-from ironcurtain_proxy.administration.settings import Settings, load_settings
+from ironcurtain_proxy.config.reading.problems import ProblemsError
+from ironcurtain_proxy.config.settings import Settings, load_settings
 
 
 def load(tmp_path: Path, document: object = None, **environ: str) -> Settings:

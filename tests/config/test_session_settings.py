@@ -4,16 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from ironcurtain_proxy.administration.policy_loading import load_policy
-from ironcurtain_proxy.administration.settings import load_settings
+from ironcurtain_proxy.config.policy.policy_loading import load_policy
+from ironcurtain_proxy.config.settings import load_settings
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.policy import Policy
-from ironcurtain_proxy.review.panel import Panel
+from ironcurtain_proxy.review.channel_order import Panel
 from ironcurtain_proxy.wiring.auto_confirm import EngineParts, Surroundings, assemble_engine
-from tests.administration.files import write
-from tests.administration.test_auto_confirm_settings import loaded, refusal
-from tests.administration.test_protection import is_protected
+from tests.config.auto_confirm.test_settings import loaded, refusal
+from tests.config.files import write
+from tests.config.policy.test_protection import is_protected
 from tests.fakes import FakeClock
 
 TOKEN = "s3cret-" * 6

@@ -6,11 +6,11 @@ from pathlib import Path
 import orjson
 import pytest
 
-from ironcurtain_proxy.administration.problems import ProblemsError
-from ironcurtain_proxy.administration.settings import Settings, load_settings, refuse_platform
+from ironcurtain_proxy.config.reading.problems import ProblemsError
+from ironcurtain_proxy.config.settings import Settings, load_settings, refuse_platform
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.json import Json
-from tests.administration.files import write
+from tests.config.files import write
 
 SERVERS = '{"files": {"command": "x"}, "git": {"command": "y"}}'
 

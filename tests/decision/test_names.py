@@ -5,7 +5,7 @@ import pytest
 from ironcurtain_proxy.decision.authorizer import authorize
 from ironcurtain_proxy.decision.explanation import explain
 from ironcurtain_proxy.decision.matching import is_named
-from ironcurtain_proxy.decision.standing import standing_of
+from ironcurtain_proxy.decision.prior_consent import standing_of
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.decision import Effect
 from ironcurtain_proxy.model.path import RealPath

@@ -5,8 +5,8 @@ from hypothesis import HealthCheck, given, settings
 from ironcurtain_proxy.decision.authorizer import authorize
 from ironcurtain_proxy.decision.combining import DEFAULT_DENY
 from ironcurtain_proxy.decision.matching import resource_roles
+from ironcurtain_proxy.decision.prior_consent import standing_of
 from ironcurtain_proxy.decision.rules import answering_rules, decide_role, decide_without_roles
-from ironcurtain_proxy.decision.standing import standing_of
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.decision import SEVERITY, Allow, Standing, effect_of
 from ironcurtain_proxy.model.policy import (

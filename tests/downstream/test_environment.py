@@ -13,7 +13,7 @@ from ironcurtain_proxy.downstream.environment import (
 )
 from ironcurtain_proxy.downstream.options import DownstreamOptions
 from ironcurtain_proxy.model.server import ServerSpec
-from tests.downstream.behind import running, scripted, text_of
+from tests.downstream.scripted_servers import running, scripted, text_of
 
 
 def spec(

@@ -17,7 +17,7 @@ from ironcurtain_proxy.downstream.orphans import become_subreaper
 from ironcurtain_proxy.downstream.process import ServerProcess, spawn
 from ironcurtain_proxy.errors import ServerUnavailableError
 from ironcurtain_proxy.model.server import ServerSpec
-from tests.downstream.behind import SCRIPT, is_alive
+from tests.downstream.scripted_servers import SCRIPT, is_alive
 
 ENVIRONMENT = {"PATH": os.environ["PATH"]}
 

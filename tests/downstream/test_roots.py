@@ -21,7 +21,7 @@ from ironcurtain_proxy.downstream.servers import DownstreamServers
 from ironcurtain_proxy.errors import ServerUnavailableError
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.server import ServerSpec, ToolResult
-from tests.downstream.behind import OPTIONS, a_call, run, running, text
+from tests.downstream.scripted_servers import OPTIONS, a_call, run, running, text
 
 pytestmark = pytest.mark.anyio
 

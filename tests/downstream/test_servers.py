@@ -12,7 +12,7 @@ from ironcurtain_proxy.downstream.options import DownstreamOptions
 from ironcurtain_proxy.errors import CallTimedOutError, DownstreamError, ServerUnavailableError
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.server import ServerSpec
-from tests.downstream.behind import (
+from tests.downstream.scripted_servers import (
     OPTIONS,
     a_call,
     family,

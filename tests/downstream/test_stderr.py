@@ -11,7 +11,7 @@ from ironcurtain_proxy.downstream import stderr
 from ironcurtain_proxy.downstream.masking import Masker
 from ironcurtain_proxy.downstream.session_log import SessionLog
 from ironcurtain_proxy.downstream.stderr import StderrDrain
-from tests.downstream.behind import OPTIONS, running, scripted, text_of, until
+from tests.downstream.scripted_servers import OPTIONS, running, scripted, text_of, until
 
 pytestmark = pytest.mark.anyio
 

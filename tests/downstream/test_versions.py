@@ -9,7 +9,7 @@ from ironcurtain_proxy.downstream.versions import (
 )
 from ironcurtain_proxy.errors import DownstreamError
 from ironcurtain_proxy.model.json import Json
-from tests.downstream.behind import running, scripted, text_of
+from tests.downstream.scripted_servers import running, scripted, text_of
 
 pytestmark = pytest.mark.anyio
 

@@ -1,4 +1,4 @@
-"""Houses with confined servers in them, and the processes that sandboxes are made of."""
+"""Installations with confined servers in them, and the processes that sandboxes are made of."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ import pytest
 from ironcurtain_proxy.downstream import guardian
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.sandbox.probe import Available, probe
-from tests.e2e.house import ROOT, House, Roles, rule
+from tests.e2e.installation import ROOT, Installation, Roles, rule
 from tests.e2e.raw_client import Message, RawClient, text, texts
 from tests.e2e.servers import hostile
 
@@ -23,7 +23,7 @@ TOOLS: Final[Roles] = {
     tool: {name: ["none"] for name in arguments} for tool, (_, arguments) in hostile.TOOLS.items()
 }
 
-Cell: TypeAlias = tuple[House, RawClient]
+Cell: TypeAlias = tuple[Installation, RawClient]
 
 
 def require_sandbox() -> None:
@@ -37,37 +37,37 @@ def require_sandbox() -> None:
     pytest.skip(f"no sandbox: {why}")
 
 
-# --- houses
+# --- installations
 
 
-def add_hostile(house: House, name: str, *arguments: str, **entry: Json) -> None:
+def add_hostile(installation: Installation, name: str, *arguments: str, **entry: Json) -> None:
     """Configure a hostile server, with the default sandbox unless `sandbox` says otherwise."""
-    house.add_server(name, [sys.executable, str(HOSTILE), *arguments], **entry)
+    installation.add_server(name, [sys.executable, str(HOSTILE), *arguments], **entry)
     if "sandbox" not in entry:
-        use_default_sandbox(house, name)
-    house.annotations[name] = TOOLS
-    house.rules.append(rule(f"all-of-{name}", server=[name]))
-    house.variables.setdefault("PATH", PATH)
+        use_default_sandbox(installation, name)
+    installation.annotations[name] = TOOLS
+    installation.rules.append(rule(f"all-of-{name}", server=[name]))
+    installation.variables.setdefault("PATH", PATH)
 
 
-def use_default_sandbox(house: House, name: str) -> None:
+def use_default_sandbox(installation: Installation, name: str) -> None:
     """Say nothing about its sandbox."""
-    configured = house.servers[name]
+    configured = installation.servers[name]
     assert isinstance(configured, dict)
     del configured["sandbox"]
 
 
-def folder(house: House, name: str) -> Path:
-    """A directory of the house."""
-    made = house.root / name
+def folder(installation: Installation, name: str) -> Path:
+    """A directory of the installation."""
+    made = installation.root / name
     made.mkdir(parents=True, exist_ok=True)
     return made
 
 
-def escalations(house: House) -> Path:
+def escalations(installation: Installation) -> Path:
     """Where reviewers answer."""
-    house.variables["ESCALATION_DIR"] = str(house.root / "escalations")
-    return folder(house, "escalations")
+    installation.variables["ESCALATION_DIR"] = str(installation.root / "escalations")
+    return folder(installation, "escalations")
 
 
 # --- answers
@@ -151,7 +151,7 @@ def bound_below(directory: Path) -> list[str]:
     return [word for word in words if word.startswith(f"{directory}/")]
 
 
-def settings_files(house: House) -> list[Path]:
-    """Everything in the house that could be the settings of a sandbox."""
-    files = [one for one in house.root.rglob("*") if one.is_file() and not one.is_symlink()]
+def settings_files(installation: Installation) -> list[Path]:
+    """Everything in the installation that could be the settings of a sandbox."""
+    files = [one for one in installation.root.rglob("*") if one.is_file() and not one.is_symlink()]
     return [one for one in files if b'"denyWrite"' in one.read_bytes()]

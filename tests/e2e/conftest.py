@@ -1,39 +1,39 @@
-"""Fixtures of the end-to-end tests: houses with a running proxy in them."""
+"""Fixtures of the end-to-end tests: installations with a running proxy in them."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.confined import add_hostile, escalations, require_sandbox
-from tests.e2e.house import House
+from tests.auto_confirm.store.conftest import postgres_server, postgres_url
+from tests.e2e.confined_installation import add_hostile, escalations, require_sandbox
+from tests.e2e.installation import Installation
 from tests.e2e.raw_client import RawClient
 from tests.e2e.website import Website, open_website
-from tests.store.conftest import postgres_server, postgres_url
 
 __all__ = ["postgres_server", "postgres_url"]
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Iterator[House]:
-    """An empty house of the test's own."""
-    built = House(tmp_path)
+def installation(tmp_path: Path) -> Iterator[Installation]:
+    """An empty installation of the test's own."""
+    built = Installation(tmp_path)
     yield built
     built.end()
 
 
 @pytest.fixture
-def scripted(house: House) -> House:
-    """A house of the test's own with one scripted server."""
-    house.add_scripted()
-    house.allow_scripted()
-    return house
+def scripted(installation: Installation) -> Installation:
+    """An installation of the test's own with one scripted server."""
+    installation.add_scripted()
+    installation.allow_scripted()
+    return installation
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    """One house for all tests of a module that leave the server as they find it."""
-    built = House(tmp_path_factory.mktemp("shared"))
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+    """One installation for all tests of a module that leave the server as they find it."""
+    built = Installation(tmp_path_factory.mktemp("shared"))
     built.add_scripted()
     built.allow_scripted()
     yield built
@@ -41,8 +41,8 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
 
 
 @pytest.fixture(scope="module")
-def agent(shared: House) -> RawClient:
-    """One agent in the shared house, connected."""
+def agent(shared: Installation) -> RawClient:
+    """One agent in the shared installation, connected."""
     return shared.start()
 
 
@@ -53,12 +53,12 @@ def sandbox() -> None:
 
 
 @pytest.fixture
-def single(house: House) -> House:
-    """A house of the test's own with one confined server."""
-    add_hostile(house, "hostile")
-    escalations(house)
-    house.variables["SANDBOX_POLICY"] = "enforce"
-    return house
+def single(installation: Installation) -> Installation:
+    """An installation of the test's own with one confined server."""
+    add_hostile(installation, "hostile")
+    escalations(installation)
+    installation.variables["SANDBOX_POLICY"] = "enforce"
+    return installation
 
 
 @pytest.fixture

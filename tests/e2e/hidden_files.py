@@ -1,4 +1,4 @@
-"""What no server may read or change, and houses that are full of it."""
+"""What no server may read or change, and installations that are full of it."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -6,8 +6,8 @@ from typing import Final
 import orjson
 import pytest
 
-from tests.e2e.confined import escalations
-from tests.e2e.house import House, rule
+from tests.e2e.confined_installation import escalations
+from tests.e2e.installation import Installation, rule
 
 CANARY: Final = "the canary sings"
 HIDDEN: Final[Mapping[str, str]] = {
@@ -23,7 +23,7 @@ HIDDEN: Final[Mapping[str, str]] = {
     "a rotated audit log": "audit/audit.jsonl.1",
     "a place the operator protects": "vault/deep/key",
 }
-"""What no server may read or change, by its place in the house."""
+"""What no server may read or change, by its place in the installation."""
 
 LONE: Final = ("config.json", "audit.jsonl.1")
 """Those that are hidden without the directory they lie in, which may be anybody's."""
@@ -31,18 +31,18 @@ LONE: Final = ("config.json", "audit.jsonl.1")
 hidden = pytest.mark.parametrize("place", HIDDEN.values(), ids=[*HIDDEN])
 
 
-def furnish(house: House) -> None:
+def furnish(installation: Installation) -> None:
     """Put something into every place that is to stay hidden."""
     for place in HIDDEN.values():
-        file = house.root / place
+        file = installation.root / place
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(CANARY)
-    config = house.root / "settings/config.json"
+    config = installation.root / "settings/config.json"
     config.write_text(f'{{"auditFsync": "group", "_comment": "{CANARY}"}}')
-    escalations(house)
-    house.rules.append(rule(CANARY, server=["nobody"]))
-    house.variables |= {
+    escalations(installation)
+    installation.rules.append(rule(CANARY, server=["nobody"]))
+    installation.variables |= {
         "IRONCURTAIN_CONFIG": str(config),
-        "PROTECTED_PATHS": orjson.dumps([str(house.root / "vault")]).decode(),
+        "PROTECTED_PATHS": orjson.dumps([str(installation.root / "vault")]).decode(),
         "SANDBOX_POLICY": "enforce",
     }

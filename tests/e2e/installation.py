@@ -1,4 +1,6 @@
-"""An operator's house in one temporary directory: a home, a workspace, a policy, servers, a proxy.
+"""An operator's installation in one temporary directory.
+
+It has a home, a workspace, a policy, servers and a proxy.
 
 What is written here are the operator's own files and variables; the rest of the test talks to the
 running proxy as an agent does.
@@ -15,7 +17,7 @@ from typing import Final, TypeAlias
 import orjson
 
 from ironcurtain_proxy.model.json import Json
-from tests.e2e.family import MARK, Watch, descendants, marked
+from tests.e2e.process_tree import MARK, Watch, descendants, marked
 from tests.e2e.raw_client import Message, RawClient, at
 from tests.e2e.servers import scripted
 
@@ -58,7 +60,7 @@ def tool(name: str, /, **properties: Json) -> Message:
     }
 
 
-class House:
+class Installation:
     """Everything one test starts and finds, below one directory."""
 
     def __init__(self, root: Path) -> None:

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import orjson
 
-from tests.e2e.house import PROXY, House
+from tests.e2e.installation import PROXY, Installation
 from tests.e2e.raw_client import Message
 
 
 class Person:
     """Someone at the escalation directory, with the original's files or with our commands."""
 
-    def __init__(self, house: House) -> None:
-        self.house = house
-        self.directory = house.root / "escalations"
+    def __init__(self, installation: Installation) -> None:
+        self.installation = installation
+        self.directory = installation.root / "escalations"
 
     def requests(self) -> list[Path]:
         return sorted(self.directory.glob("request-*.json")) if self.directory.is_dir() else []
@@ -39,7 +39,7 @@ class Person:
     def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [*PROXY, *arguments, "--dir", str(self.directory)],
-            env={**os.environ, "HOME": str(self.house.home)},
+            env={**os.environ, "HOME": str(self.installation.home)},
             capture_output=True,
             text=True,
             check=False,
@@ -50,7 +50,7 @@ class Person:
         """A command of ours, for the same user."""
         return subprocess.run(
             [*PROXY, *arguments],
-            env={**os.environ, "HOME": str(self.house.home)},
+            env={**os.environ, "HOME": str(self.installation.home)},
             capture_output=True,
             text=True,
             check=False,

@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from tests.e2e.house import ROOT, House
+from tests.e2e.installation import ROOT, Installation
 
 MODULES: Final = ROOT / "node_modules"
 PACKAGES: Final = MODULES / "@modelcontextprotocol"
@@ -42,24 +42,26 @@ def python_server(name: str, *arguments: str) -> list[str]:
     return [sys.executable, "-m", f"mcp_server_{name}", *arguments]
 
 
-COMMANDS: Final[Mapping[str, Callable[[House], list[str]]]] = {
-    "filesystem": lambda house: npm_server("filesystem", str(house.workspace)),
-    "memory": lambda house: npm_server("memory"),
-    "everything": lambda house: npm_server("everything", "stdio"),
-    "git": lambda house: python_server("git"),
-    "fetch": lambda house: python_server("fetch", "--ignore-robots-txt", "--allow-private-ips"),
-    "time": lambda house: python_server("time"),
+COMMANDS: Final[Mapping[str, Callable[[Installation], list[str]]]] = {
+    "filesystem": lambda installation: npm_server("filesystem", str(installation.workspace)),
+    "memory": lambda installation: npm_server("memory"),
+    "everything": lambda installation: npm_server("everything", "stdio"),
+    "git": lambda installation: python_server("git"),
+    "fetch": lambda installation: python_server(
+        "fetch", "--ignore-robots-txt", "--allow-private-ips"
+    ),
+    "time": lambda installation: python_server("time"),
 }
 """Each server with the command that starts it."""
 
 
-def add_real(house: House, *names: str) -> None:
+def add_real(installation: Installation, *names: str) -> None:
     """Configure real servers under their own names."""
     for name in names:
         memory: dict[str, str] = {}
         if name == "memory":
-            memory["MEMORY_FILE_PATH"] = str(house.root / "memory.json")
-        house.add_server(name, COMMANDS[name](house), env={**memory})
+            memory["MEMORY_FILE_PATH"] = str(installation.root / "memory.json")
+        installation.add_server(name, COMMANDS[name](installation), env={**memory})
 
 
 def inspector(node: Path = NODE_22) -> list[str]:

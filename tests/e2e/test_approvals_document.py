@@ -6,7 +6,7 @@ import pytest
 
 from ironcurtain_proxy.approval.capabilities import AUTONOMOUS, SUPERVISED, level_of
 from ironcurtain_proxy.model.capability import CAPABILITIES
-from tests.e2e.house import ROOT
+from tests.e2e.installation import ROOT
 
 DOCUMENT = " ".join((ROOT / "docs/approvals.md").read_text(encoding="utf-8").split())
 

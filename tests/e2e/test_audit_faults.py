@@ -10,7 +10,7 @@ from typing import Protocol
 
 import pytest
 
-from tests.e2e.house import House
+from tests.e2e.installation import Installation
 from tests.e2e.raw_client import RawClient, text, texts
 
 DENIED = "DENIED: the call cannot be recorded, so it is not carried out"
@@ -78,13 +78,15 @@ def fault(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Fault]:
 
 
 @pytest.fixture
-def recorded(scripted: House, fault: Fault) -> House:
-    """A house whose audit log lies where the fault strikes."""
+def recorded(scripted: Installation, fault: Fault) -> Installation:
+    """An installation whose audit log lies where the fault strikes."""
     scripted.audit = fault.directory / "audit.jsonl"
     return scripted
 
 
-def test_without_room_for_its_record_a_call_is_not_forwarded(recorded: House, fault: Fault) -> None:
+def test_without_room_for_its_record_a_call_is_not_forwarded(
+    recorded: Installation, fault: Fault
+) -> None:
     agent = recorded.start()
     agent.call("answer", {"text": "before"})
     fault.begin(agent)
@@ -99,7 +101,7 @@ def test_without_room_for_its_record_a_call_is_not_forwarded(recorded: House, fa
 
 
 def test_a_call_that_was_sent_and_could_not_be_recorded_says_so(
-    recorded: House, fault: Fault, tmp_path: Path
+    recorded: Installation, fault: Fault, tmp_path: Path
 ) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
@@ -124,7 +126,9 @@ def test_a_call_that_was_sent_and_could_not_be_recorded_says_so(
     assert agent_saw in recorded.verify_audit().stdout
 
 
-def test_the_log_of_a_full_disk_is_sound_up_to_the_gap(recorded: House, fault: Fault) -> None:
+def test_the_log_of_a_full_disk_is_sound_up_to_the_gap(
+    recorded: Installation, fault: Fault
+) -> None:
     agent = recorded.start()
     agent.call("answer", {"text": "before"})
     fault.begin(agent)
@@ -138,7 +142,7 @@ def test_the_log_of_a_full_disk_is_sound_up_to_the_gap(recorded: House, fault: F
 
 
 def test_a_log_that_has_stopped_is_said_once_and_not_with_every_call(
-    recorded: House, fault: Fault
+    recorded: Installation, fault: Fault
 ) -> None:
     agent = recorded.start()
     agent.call("answer", {"text": "before"})

@@ -6,15 +6,15 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.trusted_process import ToolCallRequest, TrustedProcess
-from tests.e2e.house import House, rule
-from tests.e2e.person import Person
+from tests.e2e.installation import Installation, rule
+from tests.e2e.mailbox_person import Person
 from tests.e2e.raw_client import Message, RawClient, texts
-from tests.review.scripted_model import ScriptedModel, says, scripted_model
+from tests.llm.scripted_model import ScriptedModel, says, scripted_model
 
 
-def furnish(house: House, model: ScriptedModel, message: str | None) -> Person:
-    """A house whose `read_file` escalates outside, with a model and a user's message."""
-    house.add_scripted(
+def furnish(installation: Installation, model: ScriptedModel, message: str | None) -> Person:
+    """An installation whose `read_file` escalates outside, with a model and a user's message."""
+    installation.add_scripted(
         "files",
         {"read_file": {"path": ["read-path"]}},
         annotations="files",
@@ -29,10 +29,10 @@ def furnish(house: House, model: ScriptedModel, message: str | None) -> Person:
             }
         ],
     )
-    house.rules = [rule("ask-outside", "escalate", "reads outside the workspace")]
-    person = Person(house)
+    installation.rules = [rule("ask-outside", "escalate", "reads outside the workspace")]
+    person = Person(installation)
     person.directory.mkdir(mode=0o700)
-    house.variables["ESCALATION_DIR"] = str(person.directory)
+    installation.variables["ESCALATION_DIR"] = str(person.directory)
     if message is not None:
         context = orjson.dumps({"userMessage": message})
         (person.directory / "user-context.json").write_bytes(context)
@@ -40,10 +40,10 @@ def furnish(house: House, model: ScriptedModel, message: str | None) -> Person:
         "autoApprove": {"enabled": True, "modelId": "openai:scripted", "apiBase": model.url},
         "openaiApiKey": "sk-test",
     }
-    file = house.root / "config.json"
+    file = installation.root / "config.json"
     file.write_bytes(orjson.dumps(config))
-    house.variables["IRONCURTAIN_CONFIG"] = str(file)
-    house.variables["ESCALATION_TIMEOUT_SECONDS"] = "20"
+    installation.variables["IRONCURTAIN_CONFIG"] = str(file)
+    installation.variables["ESCALATION_TIMEOUT_SECONDS"] = "20"
     return person
 
 
@@ -54,14 +54,16 @@ def ask(agent: RawClient, path: Path) -> int:
 @pytest.mark.requirement(
     "A-2", "A-3", "A-9", "A-11", "A-21", "A-53", "A-63", "A-71", "A-72", "A-89", "A-96"
 )
-def test_what_the_user_asked_for_is_approved_without_anyone_being_asked(house: House) -> None:
+def test_what_the_user_asked_for_is_approved_without_anyone_being_asked(
+    installation: Installation,
+) -> None:
     with scripted_model(lambda _: says("approve", "the user asked to read it")) as model:
-        notes = house.root / "notes.txt"
-        person = furnish(house, model, f"please read the file {notes}")
-        agent = house.start()
+        notes = installation.root / "notes.txt"
+        person = furnish(installation, model, f"please read the file {notes}")
+        agent = installation.start()
         agent.result(ask(agent, notes))
         assert person.requests() == []
-    outcome = house.outcomes()[-1]
+    outcome = installation.outcomes()[-1]
     assert outcome["autoApproved"] is True
     assert outcome["decidedBy"] == "auto-approver"
     assert outcome["escalationResult"] == "approved"
@@ -70,58 +72,64 @@ def test_what_the_user_asked_for_is_approved_without_anyone_being_asked(house: H
 
 @pytest.mark.requirement("A-4", "A-5", "A-6", "A-13", "A-16")
 @pytest.mark.parametrize("message", ["Fix the tests", None])
-def test_what_the_user_did_not_ask_for_goes_to_a_person(house: House, message: str | None) -> None:
+def test_what_the_user_did_not_ask_for_goes_to_a_person(
+    installation: Installation, message: str | None
+) -> None:
     # The model is wrong on purpose: the target check stands behind it.
     with scripted_model(lambda _: says("approve", "sure")) as model:
-        person = furnish(house, model, message)
-        agent = house.start()
-        call = ask(agent, house.root / "notes.txt")
+        person = furnish(installation, model, message)
+        agent = installation.start()
+        call = ask(agent, installation.root / "notes.txt")
         person.answer({"decision": "denied"})
         assert "did not approve" in texts(agent.result(call))[0]
-    assert "autoApproved" not in house.outcomes()[-1]
+    assert "autoApproved" not in installation.outcomes()[-1]
 
 
 @pytest.mark.requirement("A-8", "A-69", "X-6")
-def test_a_model_that_says_deny_passes_the_question_on(house: House) -> None:
+def test_a_model_that_says_deny_passes_the_question_on(installation: Installation) -> None:
     with scripted_model(lambda _: says("deny", "no")) as model:
-        notes = house.root / "notes.txt"
-        person = furnish(house, model, f"please read the file {notes}")
-        agent = house.start()
+        notes = installation.root / "notes.txt"
+        person = furnish(installation, model, f"please read the file {notes}")
+        agent = installation.start()
         call = ask(agent, notes)
         person.answer({"decision": "approved"})
         agent.result(call)
-    assert house.outcomes()[-1]["decidedBy"] == "human"
+    assert installation.outcomes()[-1]["decidedBy"] == "human"
 
 
 @pytest.mark.requirement("A-17", "A-70", "A-97")
-def test_a_model_that_cannot_be_reached_costs_nothing_but_its_help(house: House) -> None:
-    notes = house.root / "notes.txt"
-    person = furnish(house, ScriptedModel(url="http://127.0.0.1:9/v1"), f"read {notes}")
-    agent = house.start()
+def test_a_model_that_cannot_be_reached_costs_nothing_but_its_help(
+    installation: Installation,
+) -> None:
+    notes = installation.root / "notes.txt"
+    person = furnish(installation, ScriptedModel(url="http://127.0.0.1:9/v1"), f"read {notes}")
+    agent = installation.start()
     call = ask(agent, notes)
     person.answer({"decision": "approved"})
     agent.result(call)
-    assert house.outcomes()[-1]["decidedBy"] == "human"
+    assert installation.outcomes()[-1]["decidedBy"] == "human"
 
 
 @pytest.mark.requirement("A-55", "A-12")
-def test_in_single_shot_mode_the_model_is_not_asked(house: House) -> None:
+def test_in_single_shot_mode_the_model_is_not_asked(installation: Installation) -> None:
     with scripted_model(lambda _: says("approve")) as model:
-        notes = house.root / "notes.txt"
-        furnish(house, model, f"read {notes}")
-        del house.variables["ESCALATION_DIR"]
-        agent = house.start()
+        notes = installation.root / "notes.txt"
+        furnish(installation, model, f"read {notes}")
+        del installation.variables["ESCALATION_DIR"]
+        agent = installation.start()
         assert "no approval channel" in texts(agent.result(ask(agent, notes)))[0]
         assert model.requests == []
 
 
 @pytest.mark.requirement("A-11", "A-57", "A-58", "A-59", "A-68")
 @pytest.mark.anyio
-async def test_in_process_the_message_is_set_and_replaced_by_the_next(house: House) -> None:
+async def test_in_process_the_message_is_set_and_replaced_by_the_next(
+    installation: Installation,
+) -> None:
     with scripted_model(lambda _: says("approve", "asked for")) as model:
-        notes = house.root / "notes.txt"
-        furnish(house, model, None)
-        house.write_policy()
+        notes = installation.root / "notes.txt"
+        furnish(installation, model, None)
+        installation.write_policy()
         asked: list[Message] = []
 
         def on_escalation(escalation: object) -> object:
@@ -129,11 +137,13 @@ async def test_in_process_the_message_is_set_and_replaced_by_the_next(house: Hou
             return {"decision": "denied"}
 
         request = ToolCallRequest(server="files", tool="read_file", arguments={"path": str(notes)})
-        async with TrustedProcess(house.environment(), on_escalation=on_escalation) as kernel:
+        async with TrustedProcess(
+            installation.environment(), on_escalation=on_escalation
+        ) as kernel:
             kernel.set_last_user_message(f"please read the file {notes}")
             first = await kernel.handle_tool_call(request)
             kernel.set_last_user_message("thanks")
             second = await kernel.handle_tool_call(request)
     assert (first.status, second.status) == ("success", "denied")
     assert len(asked) == 1
-    assert house.outcomes()[0]["autoApproved"] is True
+    assert installation.outcomes()[0]["autoApproved"] is True

@@ -7,8 +7,8 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.model.json import Json
-from tests.e2e.house import House, rule
-from tests.e2e.person import Person
+from tests.e2e.installation import Installation, rule
+from tests.e2e.mailbox_person import Person
 from tests.e2e.raw_client import Message, RawClient, at, text, texts
 
 pytestmark = pytest.mark.requirement("B-1")
@@ -36,7 +36,11 @@ def tools() -> list[Message]:
 
 
 def manager(name: str, *arguments: str, **more: Json) -> Json:
-    command: list[Json] = [sys.executable, "-m", f"tests.review.managers.{arguments[0]}"]
+    command: list[Json] = [
+        sys.executable,
+        "-m",
+        f"tests.auto_confirm.reviewers.managers.{arguments[0]}",
+    ]
     return {
         "name": name,
         "kind": "process",
@@ -47,16 +51,16 @@ def manager(name: str, *arguments: str, **more: Json) -> Json:
 
 
 class Office:
-    """A house in which every change escalates and the engine is on."""
+    """An installation in which every change escalates and the engine is on."""
 
-    def __init__(self, house: House) -> None:
-        self.house = house
-        self.person = Person(house)
-        house.add_scripted("files", ROLES, tools=tools(), annotations="filesystem")
-        house.rules = [rule("ask", "escalate", "a reviewer must agree", tool=[*ROLES])]
+    def __init__(self, installation: Installation) -> None:
+        self.installation = installation
+        self.person = Person(installation)
+        installation.add_scripted("files", ROLES, tools=tools(), annotations="filesystem")
+        installation.rules = [rule("ask", "escalate", "a reviewer must agree", tool=[*ROLES])]
 
     def start(self, *reviewers: Json, **section: Json) -> RawClient:
-        directory = self.house.home / ".ironcurtain"
+        directory = self.installation.home / ".ironcurtain"
         directory.mkdir(exist_ok=True)
         engine: Json = {
             "enabled": True,
@@ -65,15 +69,15 @@ class Office:
             **section,
         }
         (directory / "config.json").write_bytes(orjson.dumps({"auto_confirm": engine}))
-        return self.house.start()
+        return self.installation.start()
 
     def outcome(self) -> Message:
-        return self.house.outcomes()[-1]
+        return self.installation.outcomes()[-1]
 
 
 @pytest.fixture
-def office(house: House) -> Office:
-    return Office(house)
+def office(installation: Installation) -> Office:
+    return Office(installation)
 
 
 OUTSIDE = "/srv/elsewhere/file"
@@ -83,7 +87,7 @@ OUTSIDE = "/srv/elsewhere/file"
 def test_what_is_safe_is_approved_at_once_and_the_record_can_be_replayed(office: Office) -> None:
     agent = office.start()
     agent.call("write_file", {"path": "/tmp/ironcurtain-test/x"})
-    assert len(office.house.received("files")) == 1
+    assert len(office.installation.received("files")) == 1
     outcome = office.outcome()
     assert outcome["decidedBy"] == "engine:safety-rule"
     assert outcome["autoApproved"] is True
@@ -107,7 +111,7 @@ def test_a_delete_is_sent_to_the_manager_whose_approval_lets_it_go(office: Offic
     ]
     assert "autoApproved" not in outcome
     assert at(outcome, "engine", "target") == "architect_manager"
-    assert len(office.house.received("files")) == 1
+    assert len(office.installation.received("files")) == 1
 
 
 @pytest.mark.requirement("B-10", "B-65")
@@ -116,7 +120,7 @@ def test_a_manager_s_denial_fails_the_call_and_the_session_goes_on(office: Offic
     first = texts(agent.call("delete_file", {"path": OUTSIDE}))[0]
     assert first == "tool 'delete_file' execution denied: user did not approve the action"
     agent.call("write_file", {"path": "/tmp/ironcurtain-test/x"})
-    assert len(office.house.received("files")) == 1
+    assert len(office.installation.received("files")) == 1
 
 
 @pytest.mark.requirement("B-60", "B-169")
@@ -132,7 +136,7 @@ def test_a_manager_that_is_dead_is_followed_by_the_fallback(office: Office) -> N
 @pytest.mark.requirement("B-60", "B-172", "B-177")
 def test_a_manager_that_says_nothing_is_followed_by_the_fallback_in_time(office: Office) -> None:
     agent = office.start(
-        manager("architect_manager", "deaf", str(office.house.root / "one")),
+        manager("architect_manager", "deaf", str(office.installation.root / "one")),
         manager("claude_code_high_level", "deciding", "approve"),
         escalation_timeout_minutes=0.04,
     )
@@ -143,19 +147,19 @@ def test_a_manager_that_says_nothing_is_followed_by_the_fallback_in_time(office:
 @pytest.mark.requirement("B-172", "X-8")
 def test_when_nobody_answers_the_call_is_denied(office: Office) -> None:
     agent = office.start(
-        manager("architect_manager", "deaf", str(office.house.root / "one")),
-        manager("claude_code_high_level", "deaf", str(office.house.root / "two")),
+        manager("architect_manager", "deaf", str(office.installation.root / "one")),
+        manager("claude_code_high_level", "deaf", str(office.installation.root / "two")),
         escalation_timeout_minutes=0.04,
     )
     first = texts(agent.call("delete_file", {"path": OUTSIDE}))[0]
     assert first == "tool 'delete_file' execution denied: user did not approve the action"
     assert office.outcome()["decidedBy"] == "timeout"
-    assert office.house.received("files") == []
+    assert office.installation.received("files") == []
 
 
 @pytest.mark.requirement("B-4", "X-7")
 def test_without_a_manager_a_person_is_asked(office: Office) -> None:
-    office.house.variables["ESCALATION_DIR"] = str(office.person.directory)
+    office.installation.variables["ESCALATION_DIR"] = str(office.person.directory)
     agent = office.start()
     call = agent.start_call("delete_file", {"path": OUTSIDE})
     (request,) = office.person.until_asked()
@@ -168,7 +172,7 @@ def test_what_the_engine_would_route_is_denied_at_once_where_nobody_is(office: O
     agent = office.start()
     first = texts(agent.call("delete_file", {"path": OUTSIDE}))[0]
     assert "no approval channel available" in first
-    assert office.house.received("files") == []
+    assert office.installation.received("files") == []
 
 
 @pytest.mark.requirement("X-10")
@@ -179,17 +183,17 @@ def test_words_in_the_arguments_do_not_lower_the_risk(office: Office) -> None:
         {"path": "/srv/test/safe/architect_manager/feature/read_only"},
         _meta={"sessionType": "architect", "risk": 0},
     )
-    assert office.house.received("files") == []
+    assert office.installation.received("files") == []
 
 
 def test_a_store_that_fails_approves_nothing(office: Office) -> None:
-    directory = office.house.home / ".ironcurtain"
+    directory = office.installation.home / ".ironcurtain"
     directory.mkdir()
     (directory / "interactions.db").write_bytes(b"this is no database" * 1000)
     agent = office.start()
     refused = text(agent.call("write_file", {"path": "/tmp/ironcurtain-test/x"}))
     assert "no approval channel available" in refused
-    assert office.house.received("files") == []
+    assert office.installation.received("files") == []
 
 
 @pytest.mark.requirement("B-31")
@@ -205,7 +209,7 @@ def test_during_a_deployment_everything_is_held_for_a_reviewer(office: Office) -
 
 @pytest.mark.requirement("B-8")
 def test_a_session_of_another_provider_than_was_registered_is_looked_at(office: Office) -> None:
-    office.house.variables["IRONCURTAIN_PROVIDER"] = "somebody-else"
+    office.installation.variables["IRONCURTAIN_PROVIDER"] = "somebody-else"
     agent = office.start(
         manager("wrapper_claude", "deciding", "approve"), context={"provider": "anthropic"}
     )
@@ -217,8 +221,8 @@ def test_a_session_of_another_provider_than_was_registered_is_looked_at(office: 
 
 @pytest.mark.requirement("B-26")
 def test_a_session_that_stands_where_its_task_should_be_done_is_approved(office: Office) -> None:
-    office.house.variables["TASK"] = "T-1"
-    workspace = str(office.house.workspace)
+    office.installation.variables["TASK"] = "T-1"
+    workspace = str(office.installation.workspace)
     rules: list[Json] = [{"pattern": "file_edit_in_tmp", "action": "conditional"}]
     agent = office.start(
         context={"directory": workspace, "environment": {"TASK": "T-1"}}, safety_rules=rules

@@ -11,11 +11,11 @@ import orjson
 import pytest
 import sqlalchemy as sa
 
+from ironcurtain_proxy.auto_confirm.store.store import open_store
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.store.store import open_store
-from tests.e2e.confined import PATH, require_sandbox, use_default_sandbox
-from tests.e2e.house import House, rule
-from tests.e2e.person import Person
+from tests.e2e.confined_installation import PATH, require_sandbox, use_default_sandbox
+from tests.e2e.installation import Installation, rule
+from tests.e2e.mailbox_person import Person
 from tests.e2e.raw_client import Message, RawClient, at, texts
 from tests.e2e.real_servers import npm_server
 from tests.e2e.test_auto_confirm import ROLES, manager, tools
@@ -25,9 +25,9 @@ OUTSIDE = "/srv/elsewhere"
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def store_url(request: pytest.FixtureRequest, house: House) -> str:
+def store_url(request: pytest.FixtureRequest, installation: Installation) -> str:
     if request.param == "sqlite":
-        return f"sqlite:///{house.root}/store.db"
+        return f"sqlite:///{installation.root}/store.db"
     found: str = request.getfixturevalue("postgres_url")
     return found
 
@@ -43,26 +43,26 @@ def elsewhere() -> Iterator[Path]:
 class Flow:
     """A fleet's proxy: a confined real server, another one, and two managers."""
 
-    def __init__(self, house: House, elsewhere: Path, store_url: str) -> None:
+    def __init__(self, installation: Installation, elsewhere: Path, store_url: str) -> None:
         require_sandbox()
-        self.house = house
+        self.installation = installation
         self.store_url = store_url
-        scratch = house.root / "scratch"
+        scratch = installation.root / "scratch"
         scratch.mkdir()
         self.scratch = scratch
-        house.add_server("fs", npm_server("filesystem", str(scratch), str(elsewhere)))
-        use_default_sandbox(house, "fs")
-        entry = house.servers["fs"]
+        installation.add_server("fs", npm_server("filesystem", str(scratch), str(elsewhere)))
+        use_default_sandbox(installation, "fs")
+        entry = installation.servers["fs"]
         assert isinstance(entry, dict)
         writable: list[Json] = [str(scratch), str(elsewhere)]
         entry["sandbox"] = {"filesystem": {"allowWrite": writable}}
-        house.add_scripted("files", ROLES, tools=tools())
-        house.annotations["filesystem"] = {
+        installation.add_scripted("files", ROLES, tools=tools())
+        installation.annotations["filesystem"] = {
             "write_file": {"path": ["write-path"], "content": ["none"]}
         }
-        house.rules = [rule("ask", "escalate", "a reviewer must agree", tool=[*ROLES])]
-        house.variables["PATH"] = PATH
-        state = house.home / ".ironcurtain"
+        installation.rules = [rule("ask", "escalate", "a reviewer must agree", tool=[*ROLES])]
+        installation.variables["PATH"] = PATH
+        state = installation.home / ".ironcurtain"
         state.mkdir(mode=0o700)
         engine: Json = {
             "enabled": True,
@@ -75,7 +75,7 @@ class Flow:
             ],
         }
         (state / "config.json").write_bytes(orjson.dumps({"auto_confirm": engine}))
-        self.agent: RawClient = house.start()
+        self.agent: RawClient = installation.start()
 
     def write(self, path: Path, content: str) -> Message:
         return self.agent.call("fs__write_file", {"path": str(path), "content": content})
@@ -83,32 +83,34 @@ class Flow:
     def written(self, path: Path, content: str) -> Message:
         """What became of a write."""
         self.write(path, content)
-        return self.house.outcomes()[-1]
+        return self.installation.outcomes()[-1]
 
     def delete(self, name: str) -> Message:
         """What becomes of a call that no engine approves."""
         self.agent.call("files__delete_file", {"path": f"{OUTSIDE}/{name}"})
-        return self.house.outcomes()[-1]
+        return self.installation.outcomes()[-1]
 
     def recorded(self) -> Counter[str]:
         """How many calls were decided by what kind of party, by the record."""
-        return Counter(str(one["decidedBy"]).partition(":")[0] for one in self.house.outcomes())
+        return Counter(
+            str(one["decidedBy"]).partition(":")[0] for one in self.installation.outcomes()
+        )
 
     def stored(self) -> Counter[str]:
         """How many interactions ended how, by the store."""
-        with open_store(self.store_url, self.house.root / "none", FakeClock()) as store:
+        with open_store(self.store_url, self.installation.root / "none", FakeClock()) as store:
             query = sa.text("SELECT status FROM claude_interactions")
             return Counter(store.read(lambda c: [row.status for row in c.execute(query)]))
 
 
 @pytest.mark.requirement("B-1", "B-45", "B-60", "B-127", "B-62", "B-65", "B-66", "B-119", "B-168")
 def test_one_session_through_approve_deny_timeout_with_fallback_and_rollback(
-    house: House, elsewhere: Path, store_url: str
+    installation: Installation, elsewhere: Path, store_url: str
 ) -> None:
-    flow = Flow(house, elsewhere, store_url)
+    flow = Flow(installation, elsewhere, store_url)
     for number in range(3):
         assert "isError" not in flow.write(flow.scratch / f"{number}", "x")
-    assert house.outcomes()[-1]["decidedBy"] == "engine:safety-rule"
+    assert installation.outcomes()[-1]["decidedBy"] == "engine:safety-rule"
 
     kept = elsewhere / "kept.txt"
     kept.write_text("before")
@@ -119,7 +121,7 @@ def test_one_session_through_approve_deny_timeout_with_fallback_and_rollback(
         kept.write_text("before")
         conditional = flow.written(kept, f"after {next(attempts)}")
     assert kept.read_text() != "before"
-    restored = Person(house).run("rollback", str(conditional["snapshot"]))
+    restored = Person(installation).run("rollback", str(conditional["snapshot"]))
     assert restored.returncode == 0, restored.stderr
     assert kept.read_text() == "before"
 
@@ -131,7 +133,7 @@ def test_one_session_through_approve_deny_timeout_with_fallback_and_rollback(
     )
     silent = flow.delete("silence")
     assert silent["decidedBy"] == "reviewer:claude_code_high_level"
-    deleted = [at(one, "arguments", "path") for one in house.received("files")]
+    deleted = [at(one, "arguments", "path") for one in installation.received("files")]
     assert deleted == [f"{OUTSIDE}/approve", f"{OUTSIDE}/silence"]
 
     flow.agent.close()
@@ -142,15 +144,17 @@ def test_one_session_through_approve_deny_timeout_with_fallback_and_rollback(
         "approved": ends["reviewer"] - denials,
         "rejected": denials,
     }
-    shown = Person(house).run("metrics", "--json")
+    shown = Person(installation).run("metrics", "--json")
     assert orjson.loads(shown.stdout)["interactions"] == sum(ends.values()), shown.stderr
-    assert not (house.home / ".ironcurtain/interactions.db").exists()
-    assert house.verify_audit().returncode == 0
+    assert not (installation.home / ".ironcurtain/interactions.db").exists()
+    assert installation.verify_audit().returncode == 0
 
 
 @pytest.mark.requirement("X-17")
-def test_a_flood_of_risky_calls_holds_up_nobody(house: House, elsewhere: Path) -> None:
-    flow = Flow(house, elsewhere, f"sqlite:///{house.root}/store.db")
+def test_a_flood_of_risky_calls_holds_up_nobody(
+    installation: Installation, elsewhere: Path
+) -> None:
+    flow = Flow(installation, elsewhere, f"sqlite:///{installation.root}/store.db")
     flood = [
         flow.agent.start_call("files__delete_file", {"path": f"{OUTSIDE}/silence-{n}"})
         for n in range(40)
@@ -160,5 +164,5 @@ def test_a_flood_of_risky_calls_holds_up_nobody(house: House, elsewhere: Path) -
     answers = [flow.agent.result(one) for one in flood]
     kinds = Counter(texts(one)[0].partition(":")[0] for one in answers if one.get("isError"))
     assert sum(kinds.values()) >= 30, kinds
-    assert len(house.received("files")) == 40 - sum(kinds.values())
+    assert len(installation.received("files")) == 40 - sum(kinds.values())
     assert flow.delete("approve")["decidedBy"] == "reviewer:architect_manager"

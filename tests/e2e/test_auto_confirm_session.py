@@ -7,8 +7,8 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.model.json import Json
-from tests.e2e.confined import add_hostile, done
-from tests.e2e.house import House
+from tests.e2e.confined_installation import add_hostile, done
+from tests.e2e.installation import Installation
 from tests.e2e.raw_client import Message, RawClient, at, text, texts
 from tests.e2e.test_auto_confirm import OUTSIDE, Office, manager
 
@@ -21,9 +21,9 @@ ME = "the-worker"
 class Desk(Office):
     """An office whose `architect_manager` is a session with a desk of its own."""
 
-    def __init__(self, house: House) -> None:
-        super().__init__(house)
-        desk = house.root / "desk"
+    def __init__(self, installation: Installation) -> None:
+        super().__init__(installation)
+        desk = installation.root / "desk"
         desk.mkdir()
         self.person.directory = desk / "mail"
         self.token = desk / "token"
@@ -46,13 +46,13 @@ class Desk(Office):
         return self.person.command(word, identifier, *own, *more)
 
     def places_of_the_token(self) -> list[Path]:
-        files = [one for one in self.house.root.rglob("*") if one.is_file()]
+        files = [one for one in self.installation.root.rglob("*") if one.is_file()]
         return [one for one in files if TOKEN.encode() in one.read_bytes()]
 
 
 @pytest.fixture
-def desk(house: House) -> Desk:
-    return Desk(house)
+def desk(installation: Installation) -> Desk:
+    return Desk(installation)
 
 
 @pytest.mark.requirement("B-3", "B-7", "X-5")
@@ -66,7 +66,7 @@ def test_a_session_approves_with_its_token_which_is_written_nowhere(desk: Desk) 
     assert (answered.returncode, answered.stderr) == (0, "")
     agent.result(call)
     assert desk.outcome()["decidedBy"] == "reviewer:architect_manager"
-    assert len(desk.house.received("files")) == 1
+    assert len(desk.installation.received("files")) == 1
     assert desk.person.is_tidy()
     assert desk.places_of_the_token() == [desk.token]
 
@@ -104,14 +104,14 @@ def test_without_the_token_nothing_happens_and_the_fallback_is_asked(desk: Desk,
     assert 'only "architect_manager" may answer' in refused.stderr
     agent.result(call)
     assert desk.outcome()["decidedBy"] == "reviewer:claude_code_high_level"
-    assert len(desk.house.received("files")) == 1
-    log = desk.house.session_log.read_text()
+    assert len(desk.installation.received("files")) == 1
+    log = desk.installation.session_log.read_text()
     assert "does not count: its token is missing, or wrong" in log
 
 
 @pytest.mark.requirement("X-7")
 def test_a_session_is_not_asked_about_its_own_calls(desk: Desk) -> None:
-    desk.house.variables["IRONCURTAIN_SESSION_ID"] = ME
+    desk.installation.variables["IRONCURTAIN_SESSION_ID"] = ME
     agent = desk.start(
         desk.session(session=ME), manager("claude_code_high_level", "deciding", "approve")
     )
@@ -122,13 +122,13 @@ def test_a_session_is_not_asked_about_its_own_calls(desk: Desk) -> None:
 
 def test_a_token_that_others_can_read_stops_the_start(desk: Desk) -> None:
     desk.token.chmod(0o644)
-    directory = desk.house.home / ".ironcurtain"
+    directory = desk.installation.home / ".ironcurtain"
     directory.mkdir()
     config: Json = {"auto_confirm": {"enabled": True, "reviewers": [desk.session()]}}
     (directory / "config.json").write_bytes(orjson.dumps(config))
-    proxy = desk.house.launch()
+    proxy = desk.installation.launch()
     assert proxy.process.wait(30) == 2
-    said = (desk.house.root / "stderr-0.txt").read_text()
+    said = (desk.installation.root / "stderr-0.txt").read_text()
     assert f"token file {desk.token} can be used by others" in said
     assert TOKEN not in said
 
@@ -137,14 +137,14 @@ def test_a_mailbox_that_others_can_write_stops_the_start_with_one_line(desk: Des
     mail = desk.person.directory
     mail.mkdir()
     mail.chmod(0o777)
-    directory = desk.house.home / ".ironcurtain"
+    directory = desk.installation.home / ".ironcurtain"
     directory.mkdir()
     engine: Json = {"enabled": True, "reviewers": [desk.session()]}
     config: Json = {"autoApprove": {}, "auto_confirm": engine}
     (directory / "config.json").write_bytes(orjson.dumps(config))
-    proxy = desk.house.launch()
+    proxy = desk.installation.launch()
     assert proxy.process.wait(30) == 2
-    (said,) = (desk.house.root / "stderr-0.txt").read_text().splitlines()
+    (said,) = (desk.installation.root / "stderr-0.txt").read_text().splitlines()
     assert f"{mail} can be written by other users" in said
 
 
@@ -165,16 +165,18 @@ def test_no_call_reads_the_token_or_writes_an_answer(desk: Desk) -> None:
     ]
     for tool, arguments in calls:
         assert agent.call(tool, arguments).get("isError")
-        assert desk.house.last_decision() == ("deny", "structural-protected-path")
-    assert desk.house.received("files") == []
+        assert desk.installation.last_decision() == ("deny", "structural-protected-path")
+    assert desk.installation.received("files") == []
 
 
 @pytest.mark.requirement("C-12", "A-73")
 @pytest.mark.usefixtures("sandbox")
 @pytest.mark.parametrize("place", ["desk", "home/workspace/desk"])
-def test_no_confined_server_reads_the_token_or_writes_an_answer(house: House, place: str) -> None:
-    desk = Desk(house)
-    agent = _confined(desk, house.root / place)
+def test_no_confined_server_reads_the_token_or_writes_an_answer(
+    installation: Installation, place: str
+) -> None:
+    desk = Desk(installation)
+    agent = _confined(desk, installation.root / place)
     mail, token = desk.person.directory, desk.token
     response = mail / "response-0b7e5a1c-6f0e-4d5c-9a3d-2f6d1f3c8e11.json"
     assert TOKEN in done(agent.call("free__read", {"path": str(token)}))
@@ -182,7 +184,9 @@ def test_no_confined_server_reads_the_token_or_writes_an_answer(house: House, pl
     agent.call("caged__write", {"path": str(token), "text": "mine"})
     agent.call("caged__remove", {"path": str(token)})
     agent.call("caged__write", {"path": str(response), "text": "{}"})
-    agent.call("caged__rename", {"source": str(mail), "target": str(house.workspace / "moved")})
+    agent.call(
+        "caged__rename", {"source": str(mail), "target": str(installation.workspace / "moved")}
+    )
     assert token.read_text() == TOKEN
     assert mail.is_dir()
     assert list(mail.iterdir()) == []
@@ -197,10 +201,10 @@ def _confined(desk: Desk, place: Path) -> RawClient:
     if place != desk.token.parent:
         place.mkdir(parents=True)
         desk.token = desk.token.rename(place / "token")
-    desk.house.servers.clear()
-    desk.house.annotations.clear()
-    desk.house.rules.clear()
-    add_hostile(desk.house, "caged")
-    add_hostile(desk.house, "free", sandbox=False)
-    desk.house.variables["SANDBOX_POLICY"] = "enforce"
+    desk.installation.servers.clear()
+    desk.installation.annotations.clear()
+    desk.installation.rules.clear()
+    add_hostile(desk.installation, "caged")
+    add_hostile(desk.installation, "free", sandbox=False)
+    desk.installation.variables["SANDBOX_POLICY"] = "enforce"
     return desk.start(desk.session())

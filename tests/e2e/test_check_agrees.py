@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.model.json import Json
-from tests.e2e.house import House
+from tests.e2e.installation import Installation
 
 Slip: TypeAlias = Callable[["Desk"], object]
 """Something an operator may write or leave behind."""
@@ -21,33 +21,33 @@ class Desk:
     """An operator's files, right until a slip changes them."""
 
     def __init__(self, root: Path) -> None:
-        self.house = House(root)
-        self.house.add_scripted()
+        self.installation = Installation(root)
+        self.installation.add_scripted()
         self.config: dict[str, Json] = {
-            "mcpServers": self.house.servers,
-            "allowedDirectory": str(self.house.workspace),
+            "mcpServers": self.installation.servers,
+            "allowedDirectory": str(self.installation.workspace),
         }
         self.variables: dict[str, str] = {}
 
     @property
     def server(self) -> dict[str, Json]:
-        entry = self.house.servers["scripted"]
+        entry = self.installation.servers["scripted"]
         assert isinstance(entry, dict)
         return entry
 
     def named(self, name: str) -> str:
-        return str(self.house.root / name)
+        return str(self.installation.root / name)
 
     def run(self, command: str) -> subprocess.CompletedProcess[str]:
         """A command; it reads from a client that has gone."""
-        file = self.house.root / "config.json"
+        file = self.installation.root / "config.json"
         file.write_bytes(orjson.dumps(self.config))
         return subprocess.run(
-            [*self.house.command, command, "--config", str(file)],
+            [*self.installation.command, command, "--config", str(file)],
             env={
                 # Without srt: no server can be confined, wherever this runs.
                 "PATH": os.defpath,
-                "HOME": str(self.house.home),
+                "HOME": str(self.installation.home),
                 "TMPDIR": self.named("tmp"),
                 **self.variables,
             },
@@ -94,7 +94,7 @@ def written(path: str) -> str:
 
 
 SLIPS: dict[str, Slip] = {
-    "no servers": lambda desk: desk.house.servers.clear(),
+    "no servers": lambda desk: desk.installation.servers.clear(),
     "no servers anywhere": lambda desk: desk.config.update(mcpServers={}),
     "http alone": lambda desk: desk.config.update(mcpServers={"web": {"url": "https://a.example"}}),
     "disabled": lambda desk: desk.server.update(disabled=True),
@@ -133,7 +133,7 @@ SLIPS: dict[str, Slip] = {
     "mailbox is a link": lambda desk: desk.config.update(escalationDir=linked(desk.named("box"))),
     "mailbox of all": lambda desk: desk.config.update(escalationDir=made(desk.named("box"), 0o777)),
     "mailbox in a new place": lambda desk: desk.config.update(escalationDir=desk.named("m/box")),
-    "state is a file": lambda desk: written(str(desk.house.home / ".ironcurtain")),
+    "state is a file": lambda desk: written(str(desk.installation.home / ".ironcurtain")),
     "no model": lambda desk: desk.config.update(autoApprove={"enabled": True, "modelId": "x"}),
     "engine": engine,
     "engine with low risk": lambda desk: engine(desk, escalation_targets={"low_risk": "desk"}),
@@ -209,12 +209,12 @@ def test_the_value_of_a_workspace_that_is_not_there_is_said(tmp_path: Path) -> N
 
 def test_a_configuration_that_cannot_be_read_lists_no_other_servers(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
-    state = desk.house.home / ".ironcurtain"
+    state = desk.installation.home / ".ironcurtain"
     state.mkdir()
     (state / "mcp-servers.json").write_bytes(orjson.dumps({"usual": {"command": "true"}}))
     checked = subprocess.run(
-        [*desk.house.command, "check", "--config", desk.named("gone.json")],
-        env={"PATH": os.defpath, "HOME": str(desk.house.home)},
+        [*desk.installation.command, "check", "--config", desk.named("gone.json")],
+        env={"PATH": os.defpath, "HOME": str(desk.installation.home)},
         capture_output=True,
         text=True,
         check=False,

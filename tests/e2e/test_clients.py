@@ -9,7 +9,7 @@ from mcp import Client, ClientSession, StdioServerParameters, stdio_client
 from mcp_types import CallToolResult, TextContent
 
 from ironcurtain_proxy.model.json import Json
-from tests.e2e.house import PROXY, House
+from tests.e2e.installation import PROXY, Installation
 from tests.e2e.raw_client import at
 from tests.e2e.real_servers import add_real, inspector
 
@@ -19,18 +19,18 @@ NO_CHANNEL: Final = "tool 'read_text_file' execution denied: no approval channel
 
 
 @pytest.fixture
-def files(house: House) -> House:
-    """A house with the real filesystem server."""
-    add_real(house, "filesystem")
-    (house.workspace / "note.txt").write_text("a note\n")
-    (house.home / ".ssh").mkdir()
-    (house.home / ".ssh/id_ed25519").write_text("key")
-    return house
+def files(installation: Installation) -> Installation:
+    """An installation with the real filesystem server."""
+    add_real(installation, "filesystem")
+    (installation.workspace / "note.txt").write_text("a note\n")
+    (installation.home / ".ssh").mkdir()
+    (installation.home / ".ssh/id_ed25519").write_text("key")
+    return installation
 
 
-def parameters(house: House) -> StdioServerParameters:
-    house.write_policy()
-    return StdioServerParameters(command=PROXY[0], args=PROXY[1:], env=house.environment())
+def parameters(installation: Installation) -> StdioServerParameters:
+    installation.write_policy()
+    return StdioServerParameters(command=PROXY[0], args=PROXY[1:], env=installation.environment())
 
 
 def first_text(result: object) -> str:
@@ -41,7 +41,7 @@ def first_text(result: object) -> str:
 
 
 @pytest.mark.requirement("C-1", "C-2")
-async def test_the_sdks_client_reads_is_denied_and_is_told_why(files: House) -> None:
+async def test_the_sdks_client_reads_is_denied_and_is_told_why(files: Installation) -> None:
     async with Client(parameters(files)) as client:
         listed = await client.list_tools()
         assert len(listed.tools) == 14
@@ -55,15 +55,17 @@ async def test_the_sdks_client_reads_is_denied_and_is_told_why(files: House) -> 
     assert statuses == ["allow", "deny", "escalate"]
 
 
-async def test_the_sdks_session_gets_progress_and_structured_content(house: House) -> None:
-    add_real(house, "everything")
+async def test_the_sdks_session_gets_progress_and_structured_content(
+    installation: Installation,
+) -> None:
+    add_real(installation, "everything")
     seen: list[float] = []
 
     async def on_progress(progress: float, total: float | None, message: str | None) -> None:
         seen.append(progress)
 
     async with (
-        stdio_client(parameters(house)) as (read, write),
+        stdio_client(parameters(installation)) as (read, write),
         ClientSession(read, write) as session,
     ):
         await session.initialize()
@@ -79,14 +81,14 @@ async def test_the_sdks_session_gets_progress_and_structured_content(house: Hous
     assert seen == [1, 2]
 
 
-def inspected(house: House, *arguments: str) -> Json:
-    """What the inspector prints of a house's proxy."""
-    house.write_policy()
-    given = [f"{name}={value}" for name, value in house.environment().items()]
+def inspected(installation: Installation, *arguments: str) -> Json:
+    """What the inspector prints of an installation's proxy."""
+    installation.write_policy()
+    given = [f"{name}={value}" for name, value in installation.environment().items()]
     flags = [word for pair in given for word in ("-e", pair)]
     done = subprocess.run(
         [*inspector(), *flags, *PROXY, *arguments],
-        env=house.environment(),
+        env=installation.environment(),
         capture_output=True,
         check=False,
         timeout=50,
@@ -96,13 +98,13 @@ def inspected(house: House, *arguments: str) -> Json:
     return shown
 
 
-def test_the_inspector_lists_the_tools(files: House) -> None:
+def test_the_inspector_lists_the_tools(files: Installation) -> None:
     tools = at(inspected(files, "--method", "tools/list"), "tools")
     assert isinstance(tools, list)
     assert "read_text_file" in [at(one, "name") for one in tools]
 
 
-def test_the_inspector_calls_a_tool(files: House) -> None:
+def test_the_inspector_calls_a_tool(files: Installation) -> None:
     call = ["--method", "tools/call", "--tool-name", "read_text_file", "--tool-arg"]
     shown = inspected(files, *call, "path=note.txt")
     assert at(shown, "content", 0, "text") == "a note\n"

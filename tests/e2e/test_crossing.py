@@ -3,8 +3,8 @@
 import pytest
 
 from ironcurtain_proxy.model.json import Json
-from tests.e2e.house import House, rule
-from tests.e2e.person import Person
+from tests.e2e.installation import Installation, rule
+from tests.e2e.mailbox_person import Person
 from tests.e2e.raw_client import Message, RawClient, at, text, texts
 
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -18,16 +18,16 @@ STRAY: Message = {
 
 
 @pytest.fixture
-def asked(house: House) -> tuple[House, RawClient, Person]:
-    """A house in which `ask` escalates."""
-    house.add_scripted("scripted", {"ask": {"text": ["write-path"]}})
-    house.rules = [rule("ask-first", "escalate", "a person must agree", tool=["ask"])]
-    person = Person(house)
-    house.variables["ESCALATION_DIR"] = str(person.directory)
-    return house, house.start(), person
+def asked(installation: Installation) -> tuple[Installation, RawClient, Person]:
+    """An installation in which `ask` escalates."""
+    installation.add_scripted("scripted", {"ask": {"text": ["write-path"]}})
+    installation.rules = [rule("ask-first", "escalate", "a person must agree", tool=["ask"])]
+    person = Person(installation)
+    installation.variables["ESCALATION_DIR"] = str(person.directory)
+    return installation, installation.start(), person
 
 
-def test_no_key_of_the_params_but_the_named_reaches_the_server(scripted: House) -> None:
+def test_no_key_of_the_params_but_the_named_reaches_the_server(scripted: Installation) -> None:
     agent = scripted.start()
     meta: Json = {"traceparent": TRACE, "exfil": "secret", "progressToken": 7}
     agent.call("echo", {"text": "x"}, _meta=meta, **STRAY)
@@ -39,7 +39,7 @@ def test_no_key_of_the_params_but_the_named_reaches_the_server(scripted: House) 
     }
 
 
-def test_what_crosses_and_what_stays_is_in_both_records_of_the_call(scripted: House) -> None:
+def test_what_crosses_and_what_stays_is_in_both_records_of_the_call(scripted: Installation) -> None:
     agent = scripted.start()
     meta: Json = {"traceparent": TRACE, "exfil": "secret", "progressToken": "p-1"}
     agent.call("echo", {"text": "x"}, _meta=meta, **STRAY)
@@ -49,7 +49,7 @@ def test_what_crosses_and_what_stays_is_in_both_records_of_the_call(scripted: Ho
     assert b"secret" not in scripted.audit.read_bytes()
 
 
-def test_a_key_that_the_operator_names_crosses_and_is_recorded(scripted: House) -> None:
+def test_a_key_that_the_operator_names_crosses_and_is_recorded(scripted: Installation) -> None:
     config = scripted.root / "config.json"
     config.write_text('{"forwardMeta": ["vendor/tenant"]}', encoding="utf-8")
     agent = scripted.start(IRONCURTAIN_CONFIG=str(config))
@@ -59,7 +59,7 @@ def test_a_key_that_the_operator_names_crosses_and_is_recorded(scripted: House) 
 
 
 def test_a_reviewer_sees_what_crosses_beside_the_arguments(
-    asked: tuple[House, RawClient, Person],
+    asked: tuple[Installation, RawClient, Person],
 ) -> None:
     _, agent, person = asked
     call = agent.start_call("ask", {"text": "x"}, _meta={"baggage": "to=evil.example"})
@@ -69,8 +69,8 @@ def test_a_reviewer_sees_what_crosses_beside_the_arguments(
     agent.result(call)
 
 
-def held(house: House) -> RawClient:
-    return house.start(ESCALATION_MODE="held", ESCALATION_HOLD_AFTER_SECONDS="0.2")
+def held(installation: Installation) -> RawClient:
+    return installation.start(ESCALATION_MODE="held", ESCALATION_HOLD_AFTER_SECONDS="0.2")
 
 
 def approve(agent: RawClient, person: Person) -> None:
@@ -86,25 +86,25 @@ def approve(agent: RawClient, person: Person) -> None:
     "meta", [{"baggage": "to=evil.example"}, {"progressToken": "a message"}, {"traceparent": TRACE}]
 )
 def test_an_approval_is_not_used_for_a_call_that_sends_more(
-    meta: Message, asked: tuple[House, RawClient, Person]
+    meta: Message, asked: tuple[Installation, RawClient, Person]
 ) -> None:
-    house, _, person = asked
-    agent = held(house)
+    installation, _, person = asked
+    agent = held(installation)
     agent.call("ask", {"text": "x"})
     approve(agent, person)
     assert text(agent.call("ask", {"text": "x"}, _meta=meta)).startswith("HELD: ")
-    assert house.received() == []
+    assert installation.received() == []
 
 
 def test_an_approved_call_runs_with_the_next_number_as_its_progress_token(
-    asked: tuple[House, RawClient, Person],
+    asked: tuple[Installation, RawClient, Person],
 ) -> None:
-    house, _, person = asked
-    agent = held(house)
+    installation, _, person = asked
+    agent = held(installation)
     agent.call("ask", {"text": "x"}, _meta={"progressToken": 1})
     approve(agent, person)
     agent.call("ask", {"text": "x"}, _meta={"progressToken": 2, "vendor/call": "c2"})
-    (received,) = house.received()
+    (received,) = installation.received()
     assert received["_meta"] == {"progressToken": 2}
 
 
@@ -131,7 +131,7 @@ def test_an_approved_call_runs_with_the_next_number_as_its_progress_token(
     ids=["url elicitation", "input required", "task", "unknown type"],
 )
 def test_an_answer_that_asks_is_denied_and_recorded_as_such(
-    tool: str, line: str, scripted: House
+    tool: str, line: str, scripted: Installation
 ) -> None:
     agent = scripted.start()
     result = agent.call(tool, {"line": line})
@@ -148,15 +148,15 @@ def test_an_answer_that_asks_is_denied_and_recorded_as_such(
 
 
 def test_a_server_tool_with_a_reserved_name_is_answered_like_one_that_is_not_there(
-    house: House,
+    installation: Installation,
 ) -> None:
     tools: list[Message] = [
         {"name": name, "inputSchema": {"type": "object"}}
         for name in ("echo", "ironcurtain_hidden", "esc\x1b[2J", "x" * 129)
     ]
-    house.add_scripted(tools=tools)
-    house.allow_scripted()
-    agent = house.start()
+    installation.add_scripted(tools=tools)
+    installation.allow_scripted()
+    agent = installation.start()
     assert agent.tool_names() == ["echo"]
     for name in ("ironcurtain_hidden", "esc\x1b[2J", "x" * 129, "nowhere"):
         answer = agent.call(name, {"text": "x"})
@@ -164,8 +164,8 @@ def test_a_server_tool_with_a_reserved_name_is_answered_like_one_that_is_not_the
             "content": [{"type": "text", "text": f"Unknown tool: {name}"}],
             "isError": True,
         }
-        assert house.last_decision() == ("deny", "unknown-tool")
-    assert house.received() == []
+        assert installation.last_decision() == ("deny", "unknown-tool")
+    assert installation.received() == []
     errors = agent.errors.read_text(encoding="utf-8")
     assert 'tool "esc\\u001b[2J" is hidden' in errors
     assert "longer than 128 characters" in errors

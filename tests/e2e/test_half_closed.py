@@ -7,7 +7,7 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.model.json import Json
-from tests.e2e.house import PROXY, House
+from tests.e2e.installation import PROXY, Installation
 from tests.e2e.raw_client import DEADLINE, NEWEST, Message, at, text
 
 HELLO: Message = {
@@ -29,17 +29,17 @@ def calls(*given: tuple[str, Mapping[str, Json]]) -> list[Message]:
 
 
 def answers(
-    house: House, messages: Sequence[Message], **variables: str
+    installation: Installation, messages: Sequence[Message], **variables: str
 ) -> tuple[dict[Json, Message], int]:
     """What comes out of `cat messages | ironcurtain-proxy`, by id, and the exit code."""
-    house.write_policy()
+    installation.write_policy()
     hello = [message(0, "initialize", HELLO)]
     lines = b"".join([orjson.dumps(one) + b"\n" for one in (*hello, *messages)])
     done = subprocess.run(
         PROXY,
         input=lines,
         capture_output=True,
-        env={**house.environment(), **variables},
+        env={**installation.environment(), **variables},
         timeout=2 * DEADLINE,
         check=False,
     )
@@ -47,7 +47,7 @@ def answers(
     return {one["id"]: one for one in found if "id" in one}, done.returncode
 
 
-def test_every_call_that_was_sent_before_the_end_is_answered(scripted: House) -> None:
+def test_every_call_that_was_sent_before_the_end_is_answered(scripted: Installation) -> None:
     sent = calls(*[("echo", {"text": f"call {number}"}) for number in range(200)])
     found, code = answers(scripted, [*sent, message(999, "tools/list", {})])
     assert code == 0
@@ -56,7 +56,9 @@ def test_every_call_that_was_sent_before_the_end_is_answered(scripted: House) ->
     assert len(scripted.outcomes()) == 200
 
 
-def test_large_answers_are_whole_although_the_agent_has_closed_its_end(scripted: House) -> None:
+def test_large_answers_are_whole_although_the_agent_has_closed_its_end(
+    scripted: Installation,
+) -> None:
     found, code = answers(scripted, calls(*[("fill", {"bytes": 8_000_000})] * 4))
     assert code == 0
     sizes = [len(text(at(found[number], "result"))) for number in range(1, 5)]
@@ -64,7 +66,7 @@ def test_large_answers_are_whole_although_the_agent_has_closed_its_end(scripted:
 
 
 def test_a_call_that_does_not_end_is_answered_and_recorded_before_the_proxy_ends(
-    scripted: House,
+    scripted: Installation,
 ) -> None:
     config = scripted.root / "config.json"
     config.write_text('{"drainSeconds": 0.5}', encoding="utf-8")
@@ -77,7 +79,7 @@ def test_a_call_that_does_not_end_is_answered_and_recorded_before_the_proxy_ends
     assert sorted(str(one["toolName"]) for one in scripted.outcomes()) == ["answer", "hold"]
 
 
-def test_a_call_that_the_agent_has_withdrawn_is_not_answered(scripted: House) -> None:
+def test_a_call_that_the_agent_has_withdrawn_is_not_answered(scripted: Installation) -> None:
     withdrawn: Message = {"requestId": 1, "reason": "enough"}
     sent: list[Message] = [
         *calls(("hold", {"key": "k"})),
@@ -91,7 +93,7 @@ def test_a_call_that_the_agent_has_withdrawn_is_not_answered(scripted: House) ->
 
 @pytest.mark.parametrize("end", [b"", b"\n", b'{"jsonrpc":"2.0","id":3'])
 def test_an_input_that_ends_in_the_middle_is_answered_up_to_there(
-    end: bytes, scripted: House
+    end: bytes, scripted: Installation
 ) -> None:
     agent = scripted.start()
     first = agent.start_call("answer", {"text": "x"})

@@ -5,7 +5,7 @@ import threading
 import orjson
 import pytest
 
-from tests.e2e.house import House
+from tests.e2e.installation import Installation
 from tests.e2e.raw_client import RawClient, at, text
 
 SIZE = 8 << 20
@@ -14,7 +14,7 @@ LIMIT = 10 << 20
 
 
 @pytest.fixture
-def narrow(scripted: House) -> RawClient:
+def narrow(scripted: Installation) -> RawClient:
     """A proxy that takes messages of 10 MiB, and so 15 MiB of calls at once."""
     return scripted.start(MAX_MESSAGE_BYTES=str(LIMIT))
 
@@ -55,7 +55,7 @@ def test_large_answers_that_the_agent_does_not_read_wait_at_their_server(
 
 
 def test_a_call_that_finds_no_room_is_refused_and_recorded(
-    scripted: House, narrow: RawClient
+    scripted: Installation, narrow: RawClient
 ) -> None:
     held = [narrow.start_call("hold", {"key": f"{number}" + "x" * SIZE}) for number in range(2)]
     refused = text(narrow.result(held[1]))

@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.model.json import Json
-from tests.e2e.house import House, Roles, rule, tool
+from tests.e2e.installation import Installation, Roles, rule, tool
 from tests.e2e.raw_client import Message, RawClient, at, text
 
 GIT_ROLES: Roles = {
@@ -36,7 +36,7 @@ GIT_TOOLS: list[Message] = [
 GOOD = "https://github.com/us/ours.git"
 EVIL = "https://evil.example/us/ours.git"
 
-Connected: TypeAlias = tuple[House, RawClient]
+Connected: TypeAlias = tuple[Installation, RawClient]
 
 
 def git(repository: Path, *arguments: str) -> None:
@@ -50,24 +50,24 @@ def git(repository: Path, *arguments: str) -> None:
 @pytest.fixture(scope="module")
 def pushing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connected]:
     """A git server that may talk to github.com, and a rule that lets it do everything."""
-    house = House(tmp_path_factory.mktemp("pushing"))
-    house.add_scripted(
+    installation = Installation(tmp_path_factory.mktemp("pushing"))
+    installation.add_scripted(
         "git",
         GIT_ROLES,
         tools=GIT_TOOLS,
         annotations="git",
         sandbox={"network": {"allowedDomains": ["github.com"]}},
     )
-    house.rules.append(rule("git-may", server=["git"], tool=[*GIT_ROLES]))
-    yield house, house.start()
-    house.end()
+    installation.rules.append(rule("git-may", server=["git"], tool=[*GIT_ROLES]))
+    yield installation, installation.start()
+    installation.end()
 
 
 @pytest.fixture
 def ours(pushing: Connected, request: pytest.FixtureRequest) -> Path:
     """A fresh repository in the workspace whose `origin` is the good one."""
-    house, _ = pushing
-    directory = house.workspace / sha256(request.node.nodeid.encode()).hexdigest()[:16]
+    installation, _ = pushing
+    directory = installation.workspace / sha256(request.node.nodeid.encode()).hexdigest()[:16]
     directory.mkdir()
     git(directory, "init", "--quiet", "--initial-branch=main")
     git(directory, "remote", "add", "origin", GOOD)
@@ -114,11 +114,11 @@ EVERYWHERE = (push_url, second_url, push_instead_of, instead_of, included, fetch
 
 def assert_refused(pushing: Connected, given: Message) -> None:
     """The push is not sent."""
-    house, agent = pushing
-    before = len(house.received("git"))
+    installation, agent = pushing
+    before = len(installation.received("git"))
     assert agent.call("git_push", given)["isError"] is True
-    assert len(house.received("git")) == before
-    assert house.last_decision()[0] in ("deny", "escalate")
+    assert len(installation.received("git")) == before
+    assert installation.last_decision()[0] in ("deny", "escalate")
 
 
 @pytest.mark.parametrize("twist", EVERYWHERE, ids=[twist.__name__ for twist in EVERYWHERE])
@@ -193,9 +193,9 @@ def test_a_hook_or_alias_of_the_repository_does_not_run_when_it_is_looked_at(
     ours: Path, pushing: Connected
 ) -> None:
     """G8."""
-    house, agent = pushing
-    trap = house.root / "sprung"
-    script = house.root / "trap.sh"
+    installation, agent = pushing
+    trap = installation.root / "sprung"
+    script = installation.root / "trap.sh"
     script.write_text(f"#!/bin/sh\ntouch {trap}\n")
     script.chmod(0o755)
     for name in ("core.fsmonitor", "core.sshCommand", "core.pager", "credential.helper"):
@@ -221,16 +221,16 @@ def test_the_working_directory_that_was_set_is_meant_where_none_is_given(
 @pytest.fixture(scope="module")
 def fetching(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connected]:
     """A fetch server with two rules: named hosts, and `*`."""
-    house = House(tmp_path_factory.mktemp("fetching"))
+    installation = Installation(tmp_path_factory.mktemp("fetching"))
     roles: Roles = {"fetch": {"url": ["fetch-url"]}}
     tools = [tool("fetch", url={"type": "string"})]
-    house.add_scripted("named", roles, tools=tools)
-    house.add_scripted("any", roles, tools=tools)
+    installation.add_scripted("named", roles, tools=tools)
+    installation.add_scripted("any", roles, tools=tools)
     for server, allowed in (("named", ["example.com", "*.docs.example"]), ("any", ["*"])):
         domains: Json = {"roles": ["fetch-url"], "allowed": [*allowed]}
-        house.rules.append(rule(f"{server}-hosts", server=[server], domains=domains))
-    yield house, house.start()
-    house.end()
+        installation.rules.append(rule(f"{server}-hosts", server=[server], domains=domains))
+    yield installation, installation.start()
+    installation.end()
 
 
 @pytest.mark.parametrize(
@@ -246,10 +246,10 @@ def fetching(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connected]:
 )
 def test_a_url_is_sent_as_it_came(url: str, fetching: Connected) -> None:
     """G24."""
-    house, agent = fetching
+    installation, agent = fetching
     sent = orjson.loads(text(agent.call("named__fetch", {"url": url})))
     assert at(sent, "arguments", "url") == url
-    assert house.last_decision() == ("allow", "named-hosts")
+    assert installation.last_decision() == ("allow", "named-hosts")
 
 
 @pytest.mark.parametrize(
@@ -268,10 +268,10 @@ def test_a_url_is_sent_as_it_came(url: str, fetching: Connected) -> None:
     ],
 )
 def test_a_url_that_leads_elsewhere_is_not_sent(url: str, fetching: Connected) -> None:
-    house, agent = fetching
-    before = len(house.received("named"))
+    installation, agent = fetching
+    before = len(installation.received("named"))
     assert agent.call("named__fetch", {"url": url})["isError"] is True
-    assert len(house.received("named")) == before
+    assert len(installation.received("named")) == before
 
 
 @pytest.mark.parametrize(
@@ -292,10 +292,10 @@ def test_a_url_that_leads_elsewhere_is_not_sent(url: str, fetching: Connected) -
 )
 def test_any_host_does_not_mean_this_machine_or_no_host(url: str, fetching: Connected) -> None:
     """G11."""
-    house, agent = fetching
-    before = len(house.received("any"))
+    installation, agent = fetching
+    before = len(installation.received("any"))
     assert agent.call("any__fetch", {"url": url})["isError"] is True
-    assert len(house.received("any")) == before
+    assert len(installation.received("any")) == before
 
 
 def test_any_host_means_any_other(fetching: Connected) -> None:

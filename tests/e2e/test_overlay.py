@@ -4,8 +4,8 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.model.json import Json
-from tests.e2e.house import House, rule
-from tests.e2e.person import Person
+from tests.e2e.installation import Installation, rule
+from tests.e2e.mailbox_person import Person
 from tests.e2e.raw_client import Message, RawClient, at, text, texts
 
 ROLES = {
@@ -31,51 +31,51 @@ def tools() -> list[Message]:
     ]
 
 
-def configure(house: House, **sections: Json) -> None:
-    directory = house.home / ".ironcurtain"
+def configure(installation: Installation, **sections: Json) -> None:
+    directory = installation.home / ".ironcurtain"
     directory.mkdir(exist_ok=True)
     (directory / "config.json").write_bytes(orjson.dumps(sections))
 
 
-def stderr(house: House) -> str:
-    return (house.root / "stderr-0.txt").read_text()
+def stderr(installation: Installation) -> str:
+    return (installation.root / "stderr-0.txt").read_text()
 
 
 @pytest.fixture
-def person(house: House) -> Person:
-    """A house whose policy allows everything; what asks is laid over it."""
-    house.add_scripted("files", ROLES, tools=tools())
-    house.rules = [rule("everything", tool=[*ROLES])]
-    person = Person(house)
-    house.variables["ESCALATION_DIR"] = str(person.directory)
+def person(installation: Installation) -> Person:
+    """An installation whose policy allows everything; what asks is laid over it."""
+    installation.add_scripted("files", ROLES, tools=tools())
+    installation.rules = [rule("everything", tool=[*ROLES])]
+    person = Person(installation)
+    installation.variables["ESCALATION_DIR"] = str(person.directory)
     return person
 
 
-def started(house: House, **sections: Json) -> RawClient:
-    configure(house, **sections)
-    return house.start()
+def started(installation: Installation, **sections: Json) -> RawClient:
+    configure(installation, **sections)
+    return installation.start()
 
 
-def supervised(house: House, **more: Json) -> RawClient:
-    return started(house, capabilities={"profile": "supervised", **more})
+def supervised(installation: Installation, **more: Json) -> RawClient:
+    return started(installation, capabilities={"profile": "supervised", **more})
 
 
 @pytest.mark.requirement("D-8", "D-29", "D-34", "D-38", "D-39")
 def test_a_supervised_session_reads_freely_and_asks_once_for_each_capability(
-    house: House, person: Person
+    installation: Installation, person: Person
 ) -> None:
-    agent = supervised(house)
-    agent.call("read", {"path": str(house.workspace / "a")})
+    agent = supervised(installation)
+    agent.call("read", {"path": str(installation.workspace / "a")})
     assert person.requests() == []
 
-    write = agent.start_call("edit", {"path": str(house.workspace / "a")})
+    write = agent.start_call("edit", {"path": str(installation.workspace / "a")})
     (request,) = person.until_asked()
     assert request["origins"] == ["capability"]
     assert "create or change files (fs.write)" in str(request["reason"])
     assert person.command("approve", "all").returncode == 0
     agent.result(write)
-    agent.call("edit", {"path": str(house.workspace / "b")})
-    first, last = [one for one in house.outcomes() if one["toolName"] == "edit"]
+    agent.call("edit", {"path": str(installation.workspace / "b")})
+    first, last = [one for one in installation.outcomes() if one["toolName"] == "edit"]
     assert first["stages"] == [
         "kernel:allow",
         "overlay:escalate",
@@ -91,23 +91,23 @@ def test_a_supervised_session_reads_freely_and_asks_once_for_each_capability(
     assert "send data over the network (net.egress)" in str(request["reason"])
     assert person.command("deny", "all").returncode == 0
     agent.result(egress)
-    assert len(house.received("files")) == 3
+    assert len(installation.received("files")) == 3
 
 
 @pytest.mark.requirement("D-31", "D-32", "E-24", "E-25", "X-12")
 def test_clearing_the_grants_makes_the_next_call_ask_again_and_a_denial_grants_nothing(
-    house: House, person: Person
+    installation: Installation, person: Person
 ) -> None:
-    agent = supervised(house)
+    agent = supervised(installation)
     for answer in ("deny", "approve"):
-        write = agent.start_call("edit", {"path": str(house.workspace / "a")})
+        write = agent.start_call("edit", {"path": str(installation.workspace / "a")})
         person.until_asked()
         assert person.command(answer, "all").returncode == 0
         agent.result(write)
     listed = person.command("grants", "list")
     assert "create or change files (fs.write)" in listed.stdout
     assert person.command("grants", "clear").returncode == 0
-    write = agent.start_call("edit", {"path": str(house.workspace / "a")})
+    write = agent.start_call("edit", {"path": str(installation.workspace / "a")})
     person.until_asked()
     assert person.command("approve", "all").returncode == 0
     agent.result(write)
@@ -115,10 +115,10 @@ def test_clearing_the_grants_makes_the_next_call_ask_again_and_a_denial_grants_n
 
 @pytest.mark.requirement("D-2", "D-7", "D-36", "D-37")
 def test_autonomous_work_in_isolation_writes_freely_and_cannot_send_anything_out(
-    house: House, person: Person
+    installation: Installation, person: Person
 ) -> None:
-    agent = supervised(house, profile="autonomous", isolation="isolated")
-    agent.call("edit", {"path": str(house.workspace / "a")})
+    agent = supervised(installation, profile="autonomous", isolation="isolated")
+    agent.call("edit", {"path": str(installation.workspace / "a")})
     first = texts(agent.call("send", {"url": "https://example.com/"}))[0]
     assert first.startswith("DENIED: The profile autonomous forbids: send data over the network")
     assert person.requests() == []
@@ -126,37 +126,41 @@ def test_autonomous_work_in_isolation_writes_freely_and_cannot_send_anything_out
 
 @pytest.mark.requirement("D-5", "D-44")
 def test_autonomous_without_isolation_asks_as_supervised_does_and_says_so(
-    house: House, person: Person
+    installation: Installation, person: Person
 ) -> None:
-    agent = supervised(house, profile="autonomous")
-    write = agent.start_call("edit", {"path": str(house.workspace / "a")})
+    agent = supervised(installation, profile="autonomous")
+    write = agent.start_call("edit", {"path": str(installation.workspace / "a")})
     person.until_asked()
     assert person.command("approve", "all").returncode == 0
     agent.result(write)
-    assert "supervised holds instead" in stderr(house)
+    assert "supervised holds instead" in stderr(installation)
 
 
 @pytest.mark.requirement("D-44")
-def test_the_command_line_says_that_all_this_is_isolated(house: House, person: Person) -> None:
-    configure(house, capabilities={"profile": "autonomous", "isolation": "unisolated"})
-    agent = house.launch("--isolation", "isolated")
+def test_the_command_line_says_that_all_this_is_isolated(
+    installation: Installation, person: Person
+) -> None:
+    configure(installation, capabilities={"profile": "autonomous", "isolation": "unisolated"})
+    agent = installation.launch("--isolation", "isolated")
     agent.initialize()
-    agent.call("edit", {"path": str(house.workspace / "a")})
+    agent.call("edit", {"path": str(installation.workspace / "a")})
     assert person.requests() == []
 
 
 @pytest.mark.requirement("E-13", "E-21", "E-22", "E-23", "X-4")
-def test_all_asks_about_every_tool_until_it_is_always_allowed(house: House, person: Person) -> None:
-    agent = started(house, security={"interceptor": {"approvalPolicy": "all"}})
-    path = str(house.workspace / "a")
+def test_all_asks_about_every_tool_until_it_is_always_allowed(
+    installation: Installation, person: Person
+) -> None:
+    agent = started(installation, security={"interceptor": {"approvalPolicy": "all"}})
+    path = str(installation.workspace / "a")
     for remember in ((), ("--remember",)):
         call = agent.start_call("read", {"path": path})
         (request,) = person.until_asked()
         assert request["origins"] == ["tool-policy"]
         assert person.command("approve", "all", *remember).returncode == 0
         agent.result(call)
-    agent.call("read", {"path": str(house.workspace / "b")})
-    assert str(house.outcomes()[-1]["decidedBy"]).startswith("grant:")
+    agent.call("read", {"path": str(installation.workspace / "b")})
+    assert str(installation.outcomes()[-1]["decidedBy"]).startswith("grant:")
     other = agent.start_call("edit", {"path": path})
     person.until_asked()
     assert person.command("deny", "all").returncode == 0
@@ -167,51 +171,55 @@ def test_all_asks_about_every_tool_until_it_is_always_allowed(house: House, pers
 
 @pytest.mark.requirement("E-4", "E-9")
 def test_an_exempt_tool_is_not_asked_about_and_a_sensitive_one_always_is(
-    house: House, person: Person
+    installation: Installation, person: Person
 ) -> None:
     interceptor: dict[str, Json] = {
         "approvalPolicy": "configured",
         "exemptTools": ["read"],
         "sensitiveTools": ["read", "files/edit"],
     }
-    agent = started(house, security={"interceptor": interceptor})
-    agent.call("read", {"path": str(house.workspace / "a")})
-    agent.call("remove", {"path": str(house.workspace / "a")})
+    agent = started(installation, security={"interceptor": interceptor})
+    agent.call("read", {"path": str(installation.workspace / "a")})
+    agent.call("remove", {"path": str(installation.workspace / "a")})
     assert person.requests() == []
-    write = agent.start_call("edit", {"path": str(house.workspace / "a")})
+    write = agent.start_call("edit", {"path": str(installation.workspace / "a")})
     person.until_asked()
     assert person.command("deny", "all").returncode == 0
     agent.result(write)
 
 
 @pytest.mark.requirement("E-5", "E-10", "E-27")
-def test_a_fresh_install_asks_about_dangerous_tools_that_no_rule_names(house: House) -> None:
-    house.add_scripted("files", ROLES, tools=tools(), annotations="filesystem")
-    house.rules = [rule("everything", server=["filesystem"])]
-    agent = house.start()
-    agent.call("read", {"path": str(house.workspace / "a")})
-    agent.call("remove", {"path": str(house.workspace / "a")})
+def test_a_fresh_install_asks_about_dangerous_tools_that_no_rule_names(
+    installation: Installation,
+) -> None:
+    installation.add_scripted("files", ROLES, tools=tools(), annotations="filesystem")
+    installation.rules = [rule("everything", server=["filesystem"])]
+    agent = installation.start()
+    agent.call("read", {"path": str(installation.workspace / "a")})
+    agent.call("remove", {"path": str(installation.workspace / "a")})
     first, second = texts(agent.call("remove", {"path": "/srv/elsewhere"}))
     assert first == (
         "tool 'remove' execution denied: no approval channel available (session key missing)"
     )
     assert "approval-policy:dangerous" in second
-    assert len(house.received("files")) == 2
+    assert len(installation.received("files")) == 2
 
 
 @pytest.mark.requirement("E-18", "X-3", "X-13")
-def test_with_the_mode_none_only_the_policy_decides(house: House, person: Person) -> None:
-    agent = started(house, security={"interceptor": {"approvalPolicy": "none"}})
+def test_with_the_mode_none_only_the_policy_decides(
+    installation: Installation, person: Person
+) -> None:
+    agent = started(installation, security={"interceptor": {"approvalPolicy": "none"}})
     agent.call("remove", {"path": "/srv/elsewhere"})
     assert person.requests() == []
-    assert "approvalPolicy" in stderr(house)
+    assert "approvalPolicy" in stderr(installation)
 
 
 @pytest.mark.requirement("D-23", "D-24", "D-25", "D-26", "D-27", "D-28", "X-9")
 def test_a_plan_is_asked_about_once_and_holds_for_as_many_calls_as_were_announced(
-    house: House, person: Person
+    installation: Installation, person: Person
 ) -> None:
-    house.rules.insert(
+    installation.rules.insert(
         0,
         rule(
             "never",
@@ -221,13 +229,13 @@ def test_a_plan_is_asked_about_once_and_holds_for_as_many_calls_as_were_announce
             paths={"roles": ["write-path"], "within": "/srv/closed"},
         ),
     )
-    agent = supervised(house)
+    agent = supervised(installation)
     steps: list[Json] = [
-        {"name": "read", "arguments": {"path": str(house.workspace / "a")}},
-        {"name": "edit", "arguments": {"path": str(house.workspace / "a")}},
-        {"name": "edit", "arguments": {"path": str(house.workspace / "b")}},
+        {"name": "read", "arguments": {"path": str(installation.workspace / "a")}},
+        {"name": "edit", "arguments": {"path": str(installation.workspace / "a")}},
+        {"name": "edit", "arguments": {"path": str(installation.workspace / "b")}},
         {"name": "send", "arguments": {"url": "https://example.com/"}},
-        {"name": "read", "arguments": {"path": str(house.workspace / "b")}},
+        {"name": "read", "arguments": {"path": str(installation.workspace / "b")}},
     ]
     plan = agent.start_call("ironcurtain_preflight", {"calls": steps})
     (request,) = person.until_asked()
@@ -242,11 +250,11 @@ def test_a_plan_is_asked_about_once_and_holds_for_as_many_calls_as_were_announce
         arguments = step["arguments"]
         assert isinstance(arguments, dict)
         agent.call(str(step["name"]), arguments)
-    assert len(house.received("files")) == 5
+    assert len(installation.received("files")) == 5
     assert person.requests() == []
-    assert f"grant:{run}" in [outcome["decidedBy"] for outcome in house.outcomes()]
+    assert f"grant:{run}" in [outcome["decidedBy"] for outcome in installation.outcomes()]
     # The sixth call is beyond it, and no capability was remembered.
-    beyond = agent.start_call("edit", {"path": str(house.workspace / "c")})
+    beyond = agent.start_call("edit", {"path": str(installation.workspace / "c")})
     person.until_asked()
     assert person.command("deny", "all").returncode == 0
     agent.result(beyond)
@@ -258,8 +266,10 @@ def test_a_plan_is_asked_about_once_and_holds_for_as_many_calls_as_were_announce
 
 
 @pytest.mark.requirement("D-23", "D-24", "D-28", "X-9")
-def test_a_composite_of_five_steps_is_asked_about_once(house: House, person: Person) -> None:
-    inside: dict[str, Json] = {"path": str(house.workspace / "a")}
+def test_a_composite_of_five_steps_is_asked_about_once(
+    installation: Installation, person: Person
+) -> None:
+    inside: dict[str, Json] = {"path": str(installation.workspace / "a")}
     steps: list[Json] = [
         {"tool": "read", "arguments": inside},
         {"tool": "edit", "arguments": inside},
@@ -268,7 +278,7 @@ def test_a_composite_of_five_steps_is_asked_about_once(house: House, person: Per
         {"tool": "read", "arguments": inside},
     ]
     agent = started(
-        house,
+        installation,
         capabilities={"profile": "supervised"},
         composites={"tidy": {"description": "Tidies up.", "steps": steps}},
     )
@@ -283,7 +293,7 @@ def test_a_composite_of_five_steps_is_asked_about_once(house: House, person: Per
         f"step {number}, {tool}: done"
         for number, tool in enumerate(("read", "edit", "edit", "remove", "read"), 1)
     ]
-    assert len(house.received("files")) == 5
+    assert len(installation.received("files")) == 5
     # Its budget ended with it.
     write = agent.start_call("edit", inside)
     person.until_asked()
@@ -292,8 +302,10 @@ def test_a_composite_of_five_steps_is_asked_about_once(house: House, person: Per
 
 
 @pytest.mark.requirement("E-28", "E-29", "E-30")
-def test_the_agent_is_told_how_to_take_a_refusal(house: House, person: Person) -> None:
-    agent = house.launch()
+def test_the_agent_is_told_how_to_take_a_refusal(
+    installation: Installation, person: Person
+) -> None:
+    agent = installation.launch()
     instructions = str(at(agent.initialize(), "instructions"))
     guidance = instructions.partition("## Tool Approval")[2]
     assert "user did not approve the action" in guidance
@@ -304,15 +316,15 @@ def test_the_agent_is_told_how_to_take_a_refusal(house: House, person: Person) -
 
 @pytest.mark.requirement("D-30", "X-12")
 def test_what_was_approved_in_one_session_is_asked_about_in_another(
-    house: House, person: Person
+    installation: Installation, person: Person
 ) -> None:
-    first = supervised(house)
-    write = first.start_call("edit", {"path": str(house.workspace / "a")})
+    first = supervised(installation)
+    write = first.start_call("edit", {"path": str(installation.workspace / "a")})
     person.until_asked()
     assert person.command("approve", "all").returncode == 0
     first.result(write)
-    second = house.start()
-    write = second.start_call("edit", {"path": str(house.workspace / "a")})
+    second = installation.start()
+    write = second.start_call("edit", {"path": str(installation.workspace / "a")})
     person.until_asked()
     assert person.command("deny", "all").returncode == 0
     assert "did not approve" in text(second.result(write))

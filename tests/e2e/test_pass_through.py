@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.model.json import Json
-from tests.e2e.house import House
+from tests.e2e.installation import Installation
 from tests.e2e.raw_client import Message, RawClient, at, text
 from tests.e2e.servers.scripted import TOOLS
 
@@ -25,21 +25,23 @@ def spelled(value: Json) -> bytes:
 
 
 @pytest.mark.requirement("C-3", "C-1")
-def test_a_tool_is_listed_as_its_server_describes_it(house: House, tmp_path: Path) -> None:
+def test_a_tool_is_listed_as_its_server_describes_it(
+    installation: Installation, tmp_path: Path
+) -> None:
     """G26."""
     file = tmp_path / "tools.json"
     file.write_text(ODD_TOOLS, encoding="utf-8")
-    house.add_scripted(env={"SCRIPTED_TOOLS": str(file)})
-    house.allow_scripted()
-    tools: list[Json] = [*house.start().tools()]
+    installation.add_scripted(env={"SCRIPTED_TOOLS": str(file)})
+    installation.allow_scripted()
+    tools: list[Json] = [*installation.start().tools()]
     assert spelled(tools) == spelled(at(orjson.loads(ODD_TOOLS), "tools"))
 
 
-def test_every_page_of_a_long_list_is_shown(house: House) -> None:
+def test_every_page_of_a_long_list_is_shown(installation: Installation) -> None:
     """G26."""
-    house.add_scripted(env={"SCRIPTED_PAGE": "3"})
-    house.allow_scripted()
-    assert house.start().tool_names() == list(TOOLS)
+    installation.add_scripted(env={"SCRIPTED_PAGE": "3"})
+    installation.allow_scripted()
+    assert installation.start().tool_names() == list(TOOLS)
 
 
 def test_the_servers_own_result_comes_back_with_everything_in_it(agent: RawClient) -> None:
@@ -97,7 +99,7 @@ def test_progress_arrives_before_the_answer_under_the_agents_token(
     assert max(places) < agent.arrived.index(agent.answer(request))
 
 
-def test_a_cancelled_call_is_cancelled_at_the_server_and_recorded(scripted: House) -> None:
+def test_a_cancelled_call_is_cancelled_at_the_server_and_recorded(scripted: Installation) -> None:
     agent = scripted.start()
     request = agent.start_call("hold", {"key": "k"})
     agent.notification("notifications/message")
@@ -124,11 +126,11 @@ def test_a_fast_call_is_answered_while_a_slow_one_is_under_way(agent: RawClient)
     assert text(agent.result(slow)) == "held until now"
 
 
-def test_new_tools_of_a_server_are_announced_and_can_be_used(house: House) -> None:
-    house.add_scripted("one")
-    house.add_scripted("scripted", {**_plain(), "added": {"text": ["none"]}})
-    house.allow_scripted("one", "scripted")
-    agent = house.start()
+def test_new_tools_of_a_server_are_announced_and_can_be_used(installation: Installation) -> None:
+    installation.add_scripted("one")
+    installation.add_scripted("scripted", {**_plain(), "added": {"text": ["none"]}})
+    installation.allow_scripted("one", "scripted")
+    agent = installation.start()
     assert "scripted__added" not in agent.tool_names()
     agent.call("scripted__change", {"add": "added"})
     agent.notification("notifications/tools/list_changed")
@@ -138,7 +140,7 @@ def test_new_tools_of_a_server_are_announced_and_can_be_used(house: House) -> No
     assert received["arguments"] == {"text": "new"}
 
 
-def test_a_new_tool_that_nobody_annotated_is_listed_but_denied(scripted: House) -> None:
+def test_a_new_tool_that_nobody_annotated_is_listed_but_denied(scripted: Installation) -> None:
     agent = scripted.start()
     agent.call("change", {"add": "surprise"})
     agent.notification("notifications/tools/list_changed")
@@ -161,7 +163,7 @@ def test_log_messages_of_a_server_reach_the_agent(agent: RawClient) -> None:
 
 
 def test_a_server_that_asks_for_roots_is_told_the_workspace(
-    agent: RawClient, shared: House
+    agent: RawClient, shared: Installation
 ) -> None:
     answer = orjson.loads(text(agent.call("roots")))
     assert [root["uri"] for root in answer["roots"]] == [shared.workspace.as_uri()]
@@ -172,7 +174,7 @@ def test_a_server_that_asks_for_roots_is_told_the_workspace(
     ["{workspace}", "{workspace}-other", "file://{workspace}/a", "/workspace/a"],
 )
 def test_the_text_of_a_result_is_never_rewritten(
-    content: str, agent: RawClient, shared: House
+    content: str, agent: RawClient, shared: Installation
 ) -> None:
     """G25."""
     given = content.format(workspace=shared.workspace)

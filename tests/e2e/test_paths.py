@@ -9,10 +9,10 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.model.json import Json
-from tests.e2e.house import House, Roles, rule, tool
+from tests.e2e.installation import Installation, Roles, rule, tool
 from tests.e2e.raw_client import Message, RawClient, at, text
 
-Files: TypeAlias = tuple[House, RawClient]
+Files: TypeAlias = tuple[Installation, RawClient]
 
 FILE_ROLES: Roles = {
     "read_file": {"path": ["read-path"]},
@@ -29,29 +29,29 @@ FILE_TOOLS = [
 ]
 
 
-def furnish(house: House, *rules: Message) -> House:
-    """A house with one server that the policy knows as `filesystem`."""
-    house.add_scripted("files", FILE_ROLES, tools=FILE_TOOLS, annotations="filesystem")
-    house.rules += [*rules, rule("nothing", "deny", tool=["no_such_tool"])]
-    workspace = house.workspace
+def furnish(installation: Installation, *rules: Message) -> Installation:
+    """An installation with one server that the policy knows as `filesystem`."""
+    installation.add_scripted("files", FILE_ROLES, tools=FILE_TOOLS, annotations="filesystem")
+    installation.rules += [*rules, rule("nothing", "deny", tool=["no_such_tool"])]
+    workspace = installation.workspace
     (workspace / "a.txt").write_text("a")
     (workspace / "sub").mkdir()
     (workspace / "to-etc").symlink_to("/etc")
-    (workspace / "dangling").symlink_to(house.root / "outside" / "new")
+    (workspace / "dangling").symlink_to(installation.root / "outside" / "new")
     (workspace / "alias.txt").symlink_to("a.txt")
-    (house.root / "outside").mkdir()
-    (house.home / ".ssh").mkdir()
-    (house.home / ".ssh/id_ed25519").write_text("key")
-    return house
+    (installation.root / "outside").mkdir()
+    (installation.home / ".ssh").mkdir()
+    (installation.home / ".ssh/id_ed25519").write_text("key")
+    return installation
 
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Files]:
-    """One furnished house, which every test leaves as it is."""
-    house = furnish(House(tmp_path_factory.mktemp("files")))
-    agent = house.start()
-    yield house, agent
-    house.end()
+    """One furnished installation, which every test leaves as it is."""
+    installation = furnish(Installation(tmp_path_factory.mktemp("files")))
+    agent = installation.start()
+    yield installation, agent
+    installation.end()
 
 
 def forwarded(result: Message) -> Json:
@@ -80,10 +80,10 @@ def test_a_path_in_the_workspace_goes_out_in_its_absolute_spelling(
     spelling: str, sent: str, files: Files
 ) -> None:
     """G4, G24."""
-    house, agent = files
-    result = agent.call("read_file", {"path": spelling.format(w=house.workspace)})
-    assert forwarded(result) == {"path": sent.format(w=house.workspace)}
-    assert house.last_decision() == ("allow", "structural-sandbox-allow")
+    installation, agent = files
+    result = agent.call("read_file", {"path": spelling.format(w=installation.workspace)})
+    assert forwarded(result) == {"path": sent.format(w=installation.workspace)}
+    assert installation.last_decision() == ("allow", "structural-sandbox-allow")
 
 
 @pytest.mark.parametrize(
@@ -114,12 +114,12 @@ def test_a_path_in_the_workspace_goes_out_in_its_absolute_spelling(
 )
 def test_a_path_that_leads_elsewhere_or_nowhere_is_not_sent(spelling: str, files: Files) -> None:
     """G2, G3, G4."""
-    house, agent = files
-    before = len(house.received("files"))
-    result = agent.call("read_file", {"path": spelling.format(w=house.workspace)})
+    installation, agent = files
+    before = len(installation.received("files"))
+    result = agent.call("read_file", {"path": spelling.format(w=installation.workspace)})
     assert result["isError"] is True
-    assert len(house.received("files")) == before
-    assert house.last_decision()[0] == "deny"
+    assert len(installation.received("files")) == before
+    assert installation.last_decision()[0] == "deny"
 
 
 @pytest.mark.parametrize(
@@ -137,75 +137,75 @@ def test_a_path_that_leads_elsewhere_or_nowhere_is_not_sent(spelling: str, files
 )
 def test_what_hides_among_paths_is_not_sent(paths: str, files: Files) -> None:
     """G5."""
-    house, agent = files
-    before = len(house.received("files"))
-    given = orjson.loads(paths.format(w=house.workspace))
+    installation, agent = files
+    before = len(installation.received("files"))
+    given = orjson.loads(paths.format(w=installation.workspace))
     result = agent.call("read_many", {"paths": given})
     assert result["isError"] is True
-    assert len(house.received("files")) == before
+    assert len(installation.received("files")) == before
 
 
 @pytest.mark.parametrize("tool_name", ["read_file", "move_file", "write_file"])
 def test_a_required_argument_that_is_missing_is_not_sent(tool_name: str, files: Files) -> None:
     """G5."""
-    house, agent = files
-    before = len(house.received("files"))
+    installation, agent = files
+    before = len(installation.received("files"))
     result = agent.call(tool_name, {})
     assert result["isError"] is True
-    assert house.last_decision() == ("deny", "invalid-arguments")
-    assert len(house.received("files")) == before
+    assert installation.last_decision() == ("deny", "invalid-arguments")
+    assert len(installation.received("files")) == before
 
 
 def test_a_list_of_good_paths_is_sent_in_its_order(files: Files) -> None:
-    house, agent = files
-    result = agent.call("read_many", {"paths": ["sub/x", str(house.workspace / "a.txt")]})
-    workspace = str(house.workspace)
+    installation, agent = files
+    result = agent.call("read_many", {"paths": ["sub/x", str(installation.workspace / "a.txt")]})
+    workspace = str(installation.workspace)
     assert forwarded(result) == {"paths": [f"{workspace}/sub/x", f"{workspace}/a.txt"]}
 
 
 def test_a_link_is_sent_as_it_is_written_not_as_what_it_leads_to(files: Files) -> None:
     """G24."""
-    house, agent = files
+    installation, agent = files
     given: Message = {
-        "source": str(house.workspace / "alias.txt"),
-        "destination": str(house.workspace / "sub/b.txt"),
+        "source": str(installation.workspace / "alias.txt"),
+        "destination": str(installation.workspace / "sub/b.txt"),
     }
     assert forwarded(agent.call("move_file", given)) == given
 
 
 def test_text_that_is_no_path_is_sent_as_it_came(files: Files) -> None:
-    house, agent = files
-    content = f" ~ file:///etc {house.workspace}/../x \u00e9\r\n"
+    installation, agent = files
+    content = f" ~ file:///etc {installation.workspace}/../x \u00e9\r\n"
     result = agent.call("write_file", {"path": "new.txt", "content": content})
     assert at(forwarded(result), "content") == content
 
 
-def own_policy(house: House) -> Path:
-    return house.generated / "compiled-policy.json"
+def own_policy(installation: Installation) -> Path:
+    return installation.generated / "compiled-policy.json"
 
 
-def own_audit(house: House) -> Path:
-    return house.audit
+def own_audit(installation: Installation) -> Path:
+    return installation.audit
 
 
-def own_audit_head(house: House) -> Path:
-    return house.audit.with_name(house.audit.name + ".head")
+def own_audit_head(installation: Installation) -> Path:
+    return installation.audit.with_name(installation.audit.name + ".head")
 
 
-def own_log(house: House) -> Path:
-    return house.session_log
+def own_log(installation: Installation) -> Path:
+    return installation.session_log
 
 
-def own_state(house: House) -> Path:
-    return house.home / ".ironcurtain/config.json"
+def own_state(installation: Installation) -> Path:
+    return installation.home / ".ironcurtain/config.json"
 
 
-def ssh_key(house: House) -> Path:
-    return house.home / ".ssh/id_ed25519"
+def ssh_key(installation: Installation) -> Path:
+    return installation.home / ".ssh/id_ed25519"
 
 
-def named(house: House) -> Path:
-    return house.root / "outside/secret"
+def named(installation: Installation) -> Path:
+    return installation.root / "outside/secret"
 
 
 @pytest.mark.requirement("C-20")
@@ -214,43 +214,45 @@ def named(house: House) -> Path:
 )
 @pytest.mark.parametrize("way", ["by its name", "by a link"])
 def test_no_rule_opens_a_protected_path(
-    place: Callable[[House], Path], way: str, opened: Files
+    place: Callable[[Installation], Path], way: str, opened: Files
 ) -> None:
-    house, agent = opened
-    path = place(house)
+    installation, agent = opened
+    path = place(installation)
     if way == "by a link":
-        alias = house.workspace / f"link-{path.name}"
+        alias = installation.workspace / f"link-{path.name}"
         if not os.path.lexists(alias):
             alias.symlink_to(path)
         path = alias
     for name, more in (("read_file", {}), ("write_file", {"content": "x"})):
         result = agent.call(name, {"path": str(path), **more})
         assert text(result).startswith("DENIED: Access to protected path is forbidden")
-        assert house.last_decision() == ("deny", "structural-protected-path")
+        assert installation.last_decision() == ("deny", "structural-protected-path")
 
 
 @pytest.mark.requirement("C-20")
 @pytest.mark.parametrize("name", [".git/hooks/pre-commit", ".git/config", ".claude/settings.json"])
 def test_what_steers_git_or_an_agent_is_not_written_anywhere(name: str, opened: Files) -> None:
-    house, agent = opened
-    result = agent.call("write_file", {"path": str(house.workspace / name), "content": "x"})
-    assert house.last_decision() == ("deny", "structural-protected-path")
+    installation, agent = opened
+    result = agent.call("write_file", {"path": str(installation.workspace / name), "content": "x"})
+    assert installation.last_decision() == ("deny", "structural-protected-path")
     assert result["isError"] is True
-    assert forwarded(agent.call("read_file", {"path": str(house.workspace / name)}))
+    assert forwarded(agent.call("read_file", {"path": str(installation.workspace / name)}))
 
 
 def test_a_rule_within_the_root_means_everywhere(opened: Files) -> None:
     """G22."""
-    house, agent = opened
+    installation, agent = opened
     assert forwarded(agent.call("read_file", {"path": "/etc/hosts"})) == {"path": "/etc/hosts"}
-    assert house.last_decision() == ("allow", "anything")
+    assert installation.last_decision() == ("allow", "anything")
 
 
 @pytest.mark.requirement("C-23", "C-27", "C-28")
-def test_moving_out_of_the_workspace_asks_for_the_destination_alone(house: House) -> None:
-    outside = str(house.root / "outside")
+def test_moving_out_of_the_workspace_asks_for_the_destination_alone(
+    installation: Installation,
+) -> None:
+    outside = str(installation.root / "outside")
     furnish(
-        house,
+        installation,
         rule(
             "write-outside",
             "escalate",
@@ -258,27 +260,29 @@ def test_moving_out_of_the_workspace_asks_for_the_destination_alone(house: House
             paths={"roles": ["write-path"], "within": outside},
         ),
     )
-    agent = house.start()
+    agent = installation.start()
     given: Message = {"source": "a.txt", "destination": f"{outside}/a.txt"}
     assert text(agent.call("move_file", given), 1).startswith("ESCALATION REQUIRED: outside.")
-    assert house.last_decision() == ("escalate", "write-outside")
-    assert house.received("files") == []
+    assert installation.last_decision() == ("escalate", "write-outside")
+    assert installation.received("files") == []
 
 
-def test_the_agents_own_name_for_the_workspace_is_understood(house: House) -> None:
-    agent = furnish(house).start(CONTAINER_WORKSPACE_DIR="/workspace")
+def test_the_agents_own_name_for_the_workspace_is_understood(installation: Installation) -> None:
+    agent = furnish(installation).start(CONTAINER_WORKSPACE_DIR="/workspace")
     sent = forwarded(agent.call("read_file", {"path": "/workspace/a.txt"}))
-    assert sent == {"path": str(house.workspace / "a.txt")}
+    assert sent == {"path": str(installation.workspace / "a.txt")}
     assert agent.call("read_file", {"path": "/workspaces/a.txt"})["isError"] is True
 
 
 @pytest.fixture(scope="module")
 def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Files]:
-    """A house in which one rule allows everything everywhere."""
-    house = House(tmp_path_factory.mktemp("opened"))
-    house.variables["PROTECTED_PATHS"] = orjson.dumps([str(house.root / "outside/secret")]).decode()
+    """An installation in which one rule allows everything everywhere."""
+    installation = Installation(tmp_path_factory.mktemp("opened"))
+    installation.variables["PROTECTED_PATHS"] = orjson.dumps(
+        [str(installation.root / "outside/secret")]
+    ).decode()
     roles: list[Json] = ["read-path", "write-path", "delete-path"]
-    furnish(house, rule("anything", paths={"roles": roles, "within": "/"}))
-    agent = house.start()
-    yield house, agent
-    house.end()
+    furnish(installation, rule("anything", paths={"roles": roles, "within": "/"}))
+    agent = installation.start()
+    yield installation, agent
+    installation.end()

@@ -3,7 +3,7 @@
 import pytest
 
 from ironcurtain_proxy.model.json import Json
-from tests.e2e.house import House
+from tests.e2e.installation import Installation
 from tests.e2e.raw_client import RawClient, at, text
 
 PARSE_ERROR = -32700
@@ -76,7 +76,7 @@ def test_what_is_no_request_is_answered_as_such(
     ids=["nothing", "a number for a name", "no name", "a row of arguments", "text for arguments"],
 )
 def test_a_call_of_the_wrong_shape_is_invalid_and_reaches_nobody(
-    params: dict[str, Json], agent: RawClient, shared: House
+    params: dict[str, Json], agent: RawClient, shared: Installation
 ) -> None:
     before = len(shared.received())
     answer = agent.answer(agent.request("tools/call", params))
@@ -101,7 +101,7 @@ def test_what_no_policy_speaks_of_is_not_offered(
     assert at(answer, "error", "code") == METHOD_NOT_FOUND
 
 
-def test_nothing_is_served_before_the_handshake(scripted: House) -> None:
+def test_nothing_is_served_before_the_handshake(scripted: Installation) -> None:
     agent = scripted.launch()
     answer = agent.answer(agent.start_call("answer", {"text": "early"}))
     assert "error" in answer
@@ -109,13 +109,17 @@ def test_nothing_is_served_before_the_handshake(scripted: House) -> None:
 
 
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
-def test_a_client_of_any_age_is_answered_in_its_own_version(version: str, scripted: House) -> None:
+def test_a_client_of_any_age_is_answered_in_its_own_version(
+    version: str, scripted: Installation
+) -> None:
     agent = scripted.launch()
     assert agent.initialize(version)["protocolVersion"] == version
     assert text(agent.call("answer", {"text": version})) == version
 
 
-def test_a_client_that_asks_for_discovery_first_is_told_to_shake_hands(scripted: House) -> None:
+def test_a_client_that_asks_for_discovery_first_is_told_to_shake_hands(
+    scripted: Installation,
+) -> None:
     agent = scripted.launch()
     answer = agent.answer(agent.request("server/discover", {}))
     assert "error" in answer
@@ -123,7 +127,9 @@ def test_a_client_that_asks_for_discovery_first_is_told_to_shake_hands(scripted:
     assert text(agent.call("answer", {"text": "hello"})) == "hello"
 
 
-def test_a_line_beyond_the_cap_is_refused_without_ending_the_session(scripted: House) -> None:
+def test_a_line_beyond_the_cap_is_refused_without_ending_the_session(
+    scripted: Installation,
+) -> None:
     agent = scripted.start(MAX_MESSAGE_BYTES="65536")
     request = agent.start_call("answer", {"text": "x" * 100_000})
     assert "error" in agent.answer(request)

@@ -12,11 +12,11 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.model.json import Json
-from tests.e2e.house import ROOT, House, rule
+from tests.e2e.installation import ROOT, Installation, rule
 from tests.e2e.raw_client import Message, RawClient, at, text, texts
 from tests.e2e.real_servers import COMMANDS, add_real
 
-Connected: TypeAlias = tuple[House, RawClient]
+Connected: TypeAlias = tuple[Installation, RawClient]
 
 
 class Page(BaseHTTPRequestHandler):
@@ -47,27 +47,29 @@ def website() -> Iterator[str]:
 @pytest.fixture(scope="module")
 def six(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connected]:
     """All six, with the policy that is shipped, and one rule that opens this machine's website."""
-    house = House(tmp_path_factory.mktemp("six"))
-    add_real(house, *COMMANDS)
+    installation = Installation(tmp_path_factory.mktemp("six"))
+    add_real(installation, *COMMANDS)
     shipped = orjson.loads((ROOT / "compiled-policy.json").read_bytes())["rules"]
     here: Json = {"roles": ["fetch-url"], "allowed": ["127.0.0.1"]}
-    house.rules += [rule("fetch-here", server=["fetch"], domains=here), *shipped]
-    (house.workspace / "note.txt").write_text("a note\n")
-    repository = house.workspace / "repo"
+    installation.rules += [rule("fetch-here", server=["fetch"], domains=here), *shipped]
+    (installation.workspace / "note.txt").write_text("a note\n")
+    repository = installation.workspace / "repo"
     subprocess.run(["git", "init", "--quiet", str(repository)], check=True)
     (repository / "file.txt").write_text("content\n")
-    yield house, house.start()
-    house.end()
+    yield installation, installation.start()
+    installation.end()
 
 
 @pytest.mark.parametrize("server", COMMANDS)
 def test_the_tools_of_a_real_server_are_listed_as_it_lists_them(
     server: str, six: Connected
 ) -> None:
-    house, agent = six
-    environment = {"PATH": house.environment()["PATH"], "HOME": str(house.home)}
-    errors = house.root / f"direct-{server}.txt"
-    with RawClient(COMMANDS[server](house), environment, errors, house.workspace) as direct:
+    installation, agent = six
+    environment = {"PATH": installation.environment()["PATH"], "HOME": str(installation.home)}
+    errors = installation.root / f"direct-{server}.txt"
+    with RawClient(
+        COMMANDS[server](installation), environment, errors, installation.workspace
+    ) as direct:
         # Only this one shows more tools to a client that has roots, as the proxy does.
         direct.initialize(capabilities={"roots": {}} if server == "everything" else {})
         expected: list[Json] = [
@@ -110,7 +112,7 @@ def test_all_six_are_there(six: Connected) -> None:
 def test_a_real_server_answers_and_the_call_is_recorded(
     tool: str, arguments: dict[str, Json], expected: str, website: str, six: Connected
 ) -> None:
-    house, agent = six
+    installation, agent = six
     given = {
         name: value.format(website=website) if isinstance(value, str) else value
         for name, value in arguments.items()
@@ -118,7 +120,7 @@ def test_a_real_server_answers_and_the_call_is_recorded(
     result = agent.call(tool, given)
     assert not result.get("isError"), texts(result)
     assert expected in "\n".join(texts(result))
-    intent, outcome = house.records()[-2:]
+    intent, outcome = installation.records()[-2:]
     assert intent["phase"] == "intent"
     assert outcome["requestId"] == intent["requestId"]
     assert f"{outcome['serverName']}__{outcome['toolName']}" == tool
@@ -142,10 +144,10 @@ def test_a_real_server_answers_and_the_call_is_recorded(
 def test_the_shipped_policy_keeps_a_real_server_to_its_own(
     tool: str, arguments: Message, status: str, six: Connected
 ) -> None:
-    house, agent = six
-    before = len(house.records())
+    installation, agent = six
+    before = len(installation.records())
     assert agent.call(tool, arguments)["isError"] is True
-    (record,) = house.records()[before:]
+    (record,) = installation.records()[before:]
     assert at(record, "policyDecision", "status") == status
     assert at(record, "result", "status") == "denied"
 
@@ -167,39 +169,41 @@ def test_structured_content_of_a_real_server_arrives(six: Connected) -> None:
 
 
 def test_what_a_real_server_refuses_is_its_own_error(six: Connected) -> None:
-    house, agent = six
+    installation, agent = six
     result = agent.call("filesystem__read_text_file", {"path": "absent.txt"})
     assert result["isError"] is True
     assert "ENOENT" in text(result)
-    assert at(house.outcomes()[-1], "result", "status") == "error"
+    assert at(installation.outcomes()[-1], "result", "status") == "error"
 
 
-def test_a_single_server_keeps_its_bare_names(house: House) -> None:
-    add_real(house, "time")
-    agent = house.start()
+def test_a_single_server_keeps_its_bare_names(installation: Installation) -> None:
+    add_real(installation, "time")
+    agent = installation.start()
     assert agent.tool_names() == ["get_current_time", "convert_time"]
     assert re.search(r"\d\d:\d\d", text(agent.call("get_current_time", {"timezone": "UTC"})))
 
 
-def test_a_server_under_another_name_keeps_the_policy_of_its_kind(house: House) -> None:
-    house.add_server("files", COMMANDS["filesystem"](house))
-    (house.workspace / "note.txt").write_text("a note\n")
-    agent = house.start()
+def test_a_server_under_another_name_keeps_the_policy_of_its_kind(
+    installation: Installation,
+) -> None:
+    installation.add_server("files", COMMANDS["filesystem"](installation))
+    (installation.workspace / "note.txt").write_text("a note\n")
+    agent = installation.start()
     assert text(agent.call("read_text_file", {"path": "note.txt"})) == "a note\n"
     assert agent.call("read_text_file", {"path": "/etc/hosts"})["isError"] is True
-    assert house.last_decision()[0] == "escalate"
+    assert installation.last_decision()[0] == "escalate"
 
 
 def test_the_record_of_six_servers_can_be_verified(six: Connected, tmp_path: Path) -> None:
-    house, _ = six
-    verified = house.verify_audit()
+    installation, _ = six
+    verified = installation.verify_audit()
     assert verified.returncode == 0, verified.stdout + verified.stderr
-    lines = house.audit.read_bytes().splitlines(keepends=True)
-    house.audit, real = tmp_path / "edited.jsonl", house.audit
+    lines = installation.audit.read_bytes().splitlines(keepends=True)
+    installation.audit, real = tmp_path / "edited.jsonl", installation.audit
     try:
-        house.audit.write_bytes(b"".join(lines[:1] + lines[2:]))
-        assert house.verify_audit().returncode == 1
-        house.audit.write_bytes(b"".join(lines).replace(b"note.txt", b"nate.txt", 1))
-        assert house.verify_audit().returncode == 1
+        installation.audit.write_bytes(b"".join(lines[:1] + lines[2:]))
+        assert installation.verify_audit().returncode == 1
+        installation.audit.write_bytes(b"".join(lines).replace(b"note.txt", b"nate.txt", 1))
+        assert installation.verify_audit().returncode == 1
     finally:
-        house.audit = real
+        installation.audit = real

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.e2e.house import House, rule
+from tests.e2e.installation import Installation, rule
 from tests.e2e.raw_client import RawClient, at, text, texts
 
 NO_CHANNEL = "tool '{}' execution denied: no approval channel available (session key missing)"
@@ -14,7 +14,7 @@ TRIPPED = (
 
 @pytest.mark.requirement("C-5", "C-36", "E-27")
 def test_an_escalation_that_nobody_can_settle_is_denied_at_once(
-    agent: RawClient, shared: House
+    agent: RawClient, shared: Installation
 ) -> None:
     result = agent.call("ask", {"text": "may I?"})
     assert result["isError"] is True
@@ -34,7 +34,9 @@ def test_an_escalation_that_nobody_can_settle_is_denied_at_once(
 
 
 @pytest.mark.requirement("C-36")
-def test_what_no_rule_speaks_of_is_denied_and_recorded(agent: RawClient, shared: House) -> None:
+def test_what_no_rule_speaks_of_is_denied_and_recorded(
+    agent: RawClient, shared: Installation
+) -> None:
     result = agent.call("forbidden", {"text": "please"})
     assert result["isError"] is True
     assert text(result) == "DENIED: No matching policy rule -- denied by default"
@@ -45,7 +47,7 @@ def test_what_no_rule_speaks_of_is_denied_and_recorded(agent: RawClient, shared:
 
 @pytest.mark.requirement("C-4", "C-36")
 def test_an_allowed_call_is_recorded_before_it_is_sent_and_after(
-    agent: RawClient, shared: House
+    agent: RawClient, shared: Installation
 ) -> None:
     before = len(shared.records())
     agent.call("answer", {"text": "to be recorded"})
@@ -69,7 +71,7 @@ def test_an_allowed_call_is_recorded_before_it_is_sent_and_after(
     ],
 )
 def test_arguments_that_the_schema_does_not_know_reach_nobody(
-    arguments: dict[str, object], told: list[str], agent: RawClient, shared: House
+    arguments: dict[str, object], told: list[str], agent: RawClient, shared: Installation
 ) -> None:
     """G5."""
     before = len(shared.received())
@@ -86,7 +88,7 @@ def test_arguments_that_the_schema_does_not_know_reach_nobody(
 
 @pytest.mark.parametrize("tool", ["answer", "ask", "forbidden"])
 def test_the_twenty_first_identical_call_is_stopped_whatever_became_of_the_others(
-    tool: str, scripted: House
+    tool: str, scripted: Installation
 ) -> None:
     """G29."""
     agent = scripted.start()
@@ -97,7 +99,7 @@ def test_the_twenty_first_identical_call_is_stopped_whatever_became_of_the_other
     assert len(scripted.received()) == (21 if tool == "answer" else 0)
 
 
-def test_the_order_of_arguments_makes_no_other_call(scripted: House) -> None:
+def test_the_order_of_arguments_makes_no_other_call(scripted: Installation) -> None:
     agent = scripted.start()
     for _ in range(10):
         agent.call("echo", {"text": "x", "list": []})
@@ -107,7 +109,7 @@ def test_the_order_of_arguments_makes_no_other_call(scripted: House) -> None:
 
 @pytest.mark.requirement("X-10")
 def test_nothing_the_agent_says_of_itself_changes_a_decision(
-    agent: RawClient, shared: House
+    agent: RawClient, shared: Installation
 ) -> None:
     claims: dict[str, object] = {"sessionId": "trusted", "autoApprove": True, "decision": "allow"}
     meta = {name: value for name, value in claims.items() if isinstance(value, str | bool)}
@@ -118,27 +120,29 @@ def test_nothing_the_agent_says_of_itself_changes_a_decision(
     assert at(record, "result", "status") == "denied"
 
 
-def test_no_record_claims_a_sandbox_that_is_not_there(house: House) -> None:
+def test_no_record_claims_a_sandbox_that_is_not_there(installation: Installation) -> None:
     """G16."""
-    house.add_scripted("trusted")
-    house.add_scripted("confined", sandbox={"network": False})
-    house.allow_scripted("trusted", "confined")
-    agent = house.start()
+    installation.add_scripted("trusted")
+    installation.add_scripted("confined", sandbox={"network": False})
+    installation.allow_scripted("trusted", "confined")
+    agent = installation.start()
     for server in ("trusted", "confined"):
         agent.call(f"{server}__answer", {"text": "x"})
-    assert [record for record in house.records() if record.get("sandboxed")] == []
+    assert [record for record in installation.records() if record.get("sandboxed")] == []
     assert "confined" in agent.errors.read_text(encoding="utf-8")
 
 
-def test_the_operators_session_id_is_recorded(scripted: House) -> None:
+def test_the_operators_session_id_is_recorded(scripted: Installation) -> None:
     scripted.start(IRONCURTAIN_SESSION_ID="monday-1").call("answer", {"text": "x"})
     assert {str(record.get("session")) for record in scripted.records()} == {"monday-1"}
 
 
-def test_a_rule_that_denies_is_stronger_than_a_later_one_that_allows(house: House) -> None:
-    house.add_scripted()
-    house.rules.append(rule("not-this", "deny", "never", server=["scripted"], tool=["echo"]))
-    house.allow_scripted()
-    agent = house.start()
+def test_a_rule_that_denies_is_stronger_than_a_later_one_that_allows(
+    installation: Installation,
+) -> None:
+    installation.add_scripted()
+    installation.rules.append(rule("not-this", "deny", "never", server=["scripted"], tool=["echo"]))
+    installation.allow_scripted()
+    agent = installation.start()
     assert text(agent.call("echo", {"text": "x"})) == "DENIED: never"
     assert text(agent.call("answer", {"text": "x"})) == "x"

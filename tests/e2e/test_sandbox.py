@@ -1,7 +1,7 @@
 """A server that tries to get out of its sandbox.
 
-All of these talk to one house with several servers, each confined by itself. Whether something was
-written is looked up in the house, never believed to the server.
+All of these talk to one installation with several servers, each confined by itself. Whether
+something was written is looked up in the installation, never believed to the server.
 """
 
 import socket
@@ -12,7 +12,7 @@ from typing import Final
 import orjson
 import pytest
 
-from tests.e2e.confined import (
+from tests.e2e.confined_installation import (
     BLOCKED,
     Cell,
     add_hostile,
@@ -21,8 +21,8 @@ from tests.e2e.confined import (
     refused,
     sandboxes,
 )
-from tests.e2e.hidden import CANARY, furnish, hidden
-from tests.e2e.house import House
+from tests.e2e.hidden_files import CANARY, furnish, hidden
+from tests.e2e.installation import Installation
 from tests.e2e.raw_client import Message, text
 from tests.e2e.website import Website
 
@@ -52,18 +52,18 @@ pytestmark = pytest.mark.usefixtures("sandbox")
 
 @pytest.fixture(scope="module")
 def cell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cell]:
-    """One house, several servers that cannot get out, and one that may."""
-    house = House(tmp_path_factory.mktemp("cell"))
-    furnish(house)
-    add_hostile(house, "plain", *ODD, env={"ODD": "\n".join(ODD)})
-    add_hostile(house, "neighbour", SECRET, env={"API_TOKEN": SECRET})
-    add_hostile(house, "online", sandbox={"network": {"allowedDomains": ["localhost"]}})
-    extra = str(folder(house, "extra"))
-    add_hostile(house, "writer", sandbox={"filesystem": {"allowWrite": [extra]}})
-    add_hostile(house, "elsewhere", cwd=str(folder(house, "own")))
-    add_hostile(house, "free", sandbox=False)
-    yield house, house.start()
-    house.end()
+    """One installation, several servers that cannot get out, and one that may."""
+    installation = Installation(tmp_path_factory.mktemp("cell"))
+    furnish(installation)
+    add_hostile(installation, "plain", *ODD, env={"ODD": "\n".join(ODD)})
+    add_hostile(installation, "neighbour", SECRET, env={"API_TOKEN": SECRET})
+    add_hostile(installation, "online", sandbox={"network": {"allowedDomains": ["localhost"]}})
+    extra = str(folder(installation, "extra"))
+    add_hostile(installation, "writer", sandbox={"filesystem": {"allowWrite": [extra]}})
+    add_hostile(installation, "elsewhere", cwd=str(folder(installation, "own")))
+    add_hostile(installation, "free", sandbox=False)
+    yield installation, installation.start()
+    installation.end()
 
 
 # --- files
@@ -71,33 +71,33 @@ def cell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cell]:
 
 @pytest.mark.requirement("C-7", "C-10", "C-12")
 def test_a_write_outside_fails_and_the_agent_is_told_that_it_was_the_sandbox(cell: Cell) -> None:
-    house, agent = cell
-    outside = house.root / "outside.txt"
+    installation, agent = cell
+    outside = installation.root / "outside.txt"
     assert BLOCKED in refused(agent.call("plain__write", {"path": str(outside), "text": "x"}))
     assert not outside.exists()
 
 
 @pytest.mark.requirement("C-10")
 def test_an_error_that_is_not_the_sandbox_s_is_not_said_to_be(cell: Cell) -> None:
-    house, agent = cell
-    absent = str(house.workspace / "absent/file.txt")
+    installation, agent = cell
+    absent = str(installation.workspace / "absent/file.txt")
     assert BLOCKED not in refused(agent.call("plain__append", {"path": absent, "text": "x"}))
 
 
 @pytest.mark.requirement("C-12")
 def test_a_write_into_the_workspace_arrives_there(cell: Cell) -> None:
-    house, agent = cell
-    file = house.workspace / "made.txt"
+    installation, agent = cell
+    file = installation.workspace / "made.txt"
     done(agent.call("plain__write", {"path": str(file), "text": "made"}))
     assert file.read_text() == "made"
 
 
 @pytest.mark.requirement("C-12")
 def test_a_server_writes_into_its_own_working_directory_and_no_other_does(cell: Cell) -> None:
-    house, agent = cell
+    installation, agent = cell
     done(agent.call("elsewhere__write", {"path": "here.txt", "text": "x"}))
-    assert (house.root / "own/here.txt").exists()
-    there = str(house.root / "own/there.txt")
+    assert (installation.root / "own/here.txt").exists()
+    there = str(installation.root / "own/there.txt")
     assert BLOCKED in refused(agent.call("plain__write", {"path": there, "text": "x"}))
 
 
@@ -105,14 +105,14 @@ def test_a_server_writes_into_its_own_working_directory_and_no_other_does(cell: 
 def test_allow_write_opens_a_directory_to_the_server_that_has_it_and_to_no_other(
     cell: Cell,
 ) -> None:
-    house, agent = cell
-    file = house.root / "extra/file.txt"
+    installation, agent = cell
+    file = installation.root / "extra/file.txt"
     given: Message = {"path": str(file), "text": "x"}
     assert BLOCKED in refused(agent.call("plain__write", given))
     assert not file.exists()
     done(agent.call("writer__write", given))
     assert file.read_text() == "x"
-    outside = house.root / "outside.txt"
+    outside = installation.root / "outside.txt"
     refused(agent.call("writer__write", {"path": str(outside), "text": "x"}))
     assert not outside.exists()
 
@@ -130,13 +130,13 @@ def test_a_temporary_file_can_be_made_and_no_other_server_finds_it(cell: Cell) -
 
 @hidden
 def test_what_is_hidden_cannot_be_read_under_any_of_its_names(cell: Cell, place: str) -> None:
-    house, agent = cell
-    file = house.root / place
+    installation, agent = cell
+    file = installation.root / place
     assert CANARY in file.read_text()
     assert CANARY in done(agent.call("free__read", {"path": str(file)}))
     name = "to-" + place.replace("/", "-")
     done(agent.call("plain__symlink", {"source": str(file), "target": name}))
-    hard = str(house.workspace / f"hard-{name}")
+    hard = str(installation.workspace / f"hard-{name}")
     assert agent.call("plain__link", {"source": str(file), "target": hard}).get("isError")
     assert BLOCKED in refused(agent.call("plain__read", {"path": str(file)}))
     for path in (str(file), f"/proc/self/root{file}", f"/proc/1/root{file}", name, hard):
@@ -147,11 +147,11 @@ def test_what_is_hidden_cannot_be_read_under_any_of_its_names(cell: Cell, place:
 
 @hidden
 def test_what_is_hidden_cannot_be_changed_removed_moved_or_joined(cell: Cell, place: str) -> None:
-    house, agent = cell
-    file = house.root / place
+    installation, agent = cell
+    file = installation.root / place
     before = file.read_bytes()
     beside = file.parent / "injected.json"
-    moved = str(house.workspace / "moved")
+    moved = str(installation.workspace / "moved")
     for way, path in (("append", file), ("write", file), ("write", beside)):
         answer = agent.call(f"plain__{way}", {"path": str(path), "text": "injected"})
         assert BLOCKED in refused(answer)
@@ -165,21 +165,21 @@ def test_what_is_hidden_cannot_be_changed_removed_moved_or_joined(cell: Cell, pl
 
 @pytest.mark.requirement("C-12")
 def test_the_audit_log_cannot_be_read_or_changed_while_it_is_written(cell: Cell) -> None:
-    house, agent = cell
-    for path in (house.audit, house.session_log):
+    installation, agent = cell
+    for path in (installation.audit, installation.session_log):
         assert "plain" not in text(agent.call("plain__read", {"path": str(path)}))
         agent.call("plain__append", {"path": str(path), "text": "injected\n"})
         agent.call("plain__remove", {"path": str(path)})
         assert path.exists()
         assert b"injected" not in path.read_bytes().splitlines()
-    assert house.verify_audit().returncode == 0
+    assert installation.verify_audit().returncode == 0
 
 
 @pytest.mark.requirement("C-12")
 def test_a_log_that_is_begun_after_the_server_was_is_hidden_from_it(cell: Cell) -> None:
     """After a rotation the log is another file than the one that was there at the start."""
-    house, agent = cell
-    log = house.audit.with_name("audit.jsonl.2")
+    installation, agent = cell
+    log = installation.audit.with_name("audit.jsonl.2")
     log.write_text(CANARY)
     try:
         assert CANARY not in text(agent.call("plain__read", {"path": str(log)}))
@@ -190,8 +190,8 @@ def test_a_log_that_is_begun_after_the_server_was_is_hidden_from_it(cell: Cell) 
 @pytest.mark.requirement("A-73")
 @pytest.mark.parametrize("name", ["anything.txt", "response-{id}.json", ".response-{id}.json.tmp"])
 def test_no_write_to_the_escalation_directory_arrives_there(cell: Cell, name: str) -> None:
-    house, agent = cell
-    directory = house.root / "escalations"
+    installation, agent = cell
+    directory = installation.root / "escalations"
     file = directory / name.format(id="0b7e5a1c-6f0e-4d5c-9a3d-2f6d1f3c8e11")
     answer = '{"decision":"approved"}'
     for server in ("plain", "writer", "online"):
@@ -245,9 +245,9 @@ def test_a_server_cannot_use_the_network_proxy_of_another(cell: Cell, website: W
 
 
 def test_a_unix_socket_outside_cannot_be_connected(cell: Cell) -> None:
-    house, agent = cell
-    path = str(house.root / "s")
-    for address in (path, "\0" + house.mark):
+    installation, agent = cell
+    path = str(installation.root / "s")
+    for address in (path, "\0" + installation.mark):
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(address)
             listener.listen()
@@ -261,13 +261,13 @@ def test_a_unix_socket_outside_cannot_be_connected(cell: Cell) -> None:
 
 @pytest.mark.requirement("C-8")
 def test_neither_the_proxy_nor_another_server_is_visible_in_proc(cell: Cell) -> None:
-    house, agent = cell
+    installation, agent = cell
     assert SECRET in done(agent.call("free__proc"))
     seen = done(agent.call("plain__proc"))
     assert SECRET not in seen
     assert "-m\\nironcurtain_proxy" not in seen
     assert "MCP_SERVERS_CONFIG" not in seen
-    for pid in house.processes(agent) | {agent.process.pid}:
+    for pid in installation.processes(agent) | {agent.process.pid}:
         for file in ("environ", "cmdline"):
             read = agent.call("plain__read", {"path": f"/proc/{pid}/{file}"})
             # It has processes of its own, and a low number may be one of them.
@@ -284,8 +284,8 @@ def test_no_process_outside_can_be_signalled(cell: Cell) -> None:
 
 @pytest.mark.requirement("C-8")
 def test_each_confined_server_has_a_sandbox_process_of_its_own(cell: Cell) -> None:
-    house, agent = cell
-    assert len(sandboxes(house.processes(agent))) == len(house.servers) - 1
+    installation, agent = cell
+    assert len(sandboxes(installation.processes(agent))) == len(installation.servers) - 1
 
 
 def test_no_server_enters_a_user_namespace_in_which_it_is_root(cell: Cell) -> None:
@@ -304,9 +304,9 @@ def test_the_environment_holds_what_was_configured_and_nothing_of_the_proxy_s(ce
 
 @pytest.mark.requirement("C-9")
 def test_every_argument_arrives_as_it_was_configured(cell: Cell) -> None:
-    house, agent = cell
+    installation, agent = cell
     assert orjson.loads(done(agent.call("plain__argv"))) == [*ODD]
-    assert list(house.root.rglob("injected")) == []
+    assert list(installation.root.rglob("injected")) == []
 
 
 # --- the record
@@ -314,17 +314,17 @@ def test_every_argument_arrives_as_it_was_configured(cell: Cell) -> None:
 
 @pytest.mark.requirement("C-7", "C-11")
 def test_the_record_says_of_each_call_whether_its_server_was_confined(cell: Cell) -> None:
-    house, agent = cell
+    installation, agent = cell
     for server in ("plain", "online", "writer", "elsewhere"):
         agent.call(f"{server}__pids")
-        assert house.outcomes()[-1]["sandboxed"] is True
+        assert installation.outcomes()[-1]["sandboxed"] is True
     agent.call("free__pids")
-    assert house.outcomes()[-1]["sandboxed"] is False
+    assert installation.outcomes()[-1]["sandboxed"] is False
 
 
 @pytest.mark.requirement("C-11")
 def test_sandbox_false_lets_a_server_do_what_the_user_may(cell: Cell) -> None:
-    house, agent = cell
-    outside = house.root / "free.txt"
+    installation, agent = cell
+    outside = installation.root / "free.txt"
     done(agent.call("free__write", {"path": str(outside), "text": "x"}))
     assert outside.read_text() == "x"

@@ -6,22 +6,24 @@ that it blocked it, or that the host cannot be found.
 
 import pytest
 
-from tests.e2e.confined import BLOCKED, add_hostile
-from tests.e2e.house import House
+from tests.e2e.confined_installation import BLOCKED, add_hostile
+from tests.e2e.installation import Installation
 from tests.e2e.raw_client import RawClient, texts
 
 pytestmark = [pytest.mark.requirement("C-8", "C-12"), pytest.mark.usefixtures("sandbox")]
 
 
 @pytest.fixture
-def agent(house: House) -> RawClient:
+def agent(installation: Installation) -> RawClient:
     network = {
         "allowedDomains": ["*.web.example", "one.example"],
         "deniedDomains": ["secret.web.example"],
     }
-    add_hostile(house, "hostile", sandbox={"network": {key: [*v] for key, v in network.items()}})
-    house.variables["SANDBOX_POLICY"] = "enforce"
-    return house.start()
+    add_hostile(
+        installation, "hostile", sandbox={"network": {key: [*v] for key, v in network.items()}}
+    )
+    installation.variables["SANDBOX_POLICY"] = "enforce"
+    return installation.start()
 
 
 def is_blocked(agent: RawClient, host: str) -> bool:

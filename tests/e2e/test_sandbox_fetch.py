@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.confined import (
+from tests.e2e.confined_installation import (
     BLOCKED,
     PATH,
     Cell,
@@ -20,8 +20,8 @@ from tests.e2e.confined import (
     refused,
     use_default_sandbox,
 )
-from tests.e2e.house import House, rule
-from tests.e2e.person import Person
+from tests.e2e.installation import Installation, rule
+from tests.e2e.mailbox_person import Person
 from tests.e2e.raw_client import Message, RawClient, at
 from tests.e2e.real_servers import COMMANDS
 from tests.e2e.website import Website
@@ -38,20 +38,20 @@ def fetchers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cell]:
     The second asks each site for its robots.txt, as the server does unless it is told not to, and
     the policy does not look at its URLs: what is known of its calls is the profile alone.
     """
-    house = House(tmp_path_factory.mktemp("fetchers"))
-    command = COMMANDS["fetch"](house)
-    house.add_server("bold", command, annotations="bold")
-    use_default_sandbox(house, "bold")
+    installation = Installation(tmp_path_factory.mktemp("fetchers"))
+    command = COMMANDS["fetch"](installation)
+    installation.add_server("bold", command, annotations="bold")
+    use_default_sandbox(installation, "bold")
     network: Message = {"allowedDomains": ["localhost"]}
     polite = [word for word in command if word != "--ignore-robots-txt"]
-    house.add_server("polite", polite, annotations="polite", sandbox={"network": network})
-    house.rules = [rule("all", server=["bold", "polite"])]
-    house.variables |= {"PATH": PATH, "SANDBOX_POLICY": "enforce"}
+    installation.add_server("polite", polite, annotations="polite", sandbox={"network": network})
+    installation.rules = [rule("all", server=["bold", "polite"])]
+    installation.variables |= {"PATH": PATH, "SANDBOX_POLICY": "enforce"}
     rest = {name: ["none"] for name in ("max_length", "start_index", "raw")}
-    house.annotations["bold"] = {"fetch": {"url": ["fetch-url"], **rest}}
-    house.annotations["polite"] = {"fetch": {"url": ["none"], **rest}}
-    yield house, house.start()
-    house.end()
+    installation.annotations["bold"] = {"fetch": {"url": ["fetch-url"], **rest}}
+    installation.annotations["polite"] = {"fetch": {"url": ["none"], **rest}}
+    yield installation, installation.start()
+    installation.end()
 
 
 def fetch(agent: RawClient, server: str, url: str) -> Message:
@@ -62,9 +62,9 @@ def fetch(agent: RawClient, server: str, url: str) -> Message:
 def test_the_public_fetch_server_runs_confined_and_by_default_reaches_nothing(
     fetchers: Cell, website: Website
 ) -> None:
-    house, agent = fetchers
+    installation, agent = fetchers
     assert refused(fetch(agent, "bold", website.url)).startswith(f"{BLOCKED}: host localhost]")
-    assert house.outcomes()[-1]["sandboxed"] is True
+    assert installation.outcomes()[-1]["sandboxed"] is True
     assert website.visits == []
 
 
@@ -111,52 +111,52 @@ def test_a_closed_host_that_an_open_site_sent_the_server_to_is_said(
 
 
 @pytest.fixture
-def asking(house: House) -> tuple[House, RawClient, Person]:
-    """A house in which a person is asked about every call but those to a host that is denied."""
+def asking(installation: Installation) -> tuple[Installation, RawClient, Person]:
+    """An installation where a person is asked about every call but those to a denied host."""
     network: Message = {
         "allowedDomains": ["open.example", "*.open.example"],
         "deniedDomains": ["no.open.example"],
     }
-    files: Message = {"denyRead": [str(folder(house, "closed"))]}
-    add_hostile(house, "hostile", sandbox={"network": network, "filesystem": files})
-    house.annotations["hostile"] = {
+    files: Message = {"denyRead": [str(folder(installation, "closed"))]}
+    add_hostile(installation, "hostile", sandbox={"network": network, "filesystem": files})
+    installation.annotations["hostile"] = {
         "write": {"path": ["write-path"], "text": ["none"]},
         "read": {"path": ["read-path"]},
         "http": {"url": ["fetch-url"]},
     }
     denied: Message = {"roles": ["fetch-url"], "allowed": ["no.open.example"]}
-    house.rules = [
+    installation.rules = [
         rule("go", tool=["http"], domains=denied),
         rule("ask", "escalate", "a person must agree"),
     ]
-    house.variables["SANDBOX_POLICY"] = "enforce"
-    escalations(house)
-    return house, house.start(), Person(house)
+    installation.variables["SANDBOX_POLICY"] = "enforce"
+    escalations(installation)
+    return installation, installation.start(), Person(installation)
 
 
 def test_nobody_is_asked_about_what_the_sandbox_would_not_let_the_server_do(
-    asking: tuple[House, RawClient, Person],
+    asking: tuple[Installation, RawClient, Person],
 ) -> None:
-    house, agent, person = asking
-    outside = house.root / "outside.txt"
+    installation, agent, person = asking
+    outside = installation.root / "outside.txt"
     cases: dict[str, tuple[str, Message]] = {
         "sandbox.filesystem.allowWrite": ("write", {"path": str(outside), "text": "x"}),
-        "sandbox.filesystem.allowRead": ("read", {"path": str(house.root / "closed/file")}),
+        "sandbox.filesystem.allowRead": ("read", {"path": str(installation.root / "closed/file")}),
         "reach closed.example (sandbox.network": ("http", {"url": "http://closed.example/x"}),
     }
     for why, (tool, given) in cases.items():
         said = refused(agent.call(tool, given))
         assert why in said
-        assert at(house.outcomes()[-1], "result", "status") == "denied"
+        assert at(installation.outcomes()[-1], "result", "status") == "denied"
     assert person.requests() == []
     assert not outside.exists()
 
 
 def test_a_person_is_asked_about_what_the_sandbox_lets_the_server_do(
-    asking: tuple[House, RawClient, Person],
+    asking: tuple[Installation, RawClient, Person],
 ) -> None:
-    house, agent, person = asking
-    inside = house.workspace / "inside.txt"
+    installation, agent, person = asking
+    inside = installation.workspace / "inside.txt"
     call = agent.start_call("write", {"path": str(inside), "text": "x"})
     person.answer({"decision": "approved"})
     done(agent.result(call))
@@ -167,10 +167,10 @@ def test_a_person_is_asked_about_what_the_sandbox_lets_the_server_do(
 
 
 def test_a_host_that_the_error_does_not_name_is_known_from_the_call(
-    asking: tuple[House, RawClient, Person],
+    asking: tuple[Installation, RawClient, Person],
 ) -> None:
-    house, agent, _ = asking
+    installation, agent, _ = asking
     said = refused(agent.call("http", {"url": "http://no.open.example/x"}))
     assert said.startswith(f"{BLOCKED}: host no.open.example]")
     assert "no.open.example" not in said.partition("]")[2]
-    assert at(house.outcomes()[-1], "result", "status") == "error"
+    assert at(installation.outcomes()[-1], "result", "status") == "error"

@@ -11,8 +11,8 @@ from typing import Final
 
 import pytest
 
-from tests.e2e.confined import Cell, add_hostile, done, refused
-from tests.e2e.house import House
+from tests.e2e.confined_installation import Cell, add_hostile, done, refused
+from tests.e2e.installation import Installation
 
 pytestmark = pytest.mark.usefixtures("sandbox")
 
@@ -49,27 +49,27 @@ p = pathlib.Path({path!r})
 
 @pytest.fixture(scope="module")
 def cell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cell]:
-    """A house with two confined servers, and one that may do what the user may."""
-    house = House(tmp_path_factory.mktemp("kernel"))
-    add_hostile(house, "one")
-    add_hostile(house, "two")
-    add_hostile(house, "free", sandbox=False)
-    yield house, house.start()
-    house.end()
+    """An installation with two confined servers, and one that may do what the user may."""
+    installation = Installation(tmp_path_factory.mktemp("kernel"))
+    add_hostile(installation, "one")
+    add_hostile(installation, "two")
+    add_hostile(installation, "free", sandbox=False)
+    yield installation, installation.start()
+    installation.end()
 
 
 @pytest.mark.parametrize("way", SET_ID)
 def test_no_set_uid_file_can_be_made(cell: Cell, way: str) -> None:
-    house, agent = cell
-    place = house.workspace / f"made by {way}"
+    installation, agent = cell
+    place = installation.workspace / f"made by {way}"
     code = _AROUND.format(path=str(place), code=SET_ID[way])
     refused(agent.call("one__run", {"code": code}))
     assert not place.exists() or not place.stat().st_mode & (stat.S_ISUID | stat.S_ISGID)
 
 
 def test_ordinary_modes_can_be_given(cell: Cell) -> None:
-    house, agent = cell
-    place = house.workspace / "ordinary"
+    installation, agent = cell
+    place = installation.workspace / "ordinary"
     code = _AROUND.format(path=str(place), code="p.touch(mode=0o600); os.chmod(p, 0o1755)")
     done(agent.call("one__run", {"code": code}))
     assert stat.S_IMODE(place.stat().st_mode) == 0o1755
@@ -77,8 +77,8 @@ def test_ordinary_modes_can_be_given(cell: Cell) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has capabilities in its sandbox")
 def test_no_capabilities_are_given_to_a_file(cell: Cell) -> None:
-    house, agent = cell
-    place = house.workspace / "capable"
+    installation, agent = cell
+    place = installation.workspace / "capable"
     value = "b'\\x01\\0\\0\\x02\\xff\\xff\\xff\\xff\\0\\0\\0\\0\\0\\0\\0\\0\\0\\0\\0\\0'"
     code = f"p.touch(); os.setxattr(p, 'security.capability', {value})"
     refused(agent.call("one__run", {"code": _AROUND.format(path=str(place), code=code)}))

@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from tests.e2e.confined import (
+from tests.e2e.confined_installation import (
     add_hostile,
     arguments_of,
     bound_below,
@@ -20,8 +20,8 @@ from tests.e2e.confined import (
     settings_files,
     those,
 )
-from tests.e2e.family import Watch, descendants, marked
-from tests.e2e.house import House
+from tests.e2e.installation import Installation
+from tests.e2e.process_tree import Watch, descendants, marked
 from tests.e2e.raw_client import DEADLINE, RawClient
 from tests.e2e.servers import hostile
 
@@ -45,7 +45,7 @@ ENDS: Final = (hang_up, terminate, kill)
 
 @pytest.mark.parametrize("end", ENDS, ids=[end.__name__ for end in ENDS])
 def test_nothing_of_a_sandbox_outlives_the_proxy(
-    single: House, end: Callable[[RawClient], None]
+    single: Installation, end: Callable[[RawClient], None]
 ) -> None:
     """Neither processes nor sockets nor settings."""
     agent = single.start()
@@ -67,9 +67,9 @@ def test_nothing_of_a_sandbox_outlives_the_proxy(
 # --- killed at once with what guards its servers, so that nobody is left to end them
 
 
-def stubborn(house: House) -> tuple[RawClient, set[int], Path]:
+def stubborn(installation: Installation) -> tuple[RawClient, set[int], Path]:
     """A proxy with a server that does not end by itself, all processes, the sandbox's directory."""
-    agent = house.start()
+    agent = installation.start()
     done(agent.call("spawn"))
     done(agent.call("stay"))
     below = descendants(agent.process.pid)
@@ -79,11 +79,11 @@ def stubborn(house: House) -> tuple[RawClient, set[int], Path]:
     return agent, below, directory
 
 
-def is_nothing_left(house: House, directory: Path) -> bool:
-    return not (directory.exists() or bound_below(directory) or settings_files(house))
+def is_nothing_left(installation: Installation, directory: Path) -> bool:
+    return not (directory.exists() or bound_below(directory) or settings_files(installation))
 
 
-def test_no_process_and_no_socket_outlives_the_proxy_and_the_guardian(single: House) -> None:
+def test_no_process_and_no_socket_outlives_the_proxy_and_the_guardian(single: Installation) -> None:
     agent, below, directory = stubborn(single)
     watch = Watch(below)
     kill_at_once({agent.process.pid} | those(below, is_guardian))
@@ -95,7 +95,7 @@ def test_no_process_and_no_socket_outlives_the_proxy_and_the_guardian(single: Ho
 
 
 def test_the_next_start_ends_and_removes_what_is_left_where_srt_was_killed_too(
-    single: House,
+    single: Installation,
 ) -> None:
     agent, below, directory = stubborn(single)
     watch = Watch(below)
@@ -106,7 +106,9 @@ def test_the_next_start_ends_and_removes_what_is_left_where_srt_was_killed_too(
     assert is_nothing_left(single, directory)
 
 
-def test_the_proxy_ends_and_removes_what_is_left_of_srt_and_the_guardian(single: House) -> None:
+def test_the_proxy_ends_and_removes_what_is_left_of_srt_and_the_guardian(
+    single: Installation,
+) -> None:
     agent, below, directory = stubborn(single)
     watch = Watch(below)
     kill_at_once(those(below, is_guardian) | those(below, is_srt))
@@ -115,9 +117,9 @@ def test_the_proxy_ends_and_removes_what_is_left_of_srt_and_the_guardian(single:
     assert is_nothing_left(single, directory)
 
 
-def test_a_start_leaves_alone_what_a_living_proxy_has(single: House, tmp_path: Path) -> None:
+def test_a_start_leaves_alone_what_a_living_proxy_has(single: Installation, tmp_path: Path) -> None:
     agent, below, directory = stubborn(single)
-    other = House(tmp_path / "other")
+    other = Installation(tmp_path / "other")
     add_hostile(other, "hostile")
     escalations(other)
     other.variables["TMPDIR"] = single.environment()["TMPDIR"]

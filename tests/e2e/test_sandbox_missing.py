@@ -6,23 +6,23 @@ from typing import Final
 
 import pytest
 
-from tests.e2e.confined import PATH, add_hostile, done, folder
-from tests.e2e.family import marked
-from tests.e2e.house import House
+from tests.e2e.confined_installation import PATH, add_hostile, done, folder
+from tests.e2e.installation import Installation
+from tests.e2e.process_tree import marked
 from tests.e2e.raw_client import DEADLINE, Message
 
 pytestmark = pytest.mark.usefixtures("sandbox")
 
 
-def path_without(house: House, *names: str) -> Path:
+def path_without(installation: Installation, *names: str) -> Path:
     """A directory with every program of the PATH but these."""
-    programs = folder(house, "programs")
+    programs = folder(installation, "programs")
     for directory in PATH.split(":"):
         for program in Path(directory).iterdir() if Path(directory).is_dir() else ():
             place = programs / program.name
             if program.name not in names and not place.is_symlink():
                 place.symlink_to(program.resolve())
-    house.variables["PATH"] = str(programs)
+    installation.variables["PATH"] = str(programs)
     return programs
 
 
@@ -39,9 +39,9 @@ lacking = pytest.mark.parametrize(
 )
 
 
-def outcome_of_start(house: House) -> tuple[int, str]:
+def outcome_of_start(installation: Installation) -> tuple[int, str]:
     """Exit code and standard error of a proxy that must not start."""
-    agent = house.launch()
+    agent = installation.launch()
     code = agent.process.wait(DEADLINE)
     return code, agent.errors.read_text()
 
@@ -49,28 +49,30 @@ def outcome_of_start(house: House) -> tuple[int, str]:
 @pytest.mark.requirement("C-14")
 @lacking
 def test_enforce_does_not_start_and_names_what_is_missing_and_how_to_get_it(
-    house: House, program: str, remedy: str, package: str
+    installation: Installation, program: str, remedy: str, package: str
 ) -> None:
-    add_hostile(house, "hostile")
-    house.variables["SANDBOX_POLICY"] = "enforce"
-    path_without(house, program)
-    code, said = outcome_of_start(house)
+    add_hostile(installation, "hostile")
+    installation.variables["SANDBOX_POLICY"] = "enforce"
+    path_without(installation, program)
+    code, said = outcome_of_start(installation)
     assert code != 0
     assert package in said
     assert remedy in said
-    assert marked(house.mark) == set()
+    assert marked(installation.mark) == set()
     assert "Traceback" not in said
 
 
 @pytest.mark.requirement("C-14")
-def test_enforce_does_not_start_where_a_sandbox_is_installed_and_cannot_run(house: House) -> None:
+def test_enforce_does_not_start_where_a_sandbox_is_installed_and_cannot_run(
+    installation: Installation,
+) -> None:
     """What a kernel without user namespaces does to it."""
-    add_hostile(house, "hostile")
-    house.variables["SANDBOX_POLICY"] = "enforce"
-    fake = path_without(house, "bwrap") / "bwrap"
+    add_hostile(installation, "hostile")
+    installation.variables["SANDBOX_POLICY"] = "enforce"
+    fake = path_without(installation, "bwrap") / "bwrap"
     fake.write_text("#!/bin/sh\necho bwrap: No permissions to create a new namespace >&2\nexit 1\n")
     fake.chmod(0o755)
-    code, said = outcome_of_start(house)
+    code, said = outcome_of_start(installation)
     assert code != 0
     assert "No permissions to create a new namespace" in said
     assert "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0" in said
@@ -78,26 +80,28 @@ def test_enforce_does_not_start_where_a_sandbox_is_installed_and_cannot_run(hous
 
 
 @pytest.mark.requirement("C-11", "C-14")
-def test_enforce_starts_without_a_sandbox_where_no_server_needs_one(house: House) -> None:
-    add_hostile(house, "hostile", sandbox=False)
-    house.variables["SANDBOX_POLICY"] = "enforce"
-    path_without(house, "srt", "bwrap")
-    done(house.start().call("pids"))
+def test_enforce_starts_without_a_sandbox_where_no_server_needs_one(
+    installation: Installation,
+) -> None:
+    add_hostile(installation, "hostile", sandbox=False)
+    installation.variables["SANDBOX_POLICY"] = "enforce"
+    path_without(installation, "srt", "bwrap")
+    done(installation.start().call("pids"))
 
 
 @pytest.mark.requirement("C-15")
 @lacking
 def test_warn_runs_without_a_sandbox_says_so_and_records_no_confinement(
-    house: House, program: str, remedy: str, package: str
+    installation: Installation, program: str, remedy: str, package: str
 ) -> None:
-    add_hostile(house, "hostile")
-    house.variables["SANDBOX_POLICY"] = "warn"
-    path_without(house, program)
-    agent = house.start()
-    outside = house.root / "outside.txt"
+    add_hostile(installation, "hostile")
+    installation.variables["SANDBOX_POLICY"] = "warn"
+    path_without(installation, program)
+    agent = installation.start()
+    outside = installation.root / "outside.txt"
     done(agent.call("write", {"path": str(outside), "text": "x"}))
     assert outside.exists()
-    assert {record["sandboxed"] for record in house.records()} == {False}
+    assert {record["sandboxed"] for record in installation.records()} == {False}
     said = agent.errors.read_text()
     assert said.count("unconfined") == 1
     assert "warning" in said
@@ -107,25 +111,27 @@ def test_warn_runs_without_a_sandbox_says_so_and_records_no_confinement(
 
 
 @pytest.mark.requirement("C-15")
-def test_warn_is_silent_where_every_server_is_confined(house: House) -> None:
-    add_hostile(house, "hostile")
-    agent = house.start()
+def test_warn_is_silent_where_every_server_is_confined(installation: Installation) -> None:
+    add_hostile(installation, "hostile")
+    agent = installation.start()
     done(agent.call("pids"))
-    assert house.outcomes()[-1]["sandboxed"] is True
+    assert installation.outcomes()[-1]["sandboxed"] is True
     assert "warning" not in agent.errors.read_text()
 
 
 @pytest.mark.requirement("C-14")
-def test_a_sandbox_is_tried_at_the_first_start_and_then_remembered(house: House) -> None:
-    add_hostile(house, "hostile")
-    house.variables["SANDBOX_POLICY"] = "enforce"
-    programs, runs = folder(house, "programs"), house.root / "runs"
+def test_a_sandbox_is_tried_at_the_first_start_and_then_remembered(
+    installation: Installation,
+) -> None:
+    add_hostile(installation, "hostile")
+    installation.variables["SANDBOX_POLICY"] = "enforce"
+    programs, runs = folder(installation, "programs"), installation.root / "runs"
     srt = programs / "srt"
     srt.write_text(f'#!/bin/sh\necho run >>{runs}\nexec {shutil.which("srt", path=PATH)} "$@"\n')
     srt.chmod(0o755)
-    house.variables["PATH"] = f"{programs}:{PATH}"
+    installation.variables["PATH"] = f"{programs}:{PATH}"
     for expected in (2, 3):
-        agent = house.start()
+        agent = installation.start()
         done(agent.call("pids"))
         agent.close()
         assert len(runs.read_text().splitlines()) == expected
@@ -141,9 +147,9 @@ def test_a_sandbox_is_tried_at_the_first_start_and_then_remembered(house: House)
     ],
     ids=["a misspelt domain list", "a misspelt file list", "a misspelt section"],
 )
-def test_a_misspelt_sandbox_stops_the_start(house: House, sandbox: Message) -> None:
-    add_hostile(house, "hostile", sandbox=sandbox)
-    code, said = outcome_of_start(house)
+def test_a_misspelt_sandbox_stops_the_start(installation: Installation, sandbox: Message) -> None:
+    add_hostile(installation, "hostile", sandbox=sandbox)
+    code, said = outcome_of_start(installation)
     assert code != 0
     assert "sandbox" in said
     assert "Traceback" not in said
@@ -151,10 +157,10 @@ def test_a_misspelt_sandbox_stops_the_start(house: House, sandbox: Message) -> N
 
 @pytest.mark.requirement("C-13")
 @pytest.mark.parametrize("domain", ["*", "*.com", "https://example.com/"])
-def test_a_domain_that_is_none_stops_the_start(house: House, domain: str) -> None:
-    add_hostile(house, "hostile", sandbox={"network": {"allowedDomains": [domain]}})
-    code, said = outcome_of_start(house)
+def test_a_domain_that_is_none_stops_the_start(installation: Installation, domain: str) -> None:
+    add_hostile(installation, "hostile", sandbox={"network": {"allowedDomains": [domain]}})
+    code, said = outcome_of_start(installation)
     assert code == 2
     assert f'server "hostile": sandbox.network: "{domain}" is no host' in said
     assert "Traceback" not in said
-    assert marked(house.mark) == set()
+    assert marked(installation.mark) == set()

@@ -9,9 +9,9 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.model.json import Json
-from tests.e2e.confined import BLOCKED, HOSTILE, add_hostile, done, folder, refused
-from tests.e2e.hidden import CANARY, HIDDEN, LONE, furnish
-from tests.e2e.house import House
+from tests.e2e.confined_installation import BLOCKED, HOSTILE, add_hostile, done, folder, refused
+from tests.e2e.hidden_files import CANARY, HIDDEN, LONE, furnish
+from tests.e2e.installation import Installation
 from tests.e2e.raw_client import text
 
 pytestmark = pytest.mark.usefixtures("sandbox")
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("sandbox")
 @pytest.mark.requirement("A-73", "C-13")
 @pytest.mark.parametrize("name", ["escalations", "deep/deeper/escalations"])
 def test_an_escalation_directory_in_the_workspace_cannot_be_written_or_moved_away(
-    single: House, name: str
+    single: Installation, name: str
 ) -> None:
     directory = single.workspace / name
     directory.mkdir(parents=True)
@@ -38,16 +38,18 @@ def test_an_escalation_directory_in_the_workspace_cannot_be_written_or_moved_awa
 
 
 @pytest.mark.requirement("A-73", "C-13")
-def test_allow_write_of_everything_does_not_open_what_is_hidden(house: House) -> None:
-    furnish(house)
-    add_hostile(house, "hostile", sandbox={"filesystem": {"allowWrite": [str(house.root)]}})
-    agent = house.start()
-    done(agent.call("write", {"path": str(house.root / "anywhere.txt"), "text": "x"}))
+def test_allow_write_of_everything_does_not_open_what_is_hidden(installation: Installation) -> None:
+    furnish(installation)
+    add_hostile(
+        installation, "hostile", sandbox={"filesystem": {"allowWrite": [str(installation.root)]}}
+    )
+    agent = installation.start()
+    done(agent.call("write", {"path": str(installation.root / "anywhere.txt"), "text": "x"}))
     for place in HIDDEN.values():
-        file = house.root / place
+        file = installation.root / place
         before = file.read_bytes()
         assert CANARY not in text(agent.call("read", {"path": str(file)}))
-        top = house.root / Path(place).parts[0]
+        top = installation.root / Path(place).parts[0]
         agent.call("rename", {"source": str(top), "target": f"{top}-moved"})
         agent.call("append", {"path": str(file), "text": "injected"})
         agent.call("write", {"path": str(file.parent / "injected.json"), "text": "x"})
@@ -71,13 +73,15 @@ OURS: Final = tuple(
 @pytest.mark.requirement("A-73", "C-13")
 @pytest.mark.parametrize("key", ["allowRead", "allowWrite", "denyRead"])
 @pytest.mark.parametrize("whole", [False, True], ids=["the file", "its directory"])
-def test_no_entry_opens_what_is_ours(house: House, key: str, whole: bool) -> None:
+def test_no_entry_opens_what_is_ours(installation: Installation, key: str, whole: bool) -> None:
     """R-31."""
-    furnish(house)
-    files = [house.root / place for place in OURS]
+    furnish(installation)
+    files = [installation.root / place for place in OURS]
     named: list[Json] = [str(file.parent if whole else file) for file in files]
-    add_hostile(house, "hostile", sandbox={"filesystem": {key: [] if key == "denyRead" else named}})
-    agent = house.start()
+    add_hostile(
+        installation, "hostile", sandbox={"filesystem": {key: [] if key == "denyRead" else named}}
+    )
+    agent = installation.start()
     opened: list[str] = []
     for file in files:
         before = file.read_bytes()
@@ -94,20 +98,22 @@ def test_no_entry_opens_what_is_ours(house: House, key: str, whole: bool) -> Non
 
 
 @pytest.mark.requirement("C-13")
-def test_keys_that_are_not_there_yet_cannot_be_put_there(house: House) -> None:
-    add_hostile(house, "hostile", sandbox={"filesystem": {"allowWrite": [str(house.home)]}})
-    house.variables["SANDBOX_POLICY"] = "enforce"
-    agent = house.start()
-    keys = house.home / ".ssh"
-    agent.call("symlink", {"source": str(house.workspace), "target": str(keys)})
-    agent.call("rename", {"source": str(house.workspace), "target": str(keys)})
+def test_keys_that_are_not_there_yet_cannot_be_put_there(installation: Installation) -> None:
+    add_hostile(
+        installation, "hostile", sandbox={"filesystem": {"allowWrite": [str(installation.home)]}}
+    )
+    installation.variables["SANDBOX_POLICY"] = "enforce"
+    agent = installation.start()
+    keys = installation.home / ".ssh"
+    agent.call("symlink", {"source": str(installation.workspace), "target": str(keys)})
+    agent.call("rename", {"source": str(installation.workspace), "target": str(keys)})
     agent.call("write", {"path": str(keys / "authorized_keys"), "text": "x"})
     assert not (keys / "authorized_keys").exists()
     assert not keys.is_symlink()
 
 
 @pytest.mark.requirement("C-12")
-def test_no_file_of_the_sandbox_s_own_stays_in_the_workspace(single: House) -> None:
+def test_no_file_of_the_sandbox_s_own_stays_in_the_workspace(single: Installation) -> None:
     (single.workspace / "mine.txt").write_text("mine")
     agent = single.start()
     done(agent.call("write", {"path": str(single.workspace / "made.txt"), "text": "x"}))
@@ -118,23 +124,23 @@ def test_no_file_of_the_sandbox_s_own_stays_in_the_workspace(single: House) -> N
 
 
 @pytest.mark.requirement("C-9")
-def test_a_command_whose_path_needs_quoting_is_run(house: House) -> None:
-    program = folder(house, "a $(touch injected); 'dir'") / 'run "it" & more'
+def test_a_command_whose_path_needs_quoting_is_run(installation: Installation) -> None:
+    program = folder(installation, "a $(touch injected); 'dir'") / 'run "it" & more'
     program.write_text(f'#!/bin/sh\nexec {sys.executable} {HOSTILE} "$@"\n')
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
-    add_hostile(house, "hostile")
-    configured = house.servers["hostile"]
+    add_hostile(installation, "hostile")
+    configured = installation.servers["hostile"]
     assert isinstance(configured, dict)
     configured |= {"command": str(program), "args": ["a b", ""]}
-    house.variables["SANDBOX_POLICY"] = "enforce"
-    agent = house.start()
+    installation.variables["SANDBOX_POLICY"] = "enforce"
+    agent = installation.start()
     assert orjson.loads(done(agent.call("argv"))) == ["a b", ""]
-    refused(agent.call("write", {"path": str(house.root / "outside"), "text": "x"}))
+    refused(agent.call("write", {"path": str(installation.root / "outside"), "text": "x"}))
 
 
 @pytest.mark.parametrize("name", ["t" * 120, "a b", "a,b:c"], ids=["long", "space", "signs"])
 def test_a_temporary_directory_of_any_name_costs_no_server_its_sandbox(
-    single: House, name: str
+    single: Installation, name: str
 ) -> None:
     """A socket's path holds 107 bytes, and socat reads a comma as the beginning of an option."""
     single.variables["TMPDIR"] = str(folder(single, name))

@@ -12,7 +12,7 @@ from typing import Final
 import orjson
 import pytest
 
-from tests.e2e.confined import (
+from tests.e2e.confined_installation import (
     BLOCKED,
     PATH,
     add_hostile,
@@ -32,8 +32,8 @@ from tests.e2e.confined import (
     settings_files,
     those,
 )
-from tests.e2e.family import Watch, descendants
-from tests.e2e.house import House
+from tests.e2e.installation import Installation
+from tests.e2e.process_tree import Watch, descendants
 from tests.e2e.raw_client import DEADLINE, Message, RawClient
 from tests.e2e.servers import hostile
 
@@ -71,7 +71,7 @@ def until_answered(agent: RawClient, outside: Path) -> str:
 @pytest.mark.requirement("C-7", "C-11", "C-12")
 @killed
 def test_a_server_that_is_started_again_is_confined_again_and_nothing_is_left_of_the_first(
-    single: House, who: Callable[[list[str]], bool], number: signal.Signals
+    single: Installation, who: Callable[[list[str]], bool], number: signal.Signals
 ) -> None:
     agent = single.start()
     done(agent.call("spawn"))
@@ -96,7 +96,7 @@ def test_a_server_that_is_started_again_is_confined_again_and_nothing_is_left_of
 
 
 @pytest.mark.requirement("C-7", "C-12")
-def test_a_server_is_confined_however_often_it_is_started_again(single: House) -> None:
+def test_a_server_is_confined_however_often_it_is_started_again(single: Installation) -> None:
     agent = single.start()
     for round_ in range(3):
         (sandbox,) = sandboxes(single.processes(agent))
@@ -107,10 +107,10 @@ def test_a_server_is_confined_however_often_it_is_started_again(single: House) -
         assert single.outcomes()[-1]["sandboxed"] is True
 
 
-def fail_at(house: House, run: int) -> None:
+def fail_at(installation: Installation, run: int) -> None:
     """Let srt fail, once, as it does where the machine is too busy to start socat in 0.6 s."""
-    srt = folder(house, "programs") / "srt"
-    counter = house.root / "runs"
+    srt = folder(installation, "programs") / "srt"
+    counter = installation.root / "runs"
     real = shutil.which("srt", path=PATH)
     srt.write_text(
         f"""#!/bin/sh
@@ -123,12 +123,12 @@ def fail_at(house: House, run: int) -> None:
         """
     )
     srt.chmod(0o755)
-    house.variables["PATH"] = f"{srt.parent}:{PATH}"
+    installation.variables["PATH"] = f"{srt.parent}:{PATH}"
 
 
 @pytest.mark.requirement("C-14")
 def test_a_machine_that_is_busy_for_a_moment_does_not_count_as_one_without_a_sandbox(
-    single: House,
+    single: Installation,
 ) -> None:
     fail_at(single, 1)
     agent = single.start()
@@ -138,7 +138,7 @@ def test_a_machine_that_is_busy_for_a_moment_does_not_count_as_one_without_a_san
 
 @pytest.mark.requirement("C-7", "C-12")
 def test_a_server_whose_first_new_start_fails_is_confined_when_the_next_succeeds(
-    single: House,
+    single: Installation,
 ) -> None:
     """The first run is the one that finds out whether a sandbox can be had."""
     fail_at(single, 3)
@@ -153,12 +153,12 @@ def test_a_server_whose_first_new_start_fails_is_confined_when_the_next_succeeds
     assert "bridge sockets" in single.session_log.read_text()
 
 
-def test_another_server_works_on_while_one_is_started_again(house: House) -> None:
-    escalations(house)
-    house.variables["SANDBOX_POLICY"] = "enforce"
-    add_hostile(house, "one", "first")
-    add_hostile(house, "two", "second")
-    agent = house.start()
+def test_another_server_works_on_while_one_is_started_again(installation: Installation) -> None:
+    escalations(installation)
+    installation.variables["SANDBOX_POLICY"] = "enforce"
+    add_hostile(installation, "one", "first")
+    add_hostile(installation, "two", "second")
+    agent = installation.start()
     done(agent.call("two__tmp"))
     both = those(descendants(agent.process.pid), is_guardian)
     (one,) = [pid for pid in both if "first" in arguments_of(pid)]
@@ -167,6 +167,6 @@ def test_another_server_works_on_while_one_is_started_again(house: House) -> Non
     sibling = descendants(two)
     os.kill(one, signal.SIGKILL)
     assert watch.survivors() == set()
-    outside = house.root / "outside.txt"
+    outside = installation.root / "outside.txt"
     assert BLOCKED in refused(agent.call("two__write", {"path": str(outside), "text": "x"}))
     assert descendants(two) == sibling

@@ -11,8 +11,8 @@ from typing import Final
 
 import pytest
 
-from tests.e2e.confined import BLOCKED, Cell, add_hostile, done, refused
-from tests.e2e.house import House
+from tests.e2e.confined_installation import BLOCKED, Cell, add_hostile, done, refused
+from tests.e2e.installation import Installation
 from tests.e2e.raw_client import at, texts
 
 pytestmark = pytest.mark.usefixtures("sandbox")
@@ -33,14 +33,14 @@ def make_repository(place: Path) -> None:
 @pytest.fixture(scope="module")
 def cell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cell]:
     """A workspace that is a repository, with another in it and an agent's settings."""
-    house = House(tmp_path_factory.mktemp("steering"))
-    add_hostile(house, "one")
-    make_repository(house.workspace)
-    make_repository(house.workspace / "deep/nested")
-    (house.workspace / ".claude").mkdir()
-    (house.workspace / ".claude/settings.json").write_text("{}")
-    yield house, house.start()
-    house.end()
+    installation = Installation(tmp_path_factory.mktemp("steering"))
+    add_hostile(installation, "one")
+    make_repository(installation.workspace)
+    make_repository(installation.workspace / "deep/nested")
+    (installation.workspace / ".claude").mkdir()
+    (installation.workspace / ".claude/settings.json").write_text("{}")
+    yield installation, installation.start()
+    installation.end()
 
 
 @pytest.mark.parametrize(
@@ -54,8 +54,8 @@ def cell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cell]:
     ],
 )
 def test_what_steers_git_and_agents_at_the_start_cannot_be_written(cell: Cell, name: str) -> None:
-    house, agent = cell
-    file = house.workspace / name
+    installation, agent = cell
+    file = installation.workspace / name
     before = file.read_bytes() if file.exists() else None
     assert BLOCKED in refused(agent.call("write", {"path": str(file), "text": EVIL}))
     assert (file.read_bytes() if file.exists() else None) == before
@@ -63,8 +63,8 @@ def test_what_steers_git_and_agents_at_the_start_cannot_be_written(cell: Cell, n
 
 @pytest.mark.parametrize("name", [".git", "deep/nested/.git", "deep", ".git/hooks", ".claude"])
 def test_a_repository_cannot_be_moved_away(cell: Cell, name: str) -> None:
-    house, agent = cell
-    place = house.workspace / name
+    installation, agent = cell
+    place = installation.workspace / name
     refused(agent.call("rename", {"source": str(place), "target": f"{place}-away"}))
     assert place.exists()
 
@@ -99,27 +99,27 @@ PLANTED: Final = {
 def test_what_is_planted_is_gone_when_the_server_has_answered_and_is_said(
     cell: Cell, what: str
 ) -> None:
-    house, agent = cell
+    installation, agent = cell
     code = "import pathlib\n"
     for name, text in PLANTED[what].items():
-        path = str(house.workspace / name)
+        path = str(installation.workspace / name)
         code += f"p = pathlib.Path({path!r}); p.parent.mkdir(parents=True, exist_ok=True)\n"
         code += f"p.write_text({text!r})\n"
     answer = agent.call("run", {"code": code})
     done(answer)
     names = list(PLANTED[what])
     gone = names[0] if "bare" in names[0] else names[-1]
-    assert not (house.workspace / gone).exists()
+    assert not (installation.workspace / gone).exists()
     assert "Note from ironcurtain-proxy" in texts(answer)[-1]
     assert ".ironcurtain" not in texts(answer)[-1]
-    said = str(at(house.outcomes()[-1], "putBack", 0))
-    assert str(house.workspace) in said
-    assert said in Path(house.root / "stderr-0.txt").read_text()
+    said = str(at(installation.outcomes()[-1], "putBack", 0))
+    assert str(installation.workspace) in said
+    assert said in Path(installation.root / "stderr-0.txt").read_text()
 
 
 def test_a_clone_of_the_users_stays_and_is_looked_after(cell: Cell) -> None:
-    house, agent = cell
-    origin = house.root / "origin"
+    installation, agent = cell
+    origin = installation.root / "origin"
     make_repository(origin)
     git(
         "-c",
@@ -132,8 +132,8 @@ def test_a_clone_of_the_users_stays_and_is_looked_after(cell: Cell) -> None:
         "x",
         inside=origin,
     )
-    git("clone", "--quiet", str(origin), "cloned", inside=house.workspace)
-    config = house.workspace / "cloned/.git/config"
+    git("clone", "--quiet", str(origin), "cloned", inside=installation.workspace)
+    config = installation.workspace / "cloned/.git/config"
     before = config.read_bytes()
     done(agent.call("pids"))
     assert config.read_bytes() == before
@@ -142,23 +142,23 @@ def test_a_clone_of_the_users_stays_and_is_looked_after(cell: Cell) -> None:
     hook = config.parent / "hooks/post-commit"
     done(agent.call("write", {"path": str(hook), "text": HOOK}))
     assert not hook.exists()
-    git("config", "branch.feature.remote", "origin", inside=house.workspace / "cloned")
+    git("config", "branch.feature.remote", "origin", inside=installation.workspace / "cloned")
     after = config.read_bytes()
     done(agent.call("pids"))
     assert config.read_bytes() == after != before
 
 
 def test_what_the_user_does_to_a_closed_hook_directory_stays(cell: Cell) -> None:
-    house, agent = cell
-    hook = house.workspace / ".git/hooks/commit-msg"
+    installation, agent = cell
+    hook = installation.workspace / ".git/hooks/commit-msg"
     hook.write_text(HOOK)
     done(agent.call("pids"))
     assert hook.read_text() == HOOK
 
 
 def test_what_is_written_late_is_put_back_too_and_said_with_the_next_call(cell: Cell) -> None:
-    house, agent = cell
-    place = house.workspace / "late"
+    installation, agent = cell
+    place = installation.workspace / "late"
     code = (
         "import os, pathlib, time\n"
         "if os.fork() == 0:\n"
@@ -176,11 +176,11 @@ def test_what_is_written_late_is_put_back_too_and_said_with_the_next_call(cell: 
 
 def test_a_link_in_the_way_does_not_lead_the_proxy_elsewhere(cell: Cell) -> None:
     """What is taken away is taken from the workspace, though its parent is exchanged meanwhile."""
-    house, agent = cell
-    other = house.root / "other"
+    installation, agent = cell
+    other = installation.root / "other"
     (other / ".git/hooks").mkdir(parents=True)
     (other / ".git/hooks/post-commit").write_text(HOOK)
-    swapped = house.workspace / "swapped"
+    swapped = installation.workspace / "swapped"
     code = (
         "import os, pathlib\n"
         f"p = pathlib.Path({str(swapped)!r}); (p / '.git/hooks').mkdir(parents=True)\n"
@@ -189,12 +189,12 @@ def test_a_link_in_the_way_does_not_lead_the_proxy_elsewhere(cell: Cell) -> None
     )
     done(agent.call("run", {"code": code}))
     assert (other / ".git/hooks/post-commit").exists()
-    assert not (house.workspace / "swapped-1/.git/hooks/post-commit").exists()
+    assert not (installation.workspace / "swapped-1/.git/hooks/post-commit").exists()
 
 
 def test_a_storm_of_files_hides_nothing(cell: Cell) -> None:
-    house, agent = cell
-    place = house.workspace / "storm"
+    installation, agent = cell
+    place = installation.workspace / "storm"
     code = (
         "import os, pathlib\n"
         f"p = pathlib.Path({str(place)!r}); p.mkdir()\n"

@@ -12,7 +12,7 @@ from typing import Final
 import anyio
 import pytest
 
-from tests.e2e.confined import (
+from tests.e2e.confined_installation import (
     BLOCKED,
     PATH,
     add_hostile,
@@ -25,8 +25,8 @@ from tests.e2e.confined import (
     sandboxes,
     those,
 )
-from tests.e2e.family import Watch, descendants
-from tests.e2e.house import ROOT, House
+from tests.e2e.installation import ROOT, Installation
+from tests.e2e.process_tree import Watch, descendants
 
 pytestmark = pytest.mark.usefixtures("sandbox")
 
@@ -57,8 +57,8 @@ def interpreter() -> str:
 
 
 @pytest.fixture
-def theirs() -> Iterator[House]:
-    """A house of the ordinary user's with one confined server."""
+def theirs() -> Iterator[Installation]:
+    """An installation of the ordinary user's with one confined server."""
     if os.getuid() != 0 or shutil.which("setpriv") is None:
         pytest.skip("only root can run something as another user, with setpriv")
     why = why_not("bwrap", "--unshare-user", "--unshare-net", "--ro-bind", "/", "/", "true")
@@ -66,27 +66,27 @@ def theirs() -> Iterator[House]:
         pytest.skip(f"uid {USER} can have no sandbox here: {why}")
     python = interpreter()
     # The tests' own temporary directories are root's alone.
-    place = Path(tempfile.mkdtemp(prefix="house-"))
-    house = House(place)
-    house.command = [*AS_USER, python, "-m", "ironcurtain_proxy"]
+    place = Path(tempfile.mkdtemp(prefix="installation-"))
+    installation = Installation(place)
+    installation.command = [*AS_USER, python, "-m", "ironcurtain_proxy"]
     site = Path(anyio.__file__).parents[1]
-    add_hostile(house, "hostile")
-    configured = house.servers["hostile"]
+    add_hostile(installation, "hostile")
+    configured = installation.servers["hostile"]
     assert isinstance(configured, dict)
     configured["command"] = python
-    escalations(house)
-    house.variables |= {"SANDBOX_POLICY": "enforce", "PYTHONPATH": f"{ROOT}:{site}"}
-    house.write_policy()
-    house.environment()  # makes the temporary directory
+    escalations(installation)
+    installation.variables |= {"SANDBOX_POLICY": "enforce", "PYTHONPATH": f"{ROOT}:{site}"}
+    installation.write_policy()
+    installation.environment()  # makes the temporary directory
     for path in (place, *place.rglob("*")):
         os.chown(path, USER, USER)
-    yield house
-    house.end()
+    yield installation
+    installation.end()
     shutil.rmtree(place)
 
 
 @pytest.mark.requirement("C-7", "C-11", "C-12")
-def test_the_server_of_an_ordinary_user_is_confined(theirs: House) -> None:
+def test_the_server_of_an_ordinary_user_is_confined(theirs: Installation) -> None:
     agent = theirs.start()
     outside = theirs.root / "outside.txt"
     inside = theirs.workspace / "inside.txt"
@@ -109,7 +109,9 @@ def test_the_server_of_an_ordinary_user_is_confined(theirs: House) -> None:
 
 
 @pytest.mark.requirement("C-12")
-def test_what_is_left_of_an_ordinary_user_is_removed_by_the_next_start(theirs: House) -> None:
+def test_what_is_left_of_an_ordinary_user_is_removed_by_the_next_start(
+    theirs: Installation,
+) -> None:
     agent = theirs.start()
     done(agent.call("stay"))
     below = descendants(agent.process.pid)

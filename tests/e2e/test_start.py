@@ -6,29 +6,29 @@ from collections.abc import Callable
 import pytest
 
 from ironcurtain_proxy.model.json import Json
-from tests.e2e.house import STAMP, House, rule
+from tests.e2e.installation import STAMP, Installation, rule
 from tests.e2e.raw_client import Message, at, text
 
 REFUSED = 2
 
 
-def refusal(house: House, **variables: str) -> str:
+def refusal(installation: Installation, **variables: str) -> str:
     """Start a proxy that must refuse; what it says, once it was seen that nothing ran."""
-    proxy = house.launch(**variables)
+    proxy = installation.launch(**variables)
     assert proxy.process.wait(30) == REFUSED
     complaint = proxy.errors.read_text(encoding="utf-8")
     assert "Traceback" not in complaint
     assert proxy.arrived == []
-    assert not house.journal_file().exists(), "a server was started"
-    assert not house.audit.exists()
+    assert not installation.journal_file().exists(), "a server was started"
+    assert not installation.audit.exists()
     return complaint
 
 
-def with_rule(one: Message) -> Callable[[House], None]:
+def with_rule(one: Message) -> Callable[[Installation], None]:
     """A policy that holds this rule last."""
 
-    def change(house: House) -> None:
-        house.rules.append(one)
+    def change(installation: Installation) -> None:
+        installation.rules.append(one)
 
     return change
 
@@ -37,14 +37,18 @@ def without(key: str) -> Message:
     return {name: value for name, value in rule("r").items() if name != key}
 
 
-def lists(house: House) -> None:
-    house.rules.append(rule("lists", domains={"roles": ["fetch-url"], "allowed": ["@knwon"]}))
+def lists(installation: Installation) -> None:
+    installation.rules.append(
+        rule("lists", domains={"roles": ["fetch-url"], "allowed": ["@knwon"]})
+    )
     known: Json = {"values": [], "manualAdditions": [], "manualRemovals": []}
-    house.write("dynamic-lists.json", {"generatedAt": "", "lists": {"known": known}, "lsts": {}})
+    installation.write(
+        "dynamic-lists.json", {"generatedAt": "", "lists": {"known": known}, "lsts": {}}
+    )
 
 
-def unknown_role(house: House) -> None:
-    house.annotations["scripted"] = {"answer": {"text": ["raed-path"]}}
+def unknown_role(installation: Installation) -> None:
+    installation.annotations["scripted"] = {"answer": {"text": ["raed-path"]}}
 
 
 @pytest.mark.requirement("C-25")
@@ -90,7 +94,7 @@ def unknown_role(house: House) -> None:
     ],
 )
 def test_a_mistake_in_the_policy_starts_nothing(
-    mistake: Callable[[House], None], told: list[str], scripted: House
+    mistake: Callable[[Installation], None], told: list[str], scripted: Installation
 ) -> None:
     """G1."""
     mistake(scripted)
@@ -105,7 +109,9 @@ def test_a_mistake_in_the_policy_starts_nothing(
     [b"", b"{", b'{"rules": []', b"\xff\xfe", b"[]", b"null"],
     ids=["empty", "half", "cut off", "no text", "a row", "null"],
 )
-def test_a_policy_that_cannot_be_read_starts_nothing(content: bytes, scripted: House) -> None:
+def test_a_policy_that_cannot_be_read_starts_nothing(
+    content: bytes, scripted: Installation
+) -> None:
     scripted.write_policy()
     (scripted.generated / "compiled-policy.json").write_bytes(content)
     scripted.variables["GENERATED_DIR"] = str(scripted.generated)
@@ -113,7 +119,7 @@ def test_a_policy_that_cannot_be_read_starts_nothing(content: bytes, scripted: H
     assert "compiled-policy.json" in refusal(scripted)
 
 
-def test_a_policy_that_may_not_be_opened_starts_nothing(scripted: House) -> None:
+def test_a_policy_that_may_not_be_opened_starts_nothing(scripted: Installation) -> None:
     scripted.variables["GENERATED_DIR"] = str(scripted.generated)
     scripted.rules.clear()
     file = scripted.generated / "compiled-policy.json"
@@ -126,7 +132,7 @@ def test_a_policy_that_may_not_be_opened_starts_nothing(scripted: House) -> None
     assert str(file) in refusal(scripted)
 
 
-def test_a_policy_that_is_not_where_it_should_be_starts_nothing(scripted: House) -> None:
+def test_a_policy_that_is_not_where_it_should_be_starts_nothing(scripted: Installation) -> None:
     scripted.variables["GENERATED_DIR"] = str(scripted.generated)
     scripted.rules.clear()
     assert "compiled-policy.json" in refusal(scripted)
@@ -147,16 +153,16 @@ def test_a_policy_that_is_not_where_it_should_be_starts_nothing(scripted: House)
     ],
 )
 def test_a_setting_that_cannot_be_used_starts_nothing(
-    variable: str, value: str, told: str, scripted: House
+    variable: str, value: str, told: str, scripted: Installation
 ) -> None:
     assert told in refusal(scripted, **{variable: value})
 
 
-def test_the_home_directory_is_no_workspace(scripted: House) -> None:
+def test_the_home_directory_is_no_workspace(scripted: Installation) -> None:
     assert "home" in refusal(scripted, ALLOWED_DIRECTORY=str(scripted.home))
 
 
-def test_an_audit_log_that_cannot_be_opened_starts_nothing(scripted: House) -> None:
+def test_an_audit_log_that_cannot_be_opened_starts_nothing(scripted: Installation) -> None:
     proxy = scripted.launch(AUDIT_LOG_PATH="/dev/null/audit.jsonl")
     assert proxy.process.wait(30) in (1, REFUSED)
     complaint = proxy.errors.read_text(encoding="utf-8")
@@ -166,7 +172,7 @@ def test_an_audit_log_that_cannot_be_opened_starts_nothing(scripted: House) -> N
 
 
 @pytest.mark.requirement("C-16")
-def test_a_second_proxy_on_one_audit_log_writes_its_own_and_says_so(scripted: House) -> None:
+def test_a_second_proxy_on_one_audit_log_writes_its_own_and_says_so(scripted: Installation) -> None:
     first = scripted.start()
     second = scripted.start()
     own = scripted.audit.with_name(f"{scripted.audit.name}.{second.process.pid}")
@@ -177,16 +183,16 @@ def test_a_second_proxy_on_one_audit_log_writes_its_own_and_says_so(scripted: Ho
     assert str(own) in second.errors.read_text(encoding="utf-8")
 
 
-def test_without_any_server_it_says_how_to_begin(house: House) -> None:
-    complaint = refusal(house, MCP_SERVERS_CONFIG="")
+def test_without_any_server_it_says_how_to_begin(installation: Installation) -> None:
+    complaint = refusal(installation, MCP_SERVERS_CONFIG="")
     assert "MCP_SERVERS_CONFIG" in complaint
     assert "mcp-servers.json" in complaint
 
 
-def test_a_clients_own_file_is_taken_as_it_is(house: House) -> None:
-    house.add_scripted()
-    house.allow_scripted()
-    entry = house.servers["scripted"]
+def test_a_clients_own_file_is_taken_as_it_is(installation: Installation) -> None:
+    installation.add_scripted()
+    installation.allow_scripted()
+    entry = installation.servers["scripted"]
     assert isinstance(entry, dict)
     entry.pop("sandbox")
     foreign: Json = {
@@ -196,19 +202,19 @@ def test_a_clients_own_file_is_taken_as_it_is(house: House) -> None:
             "off": {**entry, "disabled": True},
         }
     }
-    state = house.home / ".ironcurtain"
+    state = installation.home / ".ironcurtain"
     state.mkdir()
-    house.generated, generated = state, house.generated
-    house.write("mcp-servers.json", foreign)
-    house.generated = generated
-    agent = house.start(MCP_SERVERS_CONFIG="")
+    installation.generated, generated = state, installation.generated
+    installation.write("mcp-servers.json", foreign)
+    installation.generated = generated
+    agent = installation.start(MCP_SERVERS_CONFIG="")
     assert text(agent.call("answer", {"text": "hello"})) == "hello"
     said = agent.errors.read_text(encoding="utf-8")
     assert "alwaysAllow" in said
     assert "remote" in said
 
 
-def test_the_policy_stamp_may_be_the_originals(scripted: House) -> None:
+def test_the_policy_stamp_may_be_the_originals(scripted: Installation) -> None:
     scripted.write_policy()
     extra: Message = {
         **STAMP,

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from ironcurtain_proxy.information.paths import PathReader
-from ironcurtain_proxy.information.spelling import Speller
+from ironcurtain_proxy.facts.paths import PathReader
+from ironcurtain_proxy.facts.spelling import Speller
 
 
 class Tree:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ironcurtain_proxy.information.remotes import BARE, repository_root
+from ironcurtain_proxy.facts.remotes import BARE, repository_root
 from ironcurtain_proxy.model.path import RealPath
 
 

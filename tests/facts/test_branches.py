@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from ironcurtain_proxy.information.facts import FactReader
-from tests.information.conftest import Tree
-from tests.information.test_facts import PUSH, SHELL, annotation, gather
+from ironcurtain_proxy.facts.facts import FactReader
+from tests.facts.conftest import Tree
+from tests.facts.test_facts import PUSH, SHELL, annotation, gather
 
 
 def run(repository: Path, *command: str) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.information.catalogue import build_catalogue, refuse_ambiguous
+from ironcurtain_proxy.facts.catalogue import build_catalogue, refuse_ambiguous
 from ironcurtain_proxy.model.annotation import ToolAnnotation
 from ironcurtain_proxy.model.server import ServerSpec, ToolDefinition
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ironcurtain_proxy.information.context import ServerContexts, lacks_path
+from ironcurtain_proxy.facts.context import ServerContexts, lacks_path
 from ironcurtain_proxy.model.annotation import RoleSpec, ToolAnnotation
 from ironcurtain_proxy.model.json import Json
 

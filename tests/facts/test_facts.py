@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ironcurtain_proxy.information.facts import FactReader
-from ironcurtain_proxy.information.git import GitRemotes
+from ironcurtain_proxy.facts.facts import FactReader
+from ironcurtain_proxy.facts.git import GitRemotes
 from ironcurtain_proxy.model.annotation import (
     ArgumentRole,
     Equals,
@@ -17,7 +17,7 @@ from ironcurtain_proxy.model.annotation import (
 )
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.request import Facts, PathValue, TextValue, Unresolvable, UrlValue
-from tests.information.conftest import Tree
+from tests.facts.conftest import Tree
 
 GIT = GitRemotes({"PATH": os.environ["PATH"], "GIT_CONFIG_NOSYSTEM": "1"})
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ironcurtain_proxy.information.fingerprint import fingerprint
+from ironcurtain_proxy.facts.fingerprint import fingerprint
 from ironcurtain_proxy.model.json import Json
 
 

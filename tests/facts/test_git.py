@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ironcurtain_proxy.information.git import GitRemotes, Operation
-from ironcurtain_proxy.information.spelling import Refusal
+from ironcurtain_proxy.facts.git import GitRemotes, Operation
+from ironcurtain_proxy.facts.spelling import Refusal
 
 GOOD = "https://github.com/acme/x.git"
 EVIL = "https://evil.example.com/x.git"

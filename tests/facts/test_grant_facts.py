@@ -7,8 +7,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from ironcurtain_proxy.information import grant_facts
-from ironcurtain_proxy.information.grant_facts import (
+from ironcurtain_proxy.facts import grant_facts
+from ironcurtain_proxy.facts.grant_facts import (
     DirectoryFinder,
     directories_of,
     directories_to_open,

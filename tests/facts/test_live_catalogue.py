@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import anyio
 import pytest
 
-from ironcurtain_proxy.information.live_catalogue import LiveCatalogue
+from ironcurtain_proxy.facts.live_catalogue import LiveCatalogue
 from ironcurtain_proxy.model.server import ServerSpec, ToolDefinition
 
 pytestmark = pytest.mark.anyio

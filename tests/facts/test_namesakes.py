@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from ironcurtain_proxy.information.paths import PathReader, PathReading
-from ironcurtain_proxy.information.spelling import Refusal, Speller
+from ironcurtain_proxy.facts.paths import PathReader, PathReading
+from ironcurtain_proxy.facts.spelling import Refusal, Speller
 
 
 def read(tmp_path: Path, name: str) -> PathReading | Refusal:

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ironcurtain_proxy.information.paths import PathReader, PathReading
-from ironcurtain_proxy.information.spelling import Refusal, Speller
-from tests.information.conftest import Tree
+from ironcurtain_proxy.facts.paths import PathReader, PathReading
+from ironcurtain_proxy.facts.spelling import Refusal, Speller
+from tests.facts.conftest import Tree
 
 
 def judged(tree: Tree, text: str) -> str:
@@ -103,8 +103,8 @@ def test_a_plain_file_of_proc_is_a_file(tree: Tree) -> None:
 
 _SECOND_PROCFS = """
 import subprocess, sys
-from ironcurtain_proxy.information.paths import PathReader
-from ironcurtain_proxy.information.spelling import Refusal, Speller
+from ironcurtain_proxy.facts.paths import PathReader
+from ironcurtain_proxy.facts.spelling import Refusal, Speller
 place = sys.argv[1]
 subprocess.run(["mount", "-t", "proc", "proc", place], check=True)
 reader = PathReader(Speller(home="/", workspace=None, cwd=None))
@@ -242,5 +242,5 @@ def test_the_quick_look_and_the_walk_agree(tree: Tree, monkeypatch: pytest.Monke
     reader = tree.reader()
     texts = [f"{one}/{other}" for one in NAMES for other in NAMES]
     quick = [reader.read(text) for text in texts]
-    monkeypatch.setattr("ironcurtain_proxy.information.paths._O_PATH", None)
+    monkeypatch.setattr("ironcurtain_proxy.facts.paths._O_PATH", None)
     assert [reader.read(text) for text in texts] == quick

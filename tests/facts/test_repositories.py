@@ -4,7 +4,7 @@ import anyio
 import pytest
 
 from ironcurtain_proxy.errors import BusyError
-from ironcurtain_proxy.information.repositories import Repositories
+from ironcurtain_proxy.facts.repositories import Repositories
 from ironcurtain_proxy.model.path import RealPath
 
 pytestmark = pytest.mark.anyio

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ironcurtain_proxy.information.schema import SchemaChecker
+from ironcurtain_proxy.facts.schema import SchemaChecker
 from ironcurtain_proxy.model.annotation import RoleSpec, ToolAnnotation
 from ironcurtain_proxy.model.json import Json
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from ironcurtain_proxy.information.schema import SchemaChecker
-from ironcurtain_proxy.information.schema_cost import TooCostlyError, refuse_costly
+from ironcurtain_proxy.facts.schema import SchemaChecker
+from ironcurtain_proxy.facts.schema_cost import TooCostlyError, refuse_costly
 from ironcurtain_proxy.model.annotation import RoleSpec, ToolAnnotation
 from ironcurtain_proxy.model.json import Json
 

@@ -4,8 +4,9 @@ from datetime import UTC, datetime, timedelta
 
 from hypothesis import strategies as st
 
-from ironcurtain_proxy.approval.grant_patterns import describe
-from ironcurtain_proxy.approval.grants import Remembered
+from ironcurtain_proxy.grants.book import Remembered
+from ironcurtain_proxy.grants.format import KeptGrant
+from ironcurtain_proxy.grants.patterns import describe
 from ironcurtain_proxy.model.grant import (
     Constraint,
     ExactValue,
@@ -18,7 +19,6 @@ from ironcurtain_proxy.model.grant import (
     WithinDirectory,
 )
 from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.review.grants_format import KeptGrant
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 PROJECT = RealPath.from_text("/work/one")

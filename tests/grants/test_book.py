@@ -9,15 +9,15 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from ironcurtain_proxy.approval.grant_matching import covers
-from ironcurtain_proxy.approval.grant_patterns import (
+from ironcurtain_proxy.grants.book import GrantBook
+from ironcurtain_proxy.grants.matching import covers
+from ironcurtain_proxy.grants.patterns import (
     FLAGS,
     HISTORY,
     EscalatedCall,
     Places,
     candidates,
 )
-from ironcurtain_proxy.approval.grants import GrantBook
 from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
 from ironcurtain_proxy.model.grant import Grant, GrantId
 from ironcurtain_proxy.model.json import Json

@@ -10,10 +10,10 @@ from pathlib import Path
 import orjson
 import pytest
 
-from ironcurtain_proxy.review import grants_file
-from ironcurtain_proxy.review.grants_file import GrantsFile, GrantsFileError
-from ironcurtain_proxy.review.grants_format import KeptGrant, grants_file_bytes
-from tests.review.kept import a_kept
+from ironcurtain_proxy.grants import file as grants_file
+from ironcurtain_proxy.grants.file import GrantsFile, GrantsFileError
+from ironcurtain_proxy.grants.format import KeptGrant, grants_file_bytes
+from tests.grants.kept_grants import a_kept
 
 pytestmark = pytest.mark.requirement("X-12")
 

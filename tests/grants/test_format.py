@@ -10,7 +10,13 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from ironcurtain_proxy.approval.grants import Remembered
+from ironcurtain_proxy.grants.book import Remembered
+from ironcurtain_proxy.grants.format import (
+    KeptGrant,
+    can_be_kept,
+    grants_file_bytes,
+    read_grants_file,
+)
 from ironcurtain_proxy.model.grant import (
     CapabilityPattern,
     Constraint,
@@ -23,14 +29,8 @@ from ironcurtain_proxy.model.grant import (
 )
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.review.grants_format import (
-    KeptGrant,
-    can_be_kept,
-    grants_file_bytes,
-    read_grants_file,
-)
 from tests.e2e.raw_client import Message, at
-from tests.review.kept import NOW, a_kept, kept_grants, several
+from tests.grants.kept_grants import NOW, a_kept, kept_grants, several
 
 pytestmark = pytest.mark.requirement("X-12")
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ironcurtain_proxy.approval.grant_matching import covers, has_expired, is_of
-from ironcurtain_proxy.approval.grant_patterns import HISTORY, EscalatedCall
+from ironcurtain_proxy.grants.matching import covers, has_expired, is_of
+from ironcurtain_proxy.grants.patterns import HISTORY, EscalatedCall
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.grant import (
     Constraint,
@@ -21,7 +21,7 @@ from ironcurtain_proxy.model.grant import (
 )
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import TextValue, UrlValue
-from tests.approval.test_grants import NOW, a_call, fact, path
+from tests.grants.test_book import NOW, a_call, fact, path
 
 pytestmark = pytest.mark.requirement("X-12")
 

@@ -10,9 +10,11 @@ import pytest
 from anyio import create_task_group
 from anyio.lowlevel import checkpoint
 
-from ironcurtain_proxy.approval.approvals import Approvals, Claim
-from ironcurtain_proxy.approval.budget import Budget, BudgetBook
-from ironcurtain_proxy.approval.discharge import (
+from ironcurtain_proxy.approval.overlay import asked_before
+from ironcurtain_proxy.grants.book import GrantBook
+from ironcurtain_proxy.grants.budget import Budget, BudgetBook
+from ironcurtain_proxy.grants.claims import Approvals, Claim
+from ironcurtain_proxy.grants.grant_settlement import (
     Remembering,
     capability_pattern,
     discharge,
@@ -21,9 +23,7 @@ from ironcurtain_proxy.approval.discharge import (
     tool_candidate,
     without,
 )
-from ironcurtain_proxy.approval.grant_patterns import EscalatedCall, Places, candidates
-from ironcurtain_proxy.approval.grants import GrantBook
-from ironcurtain_proxy.approval.overlay import asked_before
+from ironcurtain_proxy.grants.patterns import EscalatedCall, Places, candidates
 from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.escalation import Approved, Escalation, OriginReason
 from ironcurtain_proxy.model.grant import CapabilityPattern, Grant, GrantId, Pattern, ToolPattern

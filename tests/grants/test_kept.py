@@ -11,15 +11,15 @@ from pathlib import Path
 import anyio
 import pytest
 
-from ironcurtain_proxy.approval.discharge import capability_pattern
-from ironcurtain_proxy.approval.grants import GrantBook
+from ironcurtain_proxy.grants import kept as persisted_grants
+from ironcurtain_proxy.grants.book import GrantBook
+from ironcurtain_proxy.grants.file import Change, GrantsFile, Snapshot
+from ironcurtain_proxy.grants.format import KeptGrant
+from ironcurtain_proxy.grants.grant_settlement import capability_pattern
+from ironcurtain_proxy.grants.kept import Circumstances, PersistedGrants
 from ironcurtain_proxy.model.grant import GrantId, ToolPattern
 from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.review import persisted_grants
-from ironcurtain_proxy.review.grants_file import Change, GrantsFile, Snapshot
-from ironcurtain_proxy.review.grants_format import KeptGrant
-from ironcurtain_proxy.review.persisted_grants import Circumstances, PersistedGrants
-from tests.review.kept import NOW, PROJECT, a_grant
+from tests.grants.kept_grants import NOW, PROJECT, a_grant
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("X-12")]
 
@@ -372,7 +372,7 @@ async def test_a_clock_that_is_set_back_does_not_bring_a_grant_back(
     session = await after_one_grant(path)
     assert len(Session(path).book) == 1
     monkeypatch.setattr(
-        "ironcurtain_proxy.review.steady.seconds_since_boot",
+        "ironcurtain_proxy.steady_clock.seconds_since_boot",
         lambda: 31 * 86400 + time.clock_gettime(time.CLOCK_BOOTTIME),
     )
     # The clock says that no time has gone by.

@@ -3,7 +3,7 @@
 import anyio
 import pytest
 
-from ironcurtain_proxy.wire.answers import Answers
+from ironcurtain_proxy.jsonrpc.answers import Answers
 
 pytestmark = pytest.mark.anyio
 

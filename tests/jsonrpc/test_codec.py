@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ironcurtain_proxy.wire.codec import Malformed, decode, encode, recover_id
+from ironcurtain_proxy.jsonrpc.codec import Malformed, decode, encode, recover_id
 
 # Numbers around every edge that a parser could trip over.
 _INTEGERS = st.one_of(

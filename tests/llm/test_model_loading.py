@@ -9,16 +9,16 @@ from datetime import timedelta
 import anyio
 import pytest
 
+from ironcurtain_proxy.auto_approver.reviewer import AutoApprover, AutoApproverConfig
+from ironcurtain_proxy.auto_approver.scenarios import AROUND, shipped_scenarios
+from ironcurtain_proxy.auto_confirm.briefing import Briefing
+from ironcurtain_proxy.auto_confirm.reviewers.model import ModelReviewer
+from ironcurtain_proxy.llm.litellm_model import Completion
+from ironcurtain_proxy.mailbox.user_message import UserMessage
 from ironcurtain_proxy.model.escalation import Approved, Escalation, Ruling, Unreachable
-from ironcurtain_proxy.review.auto_approver import AutoApprover, AutoApproverConfig
-from ironcurtain_proxy.review.auto_model import Completion
-from ironcurtain_proxy.review.auto_scenarios import AROUND, shipped_scenarios
-from ironcurtain_proxy.review.briefing import Briefing
-from ironcurtain_proxy.review.model_reviewer import ModelReviewer
-from ironcurtain_proxy.review.user_context import UserMessage
+from tests.auto_confirm.reviewers.reviewer_processes import redact
 from tests.fakes import FakeClock
-from tests.review.box import CLOCK, escalation
-from tests.review.launching import redact
+from tests.mailbox.mailbox_fixture import CLOCK, escalation
 
 [PUSH] = [one for one in shipped_scenarios() if one.id == "ask-01"]
 
@@ -86,8 +86,8 @@ async def test_a_library_that_never_loads_leaves_time_for_somebody_else() -> Non
 FIRST_QUESTION = """
 import sys
 import anyio
-from ironcurtain_proxy.review.auto_approver import AutoApproverConfig, create_model
-from tests.review.scripted_model import says, scripted_model
+from ironcurtain_proxy.auto_approver.reviewer import AutoApproverConfig, create_model
+from tests.llm.scripted_model import says, scripted_model
 
 async def ask(provider):
     with scripted_model(says("approve")) as server:

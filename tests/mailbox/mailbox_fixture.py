@@ -12,14 +12,14 @@ from pathlib import Path
 import anyio
 import orjson
 
+from ironcurtain_proxy.mailbox.credential import Credential
+from ironcurtain_proxy.mailbox.reviewer import Mailbox, MailboxSettings
 from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.escalation import Escalation, EscalationId, Ruling
 from ironcurtain_proxy.model.grant import GrantPattern, WithinDirectory
 from ironcurtain_proxy.model.json import Arguments, Json
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, PathValue
-from ironcurtain_proxy.review.credential import Credential
-from ironcurtain_proxy.review.mailbox import Mailbox, MailboxSettings
 
 
 class RealClock:

@@ -9,10 +9,10 @@ import pytest
 import watchfiles
 
 from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.mailbox.messages import digest_of
+from ironcurtain_proxy.mailbox.reviewer import Mailbox, MailboxSettings
 from ironcurtain_proxy.model.escalation import Approved, Declined, Unreachable
-from ironcurtain_proxy.review.mailbox import Mailbox, MailboxSettings
-from ironcurtain_proxy.review.messages import digest_of
-from tests.review.box import APPROVED, CLOCK, Box, a_box, escalation, until
+from tests.mailbox.mailbox_fixture import APPROVED, CLOCK, Box, a_box, escalation, until
 
 pytestmark = pytest.mark.anyio
 

@@ -5,18 +5,18 @@ from pathlib import Path
 import anyio.to_thread
 import pytest
 
+from ironcurtain_proxy.cli.review_screen.review_screen import ReviewScreen
 from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.inbox import EscalationInbox
+from ironcurtain_proxy.mailbox.answering import NotTheReviewerError, Verdict, post
+from ironcurtain_proxy.mailbox.credential import Credential
+from ironcurtain_proxy.mailbox.mailboxes import Mailboxes
+from ironcurtain_proxy.mailbox.messages import read_request, request_bytes, request_name
+from ironcurtain_proxy.mailbox.processes import this_process
 from ironcurtain_proxy.model.escalation import Approved, Declined
-from ironcurtain_proxy.review.credential import Credential
-from ironcurtain_proxy.review.mailbox_directory import MailboxDirectory
-from ironcurtain_proxy.review.messages import read_request, request_bytes, request_name
-from ironcurtain_proxy.review.processes import this_process
-from ironcurtain_proxy.session.answering import NotTheReviewerError, Verdict, post
-from ironcurtain_proxy.session.inbox import EscalationInbox
-from ironcurtain_proxy.session.mailboxes import Mailboxes
-from ironcurtain_proxy.session.review_screen import ReviewScreen
-from tests.review.box import a_box, escalation
-from tests.session.test_review_screen import ready, shown, status_of
+from ironcurtain_proxy.private_directory import MailboxDirectory
+from tests.cli.review_screen.test_review_screen import ready, shown, status_of
+from tests.mailbox.mailbox_fixture import a_box, escalation
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("C-6")]
 

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ironcurtain_proxy.cli.review_screen.changes import changes_of
+from ironcurtain_proxy.mailbox.display import Field, banner, fold, rows, visible
+from ironcurtain_proxy.mailbox.messages import Owner, read_request, request_bytes, request_name
+from ironcurtain_proxy.mailbox.requests import PendingRequest
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.review.messages import Owner, read_request, request_bytes, request_name
-from ironcurtain_proxy.session.changes import changes_of
-from ironcurtain_proxy.session.display import Field, banner, fold, rows, visible
-from ironcurtain_proxy.session.requests import PendingRequest
-from tests.review.box import CLOCK, escalation, within
+from tests.mailbox.mailbox_fixture import CLOCK, escalation, within
 
 INVISIBLE = {
     "a bidirectional override": ("a\u202eb", "a\\u202eb"),

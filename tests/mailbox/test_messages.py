@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ironcurtain_proxy.model.escalation import Approved, Declined
-from ironcurtain_proxy.review.messages import (
+from ironcurtain_proxy.mailbox.messages import (
     MAX_NOTE,
     Expected,
     Owner,
@@ -20,7 +19,8 @@ from ironcurtain_proxy.review.messages import (
     response_bytes,
     response_id,
 )
-from tests.review.box import an_id, escalation, within
+from ironcurtain_proxy.model.escalation import Approved, Declined
+from tests.mailbox.mailbox_fixture import an_id, escalation, within
 
 EXPECTED = Expected(digest="d" * 64, require_digest=False, candidates=2, session="session-1")
 STRICT = Expected(digest="d" * 64, require_digest=True, candidates=2, session="session-1")

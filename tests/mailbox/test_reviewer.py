@@ -9,10 +9,10 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.errors import KernelError
+from ironcurtain_proxy.mailbox.listener_lock import ListenerLock
+from ironcurtain_proxy.mailbox.reviewer import Mailbox, MailboxSettings
 from ironcurtain_proxy.model.escalation import Approved, Declined, Unreachable
-from ironcurtain_proxy.review.listener_lock import ListenerLock
-from ironcurtain_proxy.review.mailbox import Mailbox, MailboxSettings
-from tests.review.box import APPROVED, CLOCK, a_box, an_id, escalation, until, within
+from tests.mailbox.mailbox_fixture import APPROVED, CLOCK, a_box, an_id, escalation, until, within
 
 pytestmark = pytest.mark.anyio
 

@@ -5,10 +5,11 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from ironcurtain_proxy.approval.capabilities import SUPERVISED
-from ironcurtain_proxy.approval.discharge import capability_pattern
 from ironcurtain_proxy.approval.judging import Overlay
 from ironcurtain_proxy.approval.modes import InterceptorConfig
 from ironcurtain_proxy.approval.overlay import OverlayRules
+from ironcurtain_proxy.grants.grant_settlement import capability_pattern
+from ironcurtain_proxy.mediation.plans import Opened, PlannedCall, Planner
 from ironcurtain_proxy.model.capability import ToolDeclaration
 from ironcurtain_proxy.model.decision import Effect
 from ironcurtain_proxy.model.escalation import Approved, EscalationId
@@ -16,7 +17,6 @@ from ironcurtain_proxy.model.grant import Grant, GrantId
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.policy import Policy, Rule
 from ironcurtain_proxy.model.reply import Reply
-from ironcurtain_proxy.planning import Opened, PlannedCall, Planner
 from tests.fakes import FakeRecorder, FakeTools, Harness, no_roles
 
 YES = Approved(by="human")

@@ -15,7 +15,7 @@ from ironcurtain_proxy.model.escalation import (
 )
 from ironcurtain_proxy.model.reply import Answered, Refused, Reply
 from ironcurtain_proxy.model.request import Facts
-from tests.supervision import (
+from tests.mediation.supervised_session import (
     YES,
     call,
     grant,

@@ -12,7 +12,7 @@ from ironcurtain_proxy.model.reply import Answered, Failed, Refused
 from ironcurtain_proxy.model.request import Gathered
 from ironcurtain_proxy.model.server import ToolResult
 from tests.fakes import DONE, FakeRecorder, Harness
-from tests.supervision import TOOLS, YES, Aftermath, call, grant, moved, supervised
+from tests.mediation.supervised_session import TOOLS, YES, Aftermath, call, grant, moved, supervised
 
 pytestmark = pytest.mark.anyio
 

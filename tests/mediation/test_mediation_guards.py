@@ -7,6 +7,7 @@ import anyio.lowlevel
 import pytest
 
 from ironcurtain_proxy.errors import KernelError
+from ironcurtain_proxy.mediation.plans import Opened
 from ironcurtain_proxy.model.audit import AuditRecord
 from ironcurtain_proxy.model.authorized import AuthorizedCall
 from ironcurtain_proxy.model.call import ToolCall
@@ -17,9 +18,8 @@ from ironcurtain_proxy.model.policy import Policy, Rule
 from ironcurtain_proxy.model.reply import Answered, Refused
 from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, Facts, TextValue
 from ironcurtain_proxy.model.server import ToolResult
-from ironcurtain_proxy.planning import Opened
 from tests.fakes import DONE, FakeRecorder, Harness, no_roles
-from tests.test_planning import harness, open_plan
+from tests.mediation.test_plans import harness, open_plan
 
 pytestmark = pytest.mark.anyio
 

@@ -9,13 +9,13 @@ from ironcurtain_proxy.approval.capabilities import AUTONOMOUS, SUPERVISED, Prof
 from ironcurtain_proxy.approval.judging import Overlay
 from ironcurtain_proxy.approval.modes import InterceptorConfig
 from ironcurtain_proxy.approval.overlay import OverlayRules
+from ironcurtain_proxy.mediation.plans import MAX_CALLS, Opened, PlannedCall, Planner, read_calls
 from ironcurtain_proxy.model.capability import ToolDeclaration
 from ironcurtain_proxy.model.escalation import Approved, Declined, EscalationId, Held, Unreachable
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.policy import Policy, Rule
 from ironcurtain_proxy.model.reply import Answered, Refused, RefusedBy
 from ironcurtain_proxy.model.server import ToolResult
-from ironcurtain_proxy.planning import MAX_CALLS, Opened, PlannedCall, Planner, read_calls
 from tests.fakes import FakeTools, Harness, no_roles
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("D-23")]

@@ -12,8 +12,8 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from ironcurtain_proxy.information.repositories import Repositories
-from ironcurtain_proxy.mediation import Mediator
+from ironcurtain_proxy.facts.repositories import Repositories
+from ironcurtain_proxy.mediation.mediator import Mediator
 from ironcurtain_proxy.model.audit import AuditRecord
 from ironcurtain_proxy.model.authorized import AuthorizedCall
 from ironcurtain_proxy.model.call import RequestId, ToolCall
@@ -23,9 +23,9 @@ from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import Facts, Gathered
 from ironcurtain_proxy.model.server import ToolResult
-from ironcurtain_proxy.review.desk import Desk
+from ironcurtain_proxy.review.open_questions import Desk
 from tests.fakes import DONE, FakeFacts, FakeRecorder, Harness, no_roles
-from tests.supervision import Aftermath, call, plan, supervised
+from tests.mediation.supervised_session import Aftermath, call, plan, supervised
 
 pytestmark = pytest.mark.anyio
 

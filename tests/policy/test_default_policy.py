@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ironcurtain_proxy.administration.engine_file import LoadedEngine
-from ironcurtain_proxy.administration.lint import lint_rules
-from ironcurtain_proxy.administration.policy_files import SHIPPED
-from ironcurtain_proxy.administration.policy_loading import load_policy
-from ironcurtain_proxy.administration.problems import Report
-from ironcurtain_proxy.administration.settings import load_settings
 from ironcurtain_proxy.cli.kernel import Kernel
+from ironcurtain_proxy.config.policy.engine_file import LoadedEngine
+from ironcurtain_proxy.config.policy.lint import lint_rules
+from ironcurtain_proxy.config.policy.policy_files import SHIPPED
+from ironcurtain_proxy.config.policy.policy_loading import load_policy
+from ironcurtain_proxy.config.reading.problems import Report
+from ironcurtain_proxy.config.settings import load_settings
 from ironcurtain_proxy.model.decision import effect_of
 from ironcurtain_proxy.model.json import Json
 

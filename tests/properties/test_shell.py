@@ -10,8 +10,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from ironcurtain_proxy.approval.shell import any_program, judge_command, operation_of
-from ironcurtain_proxy.information.shell import parse_command
+from ironcurtain_proxy.shell.judging import any_program, judge_command
+from ironcurtain_proxy.shell.operations import operation_of
+from ironcurtain_proxy.shell.parse import parse_command
 
 BASH: Final = shutil.which("bash")
 

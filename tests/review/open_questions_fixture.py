@@ -17,7 +17,7 @@ from ironcurtain_proxy.model.escalation import (
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.request import AccessRequest
 from ironcurtain_proxy.ports import Reviewer
-from ironcurtain_proxy.review.desk import Desk
+from ironcurtain_proxy.review.open_questions import Desk
 from tests.fakes import FakeClock
 
 YES = Approved(by="human")

@@ -7,21 +7,21 @@ from pathlib import Path
 import anyio
 import pytest
 
+from ironcurtain_proxy.mailbox.messages import response_name
+from ironcurtain_proxy.mailbox.requests import MailboxReader, utc_now
+from ironcurtain_proxy.mailbox.reviewer import Mailbox, MailboxSettings
 from ironcurtain_proxy.model.escalation import Approved, Escalation, Ruling
-from ironcurtain_proxy.review.mailbox import Mailbox, MailboxSettings
-from ironcurtain_proxy.review.messages import response_name
-from ironcurtain_proxy.review.steady import (
+from ironcurtain_proxy.steady_clock import (
     BootMoment,
     boot_id,
     boot_moment,
     in_this_boot,
     seconds_since_boot,
 )
-from ironcurtain_proxy.session.requests import MailboxReader, utc_now
 from ironcurtain_proxy.wiring.clocks import SystemClock
 from tests.fakes import FakeClock
+from tests.mailbox.mailbox_fixture import APPROVED, an_id, until
 from tests.questions import a_question
-from tests.review.box import APPROVED, an_id, until
 
 pytestmark = pytest.mark.anyio
 

@@ -17,10 +17,10 @@ from ironcurtain_proxy.model.escalation import (
     Unreachable,
 )
 from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.review import desk as desk_module
-from ironcurtain_proxy.review.desk import Desk
-from ironcurtain_proxy.review.panel import Channel, Panel
-from tests.review.asking import YES, Person, at_work, question
+from ironcurtain_proxy.review import open_questions as desk_module
+from ironcurtain_proxy.review.channel_order import Channel, Panel
+from ironcurtain_proxy.review.open_questions import Desk
+from tests.review.open_questions_fixture import YES, Person, at_work, question
 
 pytestmark = pytest.mark.anyio
 

@@ -15,10 +15,10 @@ from ironcurtain_proxy.model.escalation import (
     Taken,
     Unreachable,
 )
-from ironcurtain_proxy.review import desk as desk_module
-from ironcurtain_proxy.review.desk import Desk
+from ironcurtain_proxy.review import open_questions as desk_module
+from ironcurtain_proxy.review.open_questions import Desk
 from tests.fakes import FakeClock
-from tests.review.asking import YES, Aftermath, Person, at_work, question
+from tests.review.open_questions_fixture import YES, Aftermath, Person, at_work, question
 
 pytestmark = pytest.mark.anyio
 

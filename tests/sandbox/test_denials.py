@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, UrlValue
-from ironcurtain_proxy.sandbox.blocked import MAX_BLOCKS, MAX_TEXT, annotated, annotated_error
-from ironcurtain_proxy.sandbox.closed import Closed
+from ironcurtain_proxy.sandbox.denials import Closed
+from ironcurtain_proxy.sandbox.error_hints import MAX_BLOCKS, MAX_TEXT, annotated, annotated_error
 from ironcurtain_proxy.sandbox.profile import Profile
 
 PROFILE = Profile(allowed_domains=("open.example", "*.open.example"))

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.sandbox.blocked import (
+from ironcurtain_proxy.sandbox.error_hints import (
     MAX_BLOCKS,
     MAX_TEXT,
     annotated,

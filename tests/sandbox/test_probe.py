@@ -14,7 +14,7 @@ from ironcurtain_proxy.sandbox import probe as probing
 from ironcurtain_proxy.sandbox import probe_cache
 from ironcurtain_proxy.sandbox.probe import Available, Unavailable, probe
 from ironcurtain_proxy.sandbox.probe_cache import recall, remember
-from tests.e2e.family import Watch
+from tests.e2e.process_tree import Watch
 
 PROGRAMS: Final = {
     "node": "install Node.js 20 or newer",

@@ -6,8 +6,8 @@ from typing import Final
 import orjson
 import pytest
 
-from ironcurtain_proxy.approval.shell import judge_command
-from ironcurtain_proxy.information.shell import parse_command
+from ironcurtain_proxy.shell.judging import judge_command
+from ironcurtain_proxy.shell.parse import parse_command
 
 CORPUS: Final = Path(__file__).resolve().parents[3] / "shared/corpora/shell-commands.jsonl"
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from ironcurtain_proxy.approval.shell import CommandVerdict, any_program, judge_command
-from ironcurtain_proxy.approval.shell.programs import RULES
-from ironcurtain_proxy.information.shell import parse_command
 from ironcurtain_proxy.model.capability import CAPABILITIES
 from ironcurtain_proxy.model.command import ParsedCommand, SimpleCommand, Word
+from ironcurtain_proxy.shell.judging import CommandVerdict, any_program, judge_command
+from ironcurtain_proxy.shell.parse import parse_command
+from ironcurtain_proxy.shell.programs.programs import RULES
 
 
 def judge(text: str) -> CommandVerdict:

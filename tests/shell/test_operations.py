@@ -4,8 +4,8 @@ from typing import get_args
 
 import pytest
 
-from ironcurtain_proxy.approval.shell import DANGER, ShellOperation, operation_of
-from ironcurtain_proxy.information.shell import parse_command
+from ironcurtain_proxy.shell.operations import DANGER, ShellOperation, operation_of
+from ironcurtain_proxy.shell.parse import parse_command
 
 
 def test_every_operation_has_a_place_in_the_order() -> None:

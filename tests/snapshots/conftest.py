@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from ironcurtain_proxy.safeguards.snapshot import Snapshot, finish
-from tests.safeguards.scenery import Scene, scene
+from ironcurtain_proxy.snapshots.snapshot import Snapshot, finish
+from tests.snapshots.snapshot_fixture import Scene, scene
 
 
 @pytest.fixture

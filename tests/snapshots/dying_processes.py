@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from ironcurtain_proxy.safeguards.faults import SafeguardError
-from tests.safeguards.scenery import Scene, scene
+from ironcurtain_proxy.snapshots.faults import SafeguardError
+from tests.snapshots.snapshot_fixture import Scene, scene
 
 FAILED: Final = 3
 _NOBODY: Final = 65534

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.safeguards.snapshot import Limits, Snapshot, take
+from ironcurtain_proxy.snapshots.snapshot import Limits, Snapshot, take
 
 NOW = datetime(2026, 2, 21, 12, 0, tzinfo=UTC)
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from ironcurtain_proxy.safeguards.faults import SnapshotError
-from ironcurtain_proxy.safeguards.retention import Retention, prune
-from ironcurtain_proxy.safeguards.rollback import restore
-from ironcurtain_proxy.safeguards.snapshot import finish
-from tests.safeguards.scenery import NOW, Scene, git, names_in, repository, seen
+from ironcurtain_proxy.snapshots.faults import SnapshotError
+from ironcurtain_proxy.snapshots.retention import Retention, prune
+from ironcurtain_proxy.snapshots.rollback import restore
+from ironcurtain_proxy.snapshots.snapshot import finish
+from tests.snapshots.snapshot_fixture import NOW, Scene, git, names_in, repository, seen
 
 pytestmark = pytest.mark.requirement("B-62")
 

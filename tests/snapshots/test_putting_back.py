@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from ironcurtain_proxy.safeguards.faults import ConflictError, NoSnapshotError, RollbackError
-from ironcurtain_proxy.safeguards.rollback import find, listed, restore
-from ironcurtain_proxy.safeguards.snapshot import Snapshot, finish
-from ironcurtain_proxy.safeguards.storage import locked
-from tests.safeguards.deaths import FAILED, in_a_child, kill_at, without_privileges
-from tests.safeguards.scenery import Scene, Seen, git, history, names_in, repository, seen
+from ironcurtain_proxy.snapshots.faults import ConflictError, NoSnapshotError, RollbackError
+from ironcurtain_proxy.snapshots.rollback import find, listed, restore
+from ironcurtain_proxy.snapshots.snapshot import Snapshot, finish
+from ironcurtain_proxy.snapshots.storage import locked
+from tests.snapshots.dying_processes import FAILED, in_a_child, kill_at, without_privileges
+from tests.snapshots.snapshot_fixture import Scene, Seen, git, history, names_in, repository, seen
 
 pytestmark = pytest.mark.requirement("B-62")
 

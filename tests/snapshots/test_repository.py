@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from ironcurtain_proxy.safeguards.faults import ConflictError, RollbackError, SnapshotError
-from ironcurtain_proxy.safeguards.retention import Retention, prune
-from ironcurtain_proxy.safeguards.rollback import restore
-from ironcurtain_proxy.safeguards.snapshot import Limits, Snapshot, finish, forget
-from tests.safeguards.deaths import FAILED, in_a_child
-from tests.safeguards.scenery import NOW, Scene, git, history, names_in, repository, seen
+from ironcurtain_proxy.snapshots.faults import ConflictError, RollbackError, SnapshotError
+from ironcurtain_proxy.snapshots.retention import Retention, prune
+from ironcurtain_proxy.snapshots.rollback import restore
+from ironcurtain_proxy.snapshots.snapshot import Limits, Snapshot, finish, forget
+from tests.snapshots.dying_processes import FAILED, in_a_child
+from tests.snapshots.snapshot_fixture import NOW, Scene, git, history, names_in, repository, seen
 
 pytestmark = pytest.mark.requirement("B-62")
 

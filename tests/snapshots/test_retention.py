@@ -7,11 +7,11 @@ from functools import partial
 
 import pytest
 
-from ironcurtain_proxy.safeguards.retention import Retention, prune
-from ironcurtain_proxy.safeguards.rollback import listed
-from ironcurtain_proxy.safeguards.storage import locked
-from tests.safeguards.deaths import in_a_child, kill_at
-from tests.safeguards.scenery import NOW, Scene, git, names_in, repository
+from ironcurtain_proxy.snapshots.retention import Retention, prune
+from ironcurtain_proxy.snapshots.rollback import listed
+from ironcurtain_proxy.snapshots.storage import locked
+from tests.snapshots.dying_processes import in_a_child, kill_at
+from tests.snapshots.snapshot_fixture import NOW, Scene, git, names_in, repository
 
 pytestmark = pytest.mark.requirement("B-62")
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ironcurtain_proxy.safeguards.rollback import restore
-from ironcurtain_proxy.safeguards.snapshot import finish
-from tests.safeguards.scenery import Seen, repository, scene, seen
+from ironcurtain_proxy.snapshots.rollback import restore
+from ironcurtain_proxy.snapshots.snapshot import finish
+from tests.snapshots.snapshot_fixture import Seen, repository, scene, seen
 
 NAMES = ["a", "b", "c", "line\nbreak", "\udcff\udcfe", "-rf", ' "quoted"\\', "\u202e", "%2F"]
 """Two are no text, as the system gives such names."""

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from ironcurtain_proxy.safeguards.faults import SnapshotError
-from ironcurtain_proxy.safeguards.rollback import listed, restore
-from ironcurtain_proxy.safeguards.snapshot import Limits, finish, forget
-from tests.safeguards.deaths import in_a_child, kill_at
-from tests.safeguards.scenery import Scene, names_in, seen
+from ironcurtain_proxy.snapshots.faults import SnapshotError
+from ironcurtain_proxy.snapshots.rollback import listed, restore
+from ironcurtain_proxy.snapshots.snapshot import Limits, finish, forget
+from tests.snapshots.dying_processes import in_a_child, kill_at
+from tests.snapshots.snapshot_fixture import Scene, names_in, seen
 
 pytestmark = pytest.mark.requirement("B-62")
 

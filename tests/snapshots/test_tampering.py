@@ -5,10 +5,10 @@ from collections.abc import Callable
 import orjson
 import pytest
 
-from ironcurtain_proxy.safeguards.faults import RollbackError
-from ironcurtain_proxy.safeguards.rollback import listed, restore
-from ironcurtain_proxy.safeguards.snapshot import Snapshot
-from tests.safeguards.scenery import Scene, real, seen
+from ironcurtain_proxy.snapshots.faults import RollbackError
+from ironcurtain_proxy.snapshots.rollback import listed, restore
+from ironcurtain_proxy.snapshots.snapshot import Snapshot
+from tests.snapshots.snapshot_fixture import Scene, real, seen
 
 pytestmark = pytest.mark.requirement("B-62")
 

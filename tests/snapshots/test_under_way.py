@@ -11,18 +11,18 @@ import anyio
 import anyio.to_thread
 import pytest
 
+from ironcurtain_proxy.auto_confirm.snapshot_guard import Safekeeping
 from ironcurtain_proxy.model.escalation import Escalation, EscalationId
 from ironcurtain_proxy.model.request import ArgumentFact, PathValue
-from ironcurtain_proxy.safeguards.faults import SnapshotError
-from ironcurtain_proxy.safeguards.retention import Retention, prune
-from ironcurtain_proxy.safeguards.snapshot import forget
-from ironcurtain_proxy.safeguards.storage import locked, remove_place
-from ironcurtain_proxy.safeguards.under_way import hold
-from ironcurtain_proxy.wiring.safekeeping import Safekeeping
+from ironcurtain_proxy.snapshots.faults import SnapshotError
+from ironcurtain_proxy.snapshots.retention import Retention, prune
+from ironcurtain_proxy.snapshots.snapshot import forget
+from ironcurtain_proxy.snapshots.storage import locked, remove_place
+from ironcurtain_proxy.snapshots.under_way import hold
 from tests.fakes import FakeClock
 from tests.questions import a_question
-from tests.safeguards.deaths import in_a_child
-from tests.safeguards.scenery import NOW, Scene, names_in, real
+from tests.snapshots.dying_processes import in_a_child
+from tests.snapshots.snapshot_fixture import NOW, Scene, names_in, real
 
 pytestmark = pytest.mark.requirement("B-62")
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ironcurtain_proxy.safeguards.watch import MOST_NAMED, Effects, SideEffects, WatchLimits
-from tests.safeguards.scenery import Scene, real
+from ironcurtain_proxy.snapshots.watch import MOST_NAMED, Effects, SideEffects, WatchLimits
+from tests.snapshots.snapshot_fixture import Scene, real
 
 pytestmark = pytest.mark.requirement("B-64")
 

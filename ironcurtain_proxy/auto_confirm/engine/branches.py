@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from ironcurtain_proxy.approval.engine.interaction import Interaction
+from ironcurtain_proxy.auto_confirm.engine.interaction import Interaction
 
 _NAME: Final = re.compile(r"(?!.*\.\.)(?!.*//)[A-Za-z0-9_][A-Za-z0-9._/-]*", re.ASCII)
 UNREADABLE: Final = "?"

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from ironcurtain_proxy.approval.engine.extraction import Subject
-from ironcurtain_proxy.approval.engine.interaction import Hundredths, Interaction, Knowledge
-from ironcurtain_proxy.approval.engine.risk import (
+from ironcurtain_proxy.auto_confirm.engine.extraction import Subject
+from ironcurtain_proxy.auto_confirm.engine.interaction import Hundredths, Interaction, Knowledge
+from ironcurtain_proxy.auto_confirm.engine.risk import (
     MEDIUM_AT_MOST,
     Factor,
     Risk,

@@ -7,17 +7,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, TypeVar, get_args
 
-from ironcurtain_proxy.approval.engine.interaction import Hundredths
-from ironcurtain_proxy.approval.engine.matrix import MatrixWord
-from ironcurtain_proxy.approval.engine.operations import Operation
-from ironcurtain_proxy.approval.engine.risk import (
+from ironcurtain_proxy.auto_confirm.engine.interaction import Hundredths
+from ironcurtain_proxy.auto_confirm.engine.matrix import MatrixWord
+from ironcurtain_proxy.auto_confirm.engine.operations import Operation
+from ironcurtain_proxy.auto_confirm.engine.risk import (
     HIGH_AT_MOST,
     MEDIUM_AT_MOST,
     Factor,
     RiskBand,
     band_of,
 )
-from ironcurtain_proxy.approval.engine.routing import Priority
+from ironcurtain_proxy.auto_confirm.engine.routing import Priority
 from ironcurtain_proxy.errors import KernelError
 from ironcurtain_proxy.model.json import Json
 

@@ -9,28 +9,28 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from ironcurtain_proxy.approval.engine.confidence import Confidence, confidence_of
-from ironcurtain_proxy.approval.engine.context_score import ContextScore
-from ironcurtain_proxy.approval.engine.decision import (
+from ironcurtain_proxy.auto_confirm.engine.confidence import Confidence, confidence_of
+from ironcurtain_proxy.auto_confirm.engine.context_score import ContextScore
+from ironcurtain_proxy.auto_confirm.engine.decision import (
     SAFEGUARDS,
     Check,
     EngineAction,
     EngineDecision,
 )
-from ironcurtain_proxy.approval.engine.extraction import Subject, subject_of
-from ironcurtain_proxy.approval.engine.interaction import Interaction, Knowledge
-from ironcurtain_proxy.approval.engine.lifecycle import may_hold
-from ironcurtain_proxy.approval.engine.matrix import Row
-from ironcurtain_proxy.approval.engine.risk import (
+from ironcurtain_proxy.auto_confirm.engine.extraction import Subject, subject_of
+from ironcurtain_proxy.auto_confirm.engine.interaction import Interaction, Knowledge
+from ironcurtain_proxy.auto_confirm.engine.lifecycle import may_hold
+from ironcurtain_proxy.auto_confirm.engine.matrix import Row
+from ironcurtain_proxy.auto_confirm.engine.risk import (
     HIGH_AT_MOST,
     LOW_AT_MOST,
     MEDIUM_AT_MOST,
     Risk,
     risk_of,
 )
-from ironcurtain_proxy.approval.engine.routing import reviewer_chain, route_of
-from ironcurtain_proxy.approval.engine.safety_rules import Verdict, rows_of, verdict_of
-from ironcurtain_proxy.approval.engine.settings import AutoConfirmSettings
+from ironcurtain_proxy.auto_confirm.engine.routing import reviewer_chain, route_of
+from ironcurtain_proxy.auto_confirm.engine.safety_rules import Verdict, rows_of, verdict_of
+from ironcurtain_proxy.auto_confirm.engine.settings import AutoConfirmSettings
 from ironcurtain_proxy.errors import KernelError
 
 _SURE: Final = 80

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, get_args
 
-from ironcurtain_proxy.approval.engine.branches import branches_of
-from ironcurtain_proxy.approval.engine.interaction import Interaction
-from ironcurtain_proxy.approval.engine.operations import (
+from ironcurtain_proxy.auto_confirm.engine.branches import branches_of
+from ironcurtain_proxy.auto_confirm.engine.interaction import Interaction
+from ironcurtain_proxy.auto_confirm.engine.operations import (
     COMMAND_OPERATIONS,
     COVERED,
     DESTRUCTIVE_WORDS,

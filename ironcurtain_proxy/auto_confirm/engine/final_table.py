@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from ironcurtain_proxy.approval.engine.decision import EngineDecision
-from ironcurtain_proxy.approval.engine.operations import Operation
-from ironcurtain_proxy.approval.engine.risk import LOW_AT_MOST
-from ironcurtain_proxy.approval.engine.settings import AutoConfirmSettings, TimeoutAction
+from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision
+from ironcurtain_proxy.auto_confirm.engine.operations import Operation
+from ironcurtain_proxy.auto_confirm.engine.risk import LOW_AT_MOST
+from ironcurtain_proxy.auto_confirm.engine.settings import AutoConfirmSettings, TimeoutAction
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.escalation import Origin
 

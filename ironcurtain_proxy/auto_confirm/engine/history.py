@@ -9,9 +9,9 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Final, TypeAlias
 
-from ironcurtain_proxy.approval.engine.extraction import Subject
-from ironcurtain_proxy.approval.engine.interaction import Hundredths, Interaction, Knowledge
-from ironcurtain_proxy.approval.engine.operations import Operation
+from ironcurtain_proxy.auto_confirm.engine.extraction import Subject
+from ironcurtain_proxy.auto_confirm.engine.interaction import Hundredths, Interaction, Knowledge
+from ironcurtain_proxy.auto_confirm.engine.operations import Operation
 from ironcurtain_proxy.model.path import RealPath
 
 ENOUGH: Final = 100

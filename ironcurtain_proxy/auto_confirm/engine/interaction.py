@@ -10,10 +10,10 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
-from ironcurtain_proxy.approval.engine.context_score import NO_CONTEXT, ContextMatch
-from ironcurtain_proxy.approval.engine.patterns import ApprovalPattern
-from ironcurtain_proxy.approval.engine.places import Places, SafePath
-from ironcurtain_proxy.approval.engine.sessions import Party, SessionType
+from ironcurtain_proxy.auto_confirm.engine.context_score import NO_CONTEXT, ContextMatch
+from ironcurtain_proxy.auto_confirm.engine.patterns import ApprovalPattern
+from ironcurtain_proxy.auto_confirm.engine.places import Places, SafePath
+from ironcurtain_proxy.auto_confirm.engine.sessions import Party, SessionType
 from ironcurtain_proxy.model.escalation import Origin
 from ironcurtain_proxy.model.json import Arguments
 from ironcurtain_proxy.model.path import RealPath

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
-from ironcurtain_proxy.approval.engine.interaction import Hundredths
-from ironcurtain_proxy.approval.engine.risk import HIGH_AT_MOST
+from ironcurtain_proxy.auto_confirm.engine.interaction import Hundredths
+from ironcurtain_proxy.auto_confirm.engine.risk import HIGH_AT_MOST
 from ironcurtain_proxy.errors import KernelError
 
 InteractionState: TypeAlias = Literal[

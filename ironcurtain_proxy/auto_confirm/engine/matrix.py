@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias, assert_never
 
-from ironcurtain_proxy.approval.engine.branches import are_feature_branches
-from ironcurtain_proxy.approval.engine.extraction import Subject, Touch
-from ironcurtain_proxy.approval.engine.places import Places, in_temporary
-from ironcurtain_proxy.approval.engine.sessions import Party, SessionType
+from ironcurtain_proxy.auto_confirm.engine.branches import are_feature_branches
+from ironcurtain_proxy.auto_confirm.engine.extraction import Subject, Touch
+from ironcurtain_proxy.auto_confirm.engine.places import Places, in_temporary
+from ironcurtain_proxy.auto_confirm.engine.sessions import Party, SessionType
 
 Cell: TypeAlias = Literal["✓", "~", "✗"]
 RowLevel: TypeAlias = Literal["LOW", "MED", "HIGH", "CRITICAL"]

@@ -7,9 +7,9 @@ weighed: a pattern that matches by two of four conditions would approve any path
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from ironcurtain_proxy.approval.engine.operations import Operation
-from ironcurtain_proxy.approval.engine.path_patterns import PathRegex
-from ironcurtain_proxy.approval.engine.sessions import SessionType
+from ironcurtain_proxy.auto_confirm.engine.operations import Operation
+from ironcurtain_proxy.auto_confirm.engine.path_patterns import PathRegex
+from ironcurtain_proxy.auto_confirm.engine.sessions import SessionType
 
 PatternRisk: TypeAlias = Literal["SAFE", "LOW", "MEDIUM", "HIGH", "CRITICAL"]
 

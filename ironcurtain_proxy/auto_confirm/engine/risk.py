@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
-from ironcurtain_proxy.approval.engine.extraction import Subject
-from ironcurtain_proxy.approval.engine.interaction import Hundredths, Interaction, Knowledge
-from ironcurtain_proxy.approval.engine.matrix import Row, RowLevel
+from ironcurtain_proxy.auto_confirm.engine.extraction import Subject
+from ironcurtain_proxy.auto_confirm.engine.interaction import Hundredths, Interaction, Knowledge
+from ironcurtain_proxy.auto_confirm.engine.matrix import Row, RowLevel
 
 RiskBand: TypeAlias = Literal["SAFE", "LOW", "MEDIUM", "HIGH", "CRITICAL"]
 """SAFE [0, 0.2), LOW [0.2, 0.4], MEDIUM (0.4, 0.7], HIGH (0.7, 0.9], CRITICAL (0.9, 1]."""

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from ironcurtain_proxy.approval.engine.extraction import Subject
-from ironcurtain_proxy.approval.engine.interaction import Hundredths, Interaction
-from ironcurtain_proxy.approval.engine.matrix import Row, may_review
-from ironcurtain_proxy.approval.engine.risk import HIGH_AT_MOST, LOW_AT_MOST, MEDIUM_AT_MOST
-from ironcurtain_proxy.approval.engine.sessions import Party
-from ironcurtain_proxy.approval.engine.settings import HUMAN, AutoConfirmSettings
+from ironcurtain_proxy.auto_confirm.engine.extraction import Subject
+from ironcurtain_proxy.auto_confirm.engine.interaction import Hundredths, Interaction
+from ironcurtain_proxy.auto_confirm.engine.matrix import Row, may_review
+from ironcurtain_proxy.auto_confirm.engine.risk import HIGH_AT_MOST, LOW_AT_MOST, MEDIUM_AT_MOST
+from ironcurtain_proxy.auto_confirm.engine.sessions import Party
+from ironcurtain_proxy.auto_confirm.engine.settings import HUMAN, AutoConfirmSettings
 
 Priority: TypeAlias = Literal[8, 9, 10]
 """How urgent a review is; higher is more."""

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from ironcurtain_proxy.approval.engine.extraction import Subject, Touch
-from ironcurtain_proxy.approval.engine.interaction import Interaction
-from ironcurtain_proxy.approval.engine.matrix import Ground, MatrixWord, Row, row_of
-from ironcurtain_proxy.approval.engine.settings import AutoConfirmSettings, SafetyRule
+from ironcurtain_proxy.auto_confirm.engine.extraction import Subject, Touch
+from ironcurtain_proxy.auto_confirm.engine.interaction import Interaction
+from ironcurtain_proxy.auto_confirm.engine.matrix import Ground, MatrixWord, Row, row_of
+from ironcurtain_proxy.auto_confirm.engine.settings import AutoConfirmSettings, SafetyRule
 
 _STRICTNESS: Final[Mapping[MatrixWord, int]] = MappingProxyType(
     {"approve": 0, "evaluate": 1, "escalate": 2}

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias, get_args
 
-from ironcurtain_proxy.approval.engine.matrix import ROWS, RowKey
-from ironcurtain_proxy.approval.engine.operations import Operation
-from ironcurtain_proxy.approval.engine.sessions import SessionType
-from ironcurtain_proxy.approval.engine.windows import NightMode
+from ironcurtain_proxy.auto_confirm.engine.matrix import ROWS, RowKey
+from ironcurtain_proxy.auto_confirm.engine.operations import Operation
+from ironcurtain_proxy.auto_confirm.engine.sessions import SessionType
+from ironcurtain_proxy.auto_confirm.engine.windows import NightMode
 from ironcurtain_proxy.errors import ConfigurationError
 
 RuleAction: TypeAlias = Literal["auto_approve", "escalate", "conditional"]

@@ -21,9 +21,9 @@ import anyio
 import anyio.to_thread
 import orjson
 
+from ironcurtain_proxy.auto_confirm.notify.notices import Notice
+from ironcurtain_proxy.auto_confirm.reviewers.process_start import BASE
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.review.notices import Notice
-from ironcurtain_proxy.review.reviewer_start import BASE
 
 if TYPE_CHECKING:
     import httpx
@@ -149,7 +149,7 @@ class Transport:
 
 def _client() -> "httpx.AsyncClient":
     """Load the library, which takes a while: in a thread, and only where there is a webhook."""
-    from ironcurtain_proxy.review.auto_transport import plain_client  # noqa: PLC0415
+    from ironcurtain_proxy.llm.http import plain_client  # noqa: PLC0415
 
     # It logs every address it asks.
     logging.getLogger("httpx").setLevel(logging.WARNING)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, TypeAlias
 
-from ironcurtain_proxy.approval.engine.interaction import Hundredths
+from ironcurtain_proxy.auto_confirm.engine.interaction import Hundredths
 from ironcurtain_proxy.model.json import Json
 
 MAX_WORD: Final = 100

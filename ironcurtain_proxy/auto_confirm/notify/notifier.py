@@ -1,7 +1,7 @@
 """Tells others that a review is wanted, and now and then what needed none.
 
 Never waited for: what cannot be told is not told. What a notice says is `notices`, how one is
-carried is `notification_channels`.
+carried is `channels`.
 """
 
 import logging
@@ -13,10 +13,10 @@ import anyio
 from anyio.abc import TaskStatus
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
-from ironcurtain_proxy.approval.engine.decision import EngineDecision
-from ironcurtain_proxy.review.approval_tally import ApprovalTally
-from ironcurtain_proxy.review.notices import Notice, lost_notice, review_notice
-from ironcurtain_proxy.review.notification_channels import Channel, Transport
+from ironcurtain_proxy.auto_confirm.approval_tally import ApprovalTally
+from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision
+from ironcurtain_proxy.auto_confirm.notify.channels import Channel, Transport
+from ironcurtain_proxy.auto_confirm.notify.notices import Notice, lost_notice, review_notice
 
 _log: Final = logging.getLogger(__name__)
 

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol, TypeAlias
 
+from ironcurtain_proxy.auto_confirm.briefing import Briefing, View
+from ironcurtain_proxy.jsonrpc.pipes import Oversize
 from ironcurtain_proxy.model.escalation import Escalation
-from ironcurtain_proxy.review.briefing import Briefing, View
-from ironcurtain_proxy.wire.pipes import Oversize
 
 MAX_ANSWER: Final = 64 * 1024
 """Bytes of one line with an answer."""

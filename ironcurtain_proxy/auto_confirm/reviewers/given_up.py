@@ -12,8 +12,8 @@ from typing import Final
 
 import orjson
 
-from ironcurtain_proxy.review.messages import Owner
-from ironcurtain_proxy.review.processes import is_alive, this_process
+from ironcurtain_proxy.mailbox.messages import Owner
+from ironcurtain_proxy.mailbox.processes import is_alive, this_process
 
 FILE_NAME: Final = "given-up-reviewers.json"
 _MOST_BYTES: Final = 1 << 16

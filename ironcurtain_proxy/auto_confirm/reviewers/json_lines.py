@@ -12,10 +12,8 @@ from typing import Final, cast
 
 import orjson
 
-from ironcurtain_proxy.model.escalation import Escalation
-from ironcurtain_proxy.model.question import visible
-from ironcurtain_proxy.review.briefing import MAX_NAME, Briefing, View, cut
-from ironcurtain_proxy.review.dialect import (
+from ironcurtain_proxy.auto_confirm.briefing import MAX_NAME, Briefing, View, cut
+from ironcurtain_proxy.auto_confirm.reviewers.dialect import (
     MAX_ANSWER,
     TOO_LONG,
     Heard,
@@ -23,8 +21,10 @@ from ironcurtain_proxy.review.dialect import (
     ProcessAnswer,
     Word,
 )
-from ironcurtain_proxy.review.messages import MAX_NOTE, clean_line, timestamp
-from ironcurtain_proxy.wire.pipes import Oversize
+from ironcurtain_proxy.jsonrpc.pipes import Oversize
+from ironcurtain_proxy.mailbox.messages import MAX_NOTE, clean_line, timestamp
+from ironcurtain_proxy.model.escalation import Escalation
+from ironcurtain_proxy.model.question import visible
 
 NOT_AN_OBJECT: Final = "it is not a JSON object, each of its keys once"
 

@@ -1,7 +1,7 @@
 """A process that reviews and is an MCP server: it is asked by calling its tool. Pure.
 
 Knows the handshake, ids of requests, and where a result keeps an answer; whether that is one is for
-`review_lines`. A call has one result. Whatever comes with its id ends it: a result that does not
+`json_lines`. A call has one result. Whatever comes with its id ends it: a result that does not
 count leaves the question to the next reviewer, and one about another question counts nowhere.
 
 Everything the process says is untrusted. Sampling, elicitation and roots are not offered to it.
@@ -11,9 +11,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from ironcurtain_proxy import __version__
-from ironcurtain_proxy.model.escalation import Escalation
-from ironcurtain_proxy.review.briefing import Briefing, View
-from ironcurtain_proxy.review.dialect import (
+from ironcurtain_proxy.auto_confirm.briefing import Briefing, View
+from ironcurtain_proxy.auto_confirm.reviewers.dialect import (
     MAX_ANSWER,
     NOTHING_OPEN,
     TOO_LONG,
@@ -21,14 +20,15 @@ from ironcurtain_proxy.review.dialect import (
     NoAnswer,
     ProcessAnswer,
 )
-from ironcurtain_proxy.review.review_lines import (
+from ironcurtain_proxy.auto_confirm.reviewers.json_lines import (
     NOT_AN_OBJECT,
     read_answer,
     read_object,
     review_fields,
 )
-from ironcurtain_proxy.wire.codec import encode, message_id, recover_id
-from ironcurtain_proxy.wire.pipes import Oversize
+from ironcurtain_proxy.jsonrpc.codec import encode, message_id, recover_id
+from ironcurtain_proxy.jsonrpc.pipes import Oversize
+from ironcurtain_proxy.model.escalation import Escalation
 
 PROTOCOL_VERSION: Final = "2025-11-25"
 """What we offer, as to the servers behind us; whatever the process answers is taken."""

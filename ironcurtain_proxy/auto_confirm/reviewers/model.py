@@ -1,7 +1,7 @@
 """A reviewer that is a model: asked with a prompt of its own, answers with one JSON object.
 
-The call itself is `auto_model`. What the agent wrote is shown redacted, cut, and fenced. Whatever
-is not exactly an answer is none, and the next reviewer is asked.
+The call itself is `llm.litellm_model`. What the agent wrote is shown redacted, cut, and fenced.
+Whatever is not exactly an answer is none, and the next reviewer is asked.
 """
 
 import logging
@@ -12,12 +12,7 @@ from typing import Final, Literal, TypeAlias
 
 import anyio
 
-from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Ruling
-from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.question import as_json, visible
-from ironcurtain_proxy.ports import Clock
-from ironcurtain_proxy.review.auto_model import Completion, Model, usage_of, warm_within
-from ironcurtain_proxy.review.briefing import (
+from ironcurtain_proxy.auto_confirm.briefing import (
     MAX_NAME,
     REVIEW_BY_REQUESTER,
     UNBRIEFED,
@@ -29,10 +24,15 @@ from ironcurtain_proxy.review.briefing import (
     is_same_party,
     view_of,
 )
-from ironcurtain_proxy.review.llm_log import LlmLog
-from ironcurtain_proxy.review.messages import clean_line
-from ironcurtain_proxy.review.review_lines import read_object
-from ironcurtain_proxy.review.review_queue import ReviewQueue
+from ironcurtain_proxy.auto_confirm.reviewers.json_lines import read_object
+from ironcurtain_proxy.auto_confirm.reviewers.turns import ReviewQueue
+from ironcurtain_proxy.llm.litellm_model import Completion, Model, usage_of, warm_within
+from ironcurtain_proxy.llm.log import LlmLog
+from ironcurtain_proxy.mailbox.messages import clean_line
+from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Ruling
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.question import as_json, visible
+from ironcurtain_proxy.ports import Clock
 
 _log: Final = logging.getLogger(__name__)
 

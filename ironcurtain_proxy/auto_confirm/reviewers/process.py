@@ -1,7 +1,7 @@
 """A reviewer that is a process: questions go out as lines, answers come back as lines.
 
 Started on first use, and again after it has ended, but not for ever. Knows whose answer counts;
-what the lines mean is its `Dialect`, what it is started with is `reviewer_start`. A line that is
+what the lines mean is its `Dialect`, what it is started with is `process_start`. A line that is
 not an answer changes nothing but the log: the process is still asked, and the first answer that
 counts wins. Unless the dialect says that none can come any more: then the next reviewer is asked.
 """
@@ -18,10 +18,7 @@ import anyio.lowlevel
 import anyio.to_thread
 from anyio.abc import TaskGroup, TaskStatus
 
-from ironcurtain_proxy.errors import IronCurtainError
-from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Ruling
-from ironcurtain_proxy.ports import Clock
-from ironcurtain_proxy.review.briefing import (
+from ironcurtain_proxy.auto_confirm.briefing import (
     REVIEW_BY_REQUESTER,
     UNBRIEFED,
     Briefing,
@@ -30,18 +27,26 @@ from ironcurtain_proxy.review.briefing import (
     is_same_party,
     view_of,
 )
-from ironcurtain_proxy.review.dialect import NOTHING_OPEN, Dialect, NoAnswer, ProcessAnswer
-from ironcurtain_proxy.review.review_queue import ReviewQueue
-from ironcurtain_proxy.review.reviewer_lives import Lives
-from ironcurtain_proxy.review.reviewer_start import (
+from ironcurtain_proxy.auto_confirm.reviewers.dialect import (
+    NOTHING_OPEN,
+    Dialect,
+    NoAnswer,
+    ProcessAnswer,
+)
+from ironcurtain_proxy.auto_confirm.reviewers.lives import Lives
+from ironcurtain_proxy.auto_confirm.reviewers.process_start import (
     Launch,
     ProcessSpec,
     ReviewerProcess,
     new_token,
     prepared,
 )
-from ironcurtain_proxy.review.steady import on_the_wall
-from ironcurtain_proxy.wire.pipes import LineReader, LineWriter, Oversize, open_wire
+from ironcurtain_proxy.auto_confirm.reviewers.turns import ReviewQueue
+from ironcurtain_proxy.errors import IronCurtainError
+from ironcurtain_proxy.jsonrpc.pipes import LineReader, LineWriter, Oversize, open_wire
+from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Ruling
+from ironcurtain_proxy.ports import Clock
+from ironcurtain_proxy.steady_clock import on_the_wall
 
 _log: Final = logging.getLogger(__name__)
 

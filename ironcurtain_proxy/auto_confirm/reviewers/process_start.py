@@ -16,9 +16,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
+from ironcurtain_proxy.auto_confirm.reviewers.dialect import MakeDialect
+from ironcurtain_proxy.auto_confirm.reviewers.json_lines import LineDialect
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.review.dialect import MakeDialect
-from ironcurtain_proxy.review.review_lines import LineDialect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

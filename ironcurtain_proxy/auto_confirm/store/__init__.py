@@ -1,4 +1,10 @@
 """Interactions, decisions, patterns and safe paths in SQL: an index beside the audit log.
 
-Imported only where the auto-confirm engine is on: SQLAlchemy takes a third of a second to import.
+Imported only where the engine is on: SQLAlchemy takes a third of a second to import.
+
+- `store`: what the rest of the engine calls. `rows`, `faults`: its values, and its errors.
+- `database`, `files`, `schema`, `tables`, `migrations`: the database and its tables.
+- `interactions`, `history`, `patterns`, `health`, `retention`: the statements, by subject.
+- `metrics`, `series`, `plots`, `report`: figures for people and for Prometheus.
+- Also: `open_file`, `opening`.
 """

@@ -26,9 +26,13 @@ from sqlalchemy.exc import (
 )
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from ironcurtain_proxy.store.faults import AlreadyDecidedError, StoreError, StoreLostError
-from ironcurtain_proxy.store.files import prepare_file, reused_file
-from ironcurtain_proxy.store.open_file import OpenFile
+from ironcurtain_proxy.auto_confirm.store.faults import (
+    AlreadyDecidedError,
+    StoreError,
+    StoreLostError,
+)
+from ironcurtain_proxy.auto_confirm.store.files import prepare_file, reused_file
+from ironcurtain_proxy.auto_confirm.store.open_file import OpenFile
 
 T = TypeVar("T")
 

@@ -7,8 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from ironcurtain_proxy.store.faults import StoreError
-from ironcurtain_proxy.store.open_file import Identity, OpenFile
+from ironcurtain_proxy.auto_confirm.store.faults import StoreError
+from ironcurtain_proxy.auto_confirm.store.open_file import Identity, OpenFile
 
 _PRIVATE: Final = 0o600
 _PRIVATE_DIRECTORY: Final = 0o700

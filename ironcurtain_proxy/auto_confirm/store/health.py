@@ -6,9 +6,9 @@ from typing import Final
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from ironcurtain_proxy.store.interactions import OPEN, OURS
-from ironcurtain_proxy.store.rows import SAFE_BANDS, TIMEOUT, Health
-from ironcurtain_proxy.store.tables import INTERACTIONS
+from ironcurtain_proxy.auto_confirm.store.interactions import OPEN, OURS
+from ironcurtain_proxy.auto_confirm.store.rows import SAFE_BANDS, TIMEOUT, Health
+from ironcurtain_proxy.auto_confirm.store.tables import INTERACTIONS
 
 STUCK_AFTER: Final = timedelta(minutes=10)
 """A call that waits longer has outlived its reviewer's five minutes and the fallback's five."""

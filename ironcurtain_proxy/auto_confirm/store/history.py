@@ -6,8 +6,8 @@ from typing import Final
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from ironcurtain_proxy.store.interactions import OURS
-from ironcurtain_proxy.store.tables import INTERACTIONS
+from ironcurtain_proxy.auto_confirm.store.interactions import OURS
+from ironcurtain_proxy.auto_confirm.store.tables import INTERACTIONS
 
 LATELY: Final = 1000
 """The last so many approvals count: more would cost more, and say nothing else."""

@@ -8,9 +8,8 @@ import orjson
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Row
 
-from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.store.faults import AlreadyDecidedError, StoreError
-from ironcurtain_proxy.store.rows import (
+from ironcurtain_proxy.auto_confirm.store.faults import AlreadyDecidedError, StoreError
+from ironcurtain_proxy.auto_confirm.store.rows import (
     MODEL,
     TIMEOUT,
     EscalationTask,
@@ -23,13 +22,14 @@ from ironcurtain_proxy.store.rows import (
     TaskStatus,
     is_reviewer,
 )
-from ironcurtain_proxy.store.tables import (
+from ironcurtain_proxy.auto_confirm.store.tables import (
     DECISIONS,
     HISTORY,
     INTERACTIONS,
     REVIEWER_DECISIONS,
     TASKS,
 )
+from ironcurtain_proxy.model.json import Json
 
 OPEN: Final[tuple[Status, ...]] = ("pending", "held", "escalated")
 """Where a call still waits for its decision."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from ironcurtain_proxy.store.faults import StoreError
+from ironcurtain_proxy.auto_confirm.store.faults import StoreError
 
 Identity: TypeAlias = tuple[int, int]
 """Device and inode: which file it is, whatever its name."""

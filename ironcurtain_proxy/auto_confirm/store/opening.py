@@ -4,8 +4,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from ironcurtain_proxy.store.database import Database, open_database, sqlite_path
-from ironcurtain_proxy.store.schema import bring_up_to_date, is_there
+from ironcurtain_proxy.auto_confirm.store.database import Database, open_database, sqlite_path
+from ironcurtain_proxy.auto_confirm.store.schema import bring_up_to_date, is_there
 
 
 @dataclass(frozen=True, slots=True)

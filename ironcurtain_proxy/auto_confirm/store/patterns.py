@@ -13,9 +13,9 @@ from typing import Final
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from ironcurtain_proxy.store.faults import StoreError
-from ironcurtain_proxy.store.interactions import OURS
-from ironcurtain_proxy.store.rows import (
+from ironcurtain_proxy.auto_confirm.store.faults import StoreError
+from ironcurtain_proxy.auto_confirm.store.interactions import OURS
+from ironcurtain_proxy.auto_confirm.store.rows import (
     HIGH_BANDS,
     LONGEST_REGEX,
     NewPattern,
@@ -23,7 +23,7 @@ from ironcurtain_proxy.store.rows import (
     Proposal,
     RiskBand,
 )
-from ironcurtain_proxy.store.tables import INTERACTIONS, PATTERNS, REVIEWER_DECISIONS
+from ironcurtain_proxy.auto_confirm.store.tables import INTERACTIONS, PATTERNS, REVIEWER_DECISIONS
 
 _TOO_WIDE: Final = re.compile(r"/[^/]*|/(home|Users)/[^/]+|/(private|var)/[^/]+", re.ASCII)
 """Directories that are never proposed: the top ones, and whole homes."""

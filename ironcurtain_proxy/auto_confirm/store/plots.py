@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
-from ironcurtain_proxy.store.series import OUTCOMES, Outcome, Slot
+from ironcurtain_proxy.auto_confirm.store.series import OUTCOMES, Outcome, Slot
 
 _WIDTH: Final = 640
 _HEIGHT: Final = 220

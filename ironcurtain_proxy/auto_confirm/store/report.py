@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ironcurtain_proxy.store import plots
-from ironcurtain_proxy.store.metrics import (
+from ironcurtain_proxy.auto_confirm.store import plots
+from ironcurtain_proxy.auto_confirm.store.metrics import (
     LATENCY_TARGET_MS,
     RESPONSE_TARGET_SECONDS,
     SAFE_TARGET,
@@ -13,8 +13,8 @@ from ironcurtain_proxy.store.metrics import (
     Metrics,
     Ratio,
 )
-from ironcurtain_proxy.store.plots import shown
-from ironcurtain_proxy.store.series import RESPONSE_BOUNDS, Series
+from ironcurtain_proxy.auto_confirm.store.plots import shown
+from ironcurtain_proxy.auto_confirm.store.series import RESPONSE_BOUNDS, Series
 
 _UNKNOWN: Final = "n/a"
 

@@ -12,8 +12,8 @@ from typing import Final
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from ironcurtain_proxy.store.interactions import OPEN, OURS
-from ironcurtain_proxy.store.tables import (
+from ironcurtain_proxy.auto_confirm.store.interactions import OPEN, OURS
+from ironcurtain_proxy.auto_confirm.store.tables import (
     DECISIONS,
     HISTORY,
     INTERACTIONS,

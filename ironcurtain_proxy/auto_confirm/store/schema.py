@@ -6,8 +6,8 @@ from typing import Final
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from ironcurtain_proxy.store.database import Database
-from ironcurtain_proxy.store.faults import StoreError
+from ironcurtain_proxy.auto_confirm.store.database import Database
+from ironcurtain_proxy.auto_confirm.store.faults import StoreError
 
 VERSION_TABLE: Final = "ironcurtain_schema_version"
 """Not Alembic's own name: the database may be shared with a program that uses that."""

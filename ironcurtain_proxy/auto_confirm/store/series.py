@@ -9,10 +9,10 @@ from typing import Final, Literal, TypeAlias, get_args
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from ironcurtain_proxy.store.interactions import OURS
-from ironcurtain_proxy.store.rows import SAFE_BANDS, RiskBand
-from ironcurtain_proxy.store.store import Store
-from ironcurtain_proxy.store.tables import DECISIONS, INTERACTIONS, REVIEWER_DECISIONS
+from ironcurtain_proxy.auto_confirm.store.interactions import OURS
+from ironcurtain_proxy.auto_confirm.store.rows import SAFE_BANDS, RiskBand
+from ironcurtain_proxy.auto_confirm.store.store import Store
+from ironcurtain_proxy.auto_confirm.store.tables import DECISIONS, INTERACTIONS, REVIEWER_DECISIONS
 
 Outcome: TypeAlias = Literal["auto-approved", "approved", "rejected", "timed out", "waiting"]
 """What became of a prompt, in the words of a report. `approved`: by a person or a reviewer."""

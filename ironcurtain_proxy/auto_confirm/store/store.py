@@ -13,12 +13,11 @@ from typing import Self, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from ironcurtain_proxy.ports import Clock
-from ironcurtain_proxy.store import health, interactions, patterns, retention
-from ironcurtain_proxy.store.database import Database
-from ironcurtain_proxy.store.history import RecentWork, recent_work
-from ironcurtain_proxy.store.opening import Origin, open_again, open_first
-from ironcurtain_proxy.store.rows import (
+from ironcurtain_proxy.auto_confirm.store import health, interactions, patterns, retention
+from ironcurtain_proxy.auto_confirm.store.database import Database
+from ironcurtain_proxy.auto_confirm.store.history import RecentWork, recent_work
+from ironcurtain_proxy.auto_confirm.store.opening import Origin, open_again, open_first
+from ironcurtain_proxy.auto_confirm.store.rows import (
     EscalationTask,
     Health,
     Interaction,
@@ -31,7 +30,8 @@ from ironcurtain_proxy.store.rows import (
     Settlement,
     TaskStatus,
 )
-from ironcurtain_proxy.store.tables import SAFE_PATHS
+from ironcurtain_proxy.auto_confirm.store.tables import SAFE_PATHS
+from ironcurtain_proxy.ports import Clock
 
 T = TypeVar("T")
 

@@ -11,8 +11,8 @@ from difflib import unified_diff
 from itertools import islice
 from typing import Final
 
+from ironcurtain_proxy.mailbox.display import visible
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.session.display import visible
 
 _MAX_FILE_BYTES: Final = 256 * 1024
 _MAX_LINES: Final = 4000

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from ironcurtain_proxy.session.answering import Verdict
-from ironcurtain_proxy.session.changes import changes_of
-from ironcurtain_proxy.session.display import banner
-from ironcurtain_proxy.session.requests import PendingRequest
+from ironcurtain_proxy.cli.review_screen.changes import changes_of
+from ironcurtain_proxy.mailbox.answering import Verdict
+from ironcurtain_proxy.mailbox.display import banner
+from ironcurtain_proxy.mailbox.requests import PendingRequest
 
 HELP: Final = (
     "/approve N|all   /approve+ N (and remember)   /deny N|all [words to the agent]   "

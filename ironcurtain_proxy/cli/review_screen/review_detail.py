@@ -9,7 +9,7 @@ from typing import Final
 
 from rich.text import Text
 
-from ironcurtain_proxy.session.display import (
+from ironcurtain_proxy.mailbox.display import (
     MARGIN,
     Field,
     arguments_of,
@@ -18,7 +18,7 @@ from ironcurtain_proxy.session.display import (
     remembered,
     rows,
 )
-from ironcurtain_proxy.session.requests import PendingRequest
+from ironcurtain_proxy.mailbox.requests import PendingRequest
 
 _ESCAPE: Final = re.compile(r"\\(?:x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8}|[rt])")
 _CHANGES: Final = (("+", "green"), ("-", "red"), ("@", "cyan"))

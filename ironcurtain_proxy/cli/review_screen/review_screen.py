@@ -16,20 +16,20 @@ from textual.binding import Binding, BindingType
 from textual.events import Resize
 from textual.widgets import DataTable, Footer, Input, RichLog, Static
 
+from ironcurtain_proxy.cli.review_screen.changes import changes_of
+from ironcurtain_proxy.cli.review_screen.review_detail import detail_of
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.review.credential import Credential
-from ironcurtain_proxy.session.answering import (
+from ironcurtain_proxy.mailbox.answering import (
     NOT_COUNTED,
     Verdict,
     answer_async,
     objection,
     still_waits,
 )
-from ironcurtain_proxy.session.changes import changes_of
-from ironcurtain_proxy.session.display import summary, time_left, visible
-from ironcurtain_proxy.session.mailboxes import Mailboxes
-from ironcurtain_proxy.session.requests import PendingRequest, utc_now
-from ironcurtain_proxy.session.review_detail import detail_of
+from ironcurtain_proxy.mailbox.credential import Credential
+from ironcurtain_proxy.mailbox.display import summary, time_left, visible
+from ironcurtain_proxy.mailbox.mailboxes import Mailboxes
+from ironcurtain_proxy.mailbox.requests import PendingRequest, utc_now
 
 GUARD_SECONDS: Final = 0.3
 """For so long after another request came up by itself no key answers it: the key was meant for what

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from ironcurtain_proxy.administration.reviewer_settings import ReviewerSpec
-from ironcurtain_proxy.administration.settings import Settings
+from ironcurtain_proxy.config.auto_confirm.reviewer_settings import ReviewerSpec
+from ironcurtain_proxy.config.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, get_args
 
-from ironcurtain_proxy.administration.document import Members, Spot
-from ironcurtain_proxy.administration.layers import Layers
-from ironcurtain_proxy.administration.review_settings import read_model_id
-from ironcurtain_proxy.approval.engine.sessions import SessionType
-from ironcurtain_proxy.approval.engine.settings import HUMAN, REVIEWER_TYPES, Reviewer
+from ironcurtain_proxy.auto_confirm.engine.sessions import SessionType
+from ironcurtain_proxy.auto_confirm.engine.settings import HUMAN, REVIEWER_TYPES, Reviewer
+from ironcurtain_proxy.config.reading.document import Members, Spot
+from ironcurtain_proxy.config.reading.layers import Layers
+from ironcurtain_proxy.config.review_settings import read_model_id
 
 ReviewerKind: TypeAlias = Literal["human", "session", "process", "model"]
 ReviewerProtocol: TypeAlias = Literal["lines", "mcp"]

@@ -8,20 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeVar, get_args
 
-from ironcurtain_proxy.administration.document import Members, Spot
-from ironcurtain_proxy.administration.layers import Layers
-from ironcurtain_proxy.administration.notification_settings import (
-    NotificationSettings,
-    read_notifications,
-)
-from ironcurtain_proxy.administration.problems import nearest, shown
-from ironcurtain_proxy.administration.reviewer_settings import ReviewerSpec, read_reviewer
-from ironcurtain_proxy.administration.work_context_settings import RequiredContext, read_context
-from ironcurtain_proxy.approval.engine.final_table import check_on_timeout
-from ironcurtain_proxy.approval.engine.matrix import RowKey
-from ironcurtain_proxy.approval.engine.operations import Operation
-from ironcurtain_proxy.approval.engine.sessions import SessionType
-from ironcurtain_proxy.approval.engine.settings import (
+from ironcurtain_proxy.auto_confirm.engine.final_table import check_on_timeout
+from ironcurtain_proxy.auto_confirm.engine.matrix import RowKey
+from ironcurtain_proxy.auto_confirm.engine.operations import Operation
+from ironcurtain_proxy.auto_confirm.engine.sessions import SessionType
+from ironcurtain_proxy.auto_confirm.engine.settings import (
     FURTHER_RULES,
     HUMAN,
     NO_REVIEWER,
@@ -33,7 +24,19 @@ from ironcurtain_proxy.approval.engine.settings import (
     TimeoutAction,
     UnknownAction,
 )
-from ironcurtain_proxy.approval.engine.windows import NightAction, NightMode
+from ironcurtain_proxy.auto_confirm.engine.windows import NightAction, NightMode
+from ironcurtain_proxy.config.auto_confirm.notification_settings import (
+    NotificationSettings,
+    read_notifications,
+)
+from ironcurtain_proxy.config.auto_confirm.reviewer_settings import ReviewerSpec, read_reviewer
+from ironcurtain_proxy.config.auto_confirm.work_context_settings import (
+    RequiredContext,
+    read_context,
+)
+from ironcurtain_proxy.config.reading.document import Members, Spot
+from ironcurtain_proxy.config.reading.layers import Layers
+from ironcurtain_proxy.config.reading.problems import nearest, shown
 from ironcurtain_proxy.errors import ConfigurationError
 
 _SESSION_TYPES: Final[tuple[SessionType, ...]] = get_args(SessionType)

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from ironcurtain_proxy.administration.document import Spot
-from ironcurtain_proxy.administration.layers import Layers
+from ironcurtain_proxy.config.reading.document import Spot
+from ironcurtain_proxy.config.reading.layers import Layers
 
 PROVIDER_VARIABLE: Final = "IRONCURTAIN_PROVIDER"
 """Set by whoever spawns the proxy: which provider's model the session runs on."""

@@ -15,8 +15,8 @@ from typing import Final, Literal, TypeAlias
 
 import orjson
 
-from ironcurtain_proxy.administration.json_insertion import Insertion, inserted
-from ironcurtain_proxy.administration.rewriting import rewrite
+from ironcurtain_proxy.config.migration.json_insertion import Insertion, inserted
+from ironcurtain_proxy.config.migration.rewriting import rewrite
 from ironcurtain_proxy.model.json import Json
 
 MigratedMode: TypeAlias = Literal["configured", "dangerous"]

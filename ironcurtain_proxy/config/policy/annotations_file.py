@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, get_args
 
-from ironcurtain_proxy.administration.document import Members, Spot
-from ironcurtain_proxy.administration.policy_file import role
-from ironcurtain_proxy.administration.problems import Report, nearest, shown
-from ironcurtain_proxy.administration.reading import read_document
+from ironcurtain_proxy.config.policy.policy_file import role
+from ironcurtain_proxy.config.reading.document import Members, Spot
+from ironcurtain_proxy.config.reading.problems import Report, nearest, shown
+from ironcurtain_proxy.config.reading.reading import read_document
 from ironcurtain_proxy.model.annotation import (
     Annotations,
     Equals,

@@ -9,18 +9,18 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
-from ironcurtain_proxy.administration.document import Members, Spot
-from ironcurtain_proxy.administration.operator_paths import absolute, real, working_directory
-from ironcurtain_proxy.administration.policy_file import Purpose, host_patterns
-from ironcurtain_proxy.administration.policy_files import (
+from ironcurtain_proxy.config.policy.policy_file import Purpose, host_patterns
+from ironcurtain_proxy.config.policy.policy_files import (
     ANNOTATIONS_NAME,
     LISTS_NAME,
     POLICY_NAME,
     PolicyFiles,
 )
-from ironcurtain_proxy.administration.policy_loading import LoadedPolicy, read_rule_files
-from ironcurtain_proxy.administration.problems import Report
-from ironcurtain_proxy.administration.reading import is_there, read_document
+from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, read_rule_files
+from ironcurtain_proxy.config.reading.document import Members, Spot
+from ironcurtain_proxy.config.reading.operator_paths import absolute, real, working_directory
+from ironcurtain_proxy.config.reading.problems import Report
+from ironcurtain_proxy.config.reading.reading import is_there, read_document
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Policy, ProtectedPath
 

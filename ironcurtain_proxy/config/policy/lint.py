@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from ironcurtain_proxy.administration.document import Place
-from ironcurtain_proxy.administration.lint_subjects import Subject, Subjects
-from ironcurtain_proxy.administration.problems import Report, nearest, shown
+from ironcurtain_proxy.config.policy.lint_subjects import Subject, Subjects
+from ironcurtain_proxy.config.reading.document import Place
+from ironcurtain_proxy.config.reading.problems import Report, nearest, shown
 from ironcurtain_proxy.model.annotation import Annotations, ArgumentRole
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Rule

@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from ironcurtain_proxy.administration.document import Place
-from ironcurtain_proxy.administration.problems import Report, nearest, shown
+from ironcurtain_proxy.config.reading.document import Place
+from ironcurtain_proxy.config.reading.problems import Report, nearest, shown
 from ironcurtain_proxy.model.annotation import Annotations, RoleSpec, ToolAnnotation
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.server import ServerSpec, ToolDefinition

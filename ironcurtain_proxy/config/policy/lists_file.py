@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from ironcurtain_proxy.administration.document import Spot
-from ironcurtain_proxy.administration.problems import Report
-from ironcurtain_proxy.administration.reading import read_document
+from ironcurtain_proxy.config.reading.document import Spot
+from ironcurtain_proxy.config.reading.problems import Report
+from ironcurtain_proxy.config.reading.reading import read_document
 
 DynamicLists: TypeAlias = Mapping[str, tuple[str, ...]]
 """Entries by the name of their list, without the `@`."""

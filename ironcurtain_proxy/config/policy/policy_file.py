@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, get_args
 
-from ironcurtain_proxy.administration.document import Spot
-from ironcurtain_proxy.administration.lists_file import DynamicLists
-from ironcurtain_proxy.administration.operator_paths import real, rooted
-from ironcurtain_proxy.administration.problems import Report, nearest, shown
-from ironcurtain_proxy.administration.reading import read_document
+from ironcurtain_proxy.config.policy.lists_file import DynamicLists
+from ironcurtain_proxy.config.reading.document import Spot
+from ironcurtain_proxy.config.reading.operator_paths import real, rooted
+from ironcurtain_proxy.config.reading.problems import Report, nearest, shown
+from ironcurtain_proxy.config.reading.reading import read_document
 from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
 from ironcurtain_proxy.model.decision import SEVERITY, Effect
 from ironcurtain_proxy.model.path import RealPath

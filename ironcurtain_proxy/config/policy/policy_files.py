@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ironcurtain_proxy.administration.problems import Report, shown
-from ironcurtain_proxy.administration.reading import is_there
-from ironcurtain_proxy.administration.settings import Settings
+from ironcurtain_proxy.config.reading.problems import Report, shown
+from ironcurtain_proxy.config.reading.reading import is_there
+from ironcurtain_proxy.config.settings import Settings
 
 POLICY_NAME: Final = "compiled-policy.json"
 ANNOTATIONS_NAME: Final = "tool-annotations.json"

@@ -5,23 +5,23 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from ironcurtain_proxy.administration.annotations_file import AnnotationsFile, read_annotations_file
-from ironcurtain_proxy.administration.lists_file import ListsFile, read_lists_file
-from ironcurtain_proxy.administration.policy_file import (
+from ironcurtain_proxy.config.policy.annotations_file import AnnotationsFile, read_annotations_file
+from ironcurtain_proxy.config.policy.lists_file import ListsFile, read_lists_file
+from ironcurtain_proxy.config.policy.policy_file import (
     PolicyFile,
     PolicyReader,
     Purpose,
     host_patterns,
 )
-from ironcurtain_proxy.administration.policy_files import (
+from ironcurtain_proxy.config.policy.policy_files import (
     ANNOTATIONS_NAME,
     SHIPPED,
     PolicyFiles,
     find_policy_files,
 )
-from ironcurtain_proxy.administration.problems import Problem, Report, shown
-from ironcurtain_proxy.administration.protection import protected_names, protected_paths
-from ironcurtain_proxy.administration.settings import Settings
+from ironcurtain_proxy.config.policy.protection import protected_names, protected_paths
+from ironcurtain_proxy.config.reading.problems import Problem, Report, shown
+from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.model.annotation import Annotations
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.model.server import ServerSpec

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Final
 
 import ironcurtain_proxy
-from ironcurtain_proxy.administration.operator_paths import as_named, real
-from ironcurtain_proxy.administration.policy_files import PolicyFiles
-from ironcurtain_proxy.administration.problems import Report
-from ironcurtain_proxy.administration.settings import Settings
+from ironcurtain_proxy.config.policy.policy_files import PolicyFiles
+from ironcurtain_proxy.config.reading.operator_paths import as_named, real
+from ironcurtain_proxy.config.reading.problems import Report
+from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import ProtectedName, ProtectedPath

@@ -11,7 +11,7 @@ Pure: no I/O, no clock, no log.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias, TypeVar
 
-from ironcurtain_proxy.administration.problems import PathPart, Report, nearest, shown
+from ironcurtain_proxy.config.reading.problems import PathPart, Report, nearest, shown
 from ironcurtain_proxy.model.json import Json
 
 Place: TypeAlias = tuple[PathPart, ...]

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
-from ironcurtain_proxy.administration.document import Spot
-from ironcurtain_proxy.administration.problems import Report
-from ironcurtain_proxy.administration.reading import parse
+from ironcurtain_proxy.config.reading.document import Spot
+from ironcurtain_proxy.config.reading.problems import Report
+from ironcurtain_proxy.config.reading.reading import parse
 from ironcurtain_proxy.model.json import Json
 
 SERVERS_VARIABLE: Final = "MCP_SERVERS_CONFIG"

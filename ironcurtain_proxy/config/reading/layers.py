@@ -11,16 +11,16 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, TypeVar
 
-from ironcurtain_proxy.administration.document import Spot
-from ironcurtain_proxy.administration.environment import CONFIG_VARIABLE, Environment
-from ironcurtain_proxy.administration.operator_paths import (
+from ironcurtain_proxy.config.reading.document import Spot
+from ironcurtain_proxy.config.reading.environment import CONFIG_VARIABLE, Environment
+from ironcurtain_proxy.config.reading.operator_paths import (
     STATE_DIRECTORY,
     absolute,
     expand_home,
     working_directory,
 )
-from ironcurtain_proxy.administration.problems import Report
-from ironcurtain_proxy.administration.reading import is_there, read_document
+from ironcurtain_proxy.config.reading.problems import Report
+from ironcurtain_proxy.config.reading.reading import is_there, read_document
 
 CONFIG_NAME: Final = "config.json"
 

@@ -1,6 +1,6 @@
 """What a path in the operator's own words stands for.
 
-The agent's paths are not read here: `information` does that, and trusts nothing.
+The agent's paths are not read here: `facts` does that, and trusts nothing.
 """
 
 import os

@@ -13,8 +13,8 @@ from typing import Final
 
 import orjson
 
-from ironcurtain_proxy.administration.document import Spot
-from ironcurtain_proxy.administration.problems import PathPart, Report
+from ironcurtain_proxy.config.reading.document import Spot
+from ironcurtain_proxy.config.reading.problems import PathPart, Report
 from ironcurtain_proxy.model.json import Json
 
 MAX_BYTES: Final = 16 * 1024 * 1024
@@ -94,7 +94,7 @@ def parse(data: bytes, source: object, report: Report, *, yaml: bool = False) ->
         return None
     if yaml:
         # PyYAML takes milliseconds to import and most installations have no YAML file.
-        from ironcurtain_proxy.administration.yaml_reading import parse_yaml  # noqa: PLC0415
+        from ironcurtain_proxy.config.reading.yaml_reading import parse_yaml  # noqa: PLC0415
 
         return parse_yaml(data, source, report)
     return _parse_json(data, source, report)

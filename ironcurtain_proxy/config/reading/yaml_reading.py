@@ -11,7 +11,7 @@ import yaml
 from yaml.constructor import SafeConstructor
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from ironcurtain_proxy.administration.problems import PathPart, Report, shown
+from ironcurtain_proxy.config.reading.problems import PathPart, Report, shown
 from ironcurtain_proxy.model.json import Json
 
 _Place = tuple[PathPart, ...]

@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from ironcurtain_proxy.administration.document import Spot
-from ironcurtain_proxy.administration.layers import Layers
-from ironcurtain_proxy.administration.problems import Report, nearest, shown
-from ironcurtain_proxy.administration.reading import is_there
-from ironcurtain_proxy.administration.servers_file import (
+from ironcurtain_proxy.config.reading.document import Spot
+from ironcurtain_proxy.config.reading.layers import Layers
+from ironcurtain_proxy.config.reading.problems import Report, nearest, shown
+from ironcurtain_proxy.config.reading.reading import is_there
+from ironcurtain_proxy.config.servers.servers_file import (
     ServersReader,
     check_variable_name,
     parse_servers,

@@ -12,11 +12,11 @@ from itertools import permutations
 from pathlib import Path
 from typing import Final
 
-from ironcurtain_proxy.administration.document import Members, Spot
-from ironcurtain_proxy.administration.operator_paths import rooted
-from ironcurtain_proxy.administration.problems import Report, shown
-from ironcurtain_proxy.administration.reading import read_document
-from ironcurtain_proxy.administration.recognition import recognised
+from ironcurtain_proxy.config.reading.document import Members, Spot
+from ironcurtain_proxy.config.reading.operator_paths import rooted
+from ironcurtain_proxy.config.reading.problems import Report, shown
+from ironcurtain_proxy.config.reading.reading import read_document
+from ironcurtain_proxy.config.servers.recognition import recognised
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.server import ServerSpec
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ironcurtain_proxy.administration.document import Spot
-from ironcurtain_proxy.administration.problems import nearest, shown
+from ironcurtain_proxy.config.reading.document import Spot
+from ironcurtain_proxy.config.reading.problems import nearest, shown
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,10 @@
 import os
 from pathlib import Path
 
-from ironcurtain_proxy.administration.document import Spot
-from ironcurtain_proxy.administration.layers import Layers
-from ironcurtain_proxy.administration.operator_paths import real
-from ironcurtain_proxy.administration.problems import shown
+from ironcurtain_proxy.config.reading.document import Spot
+from ironcurtain_proxy.config.reading.layers import Layers
+from ironcurtain_proxy.config.reading.operator_paths import real
+from ironcurtain_proxy.config.reading.problems import shown
 from ironcurtain_proxy.model.path import RealPath
 
 

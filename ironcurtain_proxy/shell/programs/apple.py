@@ -4,7 +4,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from ironcurtain_proxy.approval.shell.rules import (
+from ironcurtain_proxy.model.command import Word
+from ironcurtain_proxy.shell.rules import (
     NOTHING,
     Checked,
     Commands,
@@ -13,7 +14,6 @@ from ironcurtain_proxy.approval.shell.rules import (
     commands,
     options,
 )
-from ironcurtain_proxy.model.command import Word
 
 _ANY: Final = Reads()
 _NETWORKSETUP: Final = re.compile(r"-(?:list|get|show|version|is)[A-Za-z0-9]*")

@@ -5,8 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from ironcurtain_proxy.approval.shell.effects import CONNECTS
-from ironcurtain_proxy.approval.shell.rules import (
+from ironcurtain_proxy.model.command import Word
+from ironcurtain_proxy.shell.programs.effects import CONNECTS
+from ironcurtain_proxy.shell.programs.scripts import check_awk, check_sed
+from ironcurtain_proxy.shell.programs.sql import DUCKDB, MYSQL, PSQL, SQLITE
+from ironcurtain_proxy.shell.rules import (
     FILES,
     NOTHING,
     Acts,
@@ -17,9 +20,6 @@ from ironcurtain_proxy.approval.shell.rules import (
     commands,
     options,
 )
-from ironcurtain_proxy.approval.shell.scripts import check_awk, check_sed
-from ironcurtain_proxy.approval.shell.sql import DUCKDB, MYSQL, PSQL, SQLITE
-from ironcurtain_proxy.model.command import Word
 
 _READ: Final = [
     "cat",

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from ironcurtain_proxy.approval.shell.rules import Rule, Verbs, options
+from ironcurtain_proxy.shell.rules import Rule, Verbs, options
 
 _ANY: Final = re.compile(r"[a-z0-9][a-z0-9-]*")
 CHANGES: Final = (

@@ -3,7 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from ironcurtain_proxy.approval.shell.rules import (
+from ironcurtain_proxy.model.command import Word
+from ironcurtain_proxy.shell.programs.wrappers import DOCKER_EXEC, KUBECTL_EXEC
+from ironcurtain_proxy.shell.rules import (
     NETWORK,
     NOTHING,
     Acts,
@@ -15,8 +17,6 @@ from ironcurtain_proxy.approval.shell.rules import (
     commands,
     options,
 )
-from ironcurtain_proxy.approval.shell.wrappers import DOCKER_EXEC, KUBECTL_EXEC
-from ironcurtain_proxy.model.command import Word
 
 _LOCAL: Final = Reads(capabilities=NOTHING)
 _STDOUT: Final = Reads(refused=options("-o --output"), abbreviated=False, capabilities=NOTHING)

@@ -6,8 +6,8 @@ None of these is ever safe. The table says which capability a profile may deny.
 from collections.abc import Mapping
 from typing import Final
 
-from ironcurtain_proxy.approval.shell.rules import Acts, Rule
 from ironcurtain_proxy.model.capability import Capability
+from ironcurtain_proxy.shell.rules import Acts, Rule
 
 _WRITES: Final = Acts(capabilities=frozenset({"fs.write"}), reason="it changes files")
 _COPIES: Final = Acts(capabilities=frozenset({"fs.read", "fs.write"}), reason="it writes files")

@@ -6,7 +6,7 @@ only options that ask for them are refused here.
 
 from typing import Final
 
-from ironcurtain_proxy.approval.shell.rules import (
+from ironcurtain_proxy.shell.rules import (
     NETWORK,
     NOTHING,
     Acts,

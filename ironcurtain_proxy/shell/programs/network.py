@@ -4,14 +4,14 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from ironcurtain_proxy.approval.shell.rules import (
+from ironcurtain_proxy.model.command import Word
+from ironcurtain_proxy.shell.rules import (
     NOTHING,
     Checked,
     Rule,
     options,
     skip_options,
 )
-from ironcurtain_proxy.model.command import Word
 
 _FLAGS: Final = options(
     "-4 -6 -s -d -j -p -o -h -r -c -br -brief -json -pretty -stats -statistics -details -oneline"

@@ -4,7 +4,8 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from ironcurtain_proxy.approval.shell.rules import (
+from ironcurtain_proxy.shell.programs.wrappers import RUN_IN_PROJECT
+from ironcurtain_proxy.shell.rules import (
     NETWORK,
     NOTHING,
     Acts,
@@ -14,7 +15,6 @@ from ironcurtain_proxy.approval.shell.rules import (
     commands,
     options,
 )
-from ironcurtain_proxy.approval.shell.wrappers import RUN_IN_PROJECT
 
 _NPM_REFUSED: Final = options(
     "--registry --userconfig --globalconfig --script-shell --node-options --viewer --browser"

@@ -7,8 +7,8 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from ironcurtain_proxy.approval.shell.rules import Reads, check_reads, options
 from ironcurtain_proxy.model.command import Word
+from ironcurtain_proxy.shell.rules import Reads, check_reads, options
 
 MAX_SCRIPT: Final = 400
 """Characters of a sed script: longer ones could take long to match."""

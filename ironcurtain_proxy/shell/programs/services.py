@@ -7,8 +7,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from ironcurtain_proxy.approval.shell.cloud import CHANGES
-from ironcurtain_proxy.approval.shell.rules import (
+from ironcurtain_proxy.model.command import Word
+from ironcurtain_proxy.shell.programs.cloud import CHANGES
+from ironcurtain_proxy.shell.programs.sql import SQLCMD
+from ironcurtain_proxy.shell.rules import (
     NETWORK,
     NOTHING,
     Checked,
@@ -19,8 +21,6 @@ from ironcurtain_proxy.approval.shell.rules import (
     commands,
     options,
 )
-from ironcurtain_proxy.approval.shell.sql import SQLCMD
-from ironcurtain_proxy.model.command import Word
 
 _AUTH0_OBJECTS: Final = Verbs(
     verbs=re.compile(r"ls|list|show|search|tail|diff|stats|help"),

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ironcurtain_proxy.approval.shell.rules import Options, options
 from ironcurtain_proxy.model.command import Word
+from ironcurtain_proxy.shell.rules import Options, options
 
 _FIRST: Final = re.compile(r"\s*(?:select|show|describe|desc|explain|values)\b", re.IGNORECASE)
 _REFUSED: Final = re.compile(

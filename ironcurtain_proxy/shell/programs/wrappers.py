@@ -5,15 +5,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from ironcurtain_proxy.approval.shell.rules import (
+from ironcurtain_proxy.model.command import Assignment, ParsedCommand, SimpleCommand, Word
+from ironcurtain_proxy.shell.rules import (
     Rule,
     Unwrapped,
     Wraps,
     options,
     skip_options,
 )
-from ironcurtain_proxy.approval.shell.secrets import names_a_secret
-from ironcurtain_proxy.model.command import Assignment, ParsedCommand, SimpleCommand, Word
+from ironcurtain_proxy.shell.secrets import names_a_secret
 
 _ANYTHING: Final = Word(None, "*", splits=True)
 _NOT_KNOWN: Final = "an option of it is not known"

@@ -4,14 +4,14 @@ from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
-from ironcurtain_proxy.approval.engine.decision import EngineDecision
-from ironcurtain_proxy.approval.engine.evaluation import evaluate
-from ironcurtain_proxy.approval.engine.interaction import Interaction, Knowledge
-from ironcurtain_proxy.approval.engine.operations import Operation
-from ironcurtain_proxy.approval.engine.path_patterns import compile_path_regex
-from ironcurtain_proxy.approval.engine.patterns import ApprovalPattern
-from ironcurtain_proxy.approval.engine.places import SEEDED_SAFE_PATHS, SafePath
-from ironcurtain_proxy.approval.engine.settings import AutoConfirmSettings
+from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision
+from ironcurtain_proxy.auto_confirm.engine.evaluation import evaluate
+from ironcurtain_proxy.auto_confirm.engine.interaction import Interaction, Knowledge
+from ironcurtain_proxy.auto_confirm.engine.operations import Operation
+from ironcurtain_proxy.auto_confirm.engine.path_patterns import compile_path_regex
+from ironcurtain_proxy.auto_confirm.engine.patterns import ApprovalPattern
+from ironcurtain_proxy.auto_confirm.engine.places import SEEDED_SAFE_PATHS, SafePath
+from ironcurtain_proxy.auto_confirm.engine.settings import AutoConfirmSettings
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.path import RealPath

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from ironcurtain_proxy.approval.engine.confidence import Confidence
-from ironcurtain_proxy.approval.engine.evaluation import assess
-from ironcurtain_proxy.approval.engine.interaction import ApproveRate, Interaction, Knowledge
-from tests.approval.engine import calls
-from tests.approval.engine.calls import CALM, ON, SAFE_PATHS
+from ironcurtain_proxy.auto_confirm.engine.confidence import Confidence
+from ironcurtain_proxy.auto_confirm.engine.evaluation import assess
+from ironcurtain_proxy.auto_confirm.engine.interaction import ApproveRate, Interaction, Knowledge
+from tests.auto_confirm.engine import calls
+from tests.auto_confirm.engine.calls import CALM, ON, SAFE_PATHS
 
 EDIT = calls.edit("/srv/project/a")
 KNOWN = calls.pattern("edit", "/srv/project/.*", auto_approve=False)

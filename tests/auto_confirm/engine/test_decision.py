@@ -5,23 +5,23 @@ from typing import get_args
 
 import pytest
 
-from ironcurtain_proxy.approval.engine import decision as module
-from ironcurtain_proxy.approval.engine.decision import (
+from ironcurtain_proxy.auto_confirm.engine import decision as module
+from ironcurtain_proxy.auto_confirm.engine.decision import (
     Check,
     EngineAction,
     EngineDecision,
     from_json,
     replay,
 )
-from ironcurtain_proxy.approval.engine.evaluation import CHECKS
-from ironcurtain_proxy.approval.engine.interaction import Interaction
-from ironcurtain_proxy.approval.engine.lifecycle import InteractionState
-from ironcurtain_proxy.approval.engine.matrix import MatrixWord
-from ironcurtain_proxy.approval.engine.settings import RuleAction, SafetyRule, UnknownAction
+from ironcurtain_proxy.auto_confirm.engine.evaluation import CHECKS
+from ironcurtain_proxy.auto_confirm.engine.interaction import Interaction
+from ironcurtain_proxy.auto_confirm.engine.lifecycle import InteractionState
+from ironcurtain_proxy.auto_confirm.engine.matrix import MatrixWord
+from ironcurtain_proxy.auto_confirm.engine.settings import RuleAction, SafetyRule, UnknownAction
 from ironcurtain_proxy.errors import KernelError
 from ironcurtain_proxy.model.json import Json
-from tests.approval.engine import calls
-from tests.approval.engine.calls import CALM, ON, decided
+from tests.auto_confirm.engine import calls
+from tests.auto_confirm.engine.calls import CALM, ON, decided
 
 RULE = SafetyRule(pattern="network", action="escalate")
 SURE = replace(CALM, health="well", patterns=(calls.pattern("edit", "/srv/other/a"),))

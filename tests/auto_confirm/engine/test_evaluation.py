@@ -5,21 +5,25 @@ from dataclasses import replace
 
 import pytest
 
-from ironcurtain_proxy.approval.engine.context_score import ContextMatch, ContextScore, WorkContext
-from ironcurtain_proxy.approval.engine.evaluation import CHECKS, assess, decide, evaluate
-from ironcurtain_proxy.approval.engine.interaction import (
+from ironcurtain_proxy.auto_confirm.engine.context_score import (
+    ContextMatch,
+    ContextScore,
+    WorkContext,
+)
+from ironcurtain_proxy.auto_confirm.engine.evaluation import CHECKS, assess, decide, evaluate
+from ironcurtain_proxy.auto_confirm.engine.interaction import (
     ApproveRate,
     Interaction,
     Knowledge,
     SessionHealth,
 )
-from ironcurtain_proxy.approval.engine.operations import Operation
-from ironcurtain_proxy.approval.engine.settings import AutoConfirmSettings, SafetyRule
-from ironcurtain_proxy.approval.engine.windows import NightMode
+from ironcurtain_proxy.auto_confirm.engine.operations import Operation
+from ironcurtain_proxy.auto_confirm.engine.settings import AutoConfirmSettings, SafetyRule
+from ironcurtain_proxy.auto_confirm.engine.windows import NightMode
 from ironcurtain_proxy.errors import KernelError
 from ironcurtain_proxy.model.path import RealPath
-from tests.approval.engine import calls
-from tests.approval.engine.calls import CALM, MIDNIGHT, NOON, ON, SAFE_PATHS, decided
+from tests.auto_confirm.engine import calls
+from tests.auto_confirm.engine.calls import CALM, MIDNIGHT, NOON, ON, SAFE_PATHS, decided
 
 NIGHT = replace(CALM, moment=MIDNIGHT)
 TRUSTED = ApproveRate(approved=40, decided=40)

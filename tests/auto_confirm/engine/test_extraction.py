@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from ironcurtain_proxy.approval.engine.branches import are_feature_branches, branches_of
-from ironcurtain_proxy.approval.engine.extraction import Subject, subject_of
-from ironcurtain_proxy.approval.engine.interaction import Interaction
+from ironcurtain_proxy.auto_confirm.engine.branches import are_feature_branches, branches_of
+from ironcurtain_proxy.auto_confirm.engine.extraction import Subject, subject_of
+from ironcurtain_proxy.auto_confirm.engine.interaction import Interaction
 from ironcurtain_proxy.model.annotation import ArgumentRole
-from tests.approval.engine import calls
-from tests.approval.engine.calls import call, path_fact, text_fact, url_fact
+from tests.auto_confirm.engine import calls
+from tests.auto_confirm.engine.calls import call, path_fact, text_fact, url_fact
 
 
 def operations(interaction: Interaction) -> set[str]:

@@ -6,19 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ironcurtain_proxy.approval.engine.extraction import subject_of
-from ironcurtain_proxy.approval.engine.history import (
+from ironcurtain_proxy.auto_confirm.engine.extraction import subject_of
+from ironcurtain_proxy.auto_confirm.engine.history import (
     ENOUGH,
     EVERYDAY,
     compared,
     is_unusual,
     similarity,
 )
-from ironcurtain_proxy.approval.engine.interaction import History
-from ironcurtain_proxy.approval.engine.operations import Operation
+from ironcurtain_proxy.auto_confirm.engine.interaction import History
+from ironcurtain_proxy.auto_confirm.engine.operations import Operation
 from ironcurtain_proxy.model.path import RealPath
-from tests.approval.engine import calls
-from tests.approval.engine.calls import CALM, ON, decided
+from tests.auto_confirm.engine import calls
+from tests.auto_confirm.engine.calls import CALM, ON, decided
 
 NAMES = st.lists(st.sampled_from(("a", "b", "c")), max_size=4).map(tuple)
 

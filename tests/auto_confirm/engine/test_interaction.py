@@ -5,14 +5,14 @@ from dataclasses import fields, replace
 
 import pytest
 
-from ironcurtain_proxy.approval.engine.context_score import ContextMatch, WorkContext
-from ironcurtain_proxy.approval.engine.decision import EngineDecision
-from ironcurtain_proxy.approval.engine.extraction import subject_of
-from ironcurtain_proxy.approval.engine.interaction import ApproveRate, Interaction, Knowledge
-from ironcurtain_proxy.approval.engine.risk import NO_ROW
-from ironcurtain_proxy.approval.engine.settings import SafetyRule
-from tests.approval.engine import calls
-from tests.approval.engine.calls import CALM, ON, WORKSPACE, decided
+from ironcurtain_proxy.auto_confirm.engine.context_score import ContextMatch, WorkContext
+from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision
+from ironcurtain_proxy.auto_confirm.engine.extraction import subject_of
+from ironcurtain_proxy.auto_confirm.engine.interaction import ApproveRate, Interaction, Knowledge
+from ironcurtain_proxy.auto_confirm.engine.risk import NO_ROW
+from ironcurtain_proxy.auto_confirm.engine.settings import SafetyRule
+from tests.auto_confirm.engine import calls
+from tests.auto_confirm.engine.calls import CALM, ON, WORKSPACE, decided
 
 pytestmark = pytest.mark.requirement("B-90")
 

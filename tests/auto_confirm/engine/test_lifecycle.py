@@ -6,26 +6,26 @@ from typing import get_args
 
 import pytest
 
-from ironcurtain_proxy.approval.engine.final_table import (
+from ironcurtain_proxy.auto_confirm.engine.final_table import (
     APPROVABLE,
     check_on_timeout,
     is_policy_critical,
     on_timeout,
 )
-from ironcurtain_proxy.approval.engine.interaction import Interaction
-from ironcurtain_proxy.approval.engine.lifecycle import (
+from ironcurtain_proxy.auto_confirm.engine.interaction import Interaction
+from ironcurtain_proxy.auto_confirm.engine.lifecycle import (
     TRANSITIONS,
     InteractionState,
     advance,
     after_silence,
     may_hold,
 )
-from ironcurtain_proxy.approval.engine.matrix import ROWS
-from ironcurtain_proxy.approval.engine.operations import Operation
-from ironcurtain_proxy.approval.engine.settings import AutoConfirmSettings
+from ironcurtain_proxy.auto_confirm.engine.matrix import ROWS
+from ironcurtain_proxy.auto_confirm.engine.operations import Operation
+from ironcurtain_proxy.auto_confirm.engine.settings import AutoConfirmSettings
 from ironcurtain_proxy.errors import KernelError
-from tests.approval.engine import calls
-from tests.approval.engine.calls import CALM, ON, decided
+from tests.auto_confirm.engine import calls
+from tests.auto_confirm.engine.calls import CALM, ON, decided
 
 STATES: tuple[InteractionState, ...] = get_args(InteractionState)
 OPERATIONS: tuple[Operation, ...] = get_args(Operation)

@@ -5,10 +5,16 @@ from typing import Final
 
 import pytest
 
-from ironcurtain_proxy.approval.engine.interaction import Interaction
-from ironcurtain_proxy.approval.engine.matrix import GIT_PUSH_MAIN, MATRIX, ROWS, Row, may_review
-from ironcurtain_proxy.approval.engine.sessions import Party, SessionType
-from tests.approval.engine import calls
+from ironcurtain_proxy.auto_confirm.engine.interaction import Interaction
+from ironcurtain_proxy.auto_confirm.engine.matrix import (
+    GIT_PUSH_MAIN,
+    MATRIX,
+    ROWS,
+    Row,
+    may_review,
+)
+from ironcurtain_proxy.auto_confirm.engine.sessions import Party, SessionType
+from tests.auto_confirm.engine import calls
 
 COLUMNS: Final[tuple[SessionType, ...]] = ("worker", "manager", "architect", "high-level")
 TABLE: Final = """

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ironcurtain_proxy.approval.engine.path_patterns import MAX_SUBJECT, compile_path_regex
+from ironcurtain_proxy.auto_confirm.engine.path_patterns import MAX_SUBJECT, compile_path_regex
 from ironcurtain_proxy.errors import ConfigurationError
-from tests.approval.engine import calls
+from tests.auto_confirm.engine import calls
 
 PATTERN = calls.pattern("edit", "/srv/app/[^/]+")
 SCOPES = ("/srv/app/a",)

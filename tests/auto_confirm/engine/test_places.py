@@ -4,9 +4,13 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from ironcurtain_proxy.approval.engine.context_score import ContextMatch, ContextScore, WorkContext
-from ironcurtain_proxy.approval.engine.places import Places, SafePath, in_temporary
-from ironcurtain_proxy.approval.engine.windows import NightMode
+from ironcurtain_proxy.auto_confirm.engine.context_score import (
+    ContextMatch,
+    ContextScore,
+    WorkContext,
+)
+from ironcurtain_proxy.auto_confirm.engine.places import Places, SafePath, in_temporary
+from ironcurtain_proxy.auto_confirm.engine.windows import NightMode
 from ironcurtain_proxy.errors import ConfigurationError, KernelError
 from ironcurtain_proxy.model.path import RealPath
 

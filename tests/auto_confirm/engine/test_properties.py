@@ -7,17 +7,17 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from ironcurtain_proxy.approval.engine.context_score import ContextMatch, WorkContext
-from ironcurtain_proxy.approval.engine.decision import EngineDecision, replay
-from ironcurtain_proxy.approval.engine.evaluation import assess, decide, evaluate
-from ironcurtain_proxy.approval.engine.interaction import ApproveRate, Interaction, Knowledge
-from ironcurtain_proxy.approval.engine.settings import AutoConfirmSettings, SafetyRule
+from ironcurtain_proxy.auto_confirm.engine.context_score import ContextMatch, WorkContext
+from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision, replay
+from ironcurtain_proxy.auto_confirm.engine.evaluation import assess, decide, evaluate
+from ironcurtain_proxy.auto_confirm.engine.interaction import ApproveRate, Interaction, Knowledge
+from ironcurtain_proxy.auto_confirm.engine.settings import AutoConfirmSettings, SafetyRule
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.path import RealPath
-from tests.approval.engine import calls
-from tests.approval.engine.calls import MIDNIGHT, NOON, SAFE_PATHS, WORKSPACE
 from tests.architecture.no_io import no_io
+from tests.auto_confirm.engine import calls
+from tests.auto_confirm.engine.calls import MIDNIGHT, NOON, SAFE_PATHS, WORKSPACE
 
 SEVERITY: Final = {"approve": 0, "conditional": 1, "escalate": 2, "held": 3}
 

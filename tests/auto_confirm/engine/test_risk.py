@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from ironcurtain_proxy.approval.engine.evaluation import assess
-from ironcurtain_proxy.approval.engine.interaction import Interaction, Knowledge
-from ironcurtain_proxy.approval.engine.risk import Risk, band_of
-from tests.approval.engine import calls
-from tests.approval.engine.calls import CALM, ON, SAFE_PATHS
+from ironcurtain_proxy.auto_confirm.engine.evaluation import assess
+from ironcurtain_proxy.auto_confirm.engine.interaction import Interaction, Knowledge
+from ironcurtain_proxy.auto_confirm.engine.risk import Risk, band_of
+from tests.auto_confirm.engine import calls
+from tests.auto_confirm.engine.calls import CALM, ON, SAFE_PATHS
 
 
 def risk(interaction: Interaction, knowledge: Knowledge = CALM) -> Risk:

@@ -6,17 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ironcurtain_proxy.approval.engine.evaluation import assess
-from ironcurtain_proxy.approval.engine.interaction import Interaction
-from ironcurtain_proxy.approval.engine.routing import Route, route_of
-from ironcurtain_proxy.approval.engine.settings import (
+from ironcurtain_proxy.auto_confirm.engine.evaluation import assess
+from ironcurtain_proxy.auto_confirm.engine.interaction import Interaction
+from ironcurtain_proxy.auto_confirm.engine.routing import Route, route_of
+from ironcurtain_proxy.auto_confirm.engine.settings import (
     AutoConfirmSettings,
     EscalationTargets,
     Reviewer,
     SafetyRule,
 )
-from tests.approval.engine import calls
-from tests.approval.engine.calls import CALM, ON, decided
+from tests.auto_confirm.engine import calls
+from tests.auto_confirm.engine.calls import CALM, ON, decided
 
 STAFF = (
     Reviewer(name="architect_manager", session="a-1", session_type="architect"),

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from ironcurtain_proxy.approval.engine.settings import (
+from ironcurtain_proxy.auto_confirm.engine.settings import (
     AutoConfirmSettings,
     EscalationTargets,
     Reviewer,
@@ -12,8 +12,8 @@ from ironcurtain_proxy.approval.engine.settings import (
     SafetyRule,
 )
 from ironcurtain_proxy.errors import ConfigurationError
-from tests.approval.engine import calls
-from tests.approval.engine.calls import ON, decided
+from tests.auto_confirm.engine import calls
+from tests.auto_confirm.engine.calls import ON, decided
 
 
 @pytest.mark.requirement("B-151")

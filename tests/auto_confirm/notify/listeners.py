@@ -11,9 +11,9 @@ from pathlib import Path
 
 import anyio
 
-from ironcurtain_proxy.review.notification_channels import Channel, CommandChannel, Transport
-from ironcurtain_proxy.review.notifications import Notifier, Summaries
-from tests.review.box import until
+from ironcurtain_proxy.auto_confirm.notify.channels import Channel, CommandChannel, Transport
+from ironcurtain_proxy.auto_confirm.notify.notifier import Notifier, Summaries
+from tests.mailbox.mailbox_fixture import until
 
 HANGING = CommandChannel(argv=("sh", "-c", "sleep 600"))
 

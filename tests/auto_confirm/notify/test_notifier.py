@@ -14,9 +14,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.review.notices import review_notice
-from ironcurtain_proxy.review.notification_channels import (
+from ironcurtain_proxy.auto_confirm.notify.channels import (
     Channel,
     CommandChannel,
     FileChannel,
@@ -24,9 +22,10 @@ from ironcurtain_proxy.review.notification_channels import (
     Transport,
     WebhookChannel,
 )
-from ironcurtain_proxy.review.notifications import Notification, Notifier
-from tests.review.box import until
-from tests.review.listening import (
+from ironcurtain_proxy.auto_confirm.notify.notices import review_notice
+from ironcurtain_proxy.auto_confirm.notify.notifier import Notification, Notifier
+from ironcurtain_proxy.errors import ConfigurationError
+from tests.auto_confirm.notify.listeners import (
     HANGING,
     WRITE_ARGUMENTS,
     Hook,
@@ -35,6 +34,7 @@ from tests.review.listening import (
     notifying,
     told,
 )
+from tests.mailbox.mailbox_fixture import until
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
@@ -267,7 +267,7 @@ async def test_a_channel_may_be_for_one_reviewer_but_an_alert_is_for_everyone(
 def test_the_http_library_is_not_loaded_without_a_webhook() -> None:
     code = (
         "import sys\n"
-        "import ironcurtain_proxy.review.chain\n"
+        "import ironcurtain_proxy.auto_confirm.reviewer_chain\n"
         "print(sorted(n for n in ('litellm', 'openai', 'httpx') if n in sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)

@@ -13,22 +13,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ironcurtain_proxy.approval.engine.operations import Operation
-from ironcurtain_proxy.review import notifications
-from ironcurtain_proxy.review.approval_tally import ApprovalTally
-from ironcurtain_proxy.review.notices import summary_notice
-from ironcurtain_proxy.review.notification_channels import (
+from ironcurtain_proxy.auto_confirm.approval_tally import ApprovalTally
+from ironcurtain_proxy.auto_confirm.engine.operations import Operation
+from ironcurtain_proxy.auto_confirm.notify import notifier as notifications
+from ironcurtain_proxy.auto_confirm.notify.channels import (
     CommandChannel,
     FileChannel,
     TmuxChannel,
     WebhookChannel,
 )
-from ironcurtain_proxy.review.notifications import Summaries
-from tests.approval.engine import calls
-from tests.approval.engine.calls import decided
-from tests.fakes import FakeClock
-from tests.review.box import until
-from tests.review.listening import (
+from ironcurtain_proxy.auto_confirm.notify.notices import summary_notice
+from ironcurtain_proxy.auto_confirm.notify.notifier import Summaries
+from tests.auto_confirm.engine import calls
+from tests.auto_confirm.engine.calls import decided
+from tests.auto_confirm.notify.listeners import (
     HANGING,
     WRITE_ARGUMENTS,
     Hook,
@@ -37,6 +35,8 @@ from tests.review.listening import (
     notifying,
     told,
 )
+from tests.fakes import FakeClock
+from tests.mailbox.mailbox_fixture import until
 
 pytestmark = pytest.mark.requirement("B-48")
 

@@ -10,7 +10,14 @@ from pathlib import Path
 import anyio
 import orjson
 
-from ironcurtain_proxy.audit.shaping import shape_arguments
+from ironcurtain_proxy.audit.bounding import shape_arguments
+from ironcurtain_proxy.auto_confirm.briefing import Redacted
+from ironcurtain_proxy.auto_confirm.reviewers.process import ProcessReviewer
+from ironcurtain_proxy.auto_confirm.reviewers.process_start import (
+    ProcessSpec,
+    ReviewerProcess,
+    Start,
+)
 from ironcurtain_proxy.downstream.masking import Masker
 from ironcurtain_proxy.downstream.process import ServerProcess, spawn
 from ironcurtain_proxy.downstream.session_log import SessionLog
@@ -18,12 +25,9 @@ from ironcurtain_proxy.downstream.stderr import StderrDrain
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.ports import Clock
-from ironcurtain_proxy.review.briefing import Redacted
-from ironcurtain_proxy.review.process_reviewer import ProcessReviewer
-from ironcurtain_proxy.review.reviewer_start import ProcessSpec, ReviewerProcess, Start
-from tests.review.box import CLOCK
+from tests.mailbox.mailbox_fixture import CLOCK
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @dataclass
@@ -69,7 +73,7 @@ def redact(arguments: Mapping[str, Json]) -> Redacted:
 
 
 def manager(program: str, *arguments: object, name: str = "architect_manager") -> ProcessSpec:
-    module = f"tests.review.managers.{program}"
+    module = f"tests.auto_confirm.reviewers.managers.{program}"
     return ProcessSpec(
         name=name,
         command=(sys.executable, "-m", module, *map(str, arguments)),

@@ -9,10 +9,15 @@ import anyio
 import orjson
 import pytest
 
+from ironcurtain_proxy.auto_confirm.notify.channels import FileChannel, Transport
+from ironcurtain_proxy.auto_confirm.notify.notifier import Notifier
+from ironcurtain_proxy.auto_confirm.reviewers.given_up import (
+    FILE_NAME,
+    GivenUp,
+    given_up,
+    note_given_up,
+)
 from ironcurtain_proxy.cli import main
-from ironcurtain_proxy.review.given_up import FILE_NAME, GivenUp, given_up, note_given_up
-from ironcurtain_proxy.review.notification_channels import FileChannel, Transport
-from ironcurtain_proxy.review.notifications import Notifier
 
 pytestmark = pytest.mark.anyio
 
@@ -33,7 +38,7 @@ def test_status_names_what_a_running_session_gave_up(
 
 def test_what_an_ended_session_gave_up_is_not_said(tmp_path: Path) -> None:
     code = (
-        "import sys, pathlib; from ironcurtain_proxy.review.given_up import note_given_up; "
+        "import sys, pathlib; from ironcurtain_proxy.auto_confirm.reviewers.given_up import note_given_up; "
         "note_given_up(pathlib.Path(sys.argv[1]), ['architect'])"
     )
     subprocess.run([sys.executable, "-c", code, tmp_path / "s1"], check=True, timeout=50)

@@ -7,11 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ironcurtain_proxy.downstream import connection
-from ironcurtain_proxy.model.escalation import Escalation
-from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.review.briefing import Briefing, view_of
-from ironcurtain_proxy.review.dialect import (
+from ironcurtain_proxy.auto_confirm.briefing import Briefing, view_of
+from ironcurtain_proxy.auto_confirm.reviewers.dialect import (
     MAX_ANSWER,
     NOTHING_OPEN,
     TOO_LONG,
@@ -19,16 +16,19 @@ from ironcurtain_proxy.review.dialect import (
     NoAnswer,
     ProcessAnswer,
 )
-from ironcurtain_proxy.review.review_calls import (
+from ironcurtain_proxy.auto_confirm.reviewers.json_lines import review_fields
+from ironcurtain_proxy.auto_confirm.reviewers.mcp_calls import (
     MAX_LISTING,
     MAX_PAGES,
     PROTOCOL_VERSION,
     CallDialect,
 )
-from ironcurtain_proxy.review.review_lines import review_fields
-from ironcurtain_proxy.wire.pipes import Oversize
-from tests.review.box import escalation
-from tests.review.launching import redact
+from ironcurtain_proxy.downstream import connection
+from ironcurtain_proxy.jsonrpc.pipes import Oversize
+from ironcurtain_proxy.model.escalation import Escalation
+from ironcurtain_proxy.model.json import Json
+from tests.auto_confirm.reviewers.reviewer_processes import redact
+from tests.mailbox.mailbox_fixture import escalation
 
 TOKEN = "the-token"  # noqa: S105  nobody else's
 BRIEFING = Briefing(operation="delete", risk=80)

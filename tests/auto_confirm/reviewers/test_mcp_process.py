@@ -9,15 +9,15 @@ from pathlib import Path
 import anyio
 import pytest
 
+from ironcurtain_proxy.auto_confirm.briefing import Briefing, Passed
+from ironcurtain_proxy.auto_confirm.reviewers.dialect import NOTHING_OPEN, TOO_LONG
+from ironcurtain_proxy.auto_confirm.reviewers.mcp_calls import MAX_PAGES, CallDialect
+from ironcurtain_proxy.auto_confirm.reviewers.process import MAX_WARNINGS, ProcessReviewer
+from ironcurtain_proxy.auto_confirm.reviewers.process_start import ProcessSpec
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Ruling
-from ironcurtain_proxy.review.briefing import Briefing, Passed
-from ironcurtain_proxy.review.dialect import NOTHING_OPEN, TOO_LONG
-from ironcurtain_proxy.review.process_reviewer import MAX_WARNINGS, ProcessReviewer
-from ironcurtain_proxy.review.review_calls import MAX_PAGES, CallDialect
-from ironcurtain_proxy.review.reviewer_start import ProcessSpec
-from tests.review.box import escalation, until
-from tests.review.launching import Launcher, manager, reviewing
-from tests.review.managers.attacking_by_calls import NOISE, SPOILT
+from tests.auto_confirm.reviewers.managers.attacking_by_calls import NOISE, SPOILT
+from tests.auto_confirm.reviewers.reviewer_processes import Launcher, manager, reviewing
+from tests.mailbox.mailbox_fixture import escalation, until
 
 pytestmark = pytest.mark.anyio
 

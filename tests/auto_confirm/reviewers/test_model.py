@@ -12,29 +12,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ironcurtain_proxy.model.escalation import Approved, Declined, Ruling
-from ironcurtain_proxy.model.json import Arguments
-from ironcurtain_proxy.review.auto_model import Completion, LitellmModel, parse_model_id
-from ironcurtain_proxy.review.briefing import (
+from ironcurtain_proxy.auto_confirm.briefing import (
     REVIEW_BY_REQUESTER,
     Briefing,
     Passed,
     Redacted,
     view_of,
 )
-from ironcurtain_proxy.review.llm_log import LlmLog
-from ironcurtain_proxy.review.model_reviewer import (
+from ironcurtain_proxy.auto_confirm.reviewers.model import (
+    ANSWER_SCHEMA,
     PROMPT_VERSION,
     ModelAnswer,
     ModelReviewer,
     read_answer,
     review_prompt,
 )
+from ironcurtain_proxy.llm.litellm_model import Completion, LitellmModel, parse_model_id
+from ironcurtain_proxy.llm.log import LlmLog
+from ironcurtain_proxy.model.escalation import Approved, Declined, Ruling
+from ironcurtain_proxy.model.json import Arguments
+from tests.auto_confirm.reviewers.reviewer_processes import redact
 from tests.fakes import FakeClock
+from tests.llm.scripted_model import ScriptedModel, Step, scripted_model
+from tests.mailbox.mailbox_fixture import CLOCK, escalation
 from tests.questions import a_question
-from tests.review.box import CLOCK, escalation
-from tests.review.launching import redact
-from tests.review.scripted_model import ScriptedModel, Step, scripted_model
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
@@ -78,7 +79,10 @@ def a_reviewer(model: Answering, name: str = "wrapper_claude") -> ModelReviewer:
 @asynccontextmanager
 async def over_http(server: ScriptedModel) -> AsyncIterator[ModelReviewer]:
     model = LitellmModel(
-        model_id=parse_model_id("openai:local"), api_key="key-123", api_base=f"{server.url}/v1"
+        answer_schema=ANSWER_SCHEMA,
+        model_id=parse_model_id("openai:local"),
+        api_key="key-123",
+        api_base=f"{server.url}/v1",
     )
     reviewer = ModelReviewer(name="wrapper_claude", model=model, clock=CLOCK, redact=redact)
     try:

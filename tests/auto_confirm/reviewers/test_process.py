@@ -10,19 +10,19 @@ import anyio.to_thread
 import orjson
 import pytest
 
+from ironcurtain_proxy.auto_confirm.briefing import Briefing, Passed, Redacted, view_of
+from ironcurtain_proxy.auto_confirm.reviewers.json_lines import review_line
+from ironcurtain_proxy.auto_confirm.reviewers.lives import PAUSES, WELL_AFTER
+from ironcurtain_proxy.auto_confirm.reviewers.process import ProcessReviewer
+from ironcurtain_proxy.auto_confirm.reviewers.process_start import ProcessSpec
 from ironcurtain_proxy.downstream.session_log import SessionLog
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.escalation import Approved, Declined, Ruling, Unreachable
 from ironcurtain_proxy.model.json import Arguments
-from ironcurtain_proxy.review.briefing import Briefing, Passed, Redacted, view_of
-from ironcurtain_proxy.review.process_reviewer import ProcessReviewer
-from ironcurtain_proxy.review.review_lines import review_line
-from ironcurtain_proxy.review.reviewer_lives import PAUSES, WELL_AFTER
-from ironcurtain_proxy.review.reviewer_start import ProcessSpec
+from tests.auto_confirm.reviewers.reviewer_processes import Launcher, manager, redact, reviewing
 from tests.fakes import FakeClock
+from tests.mailbox.mailbox_fixture import escalation, until
 from tests.questions import a_question
-from tests.review.box import escalation, until
-from tests.review.launching import Launcher, manager, redact, reviewing
 
 pytestmark = pytest.mark.anyio
 

@@ -9,14 +9,14 @@ from pathlib import Path
 import anyio
 import pytest
 
+from ironcurtain_proxy.auto_confirm.briefing import REVIEW_BY_REQUESTER, Passed
+from ironcurtain_proxy.auto_confirm.reviewers.process import MAX_WARNINGS, ProcessReviewer
 from ironcurtain_proxy.model.escalation import Approved, Declined, Ruling
-from ironcurtain_proxy.review.briefing import REVIEW_BY_REQUESTER, Passed
-from ironcurtain_proxy.review.process_reviewer import MAX_WARNINGS, ProcessReviewer
+from tests.auto_confirm.reviewers.managers.attacking import ATTACKS
+from tests.auto_confirm.reviewers.reviewer_processes import Launcher, manager, reviewing
 from tests.fakes import FakeClock
+from tests.mailbox.mailbox_fixture import escalation
 from tests.questions import a_question
-from tests.review.box import escalation
-from tests.review.launching import Launcher, manager, reviewing
-from tests.review.managers.attacking import ATTACKS
 
 pytestmark = pytest.mark.anyio
 

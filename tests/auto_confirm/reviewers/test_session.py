@@ -4,12 +4,12 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from ironcurtain_proxy.auto_confirm.briefing import UNBRIEFED, Briefing
+from ironcurtain_proxy.auto_confirm.reviewers.session import SessionReviewer
 from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.escalation import Approved, Escalation, OriginReason, Ruling
-from ironcurtain_proxy.review.briefing import UNBRIEFED, Briefing
-from ironcurtain_proxy.review.session_reviewer import SessionReviewer
+from tests.auto_confirm.reviewers.reviewer_processes import redact
 from tests.questions import a_question
-from tests.review.launching import redact
 
 pytestmark = pytest.mark.anyio
 

@@ -12,17 +12,26 @@ from pathlib import Path
 import anyio
 import pytest
 
-from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Unreachable
-from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.review.credential import Credential
-from ironcurtain_proxy.review.mailbox import Mailbox, MailboxSettings
-from ironcurtain_proxy.review.messages import (
+from ironcurtain_proxy.mailbox.credential import Credential
+from ironcurtain_proxy.mailbox.messages import (
     proved_response_bytes,
     read_request,
     request_name,
     response_name,
 )
-from tests.review.box import APPROVED, CLOCK, Box, a_box, an_id, escalation, until, within
+from ironcurtain_proxy.mailbox.reviewer import Mailbox, MailboxSettings
+from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Unreachable
+from ironcurtain_proxy.model.json import Json
+from tests.mailbox.mailbox_fixture import (
+    APPROVED,
+    CLOCK,
+    Box,
+    a_box,
+    an_id,
+    escalation,
+    until,
+    within,
+)
 
 pytestmark = pytest.mark.anyio
 

@@ -8,12 +8,12 @@ from typing import Literal, get_args
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from ironcurtain_proxy.store.retention import BATCH
-from ironcurtain_proxy.store.rows import NewPattern
-from ironcurtain_proxy.store.store import Store
-from ironcurtain_proxy.store.tables import INTERACTIONS, METADATA, PATTERNS, TASKS
+from ironcurtain_proxy.auto_confirm.store.retention import BATCH
+from ironcurtain_proxy.auto_confirm.store.rows import NewPattern
+from ironcurtain_proxy.auto_confirm.store.store import Store
+from ironcurtain_proxy.auto_confirm.store.tables import INTERACTIONS, METADATA, PATTERNS, TASKS
+from tests.auto_confirm.store.specimens import auto_approved, ends, interaction, task
 from tests.fakes import FakeClock
-from tests.store.specimens import auto_approved, ends, interaction, task
 
 Kind = Literal["auto", "approved", "refused", "timed out", "pending", "held", "escalated"]
 KINDS: tuple[Kind, ...] = get_args(Kind)

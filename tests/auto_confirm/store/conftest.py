@@ -9,9 +9,9 @@ import psycopg
 import pytest
 from sqlalchemy.engine import make_url
 
-from ironcurtain_proxy.store.store import Store, open_store
+from ironcurtain_proxy.auto_confirm.store.store import Store, open_store
+from tests.auto_confirm.store.postgres import find, running_server
 from tests.fakes import FakeClock
-from tests.store.postgres import find, running_server
 
 _NUMBERS = count(1)
 

@@ -1,4 +1,6 @@
-"""A process whose disk fails: `python -m tests.store.faulty STATE FAULT`.
+"""A process whose disk fails.
+
+    python -m tests.auto_confirm.store.failing_disk_process STATE FAULT
 
 Prints the id of each interaction that was written, then `failed: …` with the fault's words.
 """
@@ -8,11 +10,11 @@ import signal
 import sys
 from pathlib import Path
 
-from ironcurtain_proxy.store.faults import StoreError
-from ironcurtain_proxy.store.store import Store, open_store
+from ironcurtain_proxy.auto_confirm.store.faults import StoreError
+from ironcurtain_proxy.auto_confirm.store.store import Store, open_store
+from tests.auto_confirm.store.specimens import auto_approved, interaction
+from tests.auto_confirm.store.writing_process import say
 from tests.fakes import FakeClock
-from tests.store.crowd import say
-from tests.store.specimens import auto_approved, interaction
 
 ROOM = 300_000
 """Bytes that the log of the database may still grow."""

@@ -1,4 +1,6 @@
-"""One of several processes that remove what is old: `python -m tests.store.purger URL STATE MODE`.
+"""One of several processes that remove what is old.
+
+    python -m tests.auto_confirm.store.purging_process URL STATE MODE
 
 `begin` says `ready`, waits for a line, and purges as a proxy does; `go` as if all had been told to;
 a number kills the process when it is about to delete from so many tables. Prints how many went in
@@ -14,11 +16,11 @@ from pathlib import Path
 
 from sqlalchemy import event
 
-from ironcurtain_proxy.store.retention import BATCH
-from ironcurtain_proxy.store.store import Store, open_store
+from ironcurtain_proxy.auto_confirm.store.retention import BATCH
+from ironcurtain_proxy.auto_confirm.store.store import Store, open_store
+from tests.auto_confirm.store.aged_interactions import TODAY, wind
+from tests.auto_confirm.store.writing_process import say
 from tests.fakes import FakeClock
-from tests.store.aging import TODAY, wind
-from tests.store.crowd import say
 
 KEEP = timedelta(days=90)
 

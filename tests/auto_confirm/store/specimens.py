@@ -3,7 +3,7 @@
 import os
 from itertools import count
 
-from ironcurtain_proxy.store.rows import (
+from ironcurtain_proxy.auto_confirm.store.rows import (
     EscalationTask,
     FinalStatus,
     Interaction,
@@ -12,7 +12,7 @@ from ironcurtain_proxy.store.rows import (
     Settlement,
     Status,
 )
-from ironcurtain_proxy.store.store import Store
+from ironcurtain_proxy.auto_confirm.store.store import Store
 
 _NUMBERS = count(1)
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import orjson
 import pytest
 
+from ironcurtain_proxy.auto_confirm.store.store import Store, open_store
 from ironcurtain_proxy.cli import main
 from ironcurtain_proxy.cli.stored import add_since
-from ironcurtain_proxy.store.store import Store, open_store
 from ironcurtain_proxy.wiring.clocks import SystemClock
-from tests.store.specimens import auto_approved, ends, interaction, reviewed
+from tests.auto_confirm.store.specimens import auto_approved, ends, interaction, reviewed
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -174,7 +174,7 @@ def test_help_does_not_wait_for_the_database_library(module: str) -> None:
 def test_serving_does_not_import_the_database_library() -> None:
     code = (
         "import sys, ironcurtain_proxy.wiring, ironcurtain_proxy.cli.serve, "
-        "ironcurtain_proxy.store.rows, ironcurtain_proxy.store.faults; "
+        "ironcurtain_proxy.auto_confirm.store.rows, ironcurtain_proxy.auto_confirm.store.faults; "
         "sys.exit('sqlalchemy' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=50).returncode == 0

@@ -15,17 +15,30 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.engine import make_url
 
-from ironcurtain_proxy.store.faults import StoreError
-from ironcurtain_proxy.store.store import Store, open_store
-from ironcurtain_proxy.store.tables import INTERACTIONS
+from ironcurtain_proxy.auto_confirm.store.faults import StoreError
+from ironcurtain_proxy.auto_confirm.store.store import Store, open_store
+from ironcurtain_proxy.auto_confirm.store.tables import INTERACTIONS
+from tests.auto_confirm.store.specimens import (
+    approval,
+    auto_approved,
+    ends,
+    interaction,
+    reviewed,
+    task,
+)
 from tests.fakes import FakeClock
-from tests.store.specimens import approval, auto_approved, ends, interaction, reviewed, task
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def program(state: Path, fault: str) -> list[str]:
-    return [sys.executable, "-m", "tests.store.faulty", str(state), fault]
+    return [
+        sys.executable,
+        "-m",
+        "tests.auto_confirm.store.failing_disk_process",
+        str(state),
+        fault,
+    ]
 
 
 def whole(state: Path) -> dict[int, list[str]]:

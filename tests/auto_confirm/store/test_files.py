@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from ironcurtain_proxy.store.faults import StoreError
-from ironcurtain_proxy.store.store import open_store
+from ironcurtain_proxy.auto_confirm.store.faults import StoreError
+from ironcurtain_proxy.auto_confirm.store.store import open_store
+from tests.auto_confirm.store.specimens import auto_approved
 from tests.fakes import FakeClock
-from tests.store.specimens import auto_approved
 
 NOBODY = 65534
 CLOCK = FakeClock()

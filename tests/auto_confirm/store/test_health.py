@@ -4,9 +4,9 @@ from datetime import timedelta
 
 import pytest
 
-from ironcurtain_proxy.store.store import Store
+from ironcurtain_proxy.auto_confirm.store.store import Store
+from tests.auto_confirm.store.specimens import auto_approved, ends, interaction, reviewed, task
 from tests.fakes import FakeClock
-from tests.store.specimens import auto_approved, ends, interaction, reviewed, task
 
 SERIOUS = interaction(band="HIGH")
 UNANSWERED = ends("rejected", "timeout", "nobody answered")

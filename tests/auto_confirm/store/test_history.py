@@ -2,9 +2,9 @@
 
 import pytest
 
-from ironcurtain_proxy.store.history import LATELY
-from ironcurtain_proxy.store.store import Store
-from tests.store.specimens import auto_approved, ends, interaction, reviewed
+from ironcurtain_proxy.auto_confirm.store.history import LATELY
+from ironcurtain_proxy.auto_confirm.store.store import Store
+from tests.auto_confirm.store.specimens import auto_approved, ends, interaction, reviewed
 
 
 @pytest.mark.requirement("B-170")

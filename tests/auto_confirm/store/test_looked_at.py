@@ -7,10 +7,10 @@ from pathlib import Path
 import orjson
 import pytest
 
+from ironcurtain_proxy.auto_confirm.store.store import open_store
 from ironcurtain_proxy.cli import main
-from ironcurtain_proxy.store.store import open_store
+from tests.auto_confirm.store.specimens import auto_approved
 from tests.fakes import FakeClock
-from tests.store.specimens import auto_approved
 
 Run = Callable[..., tuple[int, str, str]]
 

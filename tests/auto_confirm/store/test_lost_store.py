@@ -14,16 +14,23 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.engine import make_url
 
+from ironcurtain_proxy.auto_confirm.reviewer import LedgerError
+from ironcurtain_proxy.auto_confirm.store.database import Database
+from ironcurtain_proxy.auto_confirm.store.faults import StoreError, StoreLostError
+from ironcurtain_proxy.auto_confirm.store.opening import inspect_store
+from ironcurtain_proxy.auto_confirm.store.store import Store, open_store
 from ironcurtain_proxy.model.escalation import Approved
-from ironcurtain_proxy.review.auto_confirm import LedgerError
-from ironcurtain_proxy.store.database import Database
-from ironcurtain_proxy.store.faults import StoreError, StoreLostError
-from ironcurtain_proxy.store.opening import inspect_store
-from ironcurtain_proxy.store.store import Store, open_store
+from tests.auto_confirm.engine_session import (
+    BY_MANAGER,
+    DELETE,
+    READ,
+    EngineSession,
+    decider,
+    engine_session,
+)
+from tests.auto_confirm.store.specimens import auto_approved, ends, interaction, task
 from tests.fakes import FakeClock
-from tests.review.box import until
-from tests.review.duty import BY_MANAGER, DELETE, READ, Duty, decider, on_duty
-from tests.store.specimens import auto_approved, ends, interaction, task
+from tests.mailbox.mailbox_fixture import until
 
 pytestmark = pytest.mark.anyio
 
@@ -32,9 +39,9 @@ MANAGER = "reviewer:architect_manager"
 
 
 @asynccontextmanager
-async def at_work(state: Path, url: str | None = None) -> AsyncIterator[Duty]:
+async def at_work(state: Path, url: str | None = None) -> AsyncIterator[EngineSession]:
     """A session whose manager approves all it is asked."""
-    async with on_duty(state, url=url) as duty:
+    async with engine_session(state, url=url) as duty:
         duty.manager.at_once = BY_MANAGER
         assert decider(await duty.ask(READ)) == ENGINE
         yield duty
@@ -210,7 +217,7 @@ async def test_tables_that_were_dropped_are_a_reason_to_ask(
 
 async def test_how_a_question_ended_is_written_when_the_store_is_back(tmp_path: Path) -> None:
     state = tmp_path / "state"
-    async with on_duty(state) as duty, anyio.create_task_group() as tasks:
+    async with engine_session(state) as duty, anyio.create_task_group() as tasks:
         tasks.start_soon(duty.ledger.run)
         question = duty.question(DELETE)
         tasks.start_soon(duty.ask, question)
@@ -231,7 +238,7 @@ async def test_how_a_question_ended_is_written_when_the_store_is_back(tmp_path: 
 
 async def test_a_session_that_ends_writes_what_it_owes(tmp_path: Path) -> None:
     state = tmp_path / "state"
-    async with on_duty(state) as duty, anyio.create_task_group() as tasks:
+    async with engine_session(state) as duty, anyio.create_task_group() as tasks:
         question = duty.question(DELETE)
         tasks.start_soon(duty.ask, question)
         await until(lambda: duty.manager.asked == [question.id])
@@ -250,16 +257,16 @@ async def test_what_was_written_too_late_to_count_does_not_wait_for_an_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state = tmp_path / "state"
-    async with on_duty(state) as duty:
+    async with engine_session(state) as duty:
         question = duty.question(DELETE)
         await duty.ledger.knowledge("worker-1")
         with closing(sqlite3.connect(database(state), isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
-            monkeypatch.setattr("ironcurtain_proxy.wiring.ledger.DEADLINE", 0.2)
+            monkeypatch.setattr("ironcurtain_proxy.auto_confirm.engine_memory.DEADLINE", 0.2)
             duty.manager.at_once = BY_MANAGER
             assert decider(await duty.ask(question)) == MANAGER
             other.execute("COMMIT")
-        monkeypatch.setattr("ironcurtain_proxy.wiring.ledger.DEADLINE", 10)
+        monkeypatch.setattr("ironcurtain_proxy.auto_confirm.engine_memory.DEADLINE", 10)
         # The thread that nobody waits for writes it now, and it is taken back.
         with anyio.fail_after(30):
             while not await duty.ledger._owed.pay():

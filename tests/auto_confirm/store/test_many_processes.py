@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from ironcurtain_proxy.store.rows import NewPattern
-from ironcurtain_proxy.store.store import open_store
-from ironcurtain_proxy.store.tables import DECISIONS, INTERACTIONS
+from ironcurtain_proxy.auto_confirm.store.rows import NewPattern
+from ironcurtain_proxy.auto_confirm.store.store import open_store
+from ironcurtain_proxy.auto_confirm.store.tables import DECISIONS, INTERACTIONS
+from tests.auto_confirm.store.specimens import interaction, task
 from tests.fakes import FakeClock
-from tests.store.specimens import interaction, task
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 ROWS = 10
 
 
@@ -23,7 +23,7 @@ def crowd(url: str | None, state: Path, shared: int, size: int) -> list[list[str
     members = [
         subprocess.Popen(
             [
-                *(sys.executable, "-m", "tests.store.crowd"),
+                *(sys.executable, "-m", "tests.auto_confirm.store.writing_process"),
                 *(url or "", str(state), f"p{number}", str(ROWS), str(shared)),
             ],
             cwd=ROOT,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ironcurtain_proxy.store.metrics import (
+from ironcurtain_proxy.auto_confirm.store.metrics import (
     Distribution,
     Metrics,
     Ratio,
@@ -15,10 +15,17 @@ from ironcurtain_proxy.store.metrics import (
     compute,
     rank,
 )
-from ironcurtain_proxy.store.rows import RiskBand, Status
-from ironcurtain_proxy.store.store import Store
+from ironcurtain_proxy.auto_confirm.store.rows import RiskBand, Status
+from ironcurtain_proxy.auto_confirm.store.store import Store
+from tests.auto_confirm.store.specimens import (
+    approval,
+    auto_approved,
+    ends,
+    interaction,
+    reviewed,
+    task,
+)
 from tests.fakes import FakeClock
-from tests.store.specimens import approval, auto_approved, ends, interaction, reviewed, task
 
 
 def metrics_of(store: Store, clock: FakeClock) -> Metrics:

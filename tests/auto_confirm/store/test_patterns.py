@@ -8,11 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ironcurtain_proxy.store.faults import StoreError
-from ironcurtain_proxy.store.rows import NewPattern, Pattern, RiskBand
-from ironcurtain_proxy.store.store import Store, open_store
+from ironcurtain_proxy.auto_confirm.store.faults import StoreError
+from ironcurtain_proxy.auto_confirm.store.rows import NewPattern, Pattern, RiskBand
+from ironcurtain_proxy.auto_confirm.store.store import Store, open_store
+from tests.auto_confirm.store.specimens import auto_approved, ends, interaction, reviewed
 from tests.fakes import FakeClock
-from tests.store.specimens import auto_approved, ends, interaction, reviewed
 
 
 def pattern(name: str = "docs", *, auto: bool = True, risk: RiskBand | None = "LOW") -> NewPattern:

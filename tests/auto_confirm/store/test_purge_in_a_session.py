@@ -14,16 +14,16 @@ import anyio.to_thread
 import pytest
 import sqlalchemy as sa
 
-from ironcurtain_proxy.store.store import Store, open_store
-from ironcurtain_proxy.wiring.lazy_store import LazyStore
-from ironcurtain_proxy.wiring.ledger import StoreLedger
-from ironcurtain_proxy.wiring.windows import Windows
+from ironcurtain_proxy.auto_confirm.engine_memory import StoreLedger
+from ironcurtain_proxy.auto_confirm.lazy_store import LazyStore
+from ironcurtain_proxy.auto_confirm.store.store import Store, open_store
+from ironcurtain_proxy.auto_confirm.windows import Windows
+from tests.auto_confirm.store.aged_interactions import TODAY, Past, ids, lived, wind
 from tests.fakes import FakeClock
-from tests.store.aging import TODAY, Past, ids, lived, wind
 
 pytestmark = pytest.mark.anyio
 
-LOGGER = "ironcurtain_proxy.wiring.ledger"
+LOGGER = "ironcurtain_proxy.auto_confirm.engine_memory"
 
 
 @dataclass
@@ -149,9 +149,9 @@ async def test_a_store_that_cannot_be_purged_is_a_line_in_the_log_and_no_more(
 async def test_a_session_that_ends_does_not_wait_for_the_rest(
     tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ironcurtain_proxy.store.retention.BATCH", 1)
-    monkeypatch.setattr("ironcurtain_proxy.wiring.ledger.BATCH", 1)
-    monkeypatch.setattr("ironcurtain_proxy.wiring.ledger.PAUSE", 3600)
+    monkeypatch.setattr("ironcurtain_proxy.auto_confirm.store.retention.BATCH", 1)
+    monkeypatch.setattr("ironcurtain_proxy.auto_confirm.engine_memory.BATCH", 1)
+    monkeypatch.setattr("ironcurtain_proxy.auto_confirm.engine_memory.PAUSE", 3600)
     with filled(None, tmp_path, clock) as store:
         lived(store, clock, Past("approved", age=92))
         wind(clock, TODAY)

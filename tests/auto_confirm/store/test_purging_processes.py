@@ -8,14 +8,28 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from ironcurtain_proxy.store.retention import BATCH, THEIRS
-from ironcurtain_proxy.store.store import Store, open_store
-from ironcurtain_proxy.store.tables import DECISIONS, HISTORY, INTERACTIONS, REVIEWER_DECISIONS
+from ironcurtain_proxy.auto_confirm.store.retention import BATCH, THEIRS
+from ironcurtain_proxy.auto_confirm.store.store import Store, open_store
+from ironcurtain_proxy.auto_confirm.store.tables import (
+    DECISIONS,
+    HISTORY,
+    INTERACTIONS,
+    REVIEWER_DECISIONS,
+)
+from tests.auto_confirm.store.aged_interactions import (
+    KINDS,
+    TODAY,
+    Past,
+    add_pattern,
+    dangling,
+    ids,
+    lived,
+    wind,
+)
+from tests.auto_confirm.store.purging_process import KEEP
+from tests.auto_confirm.store.specimens import reviewed
+from tests.auto_confirm.store.test_many_processes import ROOT
 from tests.fakes import FakeClock
-from tests.store.aging import KINDS, TODAY, Past, add_pattern, dangling, ids, lived, wind
-from tests.store.purger import KEEP
-from tests.store.specimens import reviewed
-from tests.store.test_many_processes import ROOT
 
 OLD = 2 * BATCH + 100
 SIZE = 4
@@ -49,7 +63,14 @@ def fill(store: Store, clock: FakeClock) -> set[int]:
 
 
 def command(url: str | None, state: Path, mode: str) -> list[str]:
-    return [sys.executable, "-m", "tests.store.purger", url or "", str(state), mode]
+    return [
+        sys.executable,
+        "-m",
+        "tests.auto_confirm.store.purging_process",
+        url or "",
+        str(state),
+        mode,
+    ]
 
 
 def together(url: str | None, state: Path, mode: str, store: Store) -> tuple[list[int], set[int]]:

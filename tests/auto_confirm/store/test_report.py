@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ironcurtain_proxy.store.metrics import Ratio, compute
-from ironcurtain_proxy.store.plots import shown
-from ironcurtain_proxy.store.report import html
-from ironcurtain_proxy.store.rows import FinalStatus, RiskBand
-from ironcurtain_proxy.store.series import Series, collect
-from ironcurtain_proxy.store.store import Store
+from ironcurtain_proxy.auto_confirm.store.metrics import Ratio, compute
+from ironcurtain_proxy.auto_confirm.store.plots import shown
+from ironcurtain_proxy.auto_confirm.store.report import html
+from ironcurtain_proxy.auto_confirm.store.rows import FinalStatus, RiskBand
+from ironcurtain_proxy.auto_confirm.store.series import Series, collect
+from ironcurtain_proxy.auto_confirm.store.store import Store
+from tests.auto_confirm.store.specimens import auto_approved, ends, interaction, reviewed, task
 from tests.fakes import FakeClock
-from tests.store.specimens import auto_approved, ends, interaction, reviewed, task
 
 EVIL = '<script>alert(1)</script><img src=x onerror="x()"> & \u202e\x1b[31m "quoted"'
 

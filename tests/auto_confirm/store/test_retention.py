@@ -8,12 +8,11 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ironcurtain_proxy.store import retention
-from ironcurtain_proxy.store.faults import StoreError
-from ironcurtain_proxy.store.store import Store
-from ironcurtain_proxy.store.tables import DECISIONS, INTERACTIONS, METADATA, UPKEEP
-from tests.fakes import FakeClock
-from tests.store.aging import (
+from ironcurtain_proxy.auto_confirm.store import retention
+from ironcurtain_proxy.auto_confirm.store.faults import StoreError
+from ironcurtain_proxy.auto_confirm.store.store import Store
+from ironcurtain_proxy.auto_confirm.store.tables import DECISIONS, INTERACTIONS, METADATA, UPKEEP
+from tests.auto_confirm.store.aged_interactions import (
     KINDS,
     OPEN,
     TODAY,
@@ -26,7 +25,8 @@ from tests.store.aging import (
     purge,
     wind,
 )
-from tests.store.specimens import auto_approved
+from tests.auto_confirm.store.specimens import auto_approved
+from tests.fakes import FakeClock
 
 KEEP = timedelta(days=90)
 

@@ -14,12 +14,12 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
-from ironcurtain_proxy.store import schema
-from ironcurtain_proxy.store.faults import StoreError
-from ironcurtain_proxy.store.store import Store, open_store
-from ironcurtain_proxy.store.tables import METADATA
+from ironcurtain_proxy.auto_confirm.store import schema
+from ironcurtain_proxy.auto_confirm.store.faults import StoreError
+from ironcurtain_proxy.auto_confirm.store.store import Store, open_store
+from ironcurtain_proxy.auto_confirm.store.tables import METADATA
+from tests.auto_confirm.store.specimens import auto_approved, reviewed
 from tests.fakes import FakeClock
-from tests.store.specimens import auto_approved, reviewed
 
 OURS = {"ironcurtain_schema_version", *METADATA.tables}
 

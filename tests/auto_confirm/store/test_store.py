@@ -5,18 +5,30 @@ from dataclasses import replace
 import pytest
 import sqlalchemy as sa
 
-from ironcurtain_proxy.store.faults import AlreadyDecidedError, StoreError
-from ironcurtain_proxy.store.rows import (
+from ironcurtain_proxy.auto_confirm.store.faults import AlreadyDecidedError, StoreError
+from ironcurtain_proxy.auto_confirm.store.rows import (
     FinalStatus,
     Interaction,
     PermissionDecision,
     Settlement,
     Status,
 )
-from ironcurtain_proxy.store.store import Store
-from ironcurtain_proxy.store.tables import HISTORY, INTERACTIONS, REVIEWER_DECISIONS, TASKS
+from ironcurtain_proxy.auto_confirm.store.store import Store
+from ironcurtain_proxy.auto_confirm.store.tables import (
+    HISTORY,
+    INTERACTIONS,
+    REVIEWER_DECISIONS,
+    TASKS,
+)
+from tests.auto_confirm.store.specimens import (
+    approval,
+    auto_approved,
+    ends,
+    interaction,
+    reviewed,
+    task,
+)
 from tests.fakes import FakeClock
-from tests.store.specimens import approval, auto_approved, ends, interaction, reviewed, task
 
 
 def rows(store: Store, table: sa.Table) -> list[dict[str, object]]:

@@ -1,4 +1,6 @@
-"""One of many processes on one store: `python -m tests.store.crowd URL STATE NAME COUNT SHARED`.
+"""One of many processes on one store.
+
+    python -m tests.auto_confirm.store.writing_process URL STATE NAME COUNT SHARED
 
 Waits for a line on standard input, then writes COUNT interactions and tries to settle the shared
 one. Prints the ids of what was written, one a line, and at last `won` or `lost`.
@@ -7,9 +9,9 @@ one. Prints the ids of what was written, one a line, and at last `won` or `lost`
 import sys
 from pathlib import Path
 
-from ironcurtain_proxy.store.store import open_store
+from ironcurtain_proxy.auto_confirm.store.store import open_store
+from tests.auto_confirm.store.specimens import approval, ends, interaction, reviewed
 from tests.fakes import FakeClock
-from tests.store.specimens import approval, ends, interaction, reviewed
 
 
 def say(line: object) -> None:

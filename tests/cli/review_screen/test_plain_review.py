@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from ironcurtain_proxy.review.messages import Owner, read_request, request_bytes, request_name
-from ironcurtain_proxy.session.answering import Verdict
-from ironcurtain_proxy.session.plain_review import HELP, PlainReview
-from ironcurtain_proxy.session.requests import PendingRequest
-from tests.review.box import CLOCK, escalation, within
+from ironcurtain_proxy.cli.review_screen.plain_review import HELP, PlainReview
+from ironcurtain_proxy.mailbox.answering import Verdict
+from ironcurtain_proxy.mailbox.messages import Owner, read_request, request_bytes, request_name
+from ironcurtain_proxy.mailbox.requests import PendingRequest
+from tests.mailbox.mailbox_fixture import CLOCK, escalation, within
 
 NOW = CLOCK.now()
 

@@ -10,12 +10,12 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import DataTable, Input, RichLog, Static
 
+from ironcurtain_proxy.cli.review_screen import review_screen
+from ironcurtain_proxy.cli.review_screen.review_screen import ReviewScreen
+from ironcurtain_proxy.mailbox.mailboxes import Mailboxes
 from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, OriginReason
-from ironcurtain_proxy.session import review_screen
-from ironcurtain_proxy.session.mailboxes import Mailboxes
-from ironcurtain_proxy.session.review_screen import ReviewScreen
-from tests.review.box import Box, a_box, escalation, until, within
+from tests.mailbox.mailbox_fixture import Box, a_box, escalation, until, within
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("C-6", "C-31")]
 

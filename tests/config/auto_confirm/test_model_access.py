@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from ironcurtain_proxy.administration.model_access import ModelAccess, model_access
-from ironcurtain_proxy.administration.settings import load_settings
+from ironcurtain_proxy.config.auto_confirm.model_access import ModelAccess, model_access
+from ironcurtain_proxy.config.settings import load_settings
 from ironcurtain_proxy.model.json import Json
-from tests.administration.files import write
+from tests.config.files import write
 
 
 def access(tmp_path: Path, model: str, **keys: Json) -> ModelAccess:

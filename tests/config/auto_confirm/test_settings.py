@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from ironcurtain_proxy.administration.auto_confirm_settings import AutoConfirmConfig
-from ironcurtain_proxy.administration.problems import ProblemsError
-from ironcurtain_proxy.administration.settings import load_settings
-from ironcurtain_proxy.administration.work_context_settings import RequiredContext
-from ironcurtain_proxy.approval.engine.settings import EscalationTargets, SafetyRule
-from ironcurtain_proxy.approval.engine.windows import NightMode
+from ironcurtain_proxy.auto_confirm.engine.settings import EscalationTargets, SafetyRule
+from ironcurtain_proxy.auto_confirm.engine.windows import NightMode
+from ironcurtain_proxy.config.auto_confirm.settings import AutoConfirmConfig
+from ironcurtain_proxy.config.auto_confirm.work_context_settings import RequiredContext
+from ironcurtain_proxy.config.reading.problems import ProblemsError
+from ironcurtain_proxy.config.settings import load_settings
 from ironcurtain_proxy.model.json import Json
-from tests.administration.files import write
+from tests.config.files import write
 
 DOCUMENT = """\
 mcpServers: {x: {command: x}}

@@ -10,9 +10,9 @@ from pathlib import Path
 import orjson
 import pytest
 
-from ironcurtain_proxy.administration.migration import migrate_file, migrated_mode
-from ironcurtain_proxy.administration.rewriting import rewrite
-from ironcurtain_proxy.administration.settings import Settings, load_settings
+from ironcurtain_proxy.config.migration.migration import migrate_file, migrated_mode
+from ironcurtain_proxy.config.migration.rewriting import rewrite
+from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.model.json import Json
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -219,7 +219,7 @@ MIGRATE = """
 import resource, signal, sys
 from datetime import UTC, datetime
 from pathlib import Path
-from ironcurtain_proxy.administration.migration import migrate_file
+from ironcurtain_proxy.config.migration.migration import migrate_file
 if sys.argv[2] != "unlimited":
     resource.setrlimit(resource.RLIMIT_FSIZE, (8, 8))
 if sys.argv[2] == "torn":

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from ironcurtain_proxy.administration.annotations_file import read_annotations_file
-from ironcurtain_proxy.administration.problems import Report
+from ironcurtain_proxy.config.policy.annotations_file import read_annotations_file
+from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.model.annotation import Equals, Is, OneOf
 from ironcurtain_proxy.model.json import Json
-from tests.administration.files import TOOL, annotations, replaced, said, write
+from tests.config.files import TOOL, annotations, replaced, said, write
 
 
 def problems(path: Path, document: Json) -> list[str]:

@@ -5,14 +5,14 @@ from pathlib import Path
 import orjson
 import pytest
 
-from ironcurtain_proxy.administration.engine_file import load_engine
-from ironcurtain_proxy.administration.problems import ProblemsError
+from ironcurtain_proxy.config.policy.engine_file import load_engine
+from ironcurtain_proxy.config.reading.problems import ProblemsError
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import ProtectedPath
-from tests.administration.files import RULE, TOOL, annotations, policy, write
+from tests.config.files import RULE, TOOL, annotations, policy, write
 
-CORPUS = Path(__file__).parents[2] / "../shared/corpora/decisions"
+CORPUS = Path(__file__).parents[3] / "../shared/corpora/decisions"
 
 
 def directory(path: Path, engine: Json) -> Path:

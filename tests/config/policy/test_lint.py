@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from ironcurtain_proxy.administration.annotations_file import read_annotations_file
-from ironcurtain_proxy.administration.lint import lint_rules
-from ironcurtain_proxy.administration.policy_file import PolicyReader
-from ironcurtain_proxy.administration.problems import Report
+from ironcurtain_proxy.config.policy.annotations_file import read_annotations_file
+from ironcurtain_proxy.config.policy.lint import lint_rules
+from ironcurtain_proxy.config.policy.policy_file import PolicyReader
+from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.model.annotation import Annotations
 from ironcurtain_proxy.model.json import Json
-from tests.administration.files import policy, said, write
+from tests.config.files import policy, said, write
 
 TOOLS: Mapping[str, Mapping[str, Json]] = {
     "filesystem": {

@@ -2,13 +2,13 @@
 
 import pytest
 
-from ironcurtain_proxy.administration.lint_annotations import (
+from ironcurtain_proxy.config.policy.lint_annotations import (
     LiveTools,
     lint_annotations,
     lint_live,
     lint_servers,
 )
-from ironcurtain_proxy.administration.problems import Report
+from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.model.annotation import Equals, RoleCase, RoleSpec, ToolAnnotation
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.server import ServerSpec, ToolDefinition

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from ironcurtain_proxy.administration.lists_file import read_lists_file
-from ironcurtain_proxy.administration.problems import Report
+from ironcurtain_proxy.config.policy.lists_file import read_lists_file
+from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.model.json import Json
-from tests.administration.files import said, write
+from tests.config.files import said, write
 
 
 def test_a_list_is_its_values_and_additions_without_removals(tmp_path: Path) -> None:

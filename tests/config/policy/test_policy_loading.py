@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from ironcurtain_proxy.administration.policy_files import SHIPPED
-from ironcurtain_proxy.administration.policy_loading import LoadedPolicy, load_policy
-from ironcurtain_proxy.administration.problems import ProblemsError
-from ironcurtain_proxy.administration.settings import load_settings
+from ironcurtain_proxy.config.policy.policy_files import SHIPPED
+from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, load_policy
+from ironcurtain_proxy.config.reading.problems import ProblemsError
+from ironcurtain_proxy.config.settings import load_settings
 from ironcurtain_proxy.model.json import Json
-from tests.administration.files import RULE, TOOL, annotations, policy, write
+from tests.config.files import RULE, TOOL, annotations, policy, write
 
 
 @pytest.fixture

@@ -4,17 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from ironcurtain_proxy.administration.operator_paths import real
-from ironcurtain_proxy.administration.policy_loading import load_policy
-from ironcurtain_proxy.administration.problems import ProblemsError
-from ironcurtain_proxy.administration.settings import load_settings
+from ironcurtain_proxy.config.policy.policy_loading import load_policy
+from ironcurtain_proxy.config.reading.operator_paths import real
+from ironcurtain_proxy.config.reading.problems import ProblemsError
+from ironcurtain_proxy.config.settings import load_settings
 from ironcurtain_proxy.decision.authorizer import authorize
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.decision import Deny
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, PathValue
-from tests.administration.files import policy as policy_document
-from tests.administration.files import write
+from tests.config.files import policy as policy_document
+from tests.config.files import write
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ironcurtain_proxy.administration.problems import Report
-from ironcurtain_proxy.administration.reading import MAX_BYTES, parse, read_document
+from ironcurtain_proxy.config.reading.problems import Report
+from ironcurtain_proxy.config.reading.reading import MAX_BYTES, parse, read_document
 from ironcurtain_proxy.model.json import Json
-from tests.administration.files import said
+from tests.config.files import said
 
 DOCUMENTS = st.recursive(
     st.none()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ironcurtain_proxy.administration.recognition import recognised
+from ironcurtain_proxy.config.servers.recognition import recognised
 
 NODE = "/opt/app/node_modules/@modelcontextprotocol/server-filesystem/dist/index.js"
 

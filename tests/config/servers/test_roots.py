@@ -1,6 +1,6 @@
 """What servers are told when they ask for roots."""
 
-from ironcurtain_proxy.administration.roots import initial_roots
+from ironcurtain_proxy.config.servers.roots import initial_roots
 from ironcurtain_proxy.model.decision import Effect
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import PathCondition, Policy, Rule

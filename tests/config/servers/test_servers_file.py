@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from ironcurtain_proxy.administration.document import Spot
-from ironcurtain_proxy.administration.problems import Report
-from ironcurtain_proxy.administration.servers_file import parse_servers
+from ironcurtain_proxy.config.reading.document import Spot
+from ironcurtain_proxy.config.reading.problems import Report
+from ironcurtain_proxy.config.servers.servers_file import parse_servers
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.server import ServerSpec
-from tests.administration.files import said
+from tests.config.files import said
 
 HOME = Path("/home/ada")
 

@@ -2,9 +2,8 @@
 
 import pytest
 
-from ironcurtain_proxy.approval.shell import judge_command
-from ironcurtain_proxy.approval.shell.judging import MAX_WRAPPERS
-from ironcurtain_proxy.information.shell import parse_command
+from ironcurtain_proxy.shell.judging import MAX_WRAPPERS, judge_command
+from ironcurtain_proxy.shell.parse import parse_command
 
 
 def effect(text: str) -> str:

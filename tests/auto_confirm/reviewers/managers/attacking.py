@@ -5,7 +5,13 @@ from collections.abc import Callable
 
 import orjson
 
-from tests.review.managers.conversation import Line, answer, read_token, reviews, send
+from tests.auto_confirm.reviewers.managers.conversation import (
+    Line,
+    answer,
+    read_token,
+    reviews,
+    send,
+)
 
 Attack = Callable[[Line, str], None]
 

@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import orjson
 
-from tests.review.managers.calls import answer, calls, fields, respond, say
-from tests.review.managers.conversation import Line, read_token, send
+from tests.auto_confirm.reviewers.managers.calls import answer, calls, fields, respond, say
+from tests.auto_confirm.reviewers.managers.conversation import Line, read_token, send
 
 Attack = Callable[[Line, str], None]
 

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from tests.review.managers.conversation import answer, read_token, reviews
+from tests.auto_confirm.reviewers.managers.conversation import answer, read_token, reviews
 
 WORDS: Final = {"approve": "approve", "deny": "deny"}
 

@@ -2,7 +2,7 @@
 
 import sys
 
-from tests.review.managers.conversation import answer, read_token, reviews
+from tests.auto_confirm.reviewers.managers.conversation import answer, read_token, reviews
 
 
 def main(name: str) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 import orjson
 
-from tests.review.managers.conversation import Line, lines, send
+from tests.auto_confirm.reviewers.managers.conversation import Line, lines, send
 
 TOOL: Line = {"name": "review", "inputSchema": {"type": "object"}}
 

@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from tests.review.managers.conversation import answer, read_token, reviews
+from tests.auto_confirm.reviewers.managers.conversation import answer, read_token, reviews
 
 
 def main(decision: str, kept: str = "") -> None:

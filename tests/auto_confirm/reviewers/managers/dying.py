@@ -5,7 +5,7 @@ import signal
 import sys
 from pathlib import Path
 
-from tests.review.managers.conversation import answer, read_token, reviews
+from tests.auto_confirm.reviewers.managers.conversation import answer, read_token, reviews
 
 
 def main(survives: int, kept: Path) -> None:

@@ -3,7 +3,7 @@
 import os
 import signal
 
-from tests.review.managers.calls import calls
+from tests.auto_confirm.reviewers.managers.calls import calls
 
 
 def main() -> None:

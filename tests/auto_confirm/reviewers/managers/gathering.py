@@ -7,7 +7,7 @@ import sys
 from itertools import islice
 from pathlib import Path
 
-from tests.review.managers.conversation import answer, read_token, reviews
+from tests.auto_confirm.reviewers.managers.conversation import answer, read_token, reviews
 
 
 def main(count: int, kept: Path, pipe: Path) -> None:

@@ -13,7 +13,7 @@ import anyio
 import orjson
 from mcp.server.mcpserver import MCPServer
 
-from tests.review.managers.conversation import read_token
+from tests.auto_confirm.reviewers.managers.conversation import read_token
 
 DECISION: Final = sys.argv[1]
 TOKEN: Final = read_token()

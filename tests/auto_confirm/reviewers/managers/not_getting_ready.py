@@ -6,8 +6,8 @@ import sys
 from collections.abc import Callable
 from itertools import count
 
-from tests.review.managers.calls import TOOL, greet, respond, say
-from tests.review.managers.conversation import Line, lines, send
+from tests.auto_confirm.reviewers.managers.calls import TOOL, greet, respond, say
+from tests.auto_confirm.reviewers.managers.conversation import Line, lines, send
 
 
 def make_noise(_: Line) -> None:

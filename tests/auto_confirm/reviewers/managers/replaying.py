@@ -1,6 +1,6 @@
 """Approves the first question. To every further one it says that again, for the new id, too."""
 
-from tests.review.managers.conversation import Line, answer, read_token, reviews
+from tests.auto_confirm.reviewers.managers.conversation import Line, answer, read_token, reviews
 
 
 def main() -> None:

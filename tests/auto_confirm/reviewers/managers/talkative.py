@@ -5,7 +5,7 @@ import sys
 
 import orjson
 
-from tests.review.managers.conversation import answer, read_token, reviews
+from tests.auto_confirm.reviewers.managers.conversation import answer, read_token, reviews
 
 
 def main() -> None:

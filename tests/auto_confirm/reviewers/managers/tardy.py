@@ -3,7 +3,7 @@
 Any other is approved, with all it was told so far as the note.
 """
 
-from tests.review.managers.conversation import Line, answer, lines, read_token
+from tests.auto_confirm.reviewers.managers.conversation import Line, answer, lines, read_token
 
 
 def main() -> None:

@@ -3,8 +3,8 @@
 Any other is approved, with all it was told so far as the note.
 """
 
-from tests.review.managers.calls import answer, messages, question_of
-from tests.review.managers.conversation import Line, read_token
+from tests.auto_confirm.reviewers.managers.calls import answer, messages, question_of
+from tests.auto_confirm.reviewers.managers.conversation import Line, read_token
 
 
 def main() -> None:

@@ -6,7 +6,7 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.engine import Connection, Inspector
 
-from ironcurtain_proxy.store.faults import StoreError
+from ironcurtain_proxy.auto_confirm.store.faults import StoreError
 
 revision = "0001"
 down_revision = None

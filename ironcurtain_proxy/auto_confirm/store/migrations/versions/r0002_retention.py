@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-from ironcurtain_proxy.store.faults import StoreError
+from ironcurtain_proxy.auto_confirm.store.faults import StoreError
 
 revision = "0002"
 down_revision = "0001"

@@ -1,0 +1,11 @@
+"""The auto-confirm engine, off by default: approves what a person would, or chooses a reviewer.
+
+- `reviewer`: the engine on duty. `engine`: its decision, pure.
+- `reviewer_chain`, `reviewers`, `briefing`: the target and the fallback of a question, and how
+  each kind of reviewer is asked.
+- `engine_memory`, `engine_memory_rows`, `store`: what the engine remembers, in SQL.
+- `snapshot_guard`: a snapshot before a conditionally approved call, and a look after it.
+- `notify`, `approval_tally`: who is told.
+- `windows`: testing windows and deployments that the operator announces.
+- Also: `lazy_store`, `owed`.
+"""

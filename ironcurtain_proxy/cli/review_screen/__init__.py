@@ -1,0 +1,5 @@
+"""The review of open questions on a terminal.
+
+- `review_screen`: the live screen. `plain_review`: line by line, for scripts.
+- `review_detail`, `changes`: one request in full, and the change it would make to a file.
+"""

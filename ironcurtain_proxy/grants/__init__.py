@@ -1,0 +1,6 @@
+"""Approvals that are remembered.
+
+- `book`, `patterns`, `matching`: the grants of a session, and the calls that they are about.
+- `budget`, `claims`, `grant_settlement`: what plans and grants settle of a call.
+- `kept`, `file`, `format`: grants that outlive their session, and their file.
+"""
