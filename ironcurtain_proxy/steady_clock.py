@@ -5,13 +5,12 @@ Other processes of the same boot read the same count; after another boot only th
 """
 
 import time
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path
 from typing import Final
 
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.boot_moment import BootMoment
 from ironcurtain_proxy.ports import Clock
 
 TOLERANCE: Final = timedelta(seconds=1)
@@ -32,32 +31,11 @@ def boot_id() -> str:
         return ""
 
 
-@dataclass(frozen=True, slots=True)
-class BootMoment:
-    """A moment by the count of one boot."""
-
-    boot: str
-    seconds: float
-
-    def seconds_left(self) -> float | None:
-        """How long it is until then, below 0 if it is over; None: it was another boot's."""
-        if not self.boot or self.boot != boot_id():
-            return None
-        return self.seconds - seconds_since_boot()
-
-    def as_json(self) -> dict[str, Json]:
-        """For a file."""
-        return {"boot": self.boot, "seconds": self.seconds}
-
-
-def boot_moment(value: object) -> BootMoment | None:
-    """What a file says; None: it says nothing of the kind."""
-    if not isinstance(value, dict) or value.keys() != {"boot", "seconds"}:
+def seconds_left(moment: BootMoment) -> float | None:
+    """How long it is until then, below 0 if it is over; None: it was another boot's."""
+    if not moment.boot or moment.boot != boot_id():
         return None
-    boot, seconds = value["boot"], value["seconds"]
-    if not isinstance(boot, str) or isinstance(seconds, bool):
-        return None
-    return BootMoment(boot, float(seconds)) if isinstance(seconds, int | float) else None
+    return moment.seconds - seconds_since_boot()
 
 
 def in_this_boot(moment: datetime, clock: Clock) -> BootMoment:

@@ -40,8 +40,10 @@ _DECISION: Final = (
     "tests/properties/test_explanation.py", "tests/decision/test_prior_consent.py",
 )  # fmt: skip
 _MEDIATION: Final = (
-    "tests/mediation/test_mediator.py", "tests/mediation/test_mediation_guards.py", "tests/mediation/test_plans.py",
-    "tests/mediation/test_approved_calls.py", "tests/mediation/test_ended_calls.py", "tests/mediation/test_withdrawn_anywhere.py",
+    "tests/mediation/test_mediator.py", "tests/mediation/test_mediation_guards.py",
+    "tests/mediation/test_plans.py",
+    "tests/mediation/test_approved_calls.py", "tests/mediation/test_ended_calls.py",
+    "tests/mediation/test_withdrawn_anywhere.py",
     "tests/snapshots/test_under_way.py",
 )  # fmt: skip
 _PATHS: Final = (

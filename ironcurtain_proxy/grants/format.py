@@ -17,6 +17,7 @@ import orjson
 from ironcurtain_proxy.grants.book import Remembered
 from ironcurtain_proxy.grants.patterns import HISTORY
 from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole, RoleCategory
+from ironcurtain_proxy.model.boot_moment import BootMoment, boot_moment
 from ironcurtain_proxy.model.grant import (
     CapabilityPattern,
     Constraint,
@@ -32,7 +33,6 @@ from ironcurtain_proxy.model.grant import (
 )
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.steady_clock import BootMoment, boot_moment
 
 KeptScope: TypeAlias = Literal["project", "user"]
 """For whom: sessions of one workspace, or all sessions of this user."""

@@ -16,10 +16,12 @@ from anyio import to_thread
 from ironcurtain_proxy.grants.book import Remembered
 from ironcurtain_proxy.grants.file import GrantsFile, GrantsFileError, Snapshot, Stamp
 from ironcurtain_proxy.grants.format import KeptGrant, KeptScope, can_be_kept
+from ironcurtain_proxy.model.boot_moment import BootMoment
 from ironcurtain_proxy.model.grant import CapabilityPattern, GrantId
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.ports import Clock
-from ironcurtain_proxy.steady_clock import TOLERANCE, BootMoment, in_this_boot, on_the_wall
+from ironcurtain_proxy.steady_clock import TOLERANCE, in_this_boot, on_the_wall
+from ironcurtain_proxy.steady_clock import seconds_left as until
 
 _log = logging.getLogger(__name__)
 
@@ -128,7 +130,7 @@ class _Delta:
 
 
 def _is_over(ends: BootMoment | None) -> bool:
-    left = None if ends is None else ends.seconds_left()
+    left = None if ends is None else until(ends)
     return left is not None and left <= 0
 
 
@@ -269,7 +271,7 @@ class PersistedGrants:
     def _restored(self, kept: KeptGrant) -> Remembered:
         """A kept grant for the book: it ends when the clock or the count of this boot says so."""
         restored = self._here.restored(kept)
-        left = None if kept.ends is None else kept.ends.seconds_left()
+        left = None if kept.ends is None else until(kept.ends)
         expires = restored.grant.expires
         if left is None or expires is None:
             return restored

@@ -15,9 +15,9 @@ from typing import Final, TypeAlias
 import orjson
 
 from ironcurtain_proxy.mailbox.credential import Credential
+from ironcurtain_proxy.model.boot_moment import BootMoment, boot_moment
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.steady_clock import BootMoment, boot_moment
 
 MAX_RESPONSE_BYTES: Final = 64 * 1024
 MAX_REQUEST_BYTES: Final = 256 * 1024 * 1024

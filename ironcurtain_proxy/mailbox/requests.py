@@ -21,6 +21,7 @@ from ironcurtain_proxy.mailbox.messages import (
 )
 from ironcurtain_proxy.mailbox.processes import is_alive
 from ironcurtain_proxy.private_directory import MailboxDirectory, UnacceptableFileError
+from ironcurtain_proxy.steady_clock import seconds_left as until
 
 SESSIONS = "sessions"
 
@@ -152,7 +153,7 @@ def _is_open(
 
 def seconds_left(request: Request, now: datetime) -> float | None:
     """Until a request's deadline, below 0 if it is over; None: it does not say."""
-    left = None if request.ends is None else request.ends.seconds_left()
+    left = None if request.ends is None else until(request.ends)
     if left is not None or request.expires is None:
         return left
     return (request.expires - now).total_seconds()

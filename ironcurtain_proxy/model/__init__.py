@@ -5,5 +5,5 @@
   `grounds`, `authorized`.
 - A question: `escalation`, `question`, `grant`.
 - The rest: `audit`, `server`.
-- Also: `asking`, `crossing`.
+- Also: `boot_moment`, `asking`, `crossing`.
 """

@@ -10,14 +10,9 @@ import pytest
 from ironcurtain_proxy.mailbox.messages import response_name
 from ironcurtain_proxy.mailbox.requests import MailboxReader, utc_now
 from ironcurtain_proxy.mailbox.reviewer import Mailbox, MailboxSettings
+from ironcurtain_proxy.model.boot_moment import BootMoment, boot_moment
 from ironcurtain_proxy.model.escalation import Approved, Escalation, Ruling
-from ironcurtain_proxy.steady_clock import (
-    BootMoment,
-    boot_id,
-    boot_moment,
-    in_this_boot,
-    seconds_since_boot,
-)
+from ironcurtain_proxy.steady_clock import boot_id, in_this_boot, seconds_left, seconds_since_boot
 from ironcurtain_proxy.wiring.clocks import SystemClock
 from tests.fakes import FakeClock
 from tests.mailbox.mailbox_fixture import APPROVED, an_id, until
@@ -89,8 +84,8 @@ async def test_an_answer_in_time_counts_although_the_clock_was_set(
 
 
 def test_a_moment_of_another_boot_says_nothing() -> None:
-    assert BootMoment("another", seconds_since_boot() + 10).seconds_left() is None
-    assert BootMoment("", seconds_since_boot() + 10).seconds_left() is None
+    assert seconds_left(BootMoment("another", seconds_since_boot() + 10)) is None
+    assert seconds_left(BootMoment("", seconds_since_boot() + 10)) is None
 
 
 def test_a_moment_of_this_boot_is_read_as_it_was_written() -> None:
@@ -99,7 +94,7 @@ def test_a_moment_of_this_boot_is_read_as_it_was_written() -> None:
     clock = SystemClock()
     moment = in_this_boot(clock.steady() + HOUR, clock)
     assert boot_moment(moment.as_json()) == moment
-    left = moment.seconds_left()
+    left = seconds_left(moment)
     assert left is not None
     assert 0 < left <= 3600.1
 

@@ -38,7 +38,8 @@ def test_status_names_what_a_running_session_gave_up(
 
 def test_what_an_ended_session_gave_up_is_not_said(tmp_path: Path) -> None:
     code = (
-        "import sys, pathlib; from ironcurtain_proxy.auto_confirm.reviewers.given_up import note_given_up; "
+        "import sys, pathlib; "
+        "from ironcurtain_proxy.auto_confirm.reviewers.given_up import note_given_up; "
         "note_given_up(pathlib.Path(sys.argv[1]), ['architect'])"
     )
     subprocess.run([sys.executable, "-c", code, tmp_path / "s1"], check=True, timeout=50)
