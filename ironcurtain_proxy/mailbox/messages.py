@@ -1,4 +1,4 @@
-"""The files of the mailbox as bytes: requests, responses. Pure: no I/O, no clock, no log.
+"""The files of the mailbox as bytes: requests and responses.
 
 Knows the original's shapes and our additions to them; does not know where the files lie. Whatever
 is not an explicit, well-formed `approved` becomes a refusal here.
@@ -32,15 +32,9 @@ _WHOLE_ID: Final = re.compile(_ID, re.ASCII)
 _REVIEWER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@:+-]{0,63}", re.ASCII)
 
 _NOT_TOGETHER: Final = frozenset(
-    {
-        "delete-path",
-        "write-history",
-        "delete-history",
-        "fetch-url",
-        "git-remote-url",
-        "proxy-domain",
-    }
-)
+    {"delete-path", "write-history", "delete-history", "fetch-url", "git-remote-url",
+     "proxy-domain"}
+)  # fmt: skip
 """Deletes, history and egress are approved one by one (R-28)."""
 
 _ALONE: Final = frozenset({"fs.delete", "net.egress", "secrets.access"})

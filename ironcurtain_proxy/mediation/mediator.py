@@ -351,10 +351,8 @@ class Mediator:
     async def _forward(
         self, case: Case, request: AccessRequest, on_progress: ProgressListener | None
     ) -> Reply:
-        if isinstance(case.decision, Deny) or (
-            isinstance(case.decision, Escalate)
-            and (case.settlement is None or case.settlement.effect != "allow")
-        ):
+        settled = case.settlement is not None and case.settlement.effect == "allow"
+        if isinstance(case.decision, Deny) or (isinstance(case.decision, Escalate) and not settled):
             raise KernelError("a call that was not allowed came to be forwarded")
         # (8) INVARIANT: no intent record, no forwarding.
         try:
@@ -378,9 +376,8 @@ class Mediator:
             failure = ResultSummary(status="error", error=str(error))
             recorded = await self.journal.end(case, failure)
             done = isinstance(error, UnansweredError)
-            return Failed(
-                message=str(error), perhaps_done=done, recorded=recorded, put_back=case.put_back
-            )
+            back = case.put_back
+            return Failed(message=str(error), perhaps_done=done, recorded=recorded, put_back=back)
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await self.journal.fail(case, "withdrawn by the agent before the server answered")

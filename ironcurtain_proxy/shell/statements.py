@@ -147,21 +147,17 @@ def _for_head(reading: Reading, node: "Node") -> None:
     values: list[Word] = []
     for child in node.children:
         if child.type == "variable_name":
-            reading.require(_NAME, reading.text_of(child), "a name is not understood")
-            name = reading.text_of(child).decode(errors="replace")
+            name = _name(reading, child)
         elif child.type in WORD_KINDS:
             values.append(read_word(reading, child))
-            if previous is not None:
-                gap = reading.source[previous.end_byte : child.start_byte]
-                reading.require(BLANK, gap, "words are separated by a line's end")
-                if not gap:
-                    reading.refuse("a word has a gap")
+            gap = reading.source[previous.end_byte : child.start_byte] if previous else b" "
+            reading.require(BLANK, gap or b"-", "words are not separated by blanks")
         elif child.is_named and child.type not in {"do_group", "comment", "compound_statement"}:
             reading.refuse("a loop is not understood")
         previous = child
     # Without words a loop goes over the arguments of the shell.
-    named = [word.variables for word in values] or [frozenset({"@"})]
-    value = Word(None, variables=frozenset().union(*named))
+    named = frozenset[str]().union(*(word.variables for word in values))
+    value = Word(None, variables=named if values else frozenset({"@"}))
     reading.add(node, SimpleCommand(assignments=(Assignment(name, value),)))
 
 
@@ -239,6 +235,11 @@ def _name_part(reading: Reading, node: "Node", parts: _Parts) -> None:
     _word_part(reading, inner, parts)
 
 
+def _name(reading: Reading, node: "Node") -> str:
+    reading.require(_NAME, reading.text_of(node), "a name is not understood")
+    return reading.text_of(node).decode(errors="replace")
+
+
 def _assignment_part(reading: Reading, node: "Node", parts: _Parts) -> None:
     """`name=value`; arrays, subscripts and `+=` are not read."""
     _check_gaps(reading, node.children, re.compile(rb""), node)
@@ -250,8 +251,7 @@ def _assignment_part(reading: Reading, node: "Node", parts: _Parts) -> None:
         reading.pending.extend(children)
         parts.assignments.append(Assignment("", Word(None)))
         return
-    reading.require(_NAME, reading.text_of(children[0]), "a name is not understood")
-    name = reading.text_of(children[0]).decode(errors="replace")
+    name = _name(reading, children[0])
     word = Word("") if value is None else read_word(reading, value)
     parts.assignments.append(Assignment(name, word))
 

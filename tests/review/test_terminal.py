@@ -163,7 +163,7 @@ def test_a_terminal_that_another_program_reads_key_by_key_is_left_alone() -> Non
     with a_terminal("60", raw=True) as screen:
         screen.type("y")
         assert screen.result() == "reachable=False"
-        assert screen.result() == "0: Unreachable()"
+        assert screen.result() == "0: Unreachable(details=())"
 
 
 @pytest.mark.anyio
