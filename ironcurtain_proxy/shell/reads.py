@@ -157,9 +157,9 @@ def why_not_redirect(one: Redirection, place: Place, variables: frozenset[str]) 
     """Why a redirection is more than reading; None if it only reads."""
     target = one.target
     match one.operator:
-        case "<<" | "<&-" | ">&-":
+        case "<&-" | ">&-":
             return None
-        case "<<<":
+        case "<<" | "<<<":
             return shows_variables([target], variables)
         case "<":
             return why_not_read(target, place)

@@ -10,19 +10,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from ironcurtain_proxy.model.command import Assignment, Redirection, SimpleCommand, Word
-from ironcurtain_proxy.shell.words import (
-    BLANK,
-    WORD_KINDS,
-    Reading,
-    read_test_word,
-    read_word,
-)
+from ironcurtain_proxy.shell.words import BLANK, WORD_KINDS, Reading, read_test_word, read_word
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
 _SPACE: Final = re.compile(rb"(?:(?:\\\n)*[ \t\n](?:[ \t\n]|\\\n)*)?")
 _NAME: Final = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*")
+_NAMED: Final = re.compile(rb"\$([A-Za-z_][A-Za-z0-9_]*)")
 _DELIMITER: Final = re.compile(rb"""\w+|'\w+'|"\w+\"|\\\w+""")
 _LIVE: Final = re.compile(rb"[`\\]|\$[^A-Za-z_\s]")
 """What a here-document without quotes around its delimiter may not contain."""
@@ -50,8 +45,6 @@ _RESERVED: Final = frozenset(
 )  # fmt: skip
 
 _REDIRECTIONS: Final = frozenset({"<", ">", ">>", ">|", "&>", "&>>", "<&", ">&", "<&-", ">&-"})
-
-
 _HEREDOC: Final = frozenset({"<<", "<<-", "heredoc_start", "heredoc_body", "heredoc_end"})
 
 
@@ -155,7 +148,6 @@ def _for_head(reading: Reading, node: "Node") -> None:
         elif child.is_named and child.type not in {"do_group", "comment", "compound_statement"}:
             reading.refuse("a loop is not understood")
         previous = child
-    # Without words a loop goes over the arguments of the shell.
     named = frozenset[str]().union(*(word.variables for word in values))
     value = Word(None, variables=named if values else frozenset({"@"}))
     reading.add(node, SimpleCommand(assignments=(Assignment(name, value),)))
@@ -311,9 +303,12 @@ def _heredoc_part(reading: Reading, node: "Node", parts: _Parts) -> None:
             reading.refuse("something follows a here-document on its line")
             reading.pending.append(child)
     body = _heredoc_body(reading, node, start, strip=node.children[0].type == "<<-")
-    if raw[:1] not in {b"'", b'"', b"\\"} and _LIVE.search(body):
+    literal = raw[:1] in {b"'", b'"', b"\\"}
+    if not literal and _LIVE.search(body):
         reading.refuse("a here-document is not literal")
-    parts.redirections.append(Redirection("<<", Word(body.decode(errors="replace"))))
+    named = () if literal else (name.decode() for name in _NAMED.findall(body))
+    text = Word(body.decode(errors="replace"), variables=frozenset(named))
+    parts.redirections.append(Redirection("<<", text))
 
 
 def _heredoc_body(reading: Reading, node: "Node", start: "Node", *, strip: bool) -> bytes:

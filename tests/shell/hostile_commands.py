@@ -3,6 +3,7 @@
 from typing import Final
 
 MORE_THAN_READING: Final = (
+    "cat <<EOF\n$AWS_SECRET\nEOF",
     "sed -l 5p '1e CMD' f",
     "awk 'BEGIN{print 1,\n2 > \"FILE\"}'",
     "diff3 --diff-program=./evil a b c",
