@@ -65,7 +65,7 @@ class Watchman:
             if text in self._said:
                 continue
             if len(self._said) < _MOST_SAID:
-                _LOGGER.warning("%s", text)
+                _LOGGER.warning("%s", text, extra={"most": _MOST_SAID})
             elif len(self._said) == _MOST_SAID:
                 _LOGGER.warning("more was put back: see putBack in the audit log")
             self._said.add(text)

@@ -90,7 +90,8 @@ class Sparing(logging.Handler):
             if len(self._kinds) >= _MOST_KINDS:
                 self.say_what_was_left_out()
             kind = self._kinds[name] = _Kind(now)
-        if kind.said < self._most:
+        # Some lines bound themselves, and each of them counts.
+        if kind.said < max(self._most, getattr(record, "most", 0)):
             kind.said += 1
             self._inner.handle(record)
         else:

@@ -226,10 +226,10 @@ class Installation:
         decision = self.outcomes()[-1]["policyDecision"]
         return str(at(decision, "status")), str(at(decision, "rule"))
 
-    def verify_audit(self) -> subprocess.CompletedProcess[str]:
+    def verify_audit(self, *options: str) -> subprocess.CompletedProcess[str]:
         """What `audit verify` says of the log."""
         return subprocess.run(
-            [*PROXY, "audit", "verify", str(self.audit)],
+            [*PROXY, "audit", "verify", str(self.audit), *options],
             env=self.environment(),
             capture_output=True,
             text=True,
