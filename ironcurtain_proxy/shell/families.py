@@ -25,6 +25,7 @@ from ironcurtain_proxy.shell.family_table import (
     AFTER,
     GENERIC,
     LAUNCHERS,
+    YARN_RUNS,
     Task,
     hoisted,
     never_general,
@@ -182,6 +183,8 @@ def _launched(words: Sequence[Word]) -> tuple[tuple[str, ...] | None, list[Word]
             rest = rest[1:]
         else:
             found = next((p for p in LAUNCHERS if texts[: len(p)] == p), None)
+            if texts[0] == "yarn" and texts[1:2] in YARN_RUNS:
+                found = ("yarn",)
             if found is None or len(rest) <= len(found):
                 break
             if rest[len(found)].text is None or rest[len(found)].prefix.startswith("-"):
@@ -204,7 +207,7 @@ def _reduced(task: Task, words: Sequence[Word], place: Place) -> list[str]:
             after = task.after if task.after is not None else AFTER
             inner = _reduced(after, words[at:], place)
             return [*sorted(options), *operands, *(["--", *inner] if inner else ())]
-        if word.text is not None and word.text.startswith(("-", "+")) and len(word.text) > 1:
+        if word.text is not None and word.text.startswith("-") and len(word.text) > 1:
             kept, width = _option(task, word.text, following, place)
             options.update(kept)
             at += width

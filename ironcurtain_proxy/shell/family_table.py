@@ -72,10 +72,29 @@ GENERIC: Final[Mapping[str, str]] = {
 LAUNCHERS: Final = (
     ("uv", "run"), ("poetry", "run"), ("pdm", "run"), ("pipenv", "run"), ("hatch", "run"),
     ("bundle", "exec"), ("pnpm", "exec"), ("yarn", "exec"), ("npx",), ("bunx",), ("uvx",),
-    ("python", "-m"), ("python3", "-m"), ("dotnet", "tool"), ("mise", "exec", "--"),
+    ("python", "-m"), ("python3", "-m"), (".venv/bin/python", "-m"),
+    (".venv/bin/python3", "-m"), ("npm", "exec"), ("dotnet", "tool"), ("mise", "exec", "--"),
 )  # fmt: skip
 """What starts a program of the project by its name. `npx x`, with an option before the name,
 falls out: it may install another package."""
+
+
+YARN_RUNS: Final = tuple(
+    (name,)
+    for name in (
+        "jest",
+        "vitest",
+        "eslint",
+        "tsc",
+        "prettier",
+        "mocha",
+        "playwright",
+        "cypress",
+        "stylelint",
+        "webpack",
+    )
+)
+"""Programs that `yarn NAME` starts from the project."""
 
 
 def _parsed() -> Mapping[tuple[str, ...], Task]:

@@ -19,7 +19,7 @@ _FORMATS: Final = words(
     concise full grouped quiet silent summary standard-verbose standard-quiet pkgname testname
     testdox minimal normal detailed diagnostic diag d n q m v auto native no long-json simple
     tree none basic nocolor errors all failures clang msvs visualstudio color emacs rich live
-    rawtext expanded always never
+    rawtext expanded always never doc documentation
     """
 )
 _NAME: Final = re.compile(r"[\w.:@/#-]+")
