@@ -188,7 +188,7 @@ class Mediator:
         if isinstance(gathered, Facts):
             case.arguments = gathered.arguments
         # (3) The same call again and again ends here, whatever the policy says of it: before a
-        # reviewer could be asked, so that nobody is worn down by repetition (G29).
+        # reviewer could be asked, so that nobody is worn down by repetition.
         key = self.world.facts.fingerprint(case.call, case.arguments)
         if self.breaker.trips(key, self.world.clock.monotonic()):
             return await self.journal.refuse(
@@ -264,7 +264,7 @@ class Mediator:
             if isinstance(ruling, Approved):
                 case.question = ruling.question or question.id
             # (6) A wait lies behind us: what was approved must be what is there now, the tool's
-            # definition included.
+            # definition included.
             same = await self.examine(case.call) == (facts, judged)
             if not same or self._claim(case, facts) != claim:
                 return await self.journal.refuse(case, "policy", CHANGED)
@@ -332,7 +332,7 @@ class Mediator:
         try:
             async with self.world.facts.undisturbed(facts) as waited:
                 # (7) A push goes where the repository's configuration says at this moment, and
-                # another call may just have rewritten it (G8); and while this call waited for its
+                # another call may just have rewritten it; and while this call waited for its
                 # turn, another may have changed what it names: the facts must still be the same.
                 stale = facts.pushes or waited
                 if stale and await self.world.facts.gather(case.call) != facts:
@@ -356,7 +356,7 @@ class Mediator:
             and (case.settlement is None or case.settlement.effect != "allow")
         ):
             raise KernelError("a call that was not allowed came to be forwarded")
-        # (8) INVARIANT: no intent record, no forwarding.
+        # (8) INVARIANT: no intent record, no forwarding.
         try:
             await self.journal.intend(case)
         except AuditError:

@@ -185,7 +185,7 @@ def assemble_reviewers(
 
 
 def holds(settings: Settings) -> bool:
-    """Whether calls are held after a while, rather than waiting to the end (R-20)."""
+    """Whether calls are held after a while, rather than waiting to the end."""
     match settings.escalation.mode:
         case "wait":
             return False
