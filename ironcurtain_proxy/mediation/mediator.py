@@ -263,7 +263,7 @@ class Mediator:
                 return await turn_down(self.journal, case, question, ruling)
             if isinstance(ruling, Approved):
                 case.question = ruling.question or question.id
-            # (6) A wait lies behind us: what was approved must be what is there now, the tool's
+            # (5) A wait lies behind us: what was approved must be what is there now, the tool's
             # definition included.
             same = await self.examine(case.call) == (facts, judged)
             if not same or self._claim(case, facts) != claim:
@@ -331,7 +331,7 @@ class Mediator:
         """Carry a call out when its turn has come. None: what it rested on does not hold by now."""
         try:
             async with self.world.facts.undisturbed(facts) as waited:
-                # (7) A push goes where the repository's configuration says at this moment, and
+                # (6) A push goes where the repository's configuration says at this moment, and
                 # another call may just have rewritten it; and while this call waited for its
                 # turn, another may have changed what it names: the facts must still be the same.
                 stale = facts.pushes or waited
@@ -356,7 +356,7 @@ class Mediator:
             and (case.settlement is None or case.settlement.effect != "allow")
         ):
             raise KernelError("a call that was not allowed came to be forwarded")
-        # (8) INVARIANT: no intent record, no forwarding.
+        # (7) INVARIANT: no intent record, no forwarding.
         try:
             await self.journal.intend(case)
         except AuditError:
@@ -369,7 +369,7 @@ class Mediator:
             params=case.call.params,
             request=request,
         )
-        # (9) The server is asked. Whatever happens now has an outcome line.
+        # (8) The server is asked. Whatever happens now has an outcome line.
         case.sent = True
         try:
             result = await self.world.servers.forward(call, on_progress, roots=case.roots)
@@ -387,7 +387,7 @@ class Mediator:
             raise
         await self._look(case)
         summary = self.world.recorder.summarize(result)
-        # (10) What a server may not ask by a request it may not ask by an answer either.
+        # (9) What a server may not ask by a request it may not ask by an answer either.
         if (asked := question_in(result)) is not None:
             return await withhold(self.journal, case, summary, asked)
         if summary.status == "success":
