@@ -95,7 +95,8 @@ def _svg(layers: list[list[str]], arrows: list[tuple[str, str]]) -> str:
         "<title>The folders of ironcurtain_proxy, and which imports which</title>",
         (
             '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" '
-            'markerHeight="7" orient="auto"><path d="M0 0 8 4 0 8z" fill="#5a6b7b"/></marker></defs>'
+            'markerHeight="7" orient="auto"><path d="M0 0 8 4 0 8z" fill="#5a6b7b"/></marker>'
+            "</defs>"
         ),
         f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
         *(_arrow(places[importer], places[imported]) for importer, imported in arrows),
