@@ -98,8 +98,8 @@ def _is_installed(module: str) -> bool:
 
 
 def _sentence(who: str, extra: Extra) -> str:
-    names = " and ".join(_absent(extra))
-    verb = "is" if len(_absent(extra)) == 1 else "are"
+    *others, last = _absent(extra)
+    names, verb = (f"{', '.join(others)} and {last}", "are") if others else (last, "is")
     return (
         f"{who} needs {names}, which {verb} not installed: pip install 'ironcurtain-proxy[{extra}]'"
     )
