@@ -120,9 +120,6 @@ def assemble_reviewers(
 ) -> Reviewers:
     """Join them. Starts nothing.
 
-    Raises:
-        ConfigurationError: a setting needs a library that is not installed, or cannot be used.
-
     Args:
         settings: what the operator said.
         grants: what reviewers chose to remember.
@@ -130,6 +127,9 @@ def assemble_reviewers(
         environ: tells whether the agent runs in a terminal of its own.
         message: the user's last message, where it does not come from a file.
         policy_version: what is kept is void under another.
+
+    Raises:
+        ConfigurationError: a setting needs a library that is not installed, or cannot be used.
     """
     missing = list(lacks(settings))
     for lack in missing:
