@@ -19,4 +19,4 @@ What people and programs start from: `cli`, `config`, `wiring`, `trusted_process
 - Also: `steady_clock`.
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -44,7 +44,7 @@ class EscalationInbox:
 
         Args:
             directory: the proxy's `ESCALATION_DIR`, or a session's own mailbox.
-            listen: say while the inbox is open that somebody listens here (R-34).
+            listen: say while the inbox is open that somebody listens here.
             reviewer: the name of one who is not a person; it goes into the record.
             token_file: holds that reviewer's token, for a mailbox that is that reviewer's.
 
@@ -98,7 +98,7 @@ class EscalationInbox:
     def pending(self) -> list[PendingRequest]:
         """What waits for an answer now, the oldest first.
 
-        What was shown is kept: an answer says which bytes it answers (R-37).
+        What was shown is kept: an answer says which bytes it answers.
         """
         waiting = self._reader.pending(utc_now())
         self._shown = {one.id: self._shown.get(one.id, one) for one in waiting}

@@ -48,7 +48,7 @@ class FactGatherer(Protocol):
         ...
 
     def undisturbed(self, facts: Facts) -> AbstractAsyncContextManager[bool]:
-        """Keep other calls off the repository while this one is under way, if it pushes (R-30).
+        """Keep other calls off the repository while this one is under way, if it pushes.
 
         Gives whether it had to be waited for.
         """
@@ -116,7 +116,7 @@ class ToolFinder(Protocol):
         ...
 
     def names(self, server: str, tool: str) -> frozenset[str]:
-        """What the operator may call it: `server/tool`, and `tool` if one server has it (R-35)."""
+        """What the operator may call it: `server/tool`, and `tool` if one server has it."""
         ...
 
 

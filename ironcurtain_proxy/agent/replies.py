@@ -25,7 +25,7 @@ REFUSALS: Final[Mapping[RefusedBy, tuple[str, ...]]] = MappingProxyType(
                 "policy would have to be changed."
             ),
         ),
-        # The first block is requirement E-27, word for word.
+        # Programs match the first block word for word.
         "no-reviewer": (
             "tool '{name}' execution denied: no approval channel available (session key missing)",
             (
@@ -35,7 +35,7 @@ REFUSALS: Final[Mapping[RefusedBy, tuple[str, ...]]] = MappingProxyType(
                 "with what needs no approval."
             ),
         ),
-        # The first block is requirement E-26, word for word.
+        # Programs match the first block word for word.
         "declined": (
             NOT_APPROVED,
             (

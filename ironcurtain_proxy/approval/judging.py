@@ -35,7 +35,7 @@ class NamedTool:
     server: str
     tool: str
     names: frozenset[str]
-    """What stands for it where tools are listed (R-35)."""
+    """What stands for it where tools are listed."""
 
 
 _Key: TypeAlias = tuple[NamedTool, frozenset[ArgumentRole], bool, tuple[bool, ...] | None]

@@ -29,9 +29,9 @@ class InterceptorConfig:
     sensitive_tools: tuple[str, ...] = ()
     """Always asked about, unless exempt."""
     approval_contained: bool = False
-    """Ask also about what harms nothing but the workspace (R-26)."""
+    """Ask also about what harms nothing but the workspace."""
     approval_allowed: bool = False
-    """Ask also about what a rule allows by name (R-26)."""
+    """Ask also about what a rule allows by name."""
 
     @property
     def mode(self) -> ApprovalPolicy:

@@ -68,7 +68,7 @@ def judge(kernel: Decision, subject: Subject, rules: OverlayRules) -> Overlaid:
         subject: the call that it said it of.
         rules: what the operator wants to be asked about.
     """
-    # INVARIANT: deny is final; nothing else is even computed (I-1).
+    # INVARIANT: deny is final; nothing else is even computed.
     if isinstance(kernel, Deny):
         return Overlaid(denied=kernel.ground)
     needed = capabilities_of(

@@ -60,7 +60,7 @@ def besides(
 
 
 def by_reviewer(approved: Approved, question: EscalationId) -> Settlement:
-    """Somebody approved; only what no person approved is marked as such (A-33)."""
+    """Somebody approved; only what no person approved is marked as such."""
     details = (
         _escalation(approved.question or question),
         *_words(approved.note),

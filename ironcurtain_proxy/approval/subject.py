@@ -51,7 +51,7 @@ class Subject:
 
 
 def tool_names(server: str, tool: str, *, is_unique: bool) -> frozenset[str]:
-    """The names an operator may write for a tool (R-35).
+    """The names an operator may write for a tool.
 
     Args:
         server: the operator's name of the server.

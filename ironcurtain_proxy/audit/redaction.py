@@ -3,7 +3,7 @@
 Pure: no I/O, no clock, no log.
 
 The original masks cards, social security numbers and five key formats in argument values; this
-masks the formats of `secrets` and `numbers`, wherever they stand (G19). It does not know records.
+masks the formats of `secrets` and `numbers`, wherever they stand. It does not know records.
 """
 
 import re

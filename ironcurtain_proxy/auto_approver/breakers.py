@@ -74,7 +74,7 @@ class Breakers:
         return now - at < _JUST_SECONDS or turn == self._turn
 
     def is_used(self, message: UserMessage, target: str) -> bool:
-        """Whether the message has approved this already: it does so once (R-27)."""
+        """Whether the message has approved this already: it does so once."""
         return _digest(message, target) in self._used
 
     def may_approve(self, now: float) -> bool:

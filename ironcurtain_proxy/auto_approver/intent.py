@@ -2,7 +2,7 @@
 
 This file knows the words of the auto-approver: what the model is told, what it is asked, and which
 answers count. It does not know which model it is, nor the call's arguments: they are kept out, so
-that a file name or a text in them cannot talk to the model (A-22, A-67).
+that a file name or a text in them cannot talk to the model.
 """
 
 import re
@@ -15,7 +15,7 @@ from ironcurtain_proxy.model.json import Json
 
 AutoApproveDecision: TypeAlias = Literal["approve", "escalate"]
 """`approve`: the user's message clearly asks for this. `escalate`: anything else; someone is asked.
-There is no third word: the auto-approver cannot deny (A-8)."""
+There is no third word: the auto-approver cannot deny."""
 
 INVALID: Final = "Auto-approver returned invalid response; escalating to human"
 NO_MESSAGE: Final = "No message of the user; escalating to human"
@@ -93,11 +93,11 @@ class AutoApproveResult:
 
     decision: AutoApproveDecision
     reasoning: str
-    """For the record and for diagnosis; nothing is decided by it (A-27)."""
+    """For the record and for diagnosis; nothing is decided by it."""
 
 
 def user_prompt(context: AutoApproveContext) -> str:
-    """The question. The message stands in it as the user wrote it (A-23, A-43)."""
+    """The question. The message stands in it as the user wrote it."""
     return (
         f'Human\'s most recent message: "{context.user_message}"\n\n'
         f"Escalated tool: {context.tool_name}\n"
@@ -107,12 +107,12 @@ def user_prompt(context: AutoApproveContext) -> str:
 
 
 def invalid() -> AutoApproveResult:
-    """The model said something else (A-75)."""
+    """The model said something else."""
     return AutoApproveResult(decision="escalate", reasoning=INVALID)
 
 
 def failed(message: str) -> AutoApproveResult:
-    """The model could not be asked (A-76)."""
+    """The model could not be asked."""
     return AutoApproveResult(
         decision="escalate", reasoning=f"Auto-approver error: {message}; escalating to human"
     )
@@ -144,7 +144,7 @@ MAX_ANSWER: Final = 16_384
 
 
 def read_answer(text: str | None) -> AutoApproveResult:
-    """Read a model's answer. Whatever is not exactly an answer escalates (A-42, A-69)."""
+    """Read a model's answer. Whatever is not exactly an answer escalates."""
     if text is None or len(text) > MAX_ANSWER:
         return invalid()
     for pattern in _ANSWERS:

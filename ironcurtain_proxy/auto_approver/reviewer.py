@@ -69,7 +69,7 @@ def create_model(config: AutoApproverConfig, api_key: str) -> Model | None:
     """The model that a configuration names; None when the auto-approver is off.
 
     Raises:
-        ConfigurationError: the model's id cannot be read. Nothing else fails here (A-97).
+        ConfigurationError: the model's id cannot be read. Nothing else fails here.
     """
     model_id = parse_model_id(config.model_id)
     if not config.enabled:
@@ -103,7 +103,7 @@ async def consult(context: AutoApproveContext, model: Model) -> Consultation:
         return Consultation(result=AutoApproveResult(decision="escalate", reasoning=NO_MESSAGE))
     try:
         completion = await model.complete(SYSTEM_PROMPT, user_prompt(context))
-    except Exception as error:  # noqa: BLE001  a client library raises whatever it likes (A-70)
+    except Exception as error:  # noqa: BLE001  a client library raises whatever it likes
         why = _named(error)
         return Consultation(result=failed(why), outage=why)
     return Consultation(result=read_answer(completion.text), completion=completion)
@@ -145,7 +145,7 @@ class AutoApprover:
     log: LlmLog | None = None
     reviewer_is_there: Callable[[], bool] = _always
     """Whether somebody could be asked instead. In single-shot mode nobody can, and the model is not
-    consulted either (R-21)."""
+    consulted either."""
     breakers: Breakers = field(init=False)
 
     def __post_init__(self) -> None:
@@ -158,7 +158,7 @@ class AutoApprover:
         """Load the library ahead of the first question. Never raises but when cancelled."""
         try:
             await self.model.warm()
-        except Exception as error:  # noqa: BLE001  the feature is not there, the proxy is (A-97)
+        except Exception as error:  # noqa: BLE001  the feature is not there, the proxy is
             _log.warning("the auto-approver's model cannot be loaded: %s", _named(error))
 
     async def aclose(self) -> None:
@@ -205,7 +205,7 @@ class AutoApprover:
         )
         return (
             self.config.enabled
-            and not own  # the agent could widen its own permissions (G13)
+            and not own  # the agent could widen its own permissions
             and self.breakers.off_because is None
             and self.reviewer_is_there()
         )

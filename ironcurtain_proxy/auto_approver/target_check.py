@@ -1,4 +1,4 @@
-"""The target check: whether a message names what a call does and what it does it to (R-27).
+"""The target check: whether a message names what a call does and what it does it to.
 
 Pure: no I/O, no clock, no log. It can only object. It has the last word after a model has approved,
 because a model is persuaded by what looks alike: `never mind` after a request, a file beside the

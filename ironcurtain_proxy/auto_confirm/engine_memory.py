@@ -288,7 +288,7 @@ class StoreLedger:
             decided_by=TIMEOUT if by == AFTER_SILENCE else by,
             reason=getattr(ruling, "reason", "") or by,
         )
-        # What the engine approves and cannot write is not approved (I-10), whenever it is written.
+        # What the engine approves and cannot write is not approved, whenever it is written.
         later = settlement
         if automatic and by.startswith("engine:"):
             later = replace(settlement, status="rejected", reason="its approval was not written")

@@ -2,7 +2,7 @@
 
 The decision is made by `engine`, which is pure; here it is told what the operator and the store
 know, and what it says is carried out. INVARIANT: nothing is approved that could not be
-written into the store first; where the store fails, the engine approves nothing (I-10).
+written into the store first; where the store fails, the engine approves nothing.
 """
 
 import logging
@@ -44,7 +44,7 @@ from ironcurtain_proxy.shell.operations import operation_of
 _log: Final = logging.getLogger(__name__)
 
 TOO_RISKY_FOR_A_MODEL: Final = 70
-"""Above this the auto-approver is not asked (R-18)."""
+"""Above this the auto-approver is not asked."""
 
 LIMIT: Final = "too many calls of this session wait for a reviewer"
 
@@ -142,7 +142,7 @@ class Routes(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situation:
-    """What the operator says of a session. Nothing of it comes from the agent (X-10)."""
+    """What the operator says of a session. Nothing of it comes from the agent."""
 
     session_type: SessionType
     workspace: RealPath | None = None

@@ -22,6 +22,7 @@ from ironcurtain_proxy.auto_approver.evaluation import (
 )
 from ironcurtain_proxy.auto_approver.reviewer import AutoApproverConfig, create_model
 from ironcurtain_proxy.auto_approver.scenarios import read_scenarios, shipped_scenarios
+from ironcurtain_proxy.config.extras import require
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.llm.litellm_model import Model
 
@@ -122,6 +123,7 @@ def _model(options: argparse.Namespace, key: str) -> Model | None:
         if options.api_base is not None:
             raise ConfigurationError("--api-base says where a model is: name it with --model")
         return None
+    require("llm", "auto-approve --model")
     config = AutoApproverConfig(enabled=True, model_id=options.model, api_base=options.api_base)
     return create_model(config, key)
 
@@ -132,7 +134,8 @@ async def _warm(model: Model) -> None:
         await model.warm()
     except Exception as error:
         raise ConfigurationError(
-            f"the model's library cannot be loaded: {type(error).__name__}; install litellm"
+            f"the model's library cannot be loaded: {type(error).__name__}: "
+            "pip install --force-reinstall 'ironcurtain-proxy[llm]'"
         ) from error
 
 

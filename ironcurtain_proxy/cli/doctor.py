@@ -18,6 +18,7 @@ from ironcurtain_proxy.cli.doctor_checks import (
     clock,
     directories,
     kernel,
+    packages,
     programs,
     running_python,
     sandbox,
@@ -105,6 +106,7 @@ def _checks(config: Path | None) -> Iterator[Check]:
     yield sandbox(probed, trouble)
     yield user(os.geteuid())
     yield _configuration(settings, report, config)
+    yield from packages(settings)
     yield from servers(settings, os.environ, trouble)
     yield from reviewers(settings, os.environ)
     yield from directories(settings)

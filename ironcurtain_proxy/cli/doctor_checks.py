@@ -15,6 +15,7 @@ from typing import Final, Literal, TypeAlias
 
 from ironcurtain_proxy.audit.recovery import refuse_unusable
 from ironcurtain_proxy.auto_confirm.store.faults import StoreError
+from ironcurtain_proxy.config.extras import lacks
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.sandbox.probe import Available, Unavailable, missing_programs
@@ -36,6 +37,7 @@ _PROGRAMS: Final = (
 )
 """What a sandbox is made of: the name `sandbox.probe` has for it, and the program."""
 
+STORE_EXTRAS: Final = frozenset({"engine", "postgres"})
 _OLDEST_YEAR: Final = 2025
 _CLOCK_TOLERANCE: Final = 5.0
 """Seconds between the clock and the time of a file that was made just now."""
@@ -220,11 +222,20 @@ def _read(file: Path) -> str | None:
         return None
 
 
+def packages(settings: Settings) -> Iterator[Check]:
+    """The libraries that settings need and that are not installed."""
+    for lack in lacks(settings):
+        found, _, remedy = str(lack).partition(": pip ")
+        yield Check("packages", "fail" if lack.stops else "warn", found, f"pip {remedy}")
+
+
 def store(settings: Settings) -> Iterator[Check]:
     """Whether the engine's store can be used, where the engine is on. Makes none."""
     config = settings.auto_confirm
     if config is None or not config.engine.enabled:
         return
+    if any(lack.extra in STORE_EXTRAS for lack in lacks(settings)):
+        return  # said by `packages`
     # SQLAlchemy is slow to import.
     from ironcurtain_proxy.auto_confirm.store.opening import inspect_store  # noqa: PLC0415
 

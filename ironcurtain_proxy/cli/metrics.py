@@ -10,6 +10,7 @@ import orjson
 
 from ironcurtain_proxy.cli.reviewing import say
 from ironcurtain_proxy.cli.stored import add_config, add_since, begin_of, opened_store
+from ironcurtain_proxy.config.extras import require
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.wiring.clocks import SystemClock
 
@@ -45,6 +46,7 @@ def add_parser(subparsers: "Subparsers") -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Show them. 0 also where a target is missed."""
+    require("engine", "metrics")
     from ironcurtain_proxy.auto_confirm.store.metrics import as_prometheus, compute  # noqa: PLC0415  slow
 
     now = SystemClock().now()

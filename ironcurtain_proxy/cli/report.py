@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from ironcurtain_proxy.cli.reviewing import say
 from ironcurtain_proxy.cli.stored import add_config, add_since, begin_of, opened_store
+from ironcurtain_proxy.config.extras import require
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.wiring.clocks import SystemClock
 
@@ -48,6 +49,7 @@ def add_parser(subparsers: "Subparsers") -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Write it."""
+    require("engine", "report")
     from ironcurtain_proxy.auto_confirm.store.metrics import compute  # noqa: PLC0415  slow to import
     from ironcurtain_proxy.auto_confirm.store.report import html  # noqa: PLC0415
     from ironcurtain_proxy.auto_confirm.store.series import collect  # noqa: PLC0415

@@ -149,7 +149,7 @@ def _chosen(
 def all_of(
     waiting: Sequence[PendingRequest], credential: Credential | None, *, approve: bool
 ) -> list[PendingRequest]:
-    """What `all` stands for: everything, but of approvals only what R-28 lets go together.
+    """What `all` stands for: everything, but of approvals only what may go together.
 
     What somebody else is asked about is not of it.
 

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from ironcurtain_proxy.config.extras import require, store_extra
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.wiring.clocks import SystemClock
 
@@ -43,13 +44,15 @@ def store_of(settings: Settings) -> "Store":
     """The store that these settings name, which must be there.
 
     Raises:
+        ConfigurationError: its library is not installed.
         StoreError: there is none, or it cannot be used.
     """
+    config = settings.auto_confirm
+    url = None if config is None else config.store_url
+    require(store_extra(url), "the store of the auto-confirm engine")
     # SQLAlchemy is slow to import; the help of other commands does not need it.
     from ironcurtain_proxy.auto_confirm.store.store import open_store  # noqa: PLC0415
 
-    config = settings.auto_confirm
-    url = None if config is None else config.store_url
     return open_store(url, settings.state_dir, SystemClock(), create=False)
 
 

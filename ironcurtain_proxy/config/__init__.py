@@ -7,5 +7,5 @@ ignored condition would make an allow rule match everything.
   `composite_settings`, `interceptor_settings`, `overlay_settings`, `review_settings`.
 - `reading`: files into checked values. `policy`: rules, annotations, lists.
 - `servers`: which servers run, and where. `migration`: files of older versions.
-- `auto_confirm`: the section of the engine.
+- `auto_confirm`: the section of the engine. `extras`: libraries that are not always installed.
 """

@@ -67,7 +67,7 @@ def _policy(layers: Layers, standard: str) -> str:
 
 
 def _said_policy(spot: Spot) -> str:
-    """Kept as it is: a word that nobody knows asks about every tool (E-16)."""
+    """Kept as it is: a word that nobody knows asks about every tool."""
     text = spot.text()
     if text == APPROVAL_POLICY_NONE:
         spot.warning(

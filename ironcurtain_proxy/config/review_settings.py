@@ -26,7 +26,7 @@ PROVIDER_KEYS: Final[Mapping[str, str]] = {
     "google": "googleApiKey",
     "openai": "openaiApiKey",
 }
-"""The key of the configuration file that holds each provider's API key (A-50)."""
+"""The key of the configuration file that holds each provider's API key."""
 
 _MODEL: Final = re.compile(r"(anthropic|google|openai):[A-Za-z0-9._/@-]{1,128}", re.ASCII)
 
@@ -41,7 +41,7 @@ class EscalationSettings:
     channels: tuple[Channel, ...] = ("mailbox",)
     """In the order they are asked."""
     require_digest: bool = False
-    """Accept only answers that say which bytes were shown (R-37)."""
+    """Accept only answers that say which bytes were shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -132,7 +132,7 @@ def load_settings(environ: MutableMapping[str, str], config: Path | None = None)
 
 
 def refuse_platform(platform: str) -> None:
-    """Refuse what the kernel cannot hold its promises on (R-38).
+    """Refuse what the kernel cannot hold its promises on.
 
     Raises:
         ConfigurationError: on Windows.

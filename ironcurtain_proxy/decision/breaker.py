@@ -1,7 +1,7 @@
 """The circuit breaker: the same call again and again is refused. Pure: the time is handed in.
 
 Every call counts, also one that was denied: otherwise nothing would limit an agent that asks the
-same forbidden thing in a loop (G29). Memory is bounded: what lies outside the window is forgotten,
+same forbidden thing in a loop. Memory is bounded: what lies outside the window is forgotten,
 and of a flood only the newest calls are remembered.
 """
 

@@ -26,7 +26,7 @@ def trusted_server(request: AccessRequest, policy: Policy) -> Decision | None:
 
 
 def protected_path(request: AccessRequest, policy: Policy) -> Decision | None:
-    """Our own files, keys and hooks are out of reach (C-20)."""
+    """Our own files, keys and hooks are out of reach."""
     for fact in request.arguments:
         if not _names_paths(fact):
             continue
@@ -95,7 +95,7 @@ def domain_gate(request: AccessRequest, policy: Policy) -> Decision | None:
 
 
 def unknown_tool(request: AccessRequest, _policy: Policy) -> Decision | None:
-    """A tool that the operator never described is not used (C-21)."""
+    """A tool that the operator never described is not used."""
     if request.annotated:
         return None
     return Deny(Ground("structural-unknown-tool", f"Unknown tool: {request.server}/{request.tool}"))
@@ -114,7 +114,7 @@ INVARIANTS: Final[tuple[Invariant, ...]] = (
 def contained_roles(request: AccessRequest, policy: Policy) -> frozenset[ArgumentRole]:
     """The roles that the workspace settles: all their paths lie in it, and there is at least one.
 
-    They are left out when the rules are asked (C-22, C-23), unless a rule asks about the very name
+    They are left out when the rules are asked, unless a rule asks about the very name
     of one of these paths.
     """
     workspace = policy.workspace

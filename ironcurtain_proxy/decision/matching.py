@@ -45,7 +45,7 @@ clouds' metadata hosts under `.internal`)."""
 REBINDING_ENDINGS: Final = frozenset(
     {"lacolhost.com", "localtest.me", "lvh.me", "nip.io", "sslip.io", "vcap.me", "xip.io"}
 )
-"""Public names that resolve to whatever address stands in them (G11: `127.0.0.1.nip.io`)."""
+"""Public names that resolve to whatever address stands in them (`127.0.0.1.nip.io`)."""
 
 
 def is_ip_address(host: str) -> bool:
@@ -54,7 +54,7 @@ def is_ip_address(host: str) -> bool:
 
 
 def is_public_host(host: str) -> bool:
-    """Whether `*` may stand for this host: a well-formed name on the public internet (G11)."""
+    """Whether `*` may stand for this host: a well-formed name on the public internet."""
     if is_ip_address(host):
         return False
     labels = host.removesuffix(".").lower().split(".")
@@ -177,7 +177,7 @@ def restricts_everything(rule: Rule) -> bool:
     """Whether a rule that does not allow is about the root directory.
 
     A path that the call left out is filled in by the server, and wherever it leads it lies within
-    `/` (G22). Only for rules that restrict: nothing is allowed for a path that nobody saw.
+    `/`. Only for rules that restrict: nothing is allowed for a path that nobody saw.
     """
     return (
         rule.effect != "allow"
@@ -205,7 +205,7 @@ def leads_only_to(value: Value, allowed: frozenset[str]) -> bool:
 
 
 def list_holds(condition: ListCondition, request: AccessRequest, role: ArgumentRole | None) -> bool:
-    """Whether every value is on the list, without regard to case (G21).
+    """Whether every value is on the list, without regard to case.
 
     A rule on pairs (owner and repository) is asked about each of the two roles: the condition
     that names the role is held to that role, the others to their own.

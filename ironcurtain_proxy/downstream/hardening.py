@@ -8,7 +8,7 @@ _PR_SET_DUMPABLE: Final = 4
 
 
 def hide_from_debuggers() -> None:
-    """Keep processes of the same user from reading our memory and environment (R-37).
+    """Keep processes of the same user from reading our memory and environment.
 
     Variables taken out of `os.environ` still stand in `/proc/PID/environ`, as the process was
     started. A process that is not dumpable has files there that only root can read, and cannot be

@@ -102,7 +102,7 @@ async def retry_while_outside(
 
 
 def uri_of(path: str) -> str:
-    """An absolute path as a `file:` URL; what a URL cannot hold is percent-encoded (G18)."""
+    """An absolute path as a `file:` URL; what a URL cannot hold is percent-encoded."""
     return _SCHEME + quote(path.encode("utf-8", "surrogateescape"))
 
 

@@ -85,7 +85,7 @@ def reading_of(roles: tuple[ArgumentRole, ...]) -> Reading:
 def strings_of(value: Json, reading: Reading) -> tuple[str, ...] | Refusal:
     """The strings of an argument, in order: itself, or the items of a list.
 
-    An item that is no string could name anything and would be sent all the same (G5). A top-level
+    An item that is no string could name anything and would be sent all the same. A top-level
     value that is no string is for the schema to refuse; to the rules it names nothing.
     """
     if isinstance(value, str):

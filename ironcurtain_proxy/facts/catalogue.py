@@ -24,7 +24,7 @@ class CataloguedTool:
     server: str
     """The operator's name of its server."""
     policy_server: str
-    """The name policy and annotations know the server by (R-35)."""
+    """The name policy and annotations know the server by."""
     definition: ToolDefinition
     annotation: ToolAnnotation | None
     """None: calls are denied, unless the server is trusted."""
@@ -104,7 +104,7 @@ def build_catalogue(
 
 
 def refuse_ambiguous(names: Sequence[str]) -> None:
-    """Check that no exposed name could belong to two servers (G32).
+    """Check that no exposed name could belong to two servers.
 
     Raises:
         ConfigurationError: `a__x` could be tool `x` of `a` or a tool of the other server.

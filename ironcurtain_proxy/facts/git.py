@@ -4,7 +4,7 @@ This file runs `git remote`, `git config` and the like and reads what they print
 hook, alias, pager, credential helper or connection. It does not know which hosts are allowed.
 
 A name says nothing: `origin` may have a `pushurl`, several URLs, or be rewritten by `insteadOf` and
-`pushInsteadOf`; even a spelled-out URL may be the name of a remote or of a group (G8). So git is
+`pushInsteadOf`; even a spelled-out URL may be the name of a remote or of a group. So git is
 asked about all of it, for the URL as for the name.
 """
 
@@ -97,7 +97,7 @@ class GitRemotes:
     ) -> tuple[str, ...] | Refusal:
         """Every URL git would contact if no remote is given; empty if there is no remote.
 
-        `origin` counts besides git's own default: servers fill it in by themselves (G9).
+        `origin` counts besides git's own default: servers fill it in by themselves.
         """
         if not _is_directory(repository):
             return ()

@@ -6,8 +6,8 @@ which directories matter.
 `os.path.realpath` will not do: it follows `/proc/self/cwd` as if the server were this process, and
 gives up silently where it may not look. Here each of these has an answer:
 
-- a dangling link leads to its target, existing or not (G2);
-- a missing tail is kept as it is, of any length (G3);
+- a dangling link leads to its target, existing or not;
+- a missing tail is kept as it is, of any length;
 - a cycle of links can be opened by nobody: the path is judged at the first link that is part of it;
 - what means another thing in another process (`/proc/self`, `/dev/fd`, …) is refused.
 """

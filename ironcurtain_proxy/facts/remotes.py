@@ -100,7 +100,7 @@ class RemoteReader:
     ) -> tuple[Value, ...] | Refusal:
         """Give one value for each remote, with every host it leads to.
 
-        Left out, it stands for the default remote, if the tool is known to contact one (G9).
+        Left out, it stands for the default remote, if the tool is known to contact one.
         """
         if not value and value in (None, "", []):
             if of_git and repository is not None and tool in _OPERATIONS:

@@ -2,8 +2,8 @@
 
 A push goes where the repository's configuration says at the moment git reads it, and another call
 may rewrite that configuration. So a call that pushes has its repository for itself: from the last
-look at its remotes until the server has answered, no other call on that repository is under way
-(R-30). Calls that do not push go on side by side.
+look at its remotes until the server has answered, no other call on that repository is under
+way. Calls that do not push go on side by side.
 """
 
 from collections.abc import AsyncIterator

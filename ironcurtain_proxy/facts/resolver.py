@@ -157,7 +157,7 @@ class Resolver:
         return fingerprint(call.server, call.tool, arguments)
 
     def undisturbed(self, facts: Facts) -> AbstractAsyncContextManager[bool]:
-        """Keep other calls off the repository while this one is under way, if it pushes (R-30).
+        """Keep other calls off the repository while this one is under way, if it pushes.
 
         Gives whether the repository had to be waited for.
         """

@@ -3,7 +3,7 @@
 Pure: no I/O, no clock, no log. This file knows JSON Schema and the original's messages; it does not
 know roles, nor where a schema comes from. A schema is a server's word and untrusted: `$ref`s that
 leave it are not followed, patterns run in linear time, and one that cannot be compiled denies its
-tool (R-36).
+tool.
 """
 
 import math

@@ -7,7 +7,7 @@ configuration, so a remote's name is just a string to it, nor which hosts are al
 import re
 from typing import Final
 
-from ada_url import URL
+import can_ada
 
 _SCP_REMOTE: Final = re.compile(r"(?:[\w.+-]+@)?([^:]+):", re.ASCII)
 _ORDINARY: Final = ("https://", "http://", "ssh://", "git://")
@@ -31,8 +31,8 @@ def canonical_url(text: str) -> tuple[str, str]:
     A path of `/` and one trailing slash are dropped. What is no URL is given back as it is, twice.
     """
     try:
-        url = URL(text)
-    except ValueError:  # UnicodeEncodeError of a lone surrogate is one
+        url = _parse(text)
+    except ValueError:
         return text, text
     href = url.href
     if "/" in (href[-1:], href[-2:-1]) or "/?" in href or "/#" in href:
@@ -61,7 +61,7 @@ def git_domain(text: str) -> str:
         if scp is not None:
             return _join(scp[1], text[scp.end() :])
     try:
-        url = URL(text)
+        url = _parse(text)
     except ValueError:
         return text
     return _join(url.hostname, url.pathname)
@@ -98,9 +98,19 @@ def is_unambiguous(text: str) -> bool:
     if not host or host.isascii():
         return True
     try:
-        return host.encode("idna").decode() == URL(text).hostname
+        return host.encode("idna").decode() == _parse(text).hostname
     except ValueError:
         return False
+
+
+def _parse(text: str) -> can_ada.URL:
+    """Read a URL.
+
+    Raises:
+        ValueError: it is none, or holds a lone surrogate.
+    """
+    text.encode()  # the parser takes a lone surrogate for a value of the wrong type
+    return can_ada.parse(text)
 
 
 def _join(host: str, path: str) -> str:

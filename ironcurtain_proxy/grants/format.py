@@ -150,7 +150,7 @@ def _digest(fields: Mapping[str, Json]) -> str:
 
 def _pattern_fields(pattern: Pattern) -> dict[str, Json]:
     if isinstance(pattern, CapabilityPattern):
-        # A capability is approved for a session (D-29, D-30), whatever the settings say.
+        # A capability is approved for a session, whatever the settings say.
         raise TypeError("a capability is not kept")
     fields: dict[str, Json] = {
         "kind": "pattern" if isinstance(pattern, GrantPattern) else "tool",

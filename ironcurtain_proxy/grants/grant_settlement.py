@@ -1,6 +1,6 @@
 """Which of the things that ask are settled already, and what an approval settles for later. Pure.
 
-No I/O, no clock, no log. Each origin is discharged by its own kind of grant (R-16): what the policy
+No I/O, no clock, no log. Each origin is discharged by its own kind of grant: what the policy
 escalated by a pattern, what the approval mode asks by "always allow" of the tool, what the profile
 asks by the capability.
 """
@@ -129,7 +129,7 @@ class Remembering:
 def remembered(
     question: Escalation, approved: Approved, tool: ToolPattern | None, how: Remembering
 ) -> tuple[Grant, ...]:
-    """The grants that follow from an approval, each origin by its own rule (R-16).
+    """The grants that follow from an approval, each origin by its own rule.
 
     A capability is remembered when a person approved it; the rest only if that was asked for. What
     a model approved is approved once.
@@ -195,7 +195,7 @@ def offered(
         return tuple(found)
     if not found:
         return (tool,)
-    # One answer settles both: what it remembers of the tool is said with it (R-28).
+    # One answer settles both: what it remembers of the tool is said with it.
     return tuple(
         [
             replace(pattern, description=f"{pattern.description}; {tool.description}")

@@ -47,7 +47,7 @@ class Circumstances:
     def kept(self, remembered: Remembered) -> KeptGrant | None:
         """A grant of this session as it is kept; None: it ends with the session.
 
-        A capability always does (D-29, D-30): its approval says what a session may do, whichever
+        A capability always does: its approval says what a session may do, whichever
         tool does it, and no definition that could change would ever void it.
         """
         grant = remembered.grant

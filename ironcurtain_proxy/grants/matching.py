@@ -30,7 +30,7 @@ def covers(grant: Grant, call: EscalatedCall, now: datetime) -> bool:
         now: aware, UTC.
     """
     pattern = grant.pattern
-    # INVARIANT: only a pattern approves what the policy escalated (R-16).
+    # INVARIANT: only a pattern approves what the policy escalated.
     if not isinstance(pattern, GrantPattern) or not is_of(pattern, call):
         return False
     if has_expired(grant, now):
@@ -75,7 +75,7 @@ def _roles_hold(
 
 
 def _values_hold(values: tuple[Value, ...], constraints: list[Constraint]) -> bool:
-    """Each value needs one of the constraints (G23), and there must be a value."""
+    """Each value needs one of the constraints, and there must be a value."""
     return bool(values) and all(_one_holds(value, constraints) for value in values)
 
 

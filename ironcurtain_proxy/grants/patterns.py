@@ -1,6 +1,6 @@
 """What "remember" would remember of one call. Pure: no I/O, no clock, no log.
 
-A pattern is as narrow as it can be and still be of use (G14): the directory that was named, not
+A pattern is as narrow as it can be and still be of use: the directory that was named, not
 the one above it; the host a remote leads to, not its name; and every argument that changes what
 the call does, as it was. What cannot be put into such a pattern cannot be remembered.
 """
@@ -31,12 +31,12 @@ from ironcurtain_proxy.model.request import (
 )
 
 HISTORY: Final[frozenset[ArgumentRole]] = frozenset({"write-history", "delete-history"})
-"""Never remembered (R-16)."""
+"""Never remembered."""
 
 PINNED: Final[frozenset[ArgumentRole]] = frozenset(
     {"branch-name", "email-address", "share-permission"}
 )
-"""Opaque roles that say where a call ends up: such an argument is remembered as it was (G14)."""
+"""Opaque roles that say where a call ends up: such an argument is remembered as it was."""
 
 FLAGS: Final = frozenset(
     {"access", "action", "all", "amend", "append", "command", "confirm", "confirmed", "delete"}
@@ -192,7 +192,7 @@ def _of_value(role: ArgumentRole, value: Value, places: Places) -> tuple[Constra
 
 
 def _of_repository(call: EscalatedCall, places: Places) -> Iterator[Constraint]:
-    """Bind an approved remote to the repository it was approved for (G14).
+    """Bind an approved remote to the repository it was approved for.
 
     Otherwise another repository could be pushed to it unasked.
     """

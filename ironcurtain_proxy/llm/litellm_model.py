@@ -60,7 +60,7 @@ class ModelId:
 
 
 def parse_model_id(text: str) -> ModelId:
-    """Read a qualified model id (A-61, A-85).
+    """Read a qualified model id.
 
     Raises:
         ConfigurationError: it is not `provider:model` with a provider that is known.
@@ -85,7 +85,7 @@ class Completion:
 
 
 class Model(Protocol):
-    """A model that was created once and is asked again and again (A-28, A-63)."""
+    """A model that was created once and is asked again and again."""
 
     async def complete(self, system: str, prompt: str) -> Completion:
         """Ask once.
@@ -118,7 +118,7 @@ class LitellmModel:
 
     model_id: ModelId
     api_key: str = field(default="", repr=False)
-    """Empty: the provider's own default (A-60)."""
+    """Empty: the provider's own default."""
     api_base: str | None = None
     answer_schema: Mapping[str, Json] = field(repr=False)
     """What an answer looks like, for providers that hold their models to it."""

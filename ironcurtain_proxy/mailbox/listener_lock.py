@@ -1,4 +1,4 @@
-"""Who listens: a lock in a mailbox, or in the directory of all sessions (R-34).
+"""Who listens: a lock in a mailbox, or in the directory of all sessions.
 
 Held by `review` or an `EscalationInbox(listen=True)`, looked at by a proxy before it asks. The
 lock is the kernel's (flock), so one whose holder died counts as free, whatever the file says; the

@@ -35,7 +35,7 @@ _NOT_TOGETHER: Final = frozenset(
     {"delete-path", "write-history", "delete-history", "fetch-url", "git-remote-url",
      "proxy-domain"}
 )  # fmt: skip
-"""Deletes, history and egress are approved one by one (R-28)."""
+"""Deletes, history and egress are approved one by one."""
 
 _ALONE: Final = frozenset({"fs.delete", "net.egress", "secrets.access"})
 """The same by capability."""
@@ -61,7 +61,7 @@ class Request:
     arguments: Mapping[str, Json]
     reason: str
     digest: str
-    """SHA-256 of the very bytes this was read from: an answer echoes it (R-37)."""
+    """SHA-256 of the very bytes this was read from: an answer echoes it."""
     context: tuple[tuple[str, str], ...] = ()
     candidates: tuple[str, ...] = ()
     """What may be remembered, described."""
@@ -84,7 +84,7 @@ class Request:
 
     @property
     def may_be_answered_together(self) -> bool:
-        """Whether "approve all" includes it (R-28). What is not known is approved by itself."""
+        """Whether "approve all" includes it. What is not known is approved by itself."""
         return (
             self.roles is not None
             and _NOT_TOGETHER.isdisjoint(self.roles)
@@ -214,7 +214,7 @@ def timestamp(moment: datetime, precision: str = "milliseconds") -> str:
 
 
 def judge_response(raw: bytes, expected: Expected) -> Answer:
-    """What a response file means. Anything that is not well-formed refuses the call (G12, X-8)."""
+    """What a response file means. Anything that is not well-formed refuses the call."""
     try:
         fields = orjson.loads(raw)
     except orjson.JSONDecodeError:

@@ -83,7 +83,7 @@ class MailboxSettings:
     sessions_dir: Path | None = None
     """Where a `review` of all sessions holds its lock."""
     require_digest: bool = False
-    """Refuse an approval that does not say what was shown (R-37)."""
+    """Refuse an approval that does not say what was shown."""
     credential: Credential | None = None
     """Whose answers alone count. What else is put there settles nothing, and is in nobody's way;
     None: the first answer counts, and one that cannot be accepted refuses the call."""

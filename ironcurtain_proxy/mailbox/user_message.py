@@ -1,6 +1,6 @@
 """The user's last message, as the session left it in `user-context.json`.
 
-Read once a question: message, source and age come from the same bytes (G7). Never raises: what is
+Read once a question: message, source and age come from the same bytes. Never raises: what is
 missing, malformed or not trusted is no message, and no message means that a person is asked. This
 file does not know what the message is for.
 """
@@ -46,13 +46,13 @@ class _Context:
 
 
 def read_user_context(directory: Path) -> str | None:
-    """The message that stands in the file; None if there is none that can be used (A-56)."""
+    """The message that stands in the file; None if there is none that can be used."""
     context = _read(directory)
     return None if context is None else context.message
 
 
 def is_pty_session(environ: Mapping[str, str]) -> bool:
-    """Whether the agent runs in a terminal of its own, so that others can write the file (G6)."""
+    """Whether the agent runs in a terminal of its own, so that others can write the file."""
     return environ.get(PTY_VARIABLE) == "1"
 
 

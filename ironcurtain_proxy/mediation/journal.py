@@ -80,7 +80,7 @@ class Journal:
         """Write that a call is about to be forwarded.
 
         Raises:
-            AuditError: it could not be written: the call must not be forwarded (R-32).
+            AuditError: it could not be written: the call must not be forwarded.
         """
         await self.recorder.record(self._record(case, None))
 

@@ -188,7 +188,7 @@ class Mediator:
         if isinstance(gathered, Facts):
             case.arguments = gathered.arguments
         # (3) The same call again and again ends here, whatever the policy says of it: before a
-        # reviewer could be asked, so that nobody is worn down by repetition (G29).
+        # reviewer could be asked, so that nobody is worn down by repetition.
         key = self.world.facts.fingerprint(case.call, case.arguments)
         if self.breaker.trips(key, self.world.clock.monotonic()):
             return await self.journal.refuse(
@@ -263,8 +263,8 @@ class Mediator:
                 return await turn_down(self.journal, case, question, ruling)
             if isinstance(ruling, Approved):
                 case.question = ruling.question or question.id
-            # (6) A wait lies behind us: what was approved must be what is there now, the tool's
-            # definition included (R-30).
+            # (5) A wait lies behind us: what was approved must be what is there now, the tool's
+            # definition included.
             same = await self.examine(case.call) == (facts, judged)
             if not same or self._claim(case, facts) != claim:
                 return await self.journal.refuse(case, "policy", CHANGED)
@@ -331,8 +331,8 @@ class Mediator:
         """Carry a call out when its turn has come. None: what it rested on does not hold by now."""
         try:
             async with self.world.facts.undisturbed(facts) as waited:
-                # (7) A push goes where the repository's configuration says at this moment, and
-                # another call may just have rewritten it (G8); and while this call waited for its
+                # (6) A push goes where the repository's configuration says at this moment, and
+                # another call may just have rewritten it; and while this call waited for its
                 # turn, another may have changed what it names: the facts must still be the same.
                 stale = facts.pushes or waited
                 if stale and await self.world.facts.gather(case.call) != facts:
@@ -354,7 +354,7 @@ class Mediator:
         settled = case.settlement is not None and case.settlement.effect == "allow"
         if isinstance(case.decision, Deny) or (isinstance(case.decision, Escalate) and not settled):
             raise KernelError("a call that was not allowed came to be forwarded")
-        # (8) INVARIANT: no intent record, no forwarding (R-32).
+        # (7) INVARIANT: no intent record, no forwarding.
         try:
             await self.journal.intend(case)
         except AuditError:
@@ -367,7 +367,7 @@ class Mediator:
             params=case.call.params,
             request=request,
         )
-        # (9) The server is asked. Whatever happens now has an outcome line.
+        # (8) The server is asked. Whatever happens now has an outcome line.
         case.sent = True
         try:
             result = await self.world.servers.forward(call, on_progress, roots=case.roots)
@@ -384,7 +384,7 @@ class Mediator:
             raise
         await self._look(case)
         summary = self.world.recorder.summarize(result)
-        # (10) What a server may not ask by a request it may not ask by an answer either.
+        # (9) What a server may not ask by a request it may not ask by an answer either.
         if (asked := question_in(result)) is not None:
             return await withhold(self.journal, case, summary, asked)
         if summary.status == "success":

@@ -2,7 +2,7 @@
 
 A plan is looked at without effects: each of its calls is turned into facts and decided as if it
 were made. One denial refuses the plan. What its calls may do together is one question; the answer
-opens a budget for this run (V-2), and every call still passes the policy
+opens a budget for this run, and every call still passes the policy
 when it is made. Knows nothing of how agents, servers or reviewers are reached.
 """
 

@@ -59,6 +59,6 @@ class ToolDeclaration:
     """`server/tool`; a bare name if one server has it."""
     capabilities: tuple[Capability, ...] = ()
     safety_level: SafetyLevel | None = None
-    """None: not said; computed from the argument roles (R-26)."""
+    """None: not said; computed from the argument roles."""
     command_argument: str | None = None
     """The argument that holds a shell command, if there is one."""

@@ -133,7 +133,7 @@ class Case:
         return tuple(fields)
 
     def _stages(self) -> list[Json]:
-        """Who had a say about an escalated call, in order, and what each said (X-5)."""
+        """Who had a say about an escalated call, in order, and what each said."""
         origins = {reason.origin for reason in self.reasons}
         stages: list[Json] = [f"kernel:{'escalate' if 'policy' in origins else 'allow'}"]
         if origins - {"policy"}:

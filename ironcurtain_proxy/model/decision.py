@@ -69,7 +69,7 @@ def effect_of(decision: Decision) -> Effect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """What a person had settled beforehand of a call, besides the decision itself (R-26)."""
+    """What a person had settled beforehand of a call, besides the decision itself."""
 
     contained: frozenset[ArgumentRole] = frozenset()
     """The path roles that the workspace settles."""

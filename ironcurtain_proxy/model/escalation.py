@@ -50,7 +50,7 @@ class Escalation:
     roles: tuple[ArgumentRole, ...] = ()
     """The argument roles that escalated."""
     reasons: tuple[OriginReason, ...] = ()
-    """Everything that asks, the policy first; one answer settles all (R-28). Empty: the policy."""
+    """Everything that asks, the policy first; one answer settles all. Empty: the policy."""
     context: tuple[tuple[str, str], ...] = ()
     """Such as `("Working directory", "/srv/repo")`."""
     command: ParsedCommand | None = None

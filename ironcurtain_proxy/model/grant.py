@@ -51,7 +51,7 @@ class SameFlag:
 
 
 Constraint: TypeAlias = WithinDirectory | OnHost | ExactValue | SameFlag
-"""One condition of a grant. Several on one role: each value needs one of them (G23)."""
+"""One condition of a grant. Several on one role: each value needs one of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +91,7 @@ class CapabilityPattern:
 
 Pattern: TypeAlias = GrantPattern | ToolPattern | CapabilityPattern
 """Each discharges its own kind of origin, and no other: what the policy escalated is approved by a
-`GrantPattern` alone (R-16)."""
+`GrantPattern` alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from typing import Final
 from ironcurtain_proxy.model.decision import Allow, Ground
 
 CHANGED: Final = Ground("changed-meanwhile", "what it names changed while waiting")
-"""What was judged a moment ago is not what is there now (R-30)."""
+"""What was judged a moment ago is not what is there now."""
 
 ENDED: Final = Ground("approval-ended", "an approval that it rests on ended while it waited")
 """A grant or a plan's budget that was to spare a question does not hold any more."""

@@ -8,7 +8,7 @@ class RealPath:
     """An absolute path with every link followed, as a tuple of its components.
 
     `/srv/a.txt` is `("srv", "a.txt")`, `/` is `()`. Comparing components, not text, is what keeps
-    `/ab` out of `/a` and lets `/` contain everything (G22).
+    `/ab` out of `/a` and lets `/` contain everything.
     """
 
     parts: tuple[str, ...]

@@ -149,7 +149,7 @@ class RuleBook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProtectedPath:
-    """A file or directory that no rule, grant or sandbox can open (R-31)."""
+    """A file or directory that no rule, grant or sandbox can open."""
 
     path: RealPath
     unless_within: RealPath | None = None

@@ -69,7 +69,7 @@ class AccessRequest:
     """May this session use this tool on these resources?"""
 
     server: str
-    """The name policy and annotations know the server by (R-35)."""
+    """The name policy and annotations know the server by."""
     tool: str
     annotated: bool
     has_arguments: bool

@@ -13,7 +13,7 @@ class ServerSpec:
     name: str
     """The operator's name, which the agent sees."""
     annotations: str
-    """The name policy and annotations know it by (R-35)."""
+    """The name policy and annotations know it by."""
     command: str
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict, repr=False)

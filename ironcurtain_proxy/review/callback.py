@@ -1,4 +1,4 @@
-"""A reviewer in the same process: a function of the embedding program (C-32).
+"""A reviewer in the same process: a function of the embedding program.
 
 Knows how its answer is read: anything that is no clear approval is a refusal. Does not know who
 answers in the end.

@@ -1,7 +1,7 @@
 """The reviewers in the order they are asked. Knows the order, not how any of them is reached.
 
 The auto-approver comes first, but only while somebody behind it could be asked as well: it is a
-help to a person, not a substitute for one (R-21, R-39).
+help to a person, not a substitute for one.
 """
 
 from collections.abc import Callable

@@ -5,7 +5,7 @@ the agent with the number of its question, which stays open; when the same call 
 joins the question, and when it was approved meanwhile it goes at once. An approval is used once.
 
 Knows time and tasks; not who is asked, nor what is being asked about. Nothing here blocks another
-call (G27).
+call.
 """
 
 import logging

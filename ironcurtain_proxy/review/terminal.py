@@ -1,4 +1,4 @@
-"""The question on the terminal of whoever started us: `[y/a/N]` (E-39).
+"""The question on the terminal of whoever started us: `[y/a/N]`.
 
 Knows one terminal, and asks one question at a time there. Does not know what becomes of an answer.
 The event loop goes on meanwhile: the terminal is opened for ourselves alone, so that making it

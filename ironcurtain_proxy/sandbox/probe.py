@@ -1,7 +1,7 @@
 """Whether a server can be confined on this machine: found out by confining a process.
 
 Looking for programs is not enough: with user namespaces switched off all of them are there, and
-none works (G16).
+none works.
 """
 
 import os

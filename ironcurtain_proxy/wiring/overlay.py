@@ -64,7 +64,7 @@ def command_argument(
 
     Args:
         overlay: what the operator declared.
-        names: what a tool may be called (R-35).
+        names: what a tool may be called.
     """
 
     def find(server: str, tool: str) -> str | None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from ironcurtain_proxy.audit.recovery import nearest_existing, refuse_unusable, try_writing
+from ironcurtain_proxy.config.extras import lacks
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy
 from ironcurtain_proxy.config.reading.layers import CONFIG_NAME
 from ironcurtain_proxy.config.reading.problems import Report
@@ -82,7 +83,9 @@ def look_at_places(settings: Settings, report: Report) -> None:
 def look_at_reviewers(
     settings: Settings, loaded: LoadedPolicy, environ: Mapping[str, str], report: Report
 ) -> None:
-    """Note reviewers that cannot be joined."""
+    """Note reviewers that cannot be joined, and libraries of theirs that are not installed."""
+    for lack in lacks(settings):
+        (report.error if lack.stops else report.warning)("configuration", (), str(lack))
     if not report.has_errors:
         _try(partial(_assemble, settings, loaded, environ), report)
 

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Final
 import anyio
 from anyio.abc import TaskStatus
 
+from ironcurtain_proxy.config.extras import lacks
 from ironcurtain_proxy.config.reading.operator_paths import real
 from ironcurtain_proxy.config.review_settings import Channel as ChannelName
 from ironcurtain_proxy.config.settings import Settings
+from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.grants.book import GrantBook
 from ironcurtain_proxy.mailbox.grants_command import GrantsAction
 from ironcurtain_proxy.mailbox.reviewer import Mailbox, MailboxSettings
@@ -45,7 +47,7 @@ class Reviewers:
     persisted: "PersistedGrants | None"
     """What keeps grants; None: they end with the session."""
     notice: str
-    """What the operator should know at the start; empty: nothing."""
+    """What the operator should know at the start, one thing a line; empty: nothing."""
     auto_approver: "AutoApprover | None"
     order: tuple[ChannelName, ...]
     on_clear: Callable[[], object] = lambda: None
@@ -90,8 +92,8 @@ class Reviewers:
                     await self.auto_approver.aclose()
 
     def _restore_grants(self) -> None:
-        if self.notice:
-            _log.warning("%s", self.notice)
+        for line in self.notice.splitlines():
+            _log.warning("%s", line)
         for remembered in () if self.persisted is None else self.persisted.load():
             self.grants.restore(remembered)
 
@@ -125,7 +127,14 @@ def assemble_reviewers(
         environ: tells whether the agent runs in a terminal of its own.
         message: the user's last message, where it does not come from a file.
         policy_version: what is kept is void under another.
+
+    Raises:
+        ConfigurationError: a setting needs a library that is not installed, or cannot be used.
     """
+    missing = list(lacks(settings))
+    for lack in missing:
+        if lack.stops:
+            raise ConfigurationError(str(lack))
 
     async def command(action: GrantsAction, identifier: str | None) -> None:
         if action == "clear":
@@ -149,9 +158,10 @@ def assemble_reviewers(
     source = message or ContextFile(
         directory=settings.mailbox_dir, clock=clock, is_pty=is_pty_session(environ)
     )
-    auto_approver = _auto_approver(settings, source, clock)
+    auto_approver = None if missing else _auto_approver(settings, source, clock)
     panel = Panel([], auto_approver)
     persisted, notice = persisted_grants(settings, policy_version, clock)
+    notice = "\n".join([*map(str, missing), *([notice] if notice else [])])
     engine = _engine(settings, clock, environ, panel)
     hold_after = settings.escalation.hold_after_seconds if holds(settings) else None
     reviewers = Reviewers(
@@ -175,7 +185,7 @@ def assemble_reviewers(
 
 
 def holds(settings: Settings) -> bool:
-    """Whether calls are held after a while, rather than waiting to the end (R-20)."""
+    """Whether calls are held after a while, rather than waiting to the end."""
     match settings.escalation.mode:
         case "wait":
             return False

@@ -117,3 +117,12 @@ def test_no_string_makes_the_readers_raise(text: str) -> None:
     canonical_url(text)
     git_domain(canonical_git_url(text))
     is_unambiguous(text)
+
+
+@pytest.mark.parametrize("url", ["https://xn--", "http://xn--%2e#x", "https://x%2exn--/"])
+def test_a_host_of_broken_punycode_is_no_url_as_it_is_none_to_node(url: str) -> None:
+    assert canonical_url(url) == (url, url)
+
+
+def test_a_lone_surrogate_is_no_url() -> None:
+    assert canonical_url("https://a\udc80.example/") == ("https://a\udc80.example/",) * 2

@@ -53,7 +53,7 @@ def _reasons(
     if (
         rate is not None
         and rate.exceeds(_USUALLY_APPROVED)
-        # What was learned never speaks for high risk, nor for what is not understood.
+        # What was learned never speaks for high risk, nor for what is not understood.
         and risk.hundredths <= MEDIUM_AT_MOST
         and subject.understood
     ):

@@ -1,6 +1,6 @@
 """What the engine decided, and why, so that it can be read back. Pure: no I/O, no clock, no log.
 
-There is no word for a denial: what is not approved is for a reviewer (X-6).
+There is no word for a denial: what is not approved is for a reviewer.
 """
 
 from collections.abc import Mapping

@@ -239,7 +239,7 @@ CHECKS: Final[tuple[tuple[Check, _Check], ...]] = (
 
 
 def _approved(found: Assessment, reason: str) -> _Outcome | None:
-    """Low risk goes; medium risk goes with safeguards, or not (R-5)."""
+    """Low risk goes; medium risk goes with safeguards, or not."""
     if not _may_approve(found):
         return None
     if found.risk.hundredths <= LOW_AT_MOST:

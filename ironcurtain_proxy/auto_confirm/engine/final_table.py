@@ -1,7 +1,7 @@
 """What becomes of a request that nobody answered. Pure: no I/O, no clock, no log.
 
 It is refused. The operator may say otherwise for operations that would have been approved anyway,
-and only for these (R-2).
+and only for these.
 """
 
 from collections.abc import Mapping

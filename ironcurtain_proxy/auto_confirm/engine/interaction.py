@@ -1,6 +1,6 @@
 """What the engine is asked, and what it is told besides. Pure: no I/O, no clock, no log.
 
-INVARIANT: but for the call itself nothing here comes from the agent (X-10). Who the session is, how
+INVARIANT: but for the call itself nothing here comes from the agent. Who the session is, how
 it is doing, how long the queue is and what time it is comes from the proxy and the operator.
 """
 
@@ -109,7 +109,7 @@ class Knowledge:
     )
     """By operation and scope, as `Subject.operation` and `Subject.scope` spell them."""
     queue_depth: int = 0
-    """Pending reviews of other sessions: an agent cannot lengthen it for itself (R-6)."""
+    """Pending reviews of other sessions: an agent cannot lengthen it for itself."""
     health: SessionHealth = "unknown"
     earlier_failures: int = 0
     """Calls of this session that failed lately."""

@@ -60,7 +60,7 @@ def after_silence(state: InteractionState, *, has_next_reviewer: bool) -> Intera
 
 
 def may_hold(held_risks: Sequence[Hundredths]) -> bool:
-    """Whether another call of a session may be held (X-17).
+    """Whether another call of a session may be held.
 
     Args:
         held_risks: the risk of each call of the session that is held, in hundredths.

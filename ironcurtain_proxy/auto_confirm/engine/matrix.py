@@ -1,7 +1,7 @@
 """The safety rule matrix: fifteen operations, four kinds of sessions. Pure: no I/O, no clock.
 
 No log. In rows of low and medium risk a cell says what becomes of the call; rows of high and
-critical risk always go to a reviewer, and a cell there says who may be one (R-4).
+critical risk always go to a reviewer, and a cell there says who may be one.
 """
 
 from collections.abc import Mapping
@@ -90,7 +90,7 @@ MATRIX: Final[tuple[Row, ...]] = (
 """The document's table."""
 
 GIT_PUSH_MAIN: Final = Row("git_push_main", "Git push to main", _SENIOR, "HIGH", "Escalate")
-"""Stands in the document's decision tree, not in its table; it is as a commit to main (R-4)."""
+"""Stands in the document's decision tree, not in its table; it is as a commit to main."""
 
 ROWS: Final[Mapping[RowKey, Row]] = MappingProxyType(
     {row.key: row for row in (*MATRIX, GIT_PUSH_MAIN)}

@@ -13,7 +13,7 @@ TEMPORARY: Final = (RealPath(("tmp",)), RealPath(("private", "tmp")))
 _HOMES: Final = RealPath(("home",))
 
 SEEDED_SAFE_PATHS: Final = ("/tmp/", "/private/tmp/", "project_root/", ".claude/", ".git/")  # noqa: S108  rows, not files
-"""What a fresh store holds. They add confidence and the read discount, nothing else (R-10)."""
+"""What a fresh store holds. They add confidence and the read discount, nothing else."""
 
 _PROJECT_ROOT: Final = "project_root"
 _SECRET: Final = re.compile(

@@ -1,8 +1,8 @@
 """The lines between the proxy and a process that reviews. Pure: no I/O, no clock, no log.
 
 JSON objects, one a line. The proxy says `review` and `cancel`; the process answers. Which answers
-are well-formed is decided here, in whatever dialect they came, and anything else is not an answer
-(X-8).
+are well-formed is decided here, in whatever dialect they came, and anything else is not an
+answer.
 """
 
 import json  # noqa: TID251  orjson keeps the last of two equal keys and says nothing

@@ -5,7 +5,7 @@ has started end with the proxy, however that ends, and where its standard error 
 starts it (`Launch`).
 
 The token goes through a pipe of its own. Not by the environment: any process of the same user can
-read that for as long as the process lives, and everything the process starts inherits it (R-37).
+read that for as long as the process lives, and everything the process starts inherits it.
 Not by standard input either: what comes there a reviewer shows to its model.
 """
 

@@ -27,7 +27,7 @@ def is_stuck(now: datetime) -> "sa.ColumnElement[bool]":
 
 
 def pending_of_others(connection: Connection, session: str, now: datetime) -> int:
-    """How many calls of other sessions wait (R-6): a session cannot raise this number itself."""
+    """How many calls of other sessions wait: a session cannot raise this number itself."""
     count = (
         sa.select(sa.func.count())
         .select_from(INTERACTIONS)

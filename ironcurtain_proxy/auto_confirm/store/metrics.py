@@ -62,7 +62,7 @@ class Metrics:
     safe_auto_approved: Ratio
     """Of the SAFE and LOW operations, those approved by no person and no reviewer."""
     decision_ms: Distribution
-    """Milliseconds of kernel, overlay and engine; not of models and reviewers (R-11)."""
+    """Milliseconds of kernel, overlay and engine; not of models and reviewers."""
     manual_interventions: int
     """Decisions that a person had to make."""
     high_risk_escalated: Ratio

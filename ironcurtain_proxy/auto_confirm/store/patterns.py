@@ -1,6 +1,6 @@
 """Approval patterns, and the proposals for new ones: learning that proposes and never decides.
 
-A proposal is made of what people and reviewers approved; an operator promotes it or not (R-19).
+A proposal is made of what people and reviewers approved; an operator promotes it or not.
 """
 
 import re

@@ -68,7 +68,7 @@ class Interaction:
     factors: Mapping[str, Json] = field(default_factory=dict)
     """What risk and confidence were made of."""
     decision_ms: float | None = None
-    """How long it took to decide, in milliseconds; without models and reviewers (R-11)."""
+    """How long it took to decide, in milliseconds; without models and reviewers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

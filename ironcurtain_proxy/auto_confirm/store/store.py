@@ -1,4 +1,4 @@
-"""The store: what the engine remembers. The audit log stays the record; this is an index (I-10).
+"""The store: what the engine remembers. The audit log stays the record; this is an index.
 
 Every method is one transaction and raises `StoreError` if it fails: whoever asked then approves
 nothing. Synchronous and thread-safe: an async caller calls it in a thread.

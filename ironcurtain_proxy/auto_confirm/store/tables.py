@@ -160,7 +160,7 @@ DECISIONS: Final = _table(
         postgresql_where=sa.text("decision IN ('approved', 'rejected')"),
     ),
 )
-"""INVARIANT: an interaction is approved or rejected at most once, whoever writes (I-8)."""
+"""INVARIANT: an interaction is approved or rejected at most once, whoever writes."""
 
 PATTERNS: Final = _table(
     "approval_patterns",

@@ -250,7 +250,7 @@ class ReviewScreen(App[None]):
         self._answer(one, Verdict(approved=word != "deny", remember=remember))
 
     def action_together(self) -> None:
-        """Approve what may go together (R-28), once it has been said what that is."""
+        """Approve what may go together, once it has been said what that is."""
         if self._meant() is None:
             return
         several = {

@@ -1,7 +1,7 @@
 """`compiled-policy.json`: the rules, read strictly.
 
 A rule that cannot be read stops the load. An engine that skips it, or ignores the condition it
-does not know, lets an allow rule match everything (G1).
+does not know, lets an allow rule match everything.
 """
 
 from collections.abc import Callable, Iterable

@@ -1,4 +1,4 @@
-"""What no rule, grant or sandbox can open (R-31).
+"""What no rule, grant or sandbox can open.
 
 An agent that can write our policy, answer its own requests or read a key needs no permission any
 more. Each place is protected by its own name and by where it leads, as it stands at the start.

@@ -48,7 +48,7 @@ def _switch(text: str, _variable: str, _report: Report) -> Json:
 
 
 def _exactly_true(text: str, _variable: str, _report: Report) -> Json:
-    """Only the word `true` switches it on: whatever else stands there leaves it off (A-48)."""
+    """Only the word `true` switches it on: whatever else stands there leaves it off."""
     return text == "true"
 
 

@@ -20,7 +20,7 @@ class Root:
 
     @property
     def uri(self) -> str:
-        """As a `file:` URL; what a URL cannot hold is percent-encoded (G18)."""
+        """As a `file:` URL; what a URL cannot hold is percent-encoded."""
         return "file://" + quote(str(self.path).encode("utf-8", "surrogateescape"))
 
 

@@ -2,7 +2,7 @@
 
 In our own form an unknown key is refused. In a client's form it is a warning: clients have keys of
 their own, and the file is theirs. Arguments are passed on as they stand: the original put the
-workspace in the place of the last one, which breaks every file not written for it (G34). Servers
+workspace in the place of the last one, which breaks every file not written for it. Servers
 that want to know the workspace ask with `roots/list`.
 """
 
@@ -65,7 +65,7 @@ class ServersReader:
         """The servers, in file order."""
         entries = {n: entry for n, entry in spot.members().items() if not n.startswith("_")}
         for shorter, longer in permutations(entries, 2):
-            # `a__b__c` could be tool `b__c` of server `a`, or tool `c` of server `a__b` (G32).
+            # `a__b__c` could be tool `b__c` of server `a`, or tool `c` of server `a__b`.
             if (longer + "__").startswith(shorter + "__"):
                 entries[longer].error(
                     f"its tools could be taken for those of {shown(shorter)}: rename one"

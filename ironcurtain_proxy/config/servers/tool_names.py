@@ -1,4 +1,4 @@
-"""Tools as the operator writes them: `server/tool`, or the tool's own name (R-35)."""
+"""Tools as the operator writes them: `server/tool`, or the tool's own name."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

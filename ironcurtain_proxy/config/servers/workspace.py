@@ -1,4 +1,4 @@
-"""The directory the agent may use as its own: what may be one, and what may not (R-31)."""
+"""The directory the agent may use as its own: what may be one, and what may not."""
 
 import os
 from pathlib import Path

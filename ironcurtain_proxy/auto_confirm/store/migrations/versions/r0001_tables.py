@@ -12,7 +12,7 @@ revision = "0001"
 down_revision = None
 
 SEEDED: Final = ("/tmp/", "/private/tmp/", "project_root/", ".claude/", ".git/")  # noqa: S108
-"""Safe paths as the document writes them. They only speak for confidence (R-10)."""
+"""Safe paths as the document writes them. They only speak for confidence."""
 
 _METADATA: Final = sa.MetaData()
 _NOW: Final = sa.text("CURRENT_TIMESTAMP")

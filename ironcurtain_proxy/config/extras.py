@@ -1,0 +1,105 @@
+"""Libraries that only some settings and commands need, and the extra that installs each.
+
+The base installation is the kernel, the command line and the reviewer's screen. Nothing is imported
+here: a library is looked for, and whoever needs it learns in one line what to install.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from types import MappingProxyType
+from typing import Final, Literal, TypeAlias
+
+from ironcurtain_proxy.config.settings import Settings
+from ironcurtain_proxy.errors import ConfigurationError
+
+Extra: TypeAlias = Literal["llm", "engine", "postgres", "http"]
+"""An extra of the distribution, as in `pip install 'ironcurtain-proxy[llm]'`."""
+
+MODULES: Final[Mapping[Extra, tuple[str, ...]]] = MappingProxyType(
+    {
+        "llm": ("litellm", "openai", "httpx"),
+        "engine": ("sqlalchemy", "alembic"),
+        "postgres": ("sqlalchemy", "alembic", "psycopg"),
+        "http": ("httpx",),
+    }
+)
+"""What the product imports of each extra. `pyproject.toml` declares the distributions."""
+
+_POSTGRESQL: Final = "postgres"
+
+
+@dataclass(frozen=True, slots=True)
+class Lack:
+    """A setting whose library is not installed."""
+
+    setting: str
+    """The key in the configuration, such as `autoApprove`."""
+    extra: Extra
+    stops: bool
+    """Whether the proxy refuses to start; else it starts without what the setting asks for."""
+
+    def __str__(self) -> str:
+        """One line: what is missing, and the command that installs it."""
+        return _sentence(self.setting, self.extra)
+
+
+def require(extra: Extra, who: str) -> None:
+    """Refuse what cannot run without an extra.
+
+    Args:
+        extra: what has to be installed.
+        who: the command or the setting that needs it.
+
+    Raises:
+        ConfigurationError: a library of the extra is not installed. Says what to install.
+    """
+    if _absent(extra):
+        raise ConfigurationError(_sentence(who, extra))
+
+
+def lacks(settings: Settings) -> Iterator[Lack]:
+    """The settings that need what is not installed."""
+    # A missing model leaves escalations to people; a missing store would leave the engine without
+    # its record, and a missing reviewer or notice is one that the operator counts on.
+    if settings.auto_approve.enabled and _absent("llm"):
+        yield Lack("autoApprove", "llm", stops=False)
+    for setting, extra in _of_engine(settings):
+        if _absent(extra):
+            yield Lack(setting, extra, stops=True)
+
+
+def store_extra(url: str | None) -> Extra:
+    """The extra that a store at this address needs. None: a file of SQLite."""
+    return "postgres" if url is not None and url.startswith(_POSTGRESQL) else "engine"
+
+
+def _of_engine(settings: Settings) -> Iterator[tuple[str, Extra]]:
+    config = settings.auto_confirm
+    if config is None or not config.engine.enabled:
+        return
+    yield "auto_confirm", store_extra(config.store_url)
+    for spec in config.reviewers:
+        if spec.kind == "model":
+            yield f'auto_confirm.reviewers: "{spec.name}"', "llm"
+    if config.notifications.kind == "webhook":
+        yield "auto_confirm.notifications: webhook", "http"
+
+
+def _absent(extra: Extra) -> tuple[str, ...]:
+    return tuple([name for name in MODULES[extra] if not _is_installed(name)])
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def _sentence(who: str, extra: Extra) -> str:
+    *others, last = _absent(extra)
+    names, verb = (f"{', '.join(others)} and {last}", "are") if others else (last, "is")
+    return (
+        f"{who} needs {names}, which {verb} not installed: pip install 'ironcurtain-proxy[{extra}]'"
+    )

@@ -1,0 +1,99 @@
+"""What stands around the code: documents, pictures, the lock, the metadata."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+import ironcurtain_proxy
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+STEP = re.compile(r"^ *(?:# \()?([0-9]+)[.)] ", re.MULTILINE)
+
+
+def _section(document: Path, title: str) -> str:
+    return document.read_text("utf-8").partition(f"## {title}\n")[2].partition("\n## ")[0]
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(number) for number in STEP.findall(text)]
+
+
+def _anchors(document: Path) -> set[str]:
+    titles = re.findall(r"^#+ (.+)$", document.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_link_inside_the_repository_leads_somewhere(document: Path) -> None:
+    broken = []
+    for link in LINK.findall(document.read_text("utf-8")):
+        parts = urlsplit(link)
+        if parts.scheme:
+            continue
+        target = (document.parent / parts.path).resolve() if parts.path else document
+        if not target.exists() or (parts.fragment and parts.fragment not in _anchors(target)):
+            broken.append(link)
+    assert broken == []
+
+
+def test_the_life_of_a_call_has_the_same_numbers_everywhere() -> None:
+    code = (ROOT / "ironcurtain_proxy" / "mediation" / "mediator.py").read_text("utf-8")
+    steps = [int(number) for number in re.findall(r"# \(([0-9]+)\)", code)]
+    assert steps == list(range(1, 10))
+    assert _numbers(_section(ROOT / "README.md", "The life of a tool call")) == steps
+    assert _numbers(_section(ROOT / "docs" / "architecture.md", "The life of a call")) == steps
+
+
+def test_the_picture_of_the_folders_is_what_the_import_graph_says() -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "scripts" / "pictures.py", "--check"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def _locked() -> Iterator[str]:
+    for package in tomllib.loads((ROOT / "uv.lock").read_text("utf-8"))["package"]:
+        yield package["name"]
+
+
+def test_the_lock_names_public_addresses_alone() -> None:
+    text = (ROOT / "uv.lock").read_text("utf-8")
+    hosts = {urlsplit(found).hostname for found in re.findall(r'"([a-z]+://[^"]+)"', text)}
+    assert hosts == {"pypi.org", "files.pythonhosted.org"}
+
+
+def test_every_locked_file_has_a_hash() -> None:
+    text = (ROOT / "uv.lock").read_text("utf-8")
+    assert len(re.findall(r"\burl = ", text)) == len(
+        re.findall(r'hash = "sha256:[0-9a-f]{64}"', text)
+    )
+
+
+def test_the_lock_holds_every_declared_requirement() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    extras = project["optional-dependencies"].values()
+    wanted = {
+        re.split(r"[<>=\[; ]", text)[0].lower()
+        for text in (*project["dependencies"], *(text for extra in extras for text in extra))
+    }
+    assert wanted <= set(_locked())
+
+
+def test_the_newest_version_of_the_changelog_is_the_installed_one() -> None:
+    changes = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    assert re.findall(r"^## \[([0-9.]+)\]", changes, re.MULTILINE)[0] == version(
+        "ironcurtain-proxy"
+    )
+    assert version("ironcurtain-proxy") == ironcurtain_proxy.__version__

@@ -1,0 +1,214 @@
+"""The base installation alone: what needs an extra says so in one line.
+
+Each test runs the real command line in a process of its own, in which the libraries of the extras
+cannot be imported or found.
+"""
+
+import ast
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator, Mapping
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import orjson
+import pytest
+
+from ironcurtain_proxy.config.extras import MODULES
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "ironcurtain_proxy"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+ABSENT = frozenset(name for names in MODULES.values() for name in names)
+
+BLOCKED = """\
+import sys
+class Blocker:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {absent!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Blocker())
+"""
+MAIN = "from ironcurtain_proxy.cli import main\nsys.exit(main(sys.argv[1:]))\n"
+
+LLM = "pip install 'ironcurtain-proxy[llm]'"
+ENGINE = "pip install 'ironcurtain-proxy[engine]'"
+
+
+def _run(
+    *arguments: str, home: Path, code: str = MAIN, absent: frozenset[str] = ABSENT
+) -> subprocess.CompletedProcess[str]:
+    program = BLOCKED.format(absent=sorted(absent)) + code
+    return subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        env={"HOME": str(home), "PATH": "/usr/bin:/bin"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=55,
+    )
+
+
+def _configure(home: Path, **sections: object) -> None:
+    (home / "project").mkdir()
+    (home / ".ironcurtain").mkdir(mode=0o700)
+    config = {
+        "allowedDirectory": str(home / "project"),
+        "mcpServers": {"echo": {"command": "true"}},
+        **sections,
+    }
+    (home / ".ironcurtain" / "config.json").write_bytes(orjson.dumps(config))
+
+
+@pytest.mark.parametrize("command", ["metrics", "report", "patterns list"])
+def test_a_command_of_the_engine_names_the_extra_it_lacks(command: str, tmp_path: Path) -> None:
+    done = _run(*command.split(), home=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert len(done.stderr.splitlines()) == 1
+    assert "sqlalchemy and alembic, which are not installed" in done.stderr
+    assert done.stderr.endswith(f": {ENGINE}\n")
+
+
+def test_a_store_on_postgresql_names_its_own_extra(tmp_path: Path) -> None:
+    url = "postgresql://user@localhost/store"
+    _configure(tmp_path, auto_confirm={"enabled": True, "store": {"url": url}})
+    done = _run("metrics", home=tmp_path, absent=frozenset({"psycopg"}))
+    assert done.returncode == 2
+    assert "needs psycopg, which is not installed" in done.stderr
+    assert "pip install 'ironcurtain-proxy[postgres]'" in done.stderr
+
+
+def test_a_model_on_the_command_line_names_the_extra_it_lacks(tmp_path: Path) -> None:
+    done = _run("auto-approve", "eval", "--model", "openai:gpt", home=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stderr.endswith(f": {LLM}\n")
+
+
+def test_the_target_check_alone_is_measured_without_an_extra(tmp_path: Path) -> None:
+    done = _run("auto-approve", "eval", "--json", home=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert orjson.loads(done.stdout)["model"] is None
+
+
+SETTINGS: Mapping[str, tuple[dict[str, object], str]] = {
+    "engine": ({"auto_confirm": {"enabled": True}}, ENGINE),
+    "model reviewer": (
+        {
+            "auto_confirm": {
+                "enabled": True,
+                "reviewers": [
+                    {
+                        "name": "judge",
+                        "kind": "model",
+                        "modelId": "openai:gpt",
+                        "session_type": "manager",
+                    }
+                ],
+            }
+        },
+        LLM,
+    ),
+    "webhook": (
+        {
+            "auto_confirm": {
+                "enabled": True,
+                "notifications": {"kind": "webhook", "url": "https://example.org/x"},
+            }
+        },
+        "pip install 'ironcurtain-proxy[http]'",
+    ),
+}
+
+
+@pytest.mark.parametrize("command", ["serve", "check", "doctor", "status"])
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_a_setting_that_needs_an_extra_is_found_by(
+    command: str, setting: str, tmp_path: Path
+) -> None:
+    sections, remedy = SETTINGS[setting]
+    _configure(tmp_path, **sections)
+    absent = ABSENT if setting == "engine" else ABSENT - {"sqlalchemy", "alembic"}
+    done = _run(command, home=tmp_path, absent=absent)
+    said = done.stdout + done.stderr
+    assert remedy in said, said
+    assert "Traceback" not in said
+    assert done.returncode == {"serve": 2, "check": 1, "doctor": 1, "status": 0}[command]
+
+
+@pytest.mark.parametrize(("command", "code"), [("serve", 0), ("check", 0), ("status", 0)])
+def test_the_proxy_starts_without_the_llm_approver_and_says_so(
+    command: str, code: int, tmp_path: Path
+) -> None:
+    _configure(tmp_path, autoApprove={"enabled": True})
+    done = _run(command, home=tmp_path)
+    said = done.stdout + done.stderr
+    assert said.count(LLM) == 1, said
+    assert "autoApprove needs litellm" in said
+    assert done.returncode == code, said
+
+
+def test_doctor_says_what_installs_the_llm_approver(tmp_path: Path) -> None:
+    _configure(tmp_path, autoApprove={"enabled": True})
+    done = _run("doctor", "--json", home=tmp_path)
+    found = [check for check in orjson.loads(done.stdout) if check["name"] == "packages"]
+    assert [(check["state"], check["remedy"]) for check in found] == [("warn", LLM)]
+
+
+def test_all_modules_but_those_of_the_extras_can_be_imported_from_the_base(tmp_path: Path) -> None:
+    program = "import importlib\nfor name in sys.argv[1:]:\n    importlib.import_module(name)\n"
+    done = _run(*_base_modules(), home=tmp_path, code=program)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+def _base_modules() -> Iterator[str]:
+    above_the_extras = ("auto_confirm.store", "llm.http", "__main__")
+    first = {"wiring.auto_confirm", "auto_confirm.lazy_store", "auto_confirm.engine_memory"}
+    for module in sorted(PACKAGE.rglob("*.py")):
+        name = ".".join(module.relative_to(PACKAGE).with_suffix("").parts)
+        name = name.removesuffix(".__init__")
+        if not name.startswith(above_the_extras) and name not in first | {
+            "auto_confirm.engine_memory_rows"
+        }:
+            yield f"ironcurtain_proxy.{name}".removesuffix(".__init__")
+
+
+def _declared(requirements: list[str]) -> set[str]:
+    ends = str.maketrans(dict.fromkeys("<>=[;", " "))
+    return {text.translate(ends).split()[0].lower().replace("_", "-") for text in requirements}
+
+
+def _imported() -> Iterator[tuple[Path, str]]:
+    for module in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(module.read_bytes())):
+            if isinstance(node, ast.Import):
+                yield from ((module, alias.name.partition(".")[0]) for alias in node.names)
+            elif isinstance(node, ast.ImportFrom) and node.module is not None:
+                yield module, node.module.partition(".")[0]
+
+
+def test_every_library_that_is_imported_is_declared() -> None:
+    extras = PROJECT["optional-dependencies"].values()
+    declared = _declared([*PROJECT["dependencies"], *(text for extra in extras for text in extra)])
+    known = packages_distributions()
+    own = sys.stdlib_module_names | {"ironcurtain_proxy", "mcp_types"}
+    undeclared = {
+        (str(module.relative_to(ROOT)), name)
+        for module, name in _imported()
+        if name not in own
+        and not {each.lower().replace("_", "-") for each in known.get(name, [name])} & declared
+    }
+    assert undeclared == set()
+
+
+def test_the_extras_install_the_modules_that_are_looked_for() -> None:
+    known = packages_distributions()
+    for extra, modules in MODULES.items():
+        wanted = {known[module][0].lower() for module in modules}
+        own = PROJECT["optional-dependencies"]
+        found = _declared(own[extra])
+        if "ironcurtain-proxy" in found:
+            found |= _declared(own["engine"])
+        assert wanted <= found, extra
