@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import orjson
-
 from ironcurtain_proxy.shell.judging import judge_command
+
 from ironcurtain_proxy.shell.parse import parse_command
 
 CORPUS = Path(__file__).resolve().parents[2] / "shared" / "corpora" / "shell-commands.jsonl"

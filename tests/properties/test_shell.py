@@ -9,8 +9,8 @@ from typing import Final
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-
 from ironcurtain_proxy.shell.judging import any_program, judge_command
+
 from ironcurtain_proxy.shell.operations import operation_of
 from ironcurtain_proxy.shell.parse import parse_command
 
