@@ -4,15 +4,16 @@ Coarse, and on the careful side: a profile may deny a capability, so nothing tha
 is left out. Only of a command that is shown to read is it known that it needs no more.
 """
 
+from collections.abc import Iterator
 from typing import Final
 
 from ironcurtain_proxy.model.capability import Capability
-from ironcurtain_proxy.model.command import ParsedCommand, SimpleCommand
+from ironcurtain_proxy.model.command import ParsedCommand, SimpleCommand, Word
 from ironcurtain_proxy.shell.effects import CommandEffect
 from ironcurtain_proxy.shell.options import words
-from ironcurtain_proxy.shell.outward import name_of, sub_commands
+from ironcurtain_proxy.shell.outward import name_of, sub_commands, why_outward
 from ironcurtain_proxy.shell.secrets import names_a_secret
-from ironcurtain_proxy.shell.wrappers import inner_commands
+from ironcurtain_proxy.shell.wrappers import Unwrapped, inner_commands, unwrapped
 
 _READS: Final[frozenset[Capability]] = frozenset({"fs.read"})
 _RUNS: Final[frozenset[Capability]] = frozenset({"fs.read", "fs.write", "proc.exec"})
@@ -41,14 +42,28 @@ def needs_of(parsed: ParsedCommand, found: CommandEffect) -> frozenset[Capabilit
         return _READS
     needed = set(_RUNS)
     inner = tuple(inner_commands(parsed))
-    loose = frozenset(parsed.every_loose_word())
-    if any(part.effect == "outward" for part in found.parts):
+    loose = tuple(_loose(parsed))
+    outward = any(part.effect == "outward" for part in found.parts)
+    if outward or any(why_outward(one) or _connects(one) for one in loose):
         needed.add(_EGRESS)
-    if any(map(_deletes, inner)) or loose & _DELETERS:
+    if any(map(_deletes, (*inner, *loose))):
         needed.add(_DELETES)
-    if any(map(_touches_secrets, inner)) or loose & _SHOW_SECRETS:
+    if any(map(_touches_secrets, (*inner, *loose))):
         needed.add(_SECRETS)
     return frozenset(needed)
+
+
+def _loose(parsed: ParsedCommand) -> Iterator[SimpleCommand]:
+    """Commands that may begin at any word of a text that is not understood."""
+    found = tuple(map(Word, parsed.every_loose_word()))
+    return (SimpleCommand(words=found[at : at + _LOOK_AHEAD]) for at in range(len(found)))
+
+
+_LOOK_AHEAD: Final = 6
+
+
+def _connects(command: SimpleCommand) -> bool:
+    return "/dev/tcp" in command.words[0].prefix or "/dev/udp" in command.words[0].prefix
 
 
 def _deletes(command: SimpleCommand) -> bool:
@@ -64,4 +79,5 @@ def _deletes(command: SimpleCommand) -> bool:
 
 def _touches_secrets(command: SimpleCommand) -> bool:
     named = (*command.words, *(one.target for one in command.redirections))
-    return names_a_secret(named) or name_of(command) in _SHOW_SECRETS
+    runs_nothing = unwrapped(command) in {None, Unwrapped()}
+    return names_a_secret(named) or (runs_nothing and name_of(command) in _SHOW_SECRETS)

@@ -275,8 +275,13 @@ def _every_inner(command: SimpleCommand, depth: int) -> Iterator[SimpleCommand]:
         for one in found.every():
             yield from _every_inner(one, depth - 1)
     if (found is not None and (not found.understood or depth == 0)) or _carries(command):
-        # One word is a command here: what it is given is not known, and its words follow.
-        yield from (SimpleCommand(words=(word,)) for word in command.words[1:])
+        for word in command.words[1:]:
+            pieces = _BETWEEN.split(word.prefix)
+            yield from (SimpleCommand(words=(Word(piece),)) for piece in pieces if piece)
+
+
+_BETWEEN: Final = re.compile(r"[\s;|&(){}'\"`$<>=]+")
+"""Stands before and behind the name of a program in a text that nobody has read."""
 
 
 def _carries(command: SimpleCommand) -> bool:
