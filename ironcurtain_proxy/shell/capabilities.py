@@ -63,7 +63,9 @@ _LOOK_AHEAD: Final = 6
 
 
 def _connects(command: SimpleCommand) -> bool:
-    return "/dev/tcp" in command.words[0].prefix or "/dev/udp" in command.words[0].prefix
+    """Whether a text that is not understood may say `/dev/tcp`: its loose words have no slashes."""
+    names = [word.text for word in command.words[:2]]
+    return names in (["dev", "tcp"], ["dev", "udp"])
 
 
 def _deletes(command: SimpleCommand) -> bool:
