@@ -202,6 +202,13 @@ def _eval(given: Sequence[Word]) -> Unwrapped:
     return _texts(given) if len(given) == 1 else replace(_texts(given), understood=False)
 
 
+def _anywhere(given: Sequence[Word]) -> Unwrapped:
+    """A wrapper of which nothing more is known."""
+    return replace(_texts(given), understood=False)
+
+
+_SHELLS: Final = ("sh", "bash", "dash", "zsh", "ksh", "ash", "mksh")
+
 WRAPPERS: Final[Mapping[str, _Unwrap]] = {
     "env": _env,
     "command": _lookup,
@@ -228,8 +235,8 @@ WRAPPERS: Final[Mapping[str, _Unwrap]] = {
     "chroot": _prefix("", "--userspec --groups", operands=1),
     "unshare": _prefix("-r -n -m -p -u -f --fork"),
     "strace": _prefix("-f -c -v", "-e -o -p -s"),
-    "script": _prefix("-q -a -e -f", "", operands=1),
-    "flock": _prefix("-n -x -s -u -e", "-w -E", operands=1),
+    "script": _anywhere,
+    "flock": _anywhere,
     "npx": _prefix("-y --yes --no -q", "-p --package -c"),
     "bunx": _prefix(),
     "uvx": _prefix("-q", "--from --with --python -p"),
@@ -241,7 +248,17 @@ WRAPPERS: Final[Mapping[str, _Unwrap]] = {
     "eval": _eval,
     "watch": _eval,
     "fzf": _texts,
-    **dict.fromkeys(("sh", "bash", "dash", "zsh", "ksh", "ash", "mksh"), _shell),
+    **dict.fromkeys(_SHELLS, _shell),
+    **dict.fromkeys(
+        names(
+            """
+            busybox toybox fish parallel ltrace taskset prlimit unbuffer setpriv runuser su systemd-run
+            numactl chrt cgexec firejail bwrap entr nsenter fakeroot proot xvfb-run valgrind perf
+            setarch linux32 linux64 softlimit chpst runcon sg newgrp reptyr rlwrap
+            """
+        ),
+        _anywhere,
+    ),
 }
 """Programs that run what they are given."""
 
@@ -274,10 +291,19 @@ def _every_inner(command: SimpleCommand, depth: int) -> Iterator[SimpleCommand]:
     if found is not None and depth > 0:
         for one in found.every():
             yield from _every_inner(one, depth - 1)
+    loose = [*_input_of_shell(command)]
     if (found is not None and (not found.understood or depth == 0)) or _carries(command):
-        for word in command.words[1:]:
-            pieces = _BETWEEN.split(word.prefix)
-            yield from (SimpleCommand(words=(Word(piece),)) for piece in pieces if piece)
+        loose += command.words[1:]
+    for word in loose:
+        pieces = _BETWEEN.split(word.prefix)
+        yield from (SimpleCommand(words=(Word(piece),)) for piece in pieces if piece)
+
+
+def _input_of_shell(command: SimpleCommand) -> Iterator[Word]:
+    """The texts that a shell reads from a here-document or a here-string."""
+    text = command.words[0].text if command.words else None
+    if (text or "").rpartition("/")[2] in _SHELLS:
+        yield from (one.target for one in command.redirections if one.operator in {"<<", "<<<"})
 
 
 _BETWEEN: Final = re.compile(r"[\s;|&(){}'\"`$<>=]+")

@@ -85,7 +85,7 @@ def test_git_only_reads_where_the_directory_has_a_repository_of_its_own(project:
 def test_a_command_beside_what_may_change_it_is_not_read(
     project: Path, more: dict[str, Json]
 ) -> None:
-    facts = facts_of(project, **more)
+    facts = facts_of(project, said=(), **more)
     assert effect(facts) == "unknown"
     assert facts.command is not None
     assert next(iter(more)) in str(facts.command.unreadable)

@@ -21,6 +21,8 @@ from tests.shell.places import PROJECT
         "docker exec a sh -c 'rm b'", "bash --rcfile a -c 'rm a'", "bash -O extglob -c 'rm a'",
         "sh -c 'sh -c \"rm a\"'", "xargs -I{} sh -c 'rm {}'", "env -S 'rm a'", "watch ls '; rm a'",
         "find . -name x -ok rm {} \\;", "find . -execdir sh -c 'rm {}' \\;", "npm exec -- rm a",
+        "busybox rm a", "parallel rm ::: a", "taskset 1 rm a", "su -c 'rm a'", "flock f -c 'rm a'",
+        "script -c 'rm a'", "bash <<E\nrm a\nE", "bash <<< 'rm a'", "ltrace rm", "fish -c 'rm a'",
         "bundle exec rm a", "env -u A -i B=c rm", "time -p rm a", "command -p rm a", "exec rm a",
     ],
 )  # fmt: skip
