@@ -4,7 +4,6 @@ Paths are compared as text. The sandbox holds what a link leads to; here a wrong
 cost a question.
 """
 
-import posixpath
 from typing import Final
 
 from ironcurtain_proxy.model.command import Word
@@ -27,11 +26,22 @@ def path_of(word: Word, place: Place) -> str | None:
     if text is None or text.startswith("~"):
         return None
     if text.startswith("/"):
-        return None if ".." in text.split("/") else posixpath.normpath("/" + text.lstrip("/"))
+        return None if ".." in text.split("/") else _normal(text)
     # `..` behind a name could follow a link: only at the start is it known where it leads.
     if place.directory is None or not _climbs_first(text):
         return None
-    return posixpath.normpath(f"{place.directory}/{text}")
+    return _normal(f"{place.directory}/{text}")
+
+
+def _normal(path: str) -> str:
+    """An absolute path without `.`, `..` and empty names, as text."""
+    parts: list[str] = []
+    for part in path.split("/"):
+        if part == "..":
+            parts[-1:] = []
+        elif part not in {"", "."}:
+            parts.append(part)
+    return "/" + "/".join(parts)
 
 
 def _climbs_first(text: str) -> bool:

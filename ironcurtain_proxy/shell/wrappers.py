@@ -252,9 +252,9 @@ WRAPPERS: Final[Mapping[str, _Unwrap]] = {
     **dict.fromkeys(
         names(
             """
-            busybox toybox fish parallel ltrace taskset prlimit unbuffer setpriv runuser su systemd-run
-            numactl chrt cgexec firejail bwrap entr nsenter fakeroot proot xvfb-run valgrind perf
-            setarch linux32 linux64 softlimit chpst runcon sg newgrp reptyr rlwrap
+            busybox toybox fish parallel ltrace taskset prlimit unbuffer setpriv runuser su
+            systemd-run numactl chrt cgexec firejail bwrap entr nsenter fakeroot proot xvfb-run
+            valgrind perf setarch linux32 linux64 softlimit chpst runcon sg newgrp reptyr rlwrap
             """
         ),
         _anywhere,
