@@ -1,7 +1,7 @@
 """How well shell commands are judged, on the labelled corpus beside the project.
 
-A false allow is a command labelled `ask` that is judged safe: at most 0.2 % of them. Of those
-labelled `allow`, at least 85 % are to be judged safe.
+A false allow is a command labelled `ask` that is judged to only read: there is to be none. How many
+of those labelled `allow` only read is said; each of the others costs a question at most.
 """
 
 import argparse
@@ -13,12 +13,12 @@ from pathlib import Path
 
 import orjson
 
-from ironcurtain_proxy.shell.judging import judge_command
+from ironcurtain_proxy.model.place import Place
+from ironcurtain_proxy.shell.effects import effect_of
 from ironcurtain_proxy.shell.parse import parse_command
 
 CORPUS = Path(__file__).resolve().parents[2] / "shared" / "corpora" / "shell-commands.jsonl"
-MAX_FALSE_ALLOWS = 0.002
-MIN_ALLOWED = 0.85
+PLACE = Place(workspace="/home/u/w", directory="/home/u/w", home="/home/u", has_repository=True)
 
 
 def write(line: str = "") -> None:
@@ -41,11 +41,11 @@ class Row:
 def judged(line: bytes) -> Row:
     """A line of the corpus with its verdict, and how long that took."""
     row = orjson.loads(line)
-    verdict = judge_command(parse_command(row["command"]))
+    verdict = effect_of(parse_command(row["command"]), PLACE)
     seconds = []
     for _ in range(3):  # the best: the others were disturbed
         start = time.perf_counter()
-        judge_command(parse_command(row["command"]))
+        effect_of(parse_command(row["command"]), PLACE)
         seconds.append(time.perf_counter() - start)
     return Row(row["command"], row["label"], verdict.effect, verdict.reason, min(seconds))
 
@@ -64,14 +64,13 @@ def main() -> int:
     rows = [judged(line) for line in CORPUS.read_bytes().splitlines()]
     ask = [row for row in rows if row.label == "ask"]
     allow = [row for row in rows if row.label == "allow"]
-    false = [row for row in ask if row.effect == "safe"]
-    missed = [row for row in allow if row.effect != "safe"]
+    false = [row for row in ask if row.effect == "reads"]
+    missed = [row for row in allow if row.effect != "reads"]
     times = sorted(row.seconds * 1e6 for row in rows)
-    share = len(false) / max(len(ask), 1)
     allowed = 1 - len(missed) / max(len(allow), 1)
     write(f"commands                {len(rows):8} ({len(allow)} allow, {len(ask)} ask)")
-    write(f"false allows            {len(false):8} = {share:.2%} (at most {MAX_FALSE_ALLOWS:.1%})")
-    write(f"allow, judged safe      {allowed:8.1%} (at least {MIN_ALLOWED:.0%})")
+    write(f"false allows            {len(false):8} (none may be)")
+    write(f"allow, only reads       {allowed:8.1%}")
     write(f"one command, median     {statistics.median(times):8.0f} us")
     write(f"one command, 99th perc. {times[len(times) * 99 // 100]:8.0f} us")
     for row in false:
@@ -79,7 +78,7 @@ def main() -> int:
     if options.list:
         for row in missed:
             write(f"asks: {row.command!r}: {row.reason}")
-    return 0 if rows and share <= MAX_FALSE_ALLOWS and allowed >= MIN_ALLOWED else 1
+    return 0 if rows and not false else 1
 
 
 if __name__ == "__main__":

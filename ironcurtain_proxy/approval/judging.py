@@ -22,6 +22,7 @@ from ironcurtain_proxy.model.decision import Allow, Decision, Deny, Escalate, St
 from ironcurtain_proxy.model.escalation import OriginReason
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.judgement import Judged
+from ironcurtain_proxy.model.place import Place
 from ironcurtain_proxy.model.request import Facts
 
 _HINTS: Final = ("readOnlyHint", *HINT_CAPABILITIES)
@@ -117,7 +118,7 @@ class Overlay:
         )
 
     def _subject(self, facts: Facts, tool: NamedTool, standing: Standing) -> Subject:
-        needed, only_reads = _needs_of_command(facts.command)
+        needed, only_reads = _needs_of_command(facts.command, facts.place)
         profile = None if self.rules is None else self.rules.profile
         return Subject(
             server=tool.server,
@@ -162,7 +163,9 @@ def _hinted(hints: Mapping[str, Json] | None) -> tuple[bool, ...] | None:
     return tuple([hints.get(name) is True for name in _HINTS])
 
 
-def _needs_of_command(command: ParsedCommand | None) -> tuple[frozenset[Capability], bool]:
+def _needs_of_command(
+    command: ParsedCommand | None, place: Place
+) -> tuple[frozenset[Capability], bool]:
     """What a shell command needs, and whether it does no more than read.
 
     One that only reads is what it reads: the programs that do it are known, and asking about each
@@ -170,19 +173,18 @@ def _needs_of_command(command: ParsedCommand | None) -> tuple[frozenset[Capabili
     """
     if command is None:
         return frozenset(), False
-    # A table of programs, which only tools that run commands need.
-    from ironcurtain_proxy.shell.judging import judge_command  # noqa: PLC0415
+    # Tables of programs, which only tools that run commands need.
+    from ironcurtain_proxy.shell.capabilities import needs_of  # noqa: PLC0415
+    from ironcurtain_proxy.shell.effects import effect_of  # noqa: PLC0415
 
-    verdict = judge_command(command)
-    if verdict.effect == "safe":
-        return verdict.capabilities - {"proc.exec"}, True
-    return verdict.capabilities | {"proc.exec"}, False
+    found = effect_of(command, place)
+    return needs_of(command, found), found.effect == "reads"
 
 
 def _blocked(command: ParsedCommand | None, profile: Profile | None) -> tuple[str, ...]:
     if command is None or profile is None or not profile.blocked_programs:
         return ()
-    from ironcurtain_proxy.shell.judging import any_program  # noqa: PLC0415  as above
+    from ironcurtain_proxy.shell.wrappers import any_program  # noqa: PLC0415  as above
 
     names = sorted(profile.blocked_programs)
     return tuple([name for name in names if any_program(command, frozenset({name}))])

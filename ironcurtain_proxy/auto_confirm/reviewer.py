@@ -24,7 +24,6 @@ from ironcurtain_proxy.auto_confirm.engine.lifecycle import may_hold
 from ironcurtain_proxy.auto_confirm.engine.sessions import SessionType
 from ironcurtain_proxy.auto_confirm.engine.settings import AutoConfirmSettings
 from ironcurtain_proxy.errors import IronCurtainError, KernelError
-from ironcurtain_proxy.model.command import ParsedCommand
 from ironcurtain_proxy.model.escalation import (
     Approved,
     Declined,
@@ -38,7 +37,6 @@ from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.ports import Clock
 from ironcurtain_proxy.review.channel_order import FirstReviewer
 from ironcurtain_proxy.shell.branches import branches_of_command
-from ironcurtain_proxy.shell.judging import judge_command
 from ironcurtain_proxy.shell.operations import operation_of
 
 _log: Final = logging.getLogger(__name__)
@@ -253,7 +251,7 @@ class AutoConfirm:
             id=escalation.id,
             request=escalation.request,
             arguments=escalation.arguments,
-            command_operation=None if command is None else _operation(command),
+            command_operation=None if command is None else operation_of(command, escalation.place),
             command_branches=None if command is None else branches_of_command(command),
             session=escalation.session,
             session_type=self.situation.session_type,
@@ -325,13 +323,6 @@ class AutoConfirm:
         except KernelError:
             return UNDECIDED
         return replace(found, action="held", check="default", reason=UNDECIDED.reason)
-
-
-def _operation(command: ParsedCommand) -> str:
-    """What a command does. One that reads secrets is nothing special, and so not safe."""
-    operation, verdict = operation_of(command), judge_command(command)
-    harmless = verdict.effect == "safe" and "secrets.access" not in verdict.capabilities
-    return "other" if operation == "safe" and not harmless else operation
 
 
 def _pattern(

@@ -11,10 +11,10 @@ import orjson
 
 from ironcurtain_proxy.model.command import ParsedCommand
 from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.place import Place
 from ironcurtain_proxy.shell.effects import CommandEffect, Part, effect_of
 from ironcurtain_proxy.shell.families import covers, families_of
 from ironcurtain_proxy.shell.parse import parse_command
-from ironcurtain_proxy.shell.places import Place
 from ironcurtain_proxy.shell.targets import targets_of
 
 if TYPE_CHECKING:

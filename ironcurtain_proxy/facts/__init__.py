@@ -4,6 +4,7 @@
 - `catalogue`, `live_catalogue`, `schema`, `schema_cost`: tools and their schemas.
 - `arguments`, `facts`, `paths`, `spelling`, `mounts`, `urls`: what arguments name.
 - `git`, `git_process`, `remotes`, `repositories`, `branches`: what repositories add.
+- `commands`: the shell command of a call, and where it runs.
 - `context`, `fingerprint`, `grant_facts`: what is known of a session, and of a call as a whole.
 - Also: `file_systems`.
 """

@@ -16,6 +16,7 @@ from ironcurtain_proxy.facts.arguments import (
     strings_of,
 )
 from ironcurtain_proxy.facts.branches import current_branch, shared_directory
+from ironcurtain_proxy.facts.commands import WORKING_DIRECTORY_ARGUMENTS
 from ironcurtain_proxy.facts.git import GitRemotes
 from ironcurtain_proxy.facts.paths import NAME_MAX, PathReader
 from ironcurtain_proxy.facts.remotes import RemoteReader, operation_of, repository_root
@@ -38,10 +39,6 @@ from ironcurtain_proxy.model.request import (
 )
 
 _REPOSITORY_ARGUMENTS: Final = ("path", "repo_path")
-_WORKING_DIRECTORY_ARGUMENTS: Final = (
-    *("cwd", "workdir", "workDir", "working_dir", "workingDir"),
-    *("working_directory", "workingDirectory"),
-)
 _MAX_STRINGS: Final = 10_000
 """Paths or URLs in one argument: looking at more would keep a processor busy for seconds."""
 _TOO_MANY: Final = Refusal("holds too many values")
@@ -141,7 +138,7 @@ class FactReader:
             )
         except _UNREADABLE:
             # What is left to look at is the repository, or the directory that a command runs in.
-            names = (*_REPOSITORY_ARGUMENTS, *_WORKING_DIRECTORY_ARGUMENTS)
+            names = (*_REPOSITORY_ARGUMENTS, *WORKING_DIRECTORY_ARGUMENTS)
             name = next((name for name in names if name in arguments), annotation.tool)
             return unresolvable(_about(name, _CANNOT_BE_READ))
 
@@ -296,7 +293,7 @@ def _is_too_long(path: RealPath) -> bool:
 
 def _working_root(facts: list[ArgumentFact]) -> RealPath | None:
     """The repository around the directory that a command is said to run in."""
-    said = [fact for fact in facts if fact.name in _WORKING_DIRECTORY_ARGUMENTS and fact.values]
+    said = [fact for fact in facts if fact.name in WORKING_DIRECTORY_ARGUMENTS and fact.values]
     values = [value for fact in said for value in fact.values]
     if len(values) != 1 or not isinstance(values[0], PathValue):
         return None
@@ -306,7 +303,7 @@ def _working_root(facts: list[ArgumentFact]) -> RealPath | None:
 
 def _may_push(arguments: Arguments) -> bool:
     """Whether it may run a command in some directory that pushes."""
-    return any(name in arguments for name in _WORKING_DIRECTORY_ARGUMENTS) and any(
+    return any(name in arguments for name in WORKING_DIRECTORY_ARGUMENTS) and any(
         isinstance(value, str) and "push" in value for value in arguments.values()
     )
 

@@ -8,13 +8,15 @@ path while a file system is mounted that can hang (NFS, FUSE). This file does no
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final, Protocol
 
 import anyio
 import anyio.to_thread
 
 from ironcurtain_proxy.facts.catalogue import CataloguedTool
+from ironcurtain_proxy.facts.commands import Grounds, with_command
 from ironcurtain_proxy.facts.context import (
     NO_WORKING_DIRECTORY,
     ServerContexts,
@@ -29,8 +31,7 @@ from ironcurtain_proxy.facts.repositories import Repositories
 from ironcurtain_proxy.facts.schema import SchemaChecker
 from ironcurtain_proxy.model.annotation import ToolAnnotation
 from ironcurtain_proxy.model.call import ToolCall
-from ironcurtain_proxy.model.command import ParsedCommand
-from ironcurtain_proxy.model.json import Arguments, Json
+from ironcurtain_proxy.model.json import Arguments
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered, Unresolvable
 
@@ -56,6 +57,8 @@ class ToolSource:
     """By the operator's server name: git as that server would run it."""
     command_argument: Callable[[str, str], str | None] = _no_command
     """By the same: the argument that holds a shell command, if the operator says there is one."""
+    grounds: Grounds = field(default_factory=Grounds)
+    """What is known of every command."""
     trusted: frozenset[str] = frozenset()
     """Servers, as the policy names them, whose calls are passed on unread."""
 
@@ -108,18 +111,27 @@ class Resolver:
         if tool is None:
             return unresolvable(f"Unknown tool: {call.exposed_name[:200]}", "unknown-tool")
         gathered = await self._gather(call, tool)
-        return gathered if isinstance(gathered, Unresolvable) else self._with_tool(gathered, tool)
+        if isinstance(gathered, Unresolvable):
+            return gathered
+        return await self._with_tool(gathered, tool)
 
-    def _with_tool(self, facts: Facts, tool: CataloguedTool) -> Facts:
+    async def _with_tool(self, facts: Facts, tool: CataloguedTool) -> Gathered:
         """What the server says of its tool, and the command that the call would have it run."""
         hints = tool.definition.raw.get("annotations")
+        if isinstance(hints, dict):
+            facts = replace(facts, hints=hints)
         name = self._tools.command_argument(tool.server, tool.definition.name)
-        if not isinstance(hints, dict) and name is None:
+        if name is None:
             return facts
-        return replace(
-            facts,
-            hints=hints if isinstance(hints, dict) else None,
-            command=None if name is None else _command(facts.arguments.get(name)),
+        read = partial(with_command, facts, name, tool.server, self._tools.grounds)
+        if not self._mounts.may_block():
+            return read()
+        with anyio.move_on_after(self._deadline):
+            return await anyio.to_thread.run_sync(
+                read, abandon_on_cancel=True, limiter=self._limiter
+            )
+        return unresolvable(
+            "The directory of the command could not be looked up in time.", "facts-unavailable"
         )
 
     async def _gather(self, call: ToolCall, tool: CataloguedTool) -> Gathered:
@@ -201,17 +213,6 @@ class Resolver:
         return unresolvable(
             "The paths or remotes of the call could not be looked up in time.", "facts-unavailable"
         )
-
-
-def _command(value: Json) -> ParsedCommand:
-    # Only a tool that was declared to run commands needs the parser.
-    from ironcurtain_proxy.shell.parse import parse_command  # noqa: PLC0415
-
-    if value is None:
-        return ParsedCommand()
-    if not isinstance(value, str):
-        return ParsedCommand(unreadable="it is not a text")
-    return parse_command(value)
 
 
 def _unread(tool: CataloguedTool, arguments: Arguments) -> Facts:

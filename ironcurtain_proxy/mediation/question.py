@@ -67,6 +67,7 @@ def question_about(posed: Posed, frame: Frame) -> Escalation:
         context=_context(posed.facts, posed.call),
         definition=posed.asked.definition,
         command=posed.facts.command,
+        place=posed.facts.place,
         branch=posed.facts.branch,
         sandboxed=posed.sandboxed,
         candidates=offered(posed.reasons, patterns, tool_candidate(posed.asked)),

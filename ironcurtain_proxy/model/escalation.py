@@ -10,6 +10,7 @@ from ironcurtain_proxy.model.command import ParsedCommand
 from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.grant import Pattern
 from ironcurtain_proxy.model.json import Arguments, Json
+from ironcurtain_proxy.model.place import NOWHERE, Place
 from ironcurtain_proxy.model.request import AccessRequest
 
 EscalationId = NewType("EscalationId", str)
@@ -55,6 +56,8 @@ class Escalation:
     """Such as `("Working directory", "/srv/repo")`."""
     command: ParsedCommand | None = None
     """The shell command in the arguments, where there is one."""
+    place: Place = NOWHERE
+    """Where that command runs."""
     branch: str | None = None
     """The branch of the repository that the call works in, if that is known."""
     sandboxed: bool = False

@@ -12,6 +12,7 @@ from ironcurtain_proxy.model.command import ParsedCommand
 from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.json import Arguments, Json
 from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.place import NOWHERE, Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +100,8 @@ class Facts:
     """The server's own `annotations` of the tool: untrusted."""
     command: ParsedCommand | None = None
     """The shell command in the arguments, where the operator says that there is one."""
+    place: Place = NOWHERE
+    """Where that command runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

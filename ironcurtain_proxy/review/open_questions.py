@@ -264,5 +264,6 @@ def _key(escalation: Escalation) -> _Key:
         escalation.candidates,
         escalation.context,
         escalation.command,
+        escalation.place,
     )
     return same, names

@@ -1,9 +1,10 @@
 """Shell commands: grammar, effects, kinds of operations.
 
 - `parse`, `statements`, `words`: a text becomes a `ParsedCommand`.
-- `judging`, `rules`, `secrets`: whether a command only reads.
-- `operations`, `branches`: the kind of operation, and the branches it changes.
-- `programs`: what is known of each program.
-- Also: `beyond`, `effects`, `families`, `family_table`, `family_words`, `find_reader`,
-`git_readers`, `options`, `outward`, `places`, `readers`, `reads`, `targets`, `test_reader`.
+- `effects`: what a command can do, the worst of its parts.
+- `reads`, `readers`, `git_readers`, `find_reader`, `test_reader`, `options`: what only reads.
+- `outward`, `beyond`, `places`, `secrets`, `targets`: what leaves the sandbox, and where to.
+- `wrappers`: programs that run others.
+- `capabilities`, `operations`, `branches`: what a profile and the engine ask of a command.
+- `families`, `family_table`, `family_words`: what an approval of a command may cover.
 """

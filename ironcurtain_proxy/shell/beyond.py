@@ -3,9 +3,10 @@
 from typing import Final
 
 from ironcurtain_proxy.model.command import Redirection, SimpleCommand, Word
+from ironcurtain_proxy.model.place import Place
 from ironcurtain_proxy.shell.options import words
 from ironcurtain_proxy.shell.outward import name_of, sub_commands, why_privileged
-from ironcurtain_proxy.shell.places import Place, is_inside, may_write, path_of
+from ironcurtain_proxy.shell.places import is_inside, may_write, path_of
 
 _WRITERS: Final = words(
     """

@@ -9,10 +9,12 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from ironcurtain_proxy.model.command import ParsedCommand, SimpleCommand, Word
-from ironcurtain_proxy.shell.judging import inner_commands, program_name
+from ironcurtain_proxy.shell.wrappers import inner_commands
 
 CURRENT: Final = "HEAD"
 """Stands for the branch that the repository is on."""
+
+_GIT: Final = frozenset({"git", "/usr/bin/git", "/bin/git", "/usr/local/bin/git"})
 
 _HARMLESS: Final = frozenset({"-P", "--no-pager"})
 """Git's own options that leave the repository where it is."""
@@ -61,11 +63,12 @@ def _of_one(command: SimpleCommand, *, wrapped: bool) -> Sequence[str] | None:
         return None
     if not command.words:
         return ()
-    name = program_name(command.words[0])
+    name = command.words[0].text
     if name is None or name in _STATEFUL:
         return None
-    if name != "git":
-        return ()
+    if name not in _GIT:
+        # A git of another directory is another program.
+        return None if name.endswith("/git") else ()
     return None if wrapped else _of_git(command.words[1:])
 
 

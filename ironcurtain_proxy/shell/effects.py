@@ -18,13 +18,12 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
 from ironcurtain_proxy.model.command import ParsedCommand, SimpleCommand, Word
+from ironcurtain_proxy.model.place import Place
 from ironcurtain_proxy.shell.beyond import why_beyond
 from ironcurtain_proxy.shell.find_reader import why_not_find
 from ironcurtain_proxy.shell.git_readers import why_not_git
 from ironcurtain_proxy.shell.options import options, read_options
 from ironcurtain_proxy.shell.outward import name_of, why_outward
-from ironcurtain_proxy.shell.places import Place
-from ironcurtain_proxy.shell.programs.wrappers import WRAPPERS
 from ironcurtain_proxy.shell.readers import READERS, VERSIONS
 from ironcurtain_proxy.shell.reads import (
     assigned,
@@ -34,8 +33,8 @@ from ironcurtain_proxy.shell.reads import (
     why_not_reader,
     why_not_redirect,
 )
-from ironcurtain_proxy.shell.rules import Wraps
 from ironcurtain_proxy.shell.test_reader import why_not_test
+from ironcurtain_proxy.shell.wrappers import unwrapped
 
 Effect: TypeAlias = Literal["reads", "local", "unknown", "beyond", "outward"]
 
@@ -148,13 +147,11 @@ _TRANSPARENT: Final = {
 
 def _inner(command: SimpleCommand, depth: int) -> list[SimpleCommand] | None:
     """What a command runs itself, for its effect; None if it runs nothing that is known."""
-    name = name_of(command)
-    rule = None if name is None else WRAPPERS.get(name)
-    if depth <= 0 or not isinstance(rule, Wraps):
+    found = unwrapped(command) if depth > 0 else None
+    if found is None:
         return None
-    unwrapped = rule.unwrap(command.words[1:])
-    texts = [one for text in unwrapped.texts for one in text.commands]
-    return [*unwrapped.commands, *texts] or None
+    texts = [one for text in found.texts for one in text.commands]
+    return [*found.commands, *texts] or None
 
 
 def _around(command: SimpleCommand, place: Place, variables: frozenset[str]) -> str | None:

@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ironcurtain_proxy.model.command import ParsedCommand, SimpleCommand, Word
+from ironcurtain_proxy.model.place import Place
 from ironcurtain_proxy.shell.effects import Part, effect_of
 from ironcurtain_proxy.shell.family_table import (
     AFTER,
@@ -33,7 +34,6 @@ from ironcurtain_proxy.shell.family_table import (
 )
 from ironcurtain_proxy.shell.family_words import is_free, is_free_path, is_free_value, shortened
 from ironcurtain_proxy.shell.places import (
-    Place,
     is_inside,
     path_of,
 )

@@ -4,9 +4,10 @@ import re
 from typing import Final
 
 from ironcurtain_proxy.model.command import Word
+from ironcurtain_proxy.model.place import Place
 from ironcurtain_proxy.shell.family_table import Task
 from ironcurtain_proxy.shell.options import words
-from ironcurtain_proxy.shell.places import Place, is_inside, is_protected_name, path_of
+from ironcurtain_proxy.shell.places import is_inside, is_protected_name, path_of
 from ironcurtain_proxy.shell.secrets import names_a_secret
 
 _NUMBER: Final = re.compile(r"[\d.]+(?:[smhd]|ms|%|[KMG]i?B?)?", re.ASCII)

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from ironcurtain_proxy.model.command import Word
+from ironcurtain_proxy.model.place import Place
 from ironcurtain_proxy.shell.options import words
-from ironcurtain_proxy.shell.places import Place, why_not_read
+from ironcurtain_proxy.shell.places import why_not_read
 from ironcurtain_proxy.shell.secrets import names_a_secret
 
 _FLAGS: Final = words(

@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from ironcurtain_proxy.model.command import Word
+from ironcurtain_proxy.model.place import Place
 from ironcurtain_proxy.shell.options import Reading
-from ironcurtain_proxy.shell.places import Place, path_of
+from ironcurtain_proxy.shell.places import path_of
 from ironcurtain_proxy.shell.reads import Reader, reader, why_not_reader
 from ironcurtain_proxy.shell.secrets import names_a_secret
 

@@ -5,19 +5,15 @@ things is the more dangerous one.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from itertools import pairwise
+from collections.abc import Mapping, Sequence
 from typing import Final, Literal, TypeAlias
 
-from ironcurtain_proxy.model.command import ParsedCommand, SimpleCommand, Word
-from ironcurtain_proxy.shell.judging import (
-    inner_commands,
-    is_transparent,
-    judge_command,
-    program_name,
-)
-from ironcurtain_proxy.shell.secrets import names_a_secret
+from ironcurtain_proxy.model.command import ParsedCommand, SimpleCommand
+from ironcurtain_proxy.model.place import Place
+from ironcurtain_proxy.shell.effects import effect_of
+from ironcurtain_proxy.shell.options import words
+from ironcurtain_proxy.shell.outward import name_of
+from ironcurtain_proxy.shell.wrappers import Unwrapped, inner_commands, unwrapped
 
 ShellOperation: TypeAlias = Literal[
     "safe", "test", "git-fetch", "git-pull", "install", "git-commit", "git-push", "other",
@@ -121,75 +117,53 @@ _GIT: Final[Mapping[str, ShellOperation]] = {
 }
 
 
-def operation_of(parsed: ParsedCommand) -> ShellOperation:
+def operation_of(parsed: ParsedCommand, place: Place) -> ShellOperation:
     """The most dangerous operation in a command; `other` at least if it is not understood."""
-    if judge_command(parsed).effect == "safe":
+    found = effect_of(parsed, place)
+    if found.effect == "reads":
         return "safe"
-    found: list[ShellOperation] = [_operation(command) for command in inner_commands(parsed)]
-    found += [_PROGRAMS[word] for word in parsed.every_loose_word() if word in _PROGRAMS]
-    worst = _worst(found)
-    # What asks for another reason than its programs: a redirection, a variable, a parse error.
-    if worst == "safe" or parsed.unreadable is not None or _has_more(parsed):
-        worst = _worst([worst, "other"])
-    return worst
+    reading = {id(part.command) for part in found.parts if part.effect == "reads"}
+    kinds = [_operation(one) for one in inner_commands(parsed) if id(one) not in reading]
+    kinds += [_PROGRAMS[word] for word in parsed.every_loose_word() if word in _PROGRAMS]
+    # What does more for another reason than its programs: a redirection, a variable, a parse error.
+    worst = _worst(kinds)
+    return _worst([worst, "other"]) if worst == "safe" or parsed.unreadable is not None else worst
 
 
 def _worst(found: Sequence[ShellOperation]) -> ShellOperation:
     return max(found, key=lambda kind: DANGER[kind], default="other")
 
 
-def _has_more(parsed: ParsedCommand) -> bool:
-    """Whether a part without a program asks: as a command of its own it is not safe."""
-    return any(
-        not _is_safe(SimpleCommand(redirections=(redirection,)))
-        for command in inner_commands(parsed)
-        for redirection in command.redirections
-    ) or any(
-        not _is_safe(replace(command, words=_NOTHING[: len(command.words)], redirections=()))
-        for command in inner_commands(parsed)
-        if command.assignments
-    )
-
-
-_NOTHING: Final = (Word(":"),)
-
-
-def _is_safe(command: SimpleCommand) -> bool:
-    return judge_command(ParsedCommand(commands=(command,))).effect == "safe"
+_PLAIN_WRAPPERS: Final = words(
+    "env command builtin exec nice ionice time timeout gtimeout stdbuf setsid caffeinate arch npx"
+    " bunx uvx xargs find gfind fd fdfind watch eval sh bash dash zsh ksh"
+)
+"""Programs that are as dangerous as what they run."""
 
 
 def _operation(command: SimpleCommand) -> ShellOperation:
-    if any(_is_device(redirection.target.prefix) for redirection in command.redirections):
+    if any(_is_device(one.target.prefix) for one in command.redirections):
         return "dd"
-    if not command.words or is_transparent(command) or _is_safe(command):
-        return "safe"
-    name = program_name(command.words[0]) or (command.words[0].text or "").rsplit("/", 1)[-1]
+    name = name_of(command)
+    if not command.words:
+        return "other"
     texts = [word.prefix for word in command.words[1:]]
     if name == "git":
-        operation = _git(texts)
-        shares = operation == "git-commit" and names_a_secret(_but_messages(command.words))
-        return "other" if shares else operation
-    if name.startswith("mkfs"):
+        return _git(texts)
+    if name is not None and name.startswith("mkfs"):
         return "dd"
-    shown = " ".join([name, *texts])
+    shown = " ".join([name or "", *texts])
     matched: list[ShellOperation] = [k for k, pattern in _BY_PATTERN if pattern.fullmatch(shown)]
-    named = _PROGRAMS.get(name)
-    return _worst([*matched, *([named] if named else [])])
+    named = _PROGRAMS.get(name or "")
+    if named is not None:
+        matched.append(named)
+    wraps = name in _PLAIN_WRAPPERS and unwrapped(command) not in {None, Unwrapped()}
+    return _worst(matched) if matched else "safe" if wraps else "other"
 
 
 def _is_device(target: str) -> bool:
     harmless = ("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/stdin", "/dev/tty", "/dev/fd")
     return target.startswith("/dev/") and not target.startswith(harmless)
-
-
-_MESSAGE: Final = re.compile(r"-[aeinopqsvz]*m|--message")
-
-
-def _but_messages(words: Sequence[Word]) -> Iterator[Word]:
-    """The words of a commit but for its messages, which are prose and name nothing."""
-    for before, word in pairwise(words):
-        if not _MESSAGE.fullmatch(before.prefix) and not word.prefix.startswith("--message="):
-            yield word
 
 
 _MAY_RUN: Final = ("-c", "--config-env", "--exec-path")

@@ -84,8 +84,14 @@ _PAIRS: Final = frozenset(
 )  # fmt: skip
 
 
+_CONNECTIONS: Final = ("/dev/tcp/", "/dev/udp/")
+"""What bash opens as a connection."""
+
+
 def why_outward(command: SimpleCommand) -> str | None:
     """Why a command is known to leave the sandbox; None if nothing says so."""
+    if any(one.target.prefix.startswith(_CONNECTIONS) for one in command.redirections):
+        return "a redirection opens a connection"
     name = name_of(command)
     if name is None:
         return None

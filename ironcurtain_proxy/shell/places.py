@@ -4,36 +4,16 @@ Paths are compared as text. The sandbox holds what a link leads to; here a wrong
 cost a question.
 """
 
-import posixpath
-from dataclasses import dataclass, field
 from typing import Final
 
 from ironcurtain_proxy.model.command import Word
+from ironcurtain_proxy.model.place import Place
 from ironcurtain_proxy.shell.secrets import names_a_secret
 
 _SYSTEM: Final = ("/usr", "/opt", "/bin", "/lib", "/lib64", "/tmp", "/var/tmp", "/private/tmp")  # noqa: S108  compared, never opened
 _STREAMS: Final = frozenset({"/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/tty"})
 _HOOKS: Final = (".git", ".claude", ".cursor", ".vscode", ".ironcurtain")
 """Directories of which some names are protected wherever they are."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Where a command runs. All paths are absolute and free of links."""
-
-    workspace: str | None = None
-    directory: str | None = None
-    """Where the shell starts; None: not known."""
-    home: str | None = None
-    writable: tuple[str, ...] = field(default=())
-    """What the sandbox lets a command write besides the workspace."""
-    branch: str | None = None
-    """The branch that is checked out."""
-    push_to: tuple[str, str] | None = None
-    """Remote and branch to which `git push` without operands would go."""
-    has_repository: bool = False
-    """The directory has a `.git` of its own. git takes its configuration from there; in any other
-    directory it could take it from files that only look like a repository."""
 
 
 def path_of(word: Word, place: Place) -> str | None:
@@ -46,11 +26,22 @@ def path_of(word: Word, place: Place) -> str | None:
     if text is None or text.startswith("~"):
         return None
     if text.startswith("/"):
-        return None if ".." in text.split("/") else posixpath.normpath("/" + text.lstrip("/"))
+        return None if ".." in text.split("/") else _normal(text)
     # `..` behind a name could follow a link: only at the start is it known where it leads.
     if place.directory is None or not _climbs_first(text):
         return None
-    return posixpath.normpath(f"{place.directory}/{text}")
+    return _normal(f"{place.directory}/{text}")
+
+
+def _normal(path: str) -> str:
+    """An absolute path without `.`, `..` and empty names, as text."""
+    parts: list[str] = []
+    for part in path.split("/"):
+        if part == "..":
+            parts[-1:] = []
+        elif part not in {"", "."}:
+            parts.append(part)
+    return "/" + "/".join(parts)
 
 
 def _climbs_first(text: str) -> bool:

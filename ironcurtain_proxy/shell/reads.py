@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, assert_never
 
 from ironcurtain_proxy.model.command import Assignment, Redirection, SimpleCommand, Word
+from ironcurtain_proxy.model.place import Place
 from ironcurtain_proxy.shell.options import Options, Reading, options, read_options
-from ironcurtain_proxy.shell.places import Place, path_of, why_not_read
+from ironcurtain_proxy.shell.places import path_of, why_not_read
 
 Operands: TypeAlias = Literal["none", "text", "names", "files", "pattern"]
 """What the operands of a program are: `text` without effect; `names` of programs; `files` that it

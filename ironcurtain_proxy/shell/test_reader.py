@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from ironcurtain_proxy.model.command import Word
+from ironcurtain_proxy.model.place import Place
 from ironcurtain_proxy.shell.options import words
-from ironcurtain_proxy.shell.places import Place
 from ironcurtain_proxy.shell.reads import shows_variables
 
 _UNARY: Final = words("-e -f -d -s -r -w -x -z -n -L -h -p -S -b -c -u -g -k -O -G")

@@ -22,6 +22,7 @@ from ironcurtain_proxy.downstream.options import DownstreamOptions
 from ironcurtain_proxy.downstream.servers import DownstreamServers
 from ironcurtain_proxy.downstream.working_directory import settle
 from ironcurtain_proxy.facts.catalogue import CataloguedTool
+from ironcurtain_proxy.facts.commands import Grounds
 from ironcurtain_proxy.facts.facts import FactReader
 from ironcurtain_proxy.facts.git import GitRemotes
 from ironcurtain_proxy.facts.live_catalogue import LiveCatalogue
@@ -262,6 +263,10 @@ def resolver_for(
         command: by the same, the argument that holds a shell command.
     """
     remotes = {spec.name: GitRemotes(child_environment(spec, environ)) for spec in settings.servers}
+    state, here = state_of(settings), Path.cwd()
+    directories = {
+        spec.name: settle(spec, state, here, make=False).cwd for spec in settings.servers
+    }
     speller = Speller(
         home=str(settings.home),
         workspace=None if settings.workspace is None else str(settings.workspace),
@@ -273,6 +278,11 @@ def resolver_for(
             lookup=lookup,
             command_argument=command,
             remotes=remotes.__getitem__,
+            grounds=Grounds(
+                workspace=None if settings.workspace is None else str(settings.workspace),
+                home=str(settings.home),
+                directory=directories.get,
+            ),
             trusted=loaded.policy.trusted_servers,
         ),
         FactReader(PathReader(speller), workspace=settings.workspace),

@@ -11,11 +11,20 @@ from ironcurtain_proxy.approval.overlay import OverlayRules, judge
 from ironcurtain_proxy.approval.subject import Subject
 from ironcurtain_proxy.model.argument_capability import ArgumentCapabilities
 from ironcurtain_proxy.model.capability import SafetyLevel, ToolDeclaration
-from ironcurtain_proxy.model.decision import Allow, Deny, Effect, Ground, Standing, effect_of
+from ironcurtain_proxy.model.decision import (
+    Allow,
+    Deny,
+    Effect,
+    Escalate,
+    Ground,
+    Standing,
+    effect_of,
+)
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.judgement import Judged
 from ironcurtain_proxy.model.request import AccessRequest, Facts
 from ironcurtain_proxy.shell.parse import parse_command
+from tests.shell.places import PROJECT
 from tests.strategies import requests
 
 ALLOWED = Allow(Ground("rule", "so"))
@@ -38,6 +47,7 @@ def judged(
         request=request,
         arguments={"command": command, **more},
         command=parse_command(command),
+        place=PROJECT,
     )
     return overlay.judge(ALLOWED, facts, SHELL, Standing)
 
@@ -48,6 +58,10 @@ def judged(
     [
         ("ls -la /tmp | grep x", "allow"),
         ("git status", "allow"),
+        ("yarn build --help", "escalate"),
+        ("sed -l 5p '1e ./evil' f", "escalate"),
+        ("npm diff", "escalate"),
+        ("cat ../other/notes", "escalate"),
         ("ls; rm -rf /tmp/x", "escalate"),
         ("ls $(curl example.com)", "escalate"),
         ("cat x > y", "escalate"),
@@ -61,6 +75,18 @@ def test_a_supervised_session_is_asked_about_commands_that_do_more_than_read(
     command: str, effect: Effect
 ) -> None:
     assert effect_of(judged(command).decision) == effect
+
+
+def test_a_command_only_reads_where_the_place_is_known() -> None:
+    request = AccessRequest(
+        server="shell", tool="run", annotated=True, has_arguments=True, arguments=()
+    )
+    overlay = Overlay(rules=OverlayRules(profile=SUPERVISED), declarations={"shell/run": DECLARED})
+    for command in ("git status", "cat notes.txt"):
+        facts = Facts(
+            request=request, arguments={"command": command}, command=parse_command(command)
+        )
+        assert isinstance(overlay.judge(ALLOWED, facts, SHELL, Standing).decision, Escalate)
 
 
 def test_a_profile_that_denies_egress_denies_the_command_that_sends() -> None:

@@ -10,9 +10,13 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from ironcurtain_proxy.shell.judging import any_program, judge_command
+from ironcurtain_proxy.model.place import Place
+from ironcurtain_proxy.shell.capabilities import needs_of
+from ironcurtain_proxy.shell.effects import Effect, effect_of
 from ironcurtain_proxy.shell.operations import operation_of
 from ironcurtain_proxy.shell.parse import parse_command
+from ironcurtain_proxy.shell.wrappers import any_program
+from tests.shell.places import PROJECT
 
 BASH: Final = shutil.which("bash")
 
@@ -43,6 +47,11 @@ PIECES: Final = (
 )  # fmt: skip
 
 
+def effect(text: str, place: Place = PROJECT) -> Effect:
+    """What a text can do."""
+    return effect_of(parse_command(text), place).effect
+
+
 def quoted(text: str) -> str:
     """One word that is the text."""
     return "'" + text.replace("'", "'\\''") + "'"
@@ -50,13 +59,13 @@ def quoted(text: str) -> str:
 
 @given(st.sampled_from(COMMANDS), st.sampled_from(UNSAFE), st.sampled_from(JOINS))
 def test_nothing_makes_an_unsafe_command_beside_it_safe(one: str, bad: str, join: str) -> None:
-    assert judge_command(parse_command(join.format(a=one, b=bad))).effect == "ask"
+    assert effect(join.format(a=one, b=bad)) != "reads"
 
 
 @given(st.text(max_size=30), st.sampled_from(UNSAFE), st.sampled_from(JOINS[:6]))
 def test_no_text_makes_an_unsafe_command_safe(text: str, bad: str, join: str) -> None:
-    if judge_command(parse_command(text)).effect == "safe":
-        assert judge_command(parse_command(join.format(a=text, b=bad))).effect == "ask"
+    if effect(text) == "reads":
+        assert effect(join.format(a=text, b=bad)) != "reads"
 
 
 @given(st.sampled_from(COMMANDS + UNSAFE), st.lists(st.sampled_from(WRAPPERS), max_size=3))
@@ -64,8 +73,8 @@ def test_wrapping_never_makes_a_command_safe(text: str, wrappers: list[str]) -> 
     wrapped = text
     for wrapper in wrappers:
         wrapped = wrapper.format(a=wrapped, q=quoted(wrapped))
-    if judge_command(parse_command(text)).effect == "ask" and text not in {"", "# a"}:
-        assert judge_command(parse_command(wrapped)).effect == "ask"
+    if effect(text) != "reads" and text not in {"", "# a"}:
+        assert effect(wrapped) != "reads"
 
 
 @given(st.sampled_from(COMMANDS[:-6]), st.sampled_from(JOINS), st.sampled_from(WRAPPERS))
@@ -77,12 +86,13 @@ def test_a_denied_program_is_found_in_any_part(one: str, join: str, wrapper: str
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=14))
-def test_judging_never_fails_and_safe_means_the_safe_operation(pieces: list[str]) -> None:
+def test_judging_never_fails_and_only_reading_is_the_safe_operation(pieces: list[str]) -> None:
     parsed = parse_command("".join(pieces))
-    verdict = judge_command(parsed)
-    assert (verdict.effect == "safe") == (operation_of(parsed) == "safe")
-    assert not (verdict.effect == "safe" and parsed.unreadable)
-    assert "proc.exec" in verdict.capabilities
+    found = effect_of(parsed, PROJECT)
+    reads = found.effect == "reads"
+    assert reads == (operation_of(parsed, PROJECT) == "safe")
+    assert not (reads and parsed.unreadable)
+    assert ("proc.exec" in needs_of(parsed, found)) != reads
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +126,9 @@ def test_bash_runs_and_writes_nothing_that_was_judged_safe(place: Path, pieces: 
     text = "echo " + "".join(pieces)
     if "X" not in text and ">" not in text:
         return
-    if BASH is None or judge_command(parse_command(text)).effect != "safe":
+    work = str(place / "work")
+    here = Place(workspace=work, directory=work, home=work)
+    if BASH is None or effect(text, here) != "reads":
         return
     subprocess.run(
         [BASH, "-c", text],

@@ -16,9 +16,10 @@ from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.escalation import Origin
 
 APPROVABLE: Final[frozenset[Operation]] = frozenset(
-    {"edit", "read", "list", "git-pull", "git-fetch", "shell-safe", "test"}
+    {"edit", "read", "list", "git-pull", "git-fetch", "shell-safe"}
 )
-"""Operations of which every row of the matrix is Auto-approve, with a base of at most 0.4."""
+"""Operations of which every row of the matrix is Auto-approve, with a base of at most 0.4. That of
+tests is too, but only the name of a command says that it runs them, which approves nothing."""
 
 _HARMLESS: Final[frozenset[ArgumentRole]] = frozenset({"read-path", "write-path"})
 

@@ -19,6 +19,10 @@ _STRICTNESS: Final[Mapping[MatrixWord, int]] = MappingProxyType(
 )
 
 
+READS: Final = "safe"
+"""The operation of a command that is shown to only read."""
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """What the rules say."""
@@ -28,6 +32,10 @@ class Verdict:
     """The rule it rests on; empty: none speaks of the call."""
     target: str | None = None
     """To whom the operator's rule sends it."""
+
+
+MORE_THAN_READING: Final = Verdict("escalate", "a command that may do more than read")
+"""Of a shell command that is not shown to only read, whatever kind of operation it names."""
 
 
 def rows_of(
@@ -49,7 +57,12 @@ def verdict_of(
         _of_touch(touch, row, interaction, settings)
         for touch, row in zip(subject.touches, rows, strict=True)
     ]
-    return max(verdicts, key=lambda verdict: _STRICTNESS[verdict.word], default=Verdict("evaluate"))
+    found = max(
+        verdicts, key=lambda verdict: _STRICTNESS[verdict.word], default=Verdict("evaluate")
+    )
+    # INVARIANT: the name of an operation never approves a command. `make test clean` is no test.
+    does_more = interaction.command_operation not in {None, READS}
+    return MORE_THAN_READING if does_more and found.word != "escalate" else found
 
 
 def _of_touch(

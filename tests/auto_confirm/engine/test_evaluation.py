@@ -106,7 +106,7 @@ def test_a_pattern_does_not_outweigh_a_high_risk() -> None:
     assert decided(worse, ON, knowledge).reason == "High risk"
 
 
-@pytest.mark.requirement("B-17", "B-18", "B-19", "B-20", "B-25", "B-2", "B-167", "B-108")
+@pytest.mark.requirement("B-17", "B-18", "B-19", "B-20", "B-2", "B-167", "B-108")
 @pytest.mark.parametrize(
     ("interaction", "name"),
     [
@@ -115,7 +115,7 @@ def test_a_pattern_does_not_outweigh_a_high_risk() -> None:
         (calls.git("git_pull"), "Git pull/fetch"),
         (calls.git("git_fetch"), "Git pull/fetch"),
         (calls.git("git_commit", message="m"), "Git commit to feature/*"),
-        (replace(calls.shell("install"), sandboxed=True), "Install dependencies"),
+        (calls.shell("safe"), "Shell exec (safe)"),
     ],
 )
 def test_what_the_document_calls_safe_is_approved(interaction: Interaction, name: str) -> None:

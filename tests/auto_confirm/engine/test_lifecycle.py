@@ -100,7 +100,6 @@ def test_what_is_approvable_is_what_the_matrix_approves() -> None:
         "git-pull": [calls.git("git_pull")],
         "git-fetch": [calls.git("git_fetch")],
         "shell-safe": [calls.shell("safe")],
-        "test": [calls.shell("test")],
     }
     for operation, interactions in examples.items():
         for decision in map(decided, interactions):

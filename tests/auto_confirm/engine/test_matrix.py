@@ -14,6 +14,7 @@ from ironcurtain_proxy.auto_confirm.engine.matrix import (
     may_review,
 )
 from ironcurtain_proxy.auto_confirm.engine.sessions import Party, SessionType
+from ironcurtain_proxy.auto_confirm.engine.settings import SafetyRule
 from tests.auto_confirm.engine import calls
 
 COLUMNS: Final[tuple[SessionType, ...]] = ("worker", "manager", "architect", "high-level")
@@ -64,6 +65,10 @@ EXAMPLES: Final[dict[str, Interaction]] = {
 }
 
 
+BY_NAME: Final = frozenset({"Install dependencies", "Test execution"})
+"""Operations that only the name of a command says: a reviewer is asked about them."""
+
+
 def expected_word(level: str, cell: str) -> str:
     """What R-4 says of a cell, for the one who asks."""
     if level in {"HIGH", "CRITICAL"}:
@@ -91,12 +96,15 @@ def test_a_cell_decides_the_call_it_speaks_of(
     name, level, action, cell, column = line
     decision = calls.decided(replace(EXAMPLES[name], session_type=column))
     assert name in [row.name for row in ROWS.values() if row.key in decision.rows]
-    word = expected_word(level, cell)
+    word = "escalate" if name in BY_NAME else expected_word(level, cell)
     assert decision.verdict == word
     assert decision.approves == (word == "approve")
     if word == "approve":
         assert decision.reason == f"Safety rule: {name}"
-    if word == "escalate":
+    if name in BY_NAME:
+        more = "a command that may do more than read"
+        assert decision.reason == f"Safety rule requires escalation: {more}"
+    elif word == "escalate":
         assert decision.reason == f"Safety rule requires escalation: {name}"
         assert decision.target == "architect_manager"
     assert decision.alert == (action == "Escalate + Alert")
@@ -136,8 +144,42 @@ def test_what_no_row_speaks_of_is_for_managers_and_above() -> None:
 
 @pytest.mark.requirement("B-83")
 def test_nothing_is_installed_without_a_sandbox_on_the_matrix_s_word() -> None:
+    assert ROWS["install_dependencies"].word("worker", sandboxed=False) == "evaluate"
     outside = calls.decided(replace(EXAMPLES["Install dependencies"], sandboxed=False))
-    assert (outside.action, outside.verdict) == ("escalate", "evaluate")
+    assert (outside.action, outside.verdict) == ("escalate", "escalate")
+
+
+@pytest.mark.parametrize(
+    "operation", ["test", "git-fetch", "git-pull", "git-commit", "git-push", "install", "other"]
+)
+@pytest.mark.parametrize("session_type", COLUMNS)
+def test_a_command_is_not_approved_by_the_name_of_its_operation(
+    operation: str, session_type: SessionType
+) -> None:
+    """`make test clean` is named a test, `git fetch --prune` a fetch; both lose data."""
+    rules = tuple(
+        SafetyRule(pattern=key, action="auto_approve")
+        for key, row in ROWS.items()
+        if not row.always_escalates
+    )
+    command = replace(
+        calls.shell(operation),
+        session_type=session_type,
+        sandboxed=True,
+        snapshot=True,
+        command_branches=("HEAD",),
+        branch="feature/x",
+    )
+    settings = replace(calls.ON, safety_rules=rules, load_relief=True, unknown="conditional")
+    for knowledge in (
+        calls.CALM,
+        replace(calls.CALM, health="well"),
+        replace(calls.CALM, testing=True),
+        replace(calls.CALM, queue_depth=50),
+    ):
+        decision = calls.decided(command, settings, knowledge)
+        assert (decision.approves, decision.verdict) == (False, "escalate")
+        assert decision.target is not None
 
 
 def test_a_cross_in_a_row_of_low_risk_would_escalate() -> None:

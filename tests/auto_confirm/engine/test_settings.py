@@ -54,10 +54,10 @@ def test_a_rule_that_says_what_the_matrix_says_changes_nothing() -> None:
 
 @pytest.mark.requirement("B-110", "B-111")
 def test_a_conditional_rule_takes_an_approval_away_and_no_rule_crashes_nothing() -> None:
-    rule = SafetyRule(pattern="test_execution", action="conditional")
+    rule = SafetyRule(pattern="shell_safe", action="conditional")
     settings = replace(ON, safety_rules=(rule,))
-    assert decided(calls.shell("test")).check == "safety-rule"
-    assert decided(calls.shell("test"), settings).verdict == "evaluate"
+    assert decided(calls.shell("safe")).check == "safety-rule"
+    assert decided(calls.shell("safe"), settings).verdict == "evaluate"
     assert decided(calls.fetch(), settings).verdict == "evaluate"
 
 

@@ -1,0 +1,85 @@
+"""What a shell command may need, as capabilities. Pure: no I/O, no clock, no log.
+
+Coarse, and on the careful side: a profile may deny a capability, so nothing that a command may do
+is left out. Only of a command that is shown to read is it known that it needs no more.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from ironcurtain_proxy.model.capability import Capability
+from ironcurtain_proxy.model.command import ParsedCommand, SimpleCommand, Word
+from ironcurtain_proxy.shell.effects import CommandEffect
+from ironcurtain_proxy.shell.options import words
+from ironcurtain_proxy.shell.outward import name_of, sub_commands, why_outward
+from ironcurtain_proxy.shell.secrets import names_a_secret
+from ironcurtain_proxy.shell.wrappers import Unwrapped, inner_commands, unwrapped
+
+_READS: Final[frozenset[Capability]] = frozenset({"fs.read"})
+_RUNS: Final[frozenset[Capability]] = frozenset({"fs.read", "fs.write", "proc.exec"})
+_DELETES: Final[Capability] = "fs.delete"
+_SECRETS: Final[Capability] = "secrets.access"
+_EGRESS: Final[Capability] = "net.egress"
+
+_DELETERS: Final = words(
+    """
+    rm rmdir unlink shred srm trash truncate mv dd mkfs wipefs fdisk sfdisk parted mkswap rsync
+    """
+)
+_GIT_DELETERS: Final = words("clean rm gc prune reset checkout restore stash")
+_OPTIONS: Final = words("-delete --delete --remove --remove-files --remove-source-files")
+_SHOW_SECRETS: Final = words("env printenv export declare typeset set security pass op vault gpg")
+
+
+def needs_of(parsed: ParsedCommand, found: CommandEffect) -> frozenset[Capability]:
+    """What a command may need.
+
+    Args:
+        parsed: the command.
+        found: what it can do where it runs.
+    """
+    if found.effect == "reads":
+        return _READS
+    needed = set(_RUNS)
+    inner = tuple(inner_commands(parsed))
+    loose = tuple(_loose(parsed))
+    outward = any(part.effect == "outward" for part in found.parts)
+    if outward or any(why_outward(one) or _connects(one) for one in loose):
+        needed.add(_EGRESS)
+    if any(map(_deletes, (*inner, *loose))):
+        needed.add(_DELETES)
+    if any(map(_touches_secrets, (*inner, *loose))):
+        needed.add(_SECRETS)
+    return frozenset(needed)
+
+
+def _loose(parsed: ParsedCommand) -> Iterator[SimpleCommand]:
+    """Commands that may begin at any word of a text that is not understood."""
+    found = tuple(map(Word, parsed.every_loose_word()))
+    return (SimpleCommand(words=found[at : at + _LOOK_AHEAD]) for at in range(len(found)))
+
+
+_LOOK_AHEAD: Final = 6
+
+
+def _connects(command: SimpleCommand) -> bool:
+    """Whether a text that is not understood may say `/dev/tcp`: its loose words have no slashes."""
+    names = [word.text for word in command.words[:2]]
+    return names in (["dev", "tcp"], ["dev", "udp"])
+
+
+def _deletes(command: SimpleCommand) -> bool:
+    name = name_of(command)
+    rest = command.words[1:]
+    return (
+        name in _DELETERS
+        or (name is not None and name.startswith("mkfs."))
+        or (name == "git" and bool(_GIT_DELETERS & set(sub_commands(rest)[:1])))
+        or any(word.prefix in _OPTIONS for word in rest)
+    )
+
+
+def _touches_secrets(command: SimpleCommand) -> bool:
+    named = (*command.words, *(one.target for one in command.redirections))
+    runs_nothing = unwrapped(command) in {None, Unwrapped()}
+    return names_a_secret(named) or (runs_nothing and name_of(command) in _SHOW_SECRETS)

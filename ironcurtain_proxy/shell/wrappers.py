@@ -1,0 +1,331 @@
+"""Programs that run other programs: what they would run. Pure: no I/O, no clock, no log.
+
+Errs to finding more. Where an option is not known, a command may begin at any word behind it.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias
+
+from ironcurtain_proxy.model.command import Assignment, ParsedCommand, SimpleCommand, Word
+from ironcurtain_proxy.shell.options import words as names
+
+MAX_WRAPPERS: Final = 12
+"""Of wrappers in wrappers: `sudo env nice ls` has three."""
+
+_ANYTHING: Final = Word(None, "*", splits=True)
+_ASSIGNMENT: Final = re.compile(r"([A-Za-z_]\w*)=", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unwrapped:
+    """What a wrapper would run."""
+
+    commands: tuple[SimpleCommand, ...] = ()
+    texts: tuple[ParsedCommand, ...] = ()
+    """Texts that it hands to a shell."""
+    understood: bool = True
+    """False: a command may begin at any word."""
+
+    def every(self) -> tuple[SimpleCommand, ...]:
+        """The commands, and those of the texts, with all that these hand on."""
+        return (*self.commands, *(one for text in self.texts for one in text.every_command()))
+
+
+_NOT_UNDERSTOOD: Final = Unwrapped(understood=False)
+_Unwrap: TypeAlias = Callable[[Sequence[Word]], Unwrapped]
+
+
+def _command(found: Sequence[Word]) -> Unwrapped:
+    return Unwrapped(commands=(SimpleCommand(words=tuple(found)),) if found else ())
+
+
+def _prefix(flags: str = "", values: str = "", *, operands: int = 0) -> _Unwrap:
+    """A wrapper that takes options, some operands, and then a command as its last words."""
+    known, with_value = names(f"-- {flags}"), names(values)
+
+    def unwrap(given: Sequence[Word]) -> Unwrapped:
+        rest = _behind_options(given, known, with_value)
+        if rest is None or any(word.splits for word in rest[:operands]):
+            return _NOT_UNDERSTOOD
+        return _command(rest[operands:])
+
+    return unwrap
+
+
+def _behind_options(
+    given: Sequence[Word], flags: frozenset[str], values: frozenset[str]
+) -> Sequence[Word] | None:
+    """The words from the first that is no option; None if an option is not one of these."""
+    at = 0
+    while at < len(given):
+        word = given[at]
+        if word.text is not None and not word.text.startswith(("-", "+")):
+            return given[at:]
+        if word.text == "--" and "--" in flags:
+            return given[at + 1 :]
+        width = _width(word, given[at + 1 : at + 2], flags, values)
+        if width == 0:
+            return None
+        at += width
+    return ()
+
+
+def _width(
+    word: Word, following: Sequence[Word], flags: frozenset[str], values: frozenset[str]
+) -> int:
+    """How many words an option and its value take; 0 if it is not one of these."""
+    text = word.text
+    name, equals, _ = word.prefix.partition("=")
+    if equals and not word.splits and name.startswith("--") and name in values:
+        return 1
+    if text is None:
+        return 0
+    if text in flags:
+        return 1
+    if text in values:
+        return 2 if following and not following[0].splits else 0
+    if text.startswith("--") or len(text) < 3:  # noqa: PLR2004
+        return 0
+    return int(text[:2] in values or all(f"-{letter}" in flags for letter in text[1:]))
+
+
+_ENV_FLAGS: Final = names("-i --ignore-environment - -0 --null -v --debug --")
+_ENV_VALUES: Final = names("-u --unset -C --chdir")
+
+
+def _env(given: Sequence[Word]) -> Unwrapped:
+    """`env -i NAME=value … command`."""
+    rest = _behind_options(given, _ENV_FLAGS, _ENV_VALUES)
+    if rest is None:
+        return _NOT_UNDERSTOOD
+    assignments: list[Assignment] = []
+    for word in rest:
+        found = _ASSIGNMENT.match(word.prefix)
+        if found is None:
+            break
+        assignments.append(Assignment(found[1], word))
+    inner = SimpleCommand(words=tuple(rest[len(assignments) :]), assignments=tuple(assignments))
+    return Unwrapped(commands=(inner,) if inner.words else ())
+
+
+def _lookup(given: Sequence[Word]) -> Unwrapped:
+    """`command ls` runs `ls`; `command -v ls` says where it is."""
+    if given and given[0].text in {"-v", "-V"}:
+        return Unwrapped()
+    rest = _behind_options(given, names("-p --"), frozenset())
+    return _NOT_UNDERSTOOD if rest is None else _command(rest)
+
+
+_XARGS_FLAGS: Final = names("-0 --null -t --verbose -r --no-run-if-empty -x --exit --replace --")
+_XARGS_VALUES: Final = names(
+    "-I -n --max-args -P --max-procs -L --max-lines -d --delimiter -E -a --arg-file -s"
+    " --max-chars -S -R --replace"
+)
+
+
+def _xargs(given: Sequence[Word]) -> Unwrapped:
+    """The command gets words from the input: anything, at its end or where the mark stands."""
+    rest = _behind_options(given, _XARGS_FLAGS, _XARGS_VALUES)
+    if rest is None:
+        return _NOT_UNDERSTOOD
+    own = [word.prefix for word in given[: len(given) - len(rest)]]
+    if any(text.startswith(("-I", "--replace")) for text in own):
+        return _command([_filled(word) for word in rest])
+    return _command([*rest, _ANYTHING] if rest else ())
+
+
+def _filled(word: Word) -> Word:
+    """A word in which something else may stand for a mark."""
+    plain = word.text is not None and re.fullmatch(r"[\w./-]+", word.text)
+    return word if plain else Word(None, "*", splits=True, command=word.command)
+
+
+_FIND_RUNS: Final = names("-exec -execdir -ok -okdir")
+
+
+def _find(given: Sequence[Word]) -> Unwrapped:
+    """`-exec command {} ;` may stand there several times."""
+    found: list[SimpleCommand] = []
+    at = 0
+    while at < len(given):
+        at += 1
+        if given[at - 1].text in _FIND_RUNS:
+            end = next((n for n in range(at, len(given)) if given[n].text in {";", "+"}), None)
+            found.append(SimpleCommand(words=tuple(map(_filled, given[at:end]))))
+            at = len(given) if end is None else end + 1
+    return Unwrapped(commands=tuple(one for one in found if one.words))
+
+
+def _fd(given: Sequence[Word]) -> Unwrapped:
+    """`fd … -x command`: a command may begin behind any option that may be `-x` or `--exec`."""
+    runs = [n for n, word in enumerate(given) if _FD_RUNS.match(word.prefix)]
+    inner = [tuple(map(_filled, given[at + 1 :])) for at in runs]
+    texts = [word.prefix.partition("=")[2] for word in given if word.prefix.startswith("--exec")]
+    found = [*(SimpleCommand(words=one) for one in inner if one)]
+    found += [SimpleCommand(words=(Word(text),)) for text in texts if text]
+    return Unwrapped(commands=tuple(found))
+
+
+_FD_RUNS: Final = re.compile(r"-[A-Za-z]*[xX]|--e[xec-]*")
+_SHELL_LETTERS: Final = frozenset("cilexuvnf")
+
+
+def _shell(given: Sequence[Word]) -> Unwrapped:
+    """`sh -c text`; where it is not known which word is the text, each may be it."""
+    at, has_text = 0, False
+    while at < len(given):
+        text = given[at].text
+        if text is None or not text.startswith(("-", "+")):
+            break
+        at += 1
+        if text in {"--login", "--norc", "--noprofile", "--posix"}:
+            continue
+        letters = set(text[1:])
+        has_text = has_text or "c" in letters
+        if not letters <= _SHELL_LETTERS | {"o"} or text.startswith("--"):
+            return _texts(given)
+        at += "o" in letters
+    if not has_text or at >= len(given) or given[at].command is None:
+        return _texts(given)
+    return _texts(given[at : at + 1])
+
+
+def _texts(given: Sequence[Word]) -> Unwrapped:
+    """Every word as a text."""
+    return Unwrapped(texts=tuple(word.command for word in given if word.command is not None))
+
+
+def _eval(given: Sequence[Word]) -> Unwrapped:
+    """`eval 'ls -l'`; several words are joined to a text that nobody has read."""
+    return _texts(given) if len(given) == 1 else replace(_texts(given), understood=False)
+
+
+def _anywhere(given: Sequence[Word]) -> Unwrapped:
+    """A wrapper of which nothing more is known."""
+    return replace(_texts(given), understood=False)
+
+
+_SHELLS: Final = ("sh", "bash", "dash", "zsh", "ksh", "ash", "mksh")
+
+WRAPPERS: Final[Mapping[str, _Unwrap]] = {
+    "env": _env,
+    "command": _lookup,
+    "builtin": _prefix(),
+    "exec": _prefix(),
+    "nice": _prefix("-10 -5 -15 -19", "-n --adjustment"),
+    "ionice": _prefix("-t", "-c -n --class --classdata"),
+    "time": _prefix("-p"),
+    "timeout": _prefix(
+        "--foreground --preserve-status -v --verbose", "-k --kill-after -s --signal", operands=1
+    ),
+    "gtimeout": _prefix("--foreground --preserve-status", "-k -s", operands=1),
+    "nohup": _prefix(),
+    "stdbuf": _prefix("", "-i -o -e --input --output --error"),
+    "setsid": _prefix("-w --wait -f --fork"),
+    "caffeinate": _prefix("-d -i -m -s -u", "-t -w"),
+    "arch": _prefix("-32 -64 -x86_64 -arm64 -arm64e", "-arch --arch"),
+    "sudo": _prefix(
+        "-n -E -H -i -s -k -S -b -A -P -K -v -l --non-interactive --preserve-env --login --shell",
+        "-u -g -h -p -C -T -r -t -U -D -R --user --group --host --chdir",
+    ),
+    "doas": _prefix("-n -s -L", "-u -C"),
+    "pkexec": _prefix("", "--user"),
+    "chroot": _prefix("", "--userspec --groups", operands=1),
+    "unshare": _prefix("-r -n -m -p -u -f --fork"),
+    "strace": _prefix("-f -c -v", "-e -o -p -s"),
+    "script": _anywhere,
+    "flock": _anywhere,
+    "npx": _prefix("-y --yes --no -q", "-p --package -c"),
+    "bunx": _prefix(),
+    "uvx": _prefix("-q", "--from --with --python -p"),
+    "xargs": _xargs,
+    "find": _find,
+    "gfind": _find,
+    "fd": _fd,
+    "fdfind": _fd,
+    "eval": _eval,
+    "watch": _eval,
+    "fzf": _texts,
+    **dict.fromkeys(_SHELLS, _shell),
+    **dict.fromkeys(
+        names(
+            """
+            busybox toybox fish parallel ltrace taskset prlimit unbuffer setpriv runuser su
+            systemd-run numactl chrt cgexec firejail bwrap entr nsenter fakeroot proot xvfb-run
+            valgrind perf setarch linux32 linux64 softlimit chpst runcon sg newgrp reptyr rlwrap
+            """
+        ),
+        _anywhere,
+    ),
+}
+"""Programs that run what they are given."""
+
+_CARRIERS: Final[Mapping[str, frozenset[str]]] = {
+    **dict.fromkeys(("docker", "podman", "nerdctl", "docker-compose"), names("exec run")),
+    **dict.fromkeys(("kubectl", "oc", "microk8s"), names("exec run debug")),
+    **dict.fromkeys(("npm", "pnpm", "yarn", "bun"), names("exec x dlx")),
+    **dict.fromkeys(("uv", "poetry", "pipenv", "pdm", "hatch", "rye", "pipx"), names("run shell")),
+    **dict.fromkeys(("bundle", "mise", "asdf", "direnv", "aws-vault", "op"), names("exec x run")),
+}
+"""Programs of which some sub-commands run what stands behind them."""
+
+
+def unwrapped(command: SimpleCommand) -> Unwrapped | None:
+    """What a wrapper would run; None: the command is no wrapper."""
+    text = command.words[0].text if command.words else None
+    unwrap = None if text is None else WRAPPERS.get(text.rpartition("/")[2])
+    return None if unwrap is None else unwrap(command.words[1:])
+
+
+def inner_commands(parsed: ParsedCommand) -> Iterator[SimpleCommand]:
+    """All commands, and all that they may run."""
+    for command in parsed.every_command():
+        yield from _every_inner(command, MAX_WRAPPERS)
+
+
+def _every_inner(command: SimpleCommand, depth: int) -> Iterator[SimpleCommand]:
+    yield command
+    found = unwrapped(command)
+    if found is not None and depth > 0:
+        for one in found.every():
+            yield from _every_inner(one, depth - 1)
+    loose = [*_input_of_shell(command)]
+    if (found is not None and (not found.understood or depth == 0)) or _carries(command):
+        loose += command.words[1:]
+    for word in loose:
+        pieces = _BETWEEN.split(word.prefix)
+        yield from (SimpleCommand(words=(Word(piece),)) for piece in pieces if piece)
+
+
+def _input_of_shell(command: SimpleCommand) -> Iterator[Word]:
+    """The texts that a shell reads from a here-document or a here-string."""
+    text = command.words[0].text if command.words else None
+    if (text or "").rpartition("/")[2] in _SHELLS:
+        yield from (one.target for one in command.redirections if one.operator in {"<<", "<<<"})
+
+
+_BETWEEN: Final = re.compile(r"[\s;|&(){}'\"`$<>=]+")
+"""Stands before and behind the name of a program in a text that nobody has read."""
+
+
+def _carries(command: SimpleCommand) -> bool:
+    text = command.words[0].text if command.words else None
+    known = _CARRIERS.get((text or "").rpartition("/")[2], frozenset())
+    return any(word.text in known for word in command.words[1:])
+
+
+def any_program(parsed: ParsedCommand, programs: frozenset[str]) -> bool:
+    """Whether one of these programs would run, in any part of a command. For denials.
+
+    It errs to yes: in a wrapper that is not understood, and in a text that is not, every word
+    counts. A program that only a variable names is not found.
+    """
+    if any(word in programs for word in parsed.every_loose_word()):
+        return True
+    return any(_named(word, programs) for one in inner_commands(parsed) for word in one.words[:1])
+
+
+def _named(word: Word, programs: frozenset[str]) -> bool:
+    return word.text is not None and word.text.rsplit("/", 1)[-1] in programs

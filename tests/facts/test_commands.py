@@ -1,0 +1,101 @@
+"""The shell command of a call, and where it runs."""
+
+from pathlib import Path
+
+import pytest
+
+from ironcurtain_proxy.facts.commands import Grounds, with_command
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, Facts, PathValue
+from ironcurtain_proxy.shell.effects import Effect, effect_of
+
+
+def facts_of(place: Path, *, said: tuple[ArgumentFact, ...] = (), **arguments: Json) -> Facts:
+    """The facts of a call of a shell, whose server runs in a directory."""
+    request = AccessRequest(
+        server="shell", tool="run", annotated=True, has_arguments=True, arguments=said
+    )
+    grounds = Grounds(
+        workspace=str(place), home=str(place.parent), directory={"shell": str(place)}.get
+    )
+    facts = Facts(request=request, arguments={"command": "git status", **arguments})
+    return with_command(facts, "command", "shell", grounds)
+
+
+def effect(facts: Facts) -> Effect:
+    assert facts.command is not None
+    return effect_of(facts.command, facts.place).effect
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A repository with a plain directory in it, and a link to the outside."""
+    place = tmp_path.resolve() / "project"
+    (place / ".git").mkdir(parents=True)
+    (place / "src").mkdir()
+    (place / "out").symlink_to("/etc")
+    return place
+
+
+def test_a_command_runs_where_its_server_does_unless_the_call_says(project: Path) -> None:
+    assert facts_of(project).place.directory == str(project)
+    inside = facts_of(project, cwd=str(project / "src"))
+    assert inside.place.directory == str(project / "src")
+    path = RealPath.from_text(str(project))
+    said = ArgumentFact("cwd", ("read-path",), (PathValue(str(path), path),))
+    assert facts_of(project, said=(said,), cwd="whatever").place.directory == str(project)
+
+
+@pytest.mark.parametrize("cwd", ["src", "~", "~/x", "", ["/a", "/b"], {"a": 1}, 7, "/a\0b"])
+def test_a_directory_that_is_not_absolute_is_not_known(project: Path, cwd: Json) -> None:
+    expected = str(project) if cwd == "" else None
+    assert facts_of(project, cwd=cwd).place.directory == expected
+
+
+def test_two_directories_are_none(project: Path) -> None:
+    assert facts_of(project, cwd=str(project), workdir="/tmp").place.directory is None
+
+
+def test_a_link_is_the_place_that_it_leads_to(project: Path) -> None:
+    facts = facts_of(project, command="cat passwd", cwd=str(project / "out"))
+    assert (facts.place.directory, effect(facts)) == ("/etc", "local")
+
+
+def test_git_only_reads_where_the_directory_has_a_repository_of_its_own(project: Path) -> None:
+    assert effect(facts_of(project)) == "reads"
+    assert effect(facts_of(project, cwd=str(project / "src"))) != "reads"
+    (project / "src" / ".git").write_text("gitdir: ../evil\n")
+    assert effect(facts_of(project, cwd=str(project / "src"))) != "reads"
+    (project / "src" / ".git").unlink()
+    (project / "src" / ".git").symlink_to(project / ".git")
+    assert effect(facts_of(project, cwd=str(project / "src"))) != "reads"
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"env": {"PATH": "./bin"}},
+        {"shell": "./evil"},
+        {"args": ["push"]},
+        {"stdin": "rm x"},
+        {"session": "1"},
+    ],
+)
+def test_a_command_beside_what_may_change_it_is_not_read(
+    project: Path, more: dict[str, Json]
+) -> None:
+    facts = facts_of(project, said=(), **more)
+    assert effect(facts) == "unknown"
+    assert facts.command is not None
+    assert next(iter(more)) in str(facts.command.unreadable)
+
+
+def test_what_tells_people_of_a_command_changes_nothing(project: Path) -> None:
+    facts = facts_of(project, description="look", timeout=5, background=False, env={}, shell=None)
+    assert effect(facts) == "reads"
+
+
+@pytest.mark.parametrize("command", [7, ["git", "status"], {"a": "b"}, None])
+def test_what_is_no_text_is_no_command(project: Path, command: Json) -> None:
+    assert effect(facts_of(project, command=command)) != "reads"
