@@ -85,7 +85,8 @@ class Sparing(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Hand a line on, or count it."""
         now = self._clock()
-        name = str(record.msg)
+        # Where the message is all argument, it is what tells one kind from another.
+        name = record.getMessage() if record.msg == "%s" else str(record.msg)
         kind = self._kinds.get(name)
         if kind is None or now - kind.since > WINDOW_SECONDS:
             if kind is not None:
