@@ -196,7 +196,7 @@ def test_what_a_removal_left_half_done_goes_at_the_next_start(sessions: Path) ->
 
 def test_a_proxy_that_starts_while_its_old_directory_goes_makes_a_new_one(sessions: Path) -> None:
     directory = sessions / "mine"
-    for _ in range(50):
+    for _ in range(10):
         aged(directory)
         remover = subprocess.Popen(
             [
