@@ -124,6 +124,8 @@ class TrustedProcess:
             message=lambda: self._message,
             in_process=True,
         )
+        for hold in proxy.holds:
+            self._exits.callback(hold.release)
         self._exits.callback(tidy, state_of(self._settings))
         self._exits.callback(proxy.audit.close)
         if self._on_escalation is not None:

@@ -22,7 +22,7 @@ from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered, PathValue
 from ironcurtain_proxy.model.server import ToolResult
-from ironcurtain_proxy.ports import Aftermath, ProgressListener, World
+from ironcurtain_proxy.ports import Aftermath, Lookout, ProgressListener, World
 
 DONE = ToolResult(result={"content": [{"type": "text", "text": "done"}]})
 
@@ -201,6 +201,7 @@ class Harness:
     recorder: FakeRecorder = field(default_factory=FakeRecorder)
     clock: FakeClock = field(default_factory=FakeClock)
     aftermath: Aftermath | None = None
+    lookout: Lookout | None = None
 
     def __post_init__(self) -> None:
         self.mediator = Mediator(
@@ -213,6 +214,7 @@ class Harness:
                 clock=self.clock,
                 ids=FakeIds(),
                 aftermath=self.aftermath,
+                lookout=self.lookout,
             ),
             policy=self.policy,
             session="s",

@@ -103,6 +103,8 @@ class Settings:
     """How long calls under way are waited for once the agent has closed its end."""
     audit: AuditSettings
     session_log: Path
+    session_retention_days: int = 14
+    """How long the directories of ended sessions stay; 0: for ever."""
     sandbox_policy: SandboxPolicy = "warn"
     breaker: BreakerSettings = field(default_factory=BreakerSettings)
     escalation: EscalationSettings = field(default_factory=EscalationSettings)
@@ -174,6 +176,9 @@ def gather_settings(
         drain_seconds=layers.read("drainSeconds", _seconds, 15.0),
         audit=_audit(layers, state_dir),
         session_log=layers.path("sessionLogPath") or session_dir / "session.log",
+        session_retention_days=layers.read(
+            "sessionRetentionDays", lambda spot: spot.whole(0, 36_500), 14
+        ),
         sandbox_policy=layers.read("sandboxPolicy", lambda s: s.word(_SANDBOX_POLICIES), "warn"),
         breaker=_breaker(layers),
         escalation=read_escalation(layers),

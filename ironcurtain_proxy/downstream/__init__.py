@@ -4,6 +4,6 @@
 - `connection`, `listing`, `roots`: the JSON-RPC conversation.
 - `process`, `guardian`, `orphans`, `bereaved`: processes, and what is left when one is killed.
 - `environment`, `working_directory`, `hardening`: what a server can see.
-- `stderr`, `session_log`, `masking`, `unusable_messages`: what a server says.
+- `stderr`, `session_log`, `allowance`, `masking`, `unusable_messages`: what a server says.
 - Also: `descriptors`, `room`, `versions`.
 """

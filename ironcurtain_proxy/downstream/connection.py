@@ -12,6 +12,7 @@ import anyio
 from anyio.lowlevel import checkpoint
 
 from ironcurtain_proxy import __version__
+from ironcurtain_proxy.downstream.allowance import Notices
 from ironcurtain_proxy.downstream.listing import list_tools
 from ironcurtain_proxy.downstream.room import AnswerRoom
 from ironcurtain_proxy.downstream.unusable_messages import Dropped
@@ -65,6 +66,8 @@ class Listeners:
     """Is told of each tool that nobody is shown, at every listing."""
     room: AnswerRoom = field(default_factory=AnswerRoom)
     """What large answers of all servers share."""
+    notices: Notices = field(default_factory=Notices)
+    """How many notifications are passed on; an answer always is."""
 
 
 _TokenKey: TypeAlias = tuple[type, str | int | float]
@@ -264,7 +267,7 @@ class Connection:
             self._dropped.note(f"dropped a line that is {message.reason}", line)
             self._fail(message.id, "sent an answer that cannot be read")
         elif "method" in message:
-            await self._take_from_server(message)
+            await self._take_from_server(message, len(line))
         else:
             self._settle(message, len(line))
 
@@ -295,7 +298,7 @@ class Connection:
             self._dropped.note("an answer has neither a result nor an error")
             self._fail(request_id, "sent an answer that cannot be read")
 
-    async def _take_from_server(self, message: dict[str, Json]) -> None:
+    async def _take_from_server(self, message: dict[str, Json], size: int) -> None:
         params = message.get("params")
         known = params if isinstance(params, dict) else {}
         match message["method"]:
@@ -304,10 +307,11 @@ class Connection:
             case "notifications/progress":
                 key = _key(known.get("progressToken"))
                 listener = None if key is None else self._progress.get(key)
-                if listener is not None:
+                if listener is not None and self._listeners.notices.admits("progress", size):
                     await self._tell(listener, known)
             case "notifications/message":
-                await self._tell(self._listeners.logged, known)
+                if self._listeners.notices.admits("message", size):
+                    await self._tell(self._listeners.logged, known)
             case "notifications/tools/list_changed":
                 self._listeners.tools_changed()
             case _:

@@ -1,18 +1,25 @@
 """The session log: what servers print and what is said about them.
 
 Knows one file and how to write whole lines to it; does not know secrets: those are out before.
-Nothing that goes wrong here stops anybody: a line that cannot be written is lost.
+Nothing that goes wrong here stops anybody: a line that cannot be written is lost. A full file is
+set aside as `<name>.1`, in place of the one before: the two together bound the log. Several objects
+and several proxies may write to one file; each notices that another has set it aside.
 """
 
 import contextlib
+import fcntl
 import os
 import re
 import stat
+import threading
 from pathlib import Path
 from typing import Final
 
 _FLAGS: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
 """Not blocking: where the path is a pipe that nobody reads, there is no log, and nobody waits."""
+
+_MOST: Final = 32 << 20
+"""Bytes of the file, and of the one that was set aside."""
 
 # Control characters could move a terminal's cursor over what stands above; U+202A to U+202E and
 # U+2066 to U+2069 turn the direction of text around; U+2028 and U+2029 are line ends to some.
@@ -30,6 +37,8 @@ class SessionLog:
     def __init__(self, path: Path | None = None) -> None:
         self._fd = -1
         self._closed = False
+        self._lock = threading.Lock()
+        self._left_out = 0
         self.path = path
         if path is not None:
             try:
@@ -45,15 +54,58 @@ class SessionLog:
         """Whether lines are kept."""
         return self._fd >= 0 and not self._closed
 
-    def write(self, server: str, text: str) -> None:
-        """Append the lines of a text, each with the server's name before it. Any thread may."""
+    def write(self, server: str, text: str) -> int:
+        """Append the lines of a text, each with the server's name before it. Any thread may.
+
+        Returns:
+            How many bytes they are in the log.
+        """
         if not self.is_open:
-            return
+            return 0
         name = printable(server).replace("\n", " ")
-        lines = "".join([f"[{name}] {line}\n" for line in printable(text).split("\n")])
-        # One call: lines of several threads do not mix. What a full disk does not take is lost.
+        return self._append([f"[{name}] {line}\n" for line in printable(text).split("\n")])
+
+    def append(self, text: str) -> None:
+        """Append the lines of a text as they are. Any thread may."""
+        self._append([f"{line}\n" for line in printable(text).split("\n")])
+
+    def _append(self, lines: list[str]) -> int:
+        data = "".join(lines).encode()
+        # What a full disk does not take is lost.
+        with self._lock, contextlib.suppress(OSError):
+            if not self.is_open:
+                return 0
+            if self._is_full(len(data)):
+                self._set_aside()
+            if self._is_full(len(data)):
+                self._left_out += len(lines)
+                return 0
+            if self._left_out:
+                data = f"({self._left_out} lines left out: the log was full)\n".encode() + data
+            # One call: lines of several processes do not mix.
+            os.write(self._fd, data)
+            self._left_out = 0
+        return len(data)
+
+    def _is_full(self, more: int) -> bool:
+        found = os.fstat(self._fd)
+        # A text larger than the whole file has a file of its own.
+        return stat.S_ISREG(found.st_mode) and 0 < found.st_size > _MOST - more
+
+    def _set_aside(self) -> None:
+        """Begin a new file. If that cannot be, the old one stays, and what is full stays full."""
+        path = self.path
+        if path is None or path.is_symlink():
+            # What a link leads to may lie where the file set aside would be anybody's.
+            return
         with contextlib.suppress(OSError):
-            os.write(self._fd, lines.encode())
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with contextlib.suppress(FileNotFoundError):
+                # Otherwise another process has done it already.
+                if os.path.samestat(path.lstat(), os.fstat(self._fd)):
+                    path.replace(path.with_name(f"{path.name}.1"))
+            full, self._fd = self._fd, os.open(path, _FLAGS, 0o600)
+            os.close(full)
 
     def close(self) -> None:
         """Write no more."""

@@ -7,6 +7,7 @@ MCP. Needs no event loop.
 import os
 from dataclasses import dataclass
 
+from ironcurtain_proxy.downstream.allowance import Ration
 from ironcurtain_proxy.downstream.environment import (
     child_environment,
     missing_container_variables,
@@ -46,7 +47,9 @@ class Started:
         return status
 
 
-def start_server(spec: ServerSpec, options: DownstreamOptions, log: SessionLog) -> Started:
+def start_server(
+    spec: ServerSpec, options: DownstreamOptions, log: SessionLog, ration: Ration
+) -> Started:
     """Start one server.
 
     Raises:
@@ -76,7 +79,8 @@ def start_server(spec: ServerSpec, options: DownstreamOptions, log: SessionLog) 
     finally:
         launch.close()
     try:
-        drain = StderrDrain(spec.name, process.take_stderr(), Masker(secrets_of(spec)), log)
+        masker = Masker(secrets_of(spec))
+        drain = StderrDrain(spec.name, process.take_stderr(), masker, log, ration)
     except RuntimeError:
         process.end(0)
         launch.remove()

@@ -8,6 +8,7 @@ import os
 import threading
 from typing import Final
 
+from ironcurtain_proxy.downstream.allowance import Ration
 from ironcurtain_proxy.downstream.masking import Masker
 from ironcurtain_proxy.downstream.session_log import SessionLog, printable
 
@@ -18,20 +19,19 @@ _LONGEST_LINE: Final = 1 << 14
 _LONGEST_WORDS: Final = 200
 """Characters of a server's last line that are repeated to the operator."""
 
-_MOST: Final = 64 << 20
-"""Bytes kept of one process: it must not fill the disk that the audit log needs, too."""
-
 
 class StderrDrain:
     """Reads until the server and all it has started have closed their standard error."""
 
-    def __init__(self, server: str, fd: int, masker: Masker, log: SessionLog) -> None:
+    def __init__(
+        self, server: str, fd: int, masker: Masker, log: SessionLog, ration: Ration
+    ) -> None:
         self._server = server
         self._fd = fd
         self._masker = masker
         self._log = log
         self._line = b""
-        self._kept = 0
+        self._ration = ration
         self._last = b""
         self._thread = threading.Thread(target=self._run, name=f"stderr of {server}", daemon=True)
         self._thread.start()
@@ -53,6 +53,7 @@ class StderrDrain:
             self._take(self._masker.finish())
             if self._line:
                 self._write(self._line)
+            self._say(self._ration.finish())
         finally:
             os.close(self._fd)
 
@@ -77,10 +78,16 @@ class StderrDrain:
         said = data.rstrip()
         if said:
             self._last = said[said.rfind(b"\n") + 1 :][:_LONGEST_LINE]
-        if self._kept > _MOST or not self._log.is_open:
+        if not self._log.is_open:
             return
-        self._kept += len(data)
-        text = data.decode("utf-8", "backslashreplace").replace("\r\n", "\n").removesuffix("\r")
-        self._log.write(self._server, text)
-        if self._kept > _MOST:
-            self._log.write(self._server, f"(more than {_MOST >> 20} MiB: no more is kept)")
+        is_kept, note = self._ration.admit(len(data), data.count(b"\n") + 1)
+        self._say(note)
+        if is_kept:
+            text = data.decode("utf-8", "backslashreplace")
+            # What is written, which is more: each line bears a name, and escapes are longer.
+            text = text.replace("\r\n", "\n").removesuffix("\r")
+            self._ration.spend(self._log.write(self._server, text))
+
+    def _say(self, note: str) -> None:
+        if note:
+            self._log.write(self._server, note)

@@ -13,6 +13,7 @@ from typing import Final
 import anyio
 from anyio.to_thread import run_sync
 
+from ironcurtain_proxy.downstream.allowance import Allowance, Notices, Ration, counted
 from ironcurtain_proxy.downstream.bereaved import end_if_bereaved
 from ironcurtain_proxy.downstream.connection import Connection, Listeners
 from ironcurtain_proxy.downstream.environment import secrets_of
@@ -40,6 +41,17 @@ _GRACE: Final = 0.5
 
 _QUIET: Final = 0.1
 """Seconds between two listings of tools, however often the server says they have changed."""
+
+_LISTINGS: Final = 20
+_SLOW: Final = 5.0
+"""After so many listings in a row there are so many seconds between two: agents list again, too."""
+
+_COLLECTED: Final = 0.5
+_SAID_AGAIN: Final = 5.0
+"""Seconds for which notifications that are left out are counted, at first and later."""
+
+_FEW: Final = frozenset({"error", "critical", "alert", "emergency"})
+"""Log levels at which an agent does not want warnings."""
 
 _TELL_ROOTS: Final = 5.0
 """Seconds for a server to ask for roots that have changed."""
@@ -77,6 +89,11 @@ class Supervisor:
         self._log = log
         self._announce = announce
         self._dropped = Dropped(spec.name, secrets_of(spec), log)
+        # Across all processes: a server that restarts does not begin anew.
+        self._notices = Notices()
+        self._ration = Ration()
+        self._listings = Allowance(1 / _SLOW, _LISTINGS)
+        self._has_warned_of_notices = False
         self._state: ServerState = "starting"
         self._error = ""
         self._starts = 0
@@ -132,7 +149,7 @@ class Supervisor:
             ServerUnavailableError: no process could be made.
         """
         if self._started is None:
-            self._started = start_server(self.spec, self._options, self._log)
+            self._started = start_server(self.spec, self._options, self._log, self._ration)
             self._starts += 1
         return self._started
 
@@ -218,6 +235,7 @@ class Supervisor:
             async with anyio.create_task_group() as group:
                 group.start_soon(self._look_after, connection, group.cancel_scope, trouble)
                 group.start_soon(end_if_bereaved, started.process, self._limiter)
+                group.start_soon(self._say_what_is_left_out)
                 await connection.run()
                 has_ended = True
                 # Before those whose calls have just failed go on, and call again.
@@ -225,6 +243,7 @@ class Supervisor:
                 group.cancel_scope.cancel()
         finally:
             self._disconnect()
+            self._count_notices()
             with anyio.CancelScope(shield=True):
                 await run_sync(started.end, _GRACE, limiter=self._limiter)
             self._started = None
@@ -259,6 +278,7 @@ class Supervisor:
             roots=self.roots.listing,
             hidden=self._say_hidden,
             room=self._hooks.room,
+            notices=self._notices,
         )
         return Connection(self.spec.name, wire, listeners, self._dropped, cap)
 
@@ -281,7 +301,7 @@ class Supervisor:
                 await self._tools_changed.wait()
                 self._tools_changed = anyio.Event()
                 await self._list_again(connection)
-                await anyio.sleep(_QUIET)
+                await anyio.sleep(_QUIET if self._listings.take(1) else _SLOW)
         scope.cancel()
 
     async def _be_ready(self, connection: Connection) -> None:
@@ -321,6 +341,36 @@ class Supervisor:
     async def _pass_on_log(self, params: Mapping[str, Json]) -> None:
         if self._hooks.on_log is not None:
             await self._hooks.on_log(self.spec.name, params)
+
+    async def _say_what_is_left_out(self) -> None:
+        """Tell the agent of notifications that it does not get, a few times a minute."""
+        while True:
+            await self._notices.until_some_are_left_out()
+            await anyio.sleep(_COLLECTED)
+            if (text := self._count_notices()) and self._log_level not in _FEW:
+                try:
+                    await self._pass_on_log(
+                        {"level": "warning", "logger": "ironcurtain-proxy", "data": text}
+                    )
+                except Exception as error:  # noqa: BLE001  the agent's trouble is not the server's
+                    self._dropped.note(f"a count was not passed on ({type(error).__name__})")
+            await anyio.sleep(_SAID_AGAIN)
+
+    def _count_notices(self) -> str:
+        """What was left out since the last count, in words; the operator is told once."""
+        number = self._notices.count()
+        if not number:
+            return ""
+        text = (
+            f'server "{self.spec.name}" sends too many or too large notifications: '
+            f"{counted(number, 'notification')} left out"
+        )
+        if self._has_warned_of_notices:
+            self._log.write(self.spec.name, f"(proxy) {text}")
+        else:
+            self._has_warned_of_notices = True
+            self._warn(f"{text}, later ones are counted in the session log")
+        return text
 
     async def _fail(self, why: str) -> None:
         # The same failure again and again is said once, whatever numbers its last words hold.

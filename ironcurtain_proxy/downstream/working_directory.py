@@ -32,7 +32,7 @@ def settle(spec: ServerSpec, state: Path, written_in: Path, *, make: bool = True
     home = state / f"{spec.name}.cwd"
     try:
         if make:
-            _make_private(home)
+            make_private(home)
     except OSError as error:
         raise ConfigurationError(
             f"{home}: the working directory of server {spec.name} cannot be made "
@@ -44,7 +44,7 @@ def settle(spec: ServerSpec, state: Path, written_in: Path, *, make: bool = True
     return replace(spec, cwd=str(home), command=command, args=args)
 
 
-def _make_private(directory: Path) -> None:
+def make_private(directory: Path) -> None:
     """Make a directory and those above it that are missing, for this user only."""
     for place in (*reversed(directory.parents), directory):
         if not place.exists():

@@ -13,11 +13,7 @@ from typing import Final, assert_never
 import anyio
 
 from ironcurtain_proxy.approval.judging import NamedTool, Overlay
-from ironcurtain_proxy.approval.settlements import (
-    besides,
-    by_grants,
-    by_reviewer,
-)
+from ironcurtain_proxy.approval.settlements import besides, by_grants, by_reviewer
 from ironcurtain_proxy.decision.breaker import Breaker
 from ironcurtain_proxy.errors import (
     AuditError,
@@ -41,12 +37,7 @@ from ironcurtain_proxy.model.authorized import AuthorizedCall
 from ironcurtain_proxy.model.call import ToolCall
 from ironcurtain_proxy.model.case import Case
 from ironcurtain_proxy.model.decision import Allow, Deny, Escalate, Ground
-from ironcurtain_proxy.model.escalation import (
-    Approved,
-    Escalation,
-    OriginReason,
-    Taken,
-)
+from ironcurtain_proxy.model.escalation import Approved, Escalation, OriginReason, Taken
 from ironcurtain_proxy.model.grant import GrantId
 from ironcurtain_proxy.model.grounds import (
     CHANGED,
@@ -69,6 +60,7 @@ from ironcurtain_proxy.ports import ProgressListener, World
 _log = logging.getLogger(__name__)
 
 _UNKNOWN: Final = "the outcome of the call is not known"
+_GONE: Final = "withdrawn by the agent before the server answered"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -142,7 +134,9 @@ class Mediator:
             if case.sent:
                 # It may have been carried out: to say otherwise would have it done twice.
                 recorded = case.recorded or await self.journal.fail(case, _UNKNOWN)
-                return Failed(message=_UNKNOWN, recorded=recorded)
+                return Failed(
+                    message=_UNKNOWN, perhaps_done=True, recorded=recorded, put_back=case.put_back
+                )
             case.decision = Deny(DEFECT)
             case.settlement = None
             return await self.journal.refuse(case, "kernel", DEFECT)
@@ -370,19 +364,17 @@ class Mediator:
         # (8) The server is asked. Whatever happens now has an outcome line.
         case.sent = True
         try:
-            result = await self.world.servers.forward(call, on_progress, roots=case.roots)
+            result = await self._send(case, call, on_progress)
         except DownstreamError as error:
-            await self._look(case)
             failure = ResultSummary(status="error", error=str(error))
             recorded = await self.journal.end(case, failure)
             done = isinstance(error, UnansweredError)
             back = case.put_back
             return Failed(message=str(error), perhaps_done=done, recorded=recorded, put_back=back)
-        except BaseException:
+        except BaseException as error:
             with anyio.CancelScope(shield=True):
-                await self.journal.fail(case, "withdrawn by the agent before the server answered")
+                await self.journal.fail(case, _UNKNOWN if isinstance(error, Exception) else _GONE)
             raise
-        await self._look(case)
         summary = self.world.recorder.summarize(result)
         # (9) What a server may not ask by a request it may not ask by an answer either.
         if (asked := question_in(result)) is not None:
@@ -392,8 +384,14 @@ class Mediator:
         recorded = await self.journal.end(case, summary)
         return Answered(result=result, recorded=recorded, put_back=case.put_back)
 
-    async def _look(self, case: Case) -> None:
-        """(10) What a server left where it can act outside its sandbox is put back, and said."""
-        if self.world.lookout is not None:
-            with anyio.CancelScope(shield=True):
-                case.put_back = await self.world.lookout.look()
+    async def _send(
+        self, case: Case, call: AuthorizedCall, on_progress: ProgressListener | None
+    ) -> ToolResult:
+        try:
+            return await self.world.servers.forward(call, on_progress, roots=case.roots)
+        finally:
+            # (10) What a server left where it can act outside its sandbox is put back, and said:
+            # also of a call that it did not answer, or that the agent has withdrawn.
+            if self.world.lookout is not None:
+                with anyio.CancelScope(shield=True):
+                    case.put_back = await self.world.lookout.look()

@@ -12,19 +12,36 @@ from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.wiring.confinement import confinements, find_sandbox
 from ironcurtain_proxy.wiring.operator_log import say
 from ironcurtain_proxy.wiring.proxy import downstream_options, settled, state_of
+from ironcurtain_proxy.wiring.session_directories import Hold, remove_session
 
 
 def list_live_tools(settings: Settings, policy: Policy) -> LiveTools:
-    """Start the servers, list their tools, and stop them again."""
+    """Start the servers, list their tools, and stop them again.
+
+    What that left in the state directory is removed, unless a server did not answer: its words are
+    in the session log then.
+    """
+    directory = state_of(settings)
+    is_new = not directory.exists()
+    hold = Hold.of(directory)
+    try:
+        found = _live_tools(settings, policy)
+        if hold is not None and is_new and not found.silent:
+            remove_session(directory, hold)
+        return found
+    finally:
+        tidy(directory)
+        if hold is not None:
+            hold.release()
+
+
+def _live_tools(settings: Settings, policy: Policy) -> LiveTools:
     specs = settled(settings, os.environ)
     sandbox = find_sandbox(settings, os.environ, say)
     confined = confinements(sandbox, specs, settings, policy)
     servers = DownstreamServers(specs, downstream_options(settings, os.environ, confined))
     servers.start_processes()
-    try:
-        return anyio.run(_list_tools, servers)
-    finally:
-        tidy(state_of(settings))
+    return anyio.run(_list_tools, servers)
 
 
 async def _list_tools(servers: DownstreamServers) -> LiveTools:

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from ironcurtain_proxy.downstream.session_log import SessionLog
+
 WINDOW_SECONDS: Final = 60.0
 ON_STDERR: Final = 5
 """Lines of one kind in a window."""
@@ -41,8 +43,9 @@ def configure_logging(session_log: Path) -> Callable[[], None]:
     brief.setLevel(logging.WARNING)
     brief.setFormatter(_OneLine())
     handlers = [Sparing(brief, most=ON_STDERR)]
-    with suppress(OSError):
-        full = logging.FileHandler(session_log, encoding="utf-8")
+    log = SessionLog(session_log)
+    if log.is_open:
+        full = _InSessionLog(log)
         full.setFormatter(logging.Formatter("%(asctime)s ironcurtain-proxy %(message)s"))
         handlers.append(Sparing(full, most=IN_SESSION_LOG))
     logging.basicConfig(level=logging.WARNING, handlers=handlers, force=True)
@@ -82,7 +85,8 @@ class Sparing(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Hand a line on, or count it."""
         now = self._clock()
-        name = str(record.msg)
+        # Where the message is all argument, it is what tells one kind from another.
+        name = record.getMessage() if record.msg == "%s" else str(record.msg)
         kind = self._kinds.get(name)
         if kind is None or now - kind.since > WINDOW_SECONDS:
             if kind is not None:
@@ -112,6 +116,18 @@ class Sparing(logging.Handler):
         text = f"{lines} like this one: {kind.last}"
         fields = {"msg": text, "levelno": logging.ERROR, "levelname": "ERROR", "name": __name__}
         self._inner.handle(logging.makeLogRecord(fields))
+
+
+class _InSessionLog(logging.Handler):
+    """Writes to the log that servers' lines go to, which is kept within its bounds there."""
+
+    def __init__(self, log: SessionLog) -> None:
+        super().__init__()
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a line."""
+        self._log.append(self.format(record))
 
 
 class _OneLine(logging.Formatter):

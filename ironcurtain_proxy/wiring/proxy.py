@@ -47,6 +47,7 @@ from ironcurtain_proxy.wiring.confinement import confinements, with_own_place, w
 from ironcurtain_proxy.wiring.lookout import Watchman, looked_after
 from ironcurtain_proxy.wiring.overlay import command_argument, overlay_for
 from ironcurtain_proxy.wiring.reviewers import Reviewers, assemble_reviewers, described
+from ironcurtain_proxy.wiring.session_directories import Hold, hold_session, sessions_of
 
 
 @dataclass(slots=True, kw_only=True)
@@ -61,6 +62,8 @@ class Proxy:
     reviewers: Reviewers
     mediator: Mediator
     own: OwnTools
+    holds: tuple[Hold, ...]
+    """Locks on the session's directories, which are not removed while it lives."""
     watchman: Watchman | None = None
     """None: no confined server may write anywhere."""
     on_tools_changed: Callable[[], Awaitable[None]] | None = None
@@ -162,6 +165,8 @@ def assemble(
         message: the user's last message, where it does not come from a file.
         in_process: another program's process, which a hanging disk must not end.
     """
+    # First, before there is anything in the directory that could be removed.
+    holds = hold_session(settings)
     audit = AuditLog.open(
         settings.audit.path,
         LogSettings(
@@ -211,6 +216,7 @@ def assemble(
     )
     reviewers.on_clear = mediator.budgets.clear
     return Proxy(
+        holds=holds,
         watchman=watchman,
         settings=settings,
         loaded=loaded,
@@ -307,7 +313,7 @@ def settled(
 
 def state_of(settings: Settings) -> Path:
     """The session's directory."""
-    return settings.state_dir / "sessions" / settings.session
+    return sessions_of(settings) / settings.session
 
 
 def downstream_options(

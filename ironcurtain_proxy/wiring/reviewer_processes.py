@@ -1,5 +1,6 @@
 """Starts the processes that review, guarded like servers: they end with the proxy."""
 
+from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import orjson
 from ironcurtain_proxy.audit.bounding import shape_arguments
 from ironcurtain_proxy.auto_confirm.briefing import Redacted
 from ironcurtain_proxy.auto_confirm.reviewers.process_start import Launch, Start
+from ironcurtain_proxy.downstream.allowance import Ration
 from ironcurtain_proxy.downstream.masking import Masker
 from ironcurtain_proxy.downstream.process import ServerProcess, spawn
 from ironcurtain_proxy.downstream.session_log import SessionLog
@@ -18,6 +20,8 @@ from ironcurtain_proxy.model.server import ServerSpec
 
 def launcher(directory: Path, log: Path) -> Launch:
     """Starts a process in a directory; what it prints goes to the session log, secrets masked."""
+    rations: defaultdict[str, Ration] = defaultdict(Ration)
+    session_log = SessionLog(log)
 
     def launch(start: Start) -> ServerProcess:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -29,7 +33,8 @@ def launcher(directory: Path, log: Path) -> Launch:
             inherited=start.inherited,
         )
         masker = Masker(list(start.secrets))
-        StderrDrain(f"reviewer {start.name}", process.take_stderr(), masker, SessionLog(log))
+        name = f"reviewer {start.name}"
+        StderrDrain(name, process.take_stderr(), masker, session_log, rations[name])
         return process
 
     return launch

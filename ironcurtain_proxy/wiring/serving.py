@@ -32,6 +32,7 @@ from ironcurtain_proxy.wiring.operator_log import configure_logging, say
 from ironcurtain_proxy.wiring.overlay import say_what_holds
 from ironcurtain_proxy.wiring.proxy import Proxy, assemble, state_of
 from ironcurtain_proxy.wiring.readiness import look_at_servers
+from ironcurtain_proxy.wiring.session_directories import remove_old_sessions_later
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -65,8 +66,7 @@ def serve(environ: MutableMapping[str, str], config: Path | None = None) -> int:
     say_what_holds(proxy.mediator.overlay, say)
     finish_logging = configure_logging(settings.session_log)
     try:
-        proxy.servers.start_processes()
-        _import_heavy()
+        _start(proxy)
         return anyio.run(_live, proxy, read, write)
     except ExceptionGroup as group:
         raise _what_cannot_be_used(group) or group from None
@@ -76,6 +76,13 @@ def serve(environ: MutableMapping[str, str], config: Path | None = None) -> int:
             say(f"records could not be written: {proxy.audit.latched}")
         proxy.audit.close()
         tidy(state_of(settings))
+
+
+def _start(proxy: Proxy) -> None:
+    """What needs no event loop: it goes on while the SDK is imported."""
+    proxy.servers.start_processes()
+    remove_old_sessions_later(proxy.settings)
+    _import_heavy()
 
 
 def _backfill(settings: Settings) -> None:

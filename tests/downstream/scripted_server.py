@@ -6,6 +6,7 @@ Every call names what is to happen; the JSON argument says how the server as a w
 `deaf` (never answers initialize), `stubborn` (outlives SIGTERM and the end of its input), `pages`
 (of tools) or `circle` (of pages), `children` (that outlive it), `die_once` (a file: exits at the
 first start), `capabilities`,
+`restless` (its tools change whenever they are listed),
 `version` (that it answers) or `only` (that it takes).
 """
 
@@ -131,6 +132,18 @@ def tell(request: object, arguments: Object, params: Object) -> None:
     answer(request, "told")
 
 
+def storm(request: object, arguments: Object, params: Object) -> None:
+    """Says the same again and again, and then answers."""
+    token = (params.get("_meta") or {}).get("progressToken")  # type: ignore[attr-defined]
+    said = {"progressToken": token, "progress": 1, "level": "info", "data": "x"}
+    said["pad"] = "x" * int(str(arguments.get("size", 0)))
+    note = {"jsonrpc": "2.0", "method": arguments["method"], "params": said}
+    line = json.dumps(note).encode() + b"\n"
+    for _ in range(int(str(arguments["times"])) // 100):
+        write(line * 100)
+    answer(request, "told")
+
+
 def tools(request: object, arguments: Object, params: Object) -> None:
     TOOLS.append(str(arguments["name"]))
     send(method="notifications/tools/list_changed")
@@ -154,7 +167,7 @@ CALLS: dict[str, Callable[[object, Object, Object], None]] = {
     act.__name__: act
     for act in (
         *(echo, sleep, nothing, stall, crash, raw, large, length, flood, say, environment, where),
-        *(params, progress, ask, tell, tools, cancelled, fail, twice),
+        *(params, progress, ask, tell, storm, tools, cancelled, fail, twice),
     )
 }
 
@@ -167,6 +180,9 @@ def page(request: object, params: Object) -> None:
     more = {"nextCursor": str(number + 1)} if number + 1 < pages else {}
     if BEHAVIOUR.get("circle"):
         more = {"nextCursor": "1"}
+    if BEHAVIOUR.get("restless"):
+        TOOLS[1] = f"added_{request}"
+        send(method="notifications/tools/list_changed")
     send(id=request, result={"tools": listed, **more})
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from ironcurtain_proxy.downstream import stderr
+from ironcurtain_proxy.downstream import allowance, session_log
+from ironcurtain_proxy.downstream.allowance import Ration
 from ironcurtain_proxy.downstream.masking import Masker
 from ironcurtain_proxy.downstream.session_log import SessionLog
 from ironcurtain_proxy.downstream.stderr import StderrDrain
@@ -16,11 +17,13 @@ from tests.downstream.scripted_servers import OPTIONS, running, scripted, text_o
 pytestmark = pytest.mark.anyio
 
 
-def logged(path: Path, data: bytes, secrets: tuple[str, ...] = ()) -> str:
+def logged(
+    path: Path, data: bytes, secrets: tuple[str, ...] = (), ration: Ration | None = None
+) -> str:
     """What is in the log after a server named `s` has printed this and ended."""
     log = SessionLog(path)
     read, write = os.pipe()
-    drain = StderrDrain("s", read, Masker(secrets), log)
+    drain = StderrDrain("s", read, Masker(secrets), log, ration or Ration())
     view = memoryview(data)
     while view:
         view = view[os.write(write, view) :]
@@ -49,10 +52,77 @@ def test_a_line_without_end_is_broken_up(tmp_path: Path) -> None:
 def test_no_more_is_kept_of_one_server_than_the_disk_can_bear(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stderr, "_MOST", 1 << 20)
-    text = logged(tmp_path / "log", b"0123456789abcde\n" * 500_000)
+    monkeypatch.setattr(allowance, "_MOST_PRINTED", 1 << 20)
+    ration = Ration()
+    text = logged(tmp_path / "log", b"0123456789abcde\n" * 500_000, ration=ration)
     assert len(text) < 2 << 20
-    assert text.endswith("no more is kept)\n")
+    assert text.count("no more is kept)\n") == 1
+    kept = text.count("0123456789abcde\n")
+    assert text.endswith(f"[s] ({500_000 - kept} lines left out)\n")
+    again = logged(tmp_path / "log", b"after a restart\n" * 1000, ration=ration)
+    assert again.removeprefix(text) == "[s] (1000 lines left out)\n"
+
+
+def test_what_one_server_prints_in_a_rush_is_cut_and_counted(tmp_path: Path) -> None:
+    ration = Ration(clock=lambda: 0.0)
+    text = logged(tmp_path / "log", b"0123456789abcde\n" * 1_000_000, ration=ration)
+    kept = text.count("0123456789abcde\n")
+    assert 100_000 < kept < 400_000
+    assert text.endswith(f"[s] ({1_000_000 - kept} lines left out)\n")
+
+
+def test_escapes_and_names_count_as_the_bytes_that_they_are_in_the_log(tmp_path: Path) -> None:
+    for data in (b"\0" * (8 << 20), b"\n" * (8 << 20)):
+        path = tmp_path / f"log{data[0]}"
+        assert len(logged(path, data, ration=Ration(clock=lambda: 0.0))) < 5 << 20
+
+
+def test_a_server_that_was_cut_is_heard_again(tmp_path: Path) -> None:
+    seconds = 0.0
+    ration = Ration(clock=lambda: seconds)
+    logged(tmp_path / "log", b"0123456789abcde\n" * 1_000_000, ration=ration)
+    seconds = 60.0
+    assert logged(tmp_path / "log", b"hello\n", ration=ration).endswith("[s] hello\n")
+
+
+def test_a_full_log_is_set_aside_once_by_all_who_write_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_log, "_MOST", 10_000)
+    path = tmp_path / "log"
+    one, two = SessionLog(path), SessionLog(path)
+    for number in range(2000):
+        (one if number % 2 else two).write("s", f"line {number}")
+    text = path.read_text()
+    aside = (tmp_path / "log.1").read_text()
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["log", "log.1"]
+    assert len(text) <= 10_000
+    assert len(aside) <= 10_000
+    numbers = [int(line.rpartition(" ")[2]) for line in (aside + text).splitlines()]
+    assert numbers == list(range(numbers[0], 2000))
+
+
+@pytest.mark.parametrize("how", ["directory in the way", "link"])
+def test_a_full_log_that_cannot_be_set_aside_stops_growing_and_says_what_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    monkeypatch.setattr(session_log, "_MOST", 10_000)
+    path, file = tmp_path / "log", tmp_path / "log"
+    if how == "link":
+        file = tmp_path / "elsewhere" / "file"
+        file.parent.mkdir()
+        path.symlink_to(file)
+    else:
+        (tmp_path / "log.1" / "x").mkdir(parents=True)
+    log = SessionLog(path)
+    for number in range(2000):
+        log.write("s", f"line {number:04}")
+    kept = file.read_text()
+    assert len(kept) <= 10_000
+    os.truncate(file, 0)
+    log.write("s", "room again")
+    lost = 2000 - len(kept.splitlines())
+    assert file.read_text() == f"({lost} lines left out: the log was full)\n[s] room again\n"
 
 
 def test_the_log_is_the_owners_alone_also_if_it_was_not_before(tmp_path: Path) -> None:
@@ -133,7 +203,7 @@ async def test_a_server_that_ends_says_its_last_words_and_where_the_log_is(tmp_p
 )
 def test_last_words_are_the_last_line_that_says_something(printed: bytes, words: str) -> None:
     read, write = os.pipe()
-    drain = StderrDrain("s", read, Masker(()), SessionLog())
+    drain = StderrDrain("s", read, Masker(()), SessionLog(), Ration())
     os.write(write, printed)
     os.close(write)
     drain.join(20)

@@ -100,6 +100,23 @@ def test_a_call_that_hangs_is_given_up_at_its_deadline_and_cancelled(pair: Insta
     assert b"notifications/cancelled" in pair.journal_file("sick").read_bytes()
 
 
+@pytest.mark.parametrize("how", ["no answer", "end"])
+def test_who_gets_no_answer_reads_that_the_call_may_have_been_carried_out(
+    pair: Installation, how: str
+) -> None:
+    agent = pair.start(ESCALATION_TIMEOUT_SECONDS="1" if how == "no answer" else "60")
+    waiting = agent.start_call("sick__hold", {"key": "k"})
+    if how == "end":
+        agent.notification("notifications/message")
+        agent.start_call("sick__die")
+    why, note = texts(agent.result(waiting))
+    assert why.startswith('Error: server "sick" ')
+    assert "may have carried it out" in note
+    assert "Look at what it did before you make the call again" in note
+    # What no server had is not said to have been carried out.
+    assert "may have" not in "".join(texts(agent.call("sick__forbidden")))
+
+
 def test_an_answer_after_the_deadline_is_nobodys_answer(pair: Installation) -> None:
     agent = pair.start(ESCALATION_TIMEOUT_SECONDS="1")
     late = agent.start_call("sick__hold", {"key": "k"})

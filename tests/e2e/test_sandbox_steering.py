@@ -174,6 +174,30 @@ def test_what_is_written_late_is_put_back_too_and_said_with_the_next_call(cell: 
     assert "late/.git" in str(texts(agent.call("pids")))
 
 
+def test_what_a_withdrawn_call_planted_is_put_back_and_stands_in_its_record(
+    installation: Installation,
+) -> None:
+    add_hostile(installation, "one")
+    agent = installation.start()
+    place = installation.workspace / "planted"
+    code = (
+        "import pathlib, time\n"
+        f"p = pathlib.Path({str(place)!r}, '.git', 'hooks'); p.mkdir(parents=True)\n"
+        f"(p / 'post-commit').write_text({HOOK!r})\n"
+        f"pathlib.Path({str(place)!r}, 'done').touch()\n"
+        "time.sleep(600)\n"
+    )
+    request = agent.start_call("run", {"code": code})
+    deadline = monotonic() + 20
+    while not (place / "done").exists():
+        assert monotonic() < deadline
+    agent.notify("notifications/cancelled", {"requestId": request})
+    while not installation.outcomes():
+        assert monotonic() < deadline
+    assert not (place / ".git").exists()
+    assert "planted/.git" in str(at(installation.outcomes()[-1], "putBack"))
+
+
 def test_a_link_in_the_way_does_not_lead_the_proxy_elsewhere(cell: Cell) -> None:
     """What is taken away is taken from the workspace, though its parent is exchanged meanwhile."""
     installation, agent = cell

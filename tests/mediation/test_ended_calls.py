@@ -1,10 +1,18 @@
 """Whatever ends a call on its way: it is recorded, and who approved it is told."""
 
+from dataclasses import replace
+
 import anyio
 import pytest
+from anyio.lowlevel import checkpoint
 
-from ironcurtain_proxy.errors import AuditError, BusyError
-from ironcurtain_proxy.model.audit import AuditRecord
+from ironcurtain_proxy.errors import (
+    AuditError,
+    BusyError,
+    CallTimedOutError,
+    ServerUnavailableError,
+)
+from ironcurtain_proxy.model.audit import AuditRecord, PutBack
 from ironcurtain_proxy.model.authorized import AuthorizedCall
 from ironcurtain_proxy.model.call import ToolCall
 from ironcurtain_proxy.model.escalation import Declined
@@ -92,8 +100,76 @@ async def test_a_defect_after_the_server_answered_leaves_no_intent_without_an_ou
         raise RuntimeError("a secret of ours")
 
     made.recorder.summarize = broken  # type: ignore[method-assign, assignment]
-    assert await call(made) == Failed(message="the outcome of the call is not known")
+    unknown = "the outcome of the call is not known"
+    assert await call(made) == Failed(message=unknown, perhaps_done=True)
     assert [record.result is None for record in made.recorder.records] == [True, False]
+
+
+# --- what a server left behind ------------------------------------------------------------------
+
+
+HOOK = PutBack("a hook was removed", "/kept/hook")
+
+
+class Watch:
+    """Finds a hook once a call has reached its server."""
+
+    def __init__(self) -> None:
+        self.found: tuple[PutBack, ...] = ()
+
+    async def look(self) -> tuple[PutBack, ...]:
+        await checkpoint()
+        found, self.found = self.found, ()
+        return found
+
+
+def watched(ends: Exception | None) -> tuple[Harness, anyio.Event]:
+    """A session whose server leaves a hook behind, and then fails or hangs."""
+    made, watch, has_begun = supervised(), Watch(), anyio.Event()
+    made.mediator.world = replace(made.mediator.world, lookout=watch)
+    grant(made, "fs.write")
+
+    async def act(_: AuthorizedCall) -> ToolResult:
+        watch.found = (HOOK,)
+        has_begun.set()
+        if ends is not None:
+            raise ends
+        await anyio.sleep_forever()
+        return DONE
+
+    made.servers.act = act
+    return made, has_begun
+
+
+async def test_what_a_server_left_behind_is_put_back_after_a_call_that_was_withdrawn() -> None:
+    made, has_begun = watched(None)
+    await cancelled_when(made, has_begun)
+    outcome = made.recorder.records[-1]
+    assert outcome.result is not None
+    assert outcome.result.error == "withdrawn by the agent before the server answered"
+    assert ("putBack", [HOOK.full]) in outcome.context
+
+
+@pytest.mark.parametrize(
+    ("ends", "perhaps_done"),
+    [
+        (CallTimedOutError("it did not answer"), True),
+        (ServerUnavailableError("it does not run"), False),
+        (RuntimeError("a defect"), True),
+    ],
+    ids=["no answer", "no server", "a defect"],
+)
+async def test_what_a_server_left_behind_is_put_back_after_a_call_that_failed(
+    ends: Exception, *, perhaps_done: bool
+) -> None:
+    made, _ = watched(ends)
+    reply = await call(made)
+    assert isinstance(reply, Failed)
+    assert (reply.perhaps_done, reply.put_back) == (perhaps_done, (HOOK,))
+    outcome = made.recorder.records[-1]
+    assert ("putBack", [HOOK.full]) in outcome.context
+    assert outcome.result is not None
+    assert "withdrawn" not in str(outcome.result.error)
 
 
 # --- who approved is told ------------------------------------------------------------------------

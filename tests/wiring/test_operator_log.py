@@ -7,7 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ironcurtain_proxy.wiring.operator_log import WINDOW_SECONDS, Sparing
+import pytest
+
+from ironcurtain_proxy.downstream import session_log
+from ironcurtain_proxy.downstream.session_log import SessionLog
+from ironcurtain_proxy.wiring.operator_log import WINDOW_SECONDS, Sparing, configure_logging
 
 LOGS_TO_A_FULL_DEVICE = """
 import logging, os, sys
@@ -55,6 +59,37 @@ def test_a_line_that_comes_with_every_call_is_said_a_few_times_and_then_counted(
         "997 more lines like this one: call 999 is not recorded",
         "call 1000 is not recorded",
     ]
+
+
+def test_different_things_that_are_said_in_the_same_way_are_all_said() -> None:
+    out = io.StringIO()
+    log = logger("server", Sparing(logging.StreamHandler(out), most=1))
+    for text in ("one has ended", "two has ended", "one has ended"):
+        log.error("%s", text)
+    assert out.getvalue().splitlines() == ["one has ended", "two has ended"]
+
+
+def test_operator_and_servers_share_a_log_that_is_set_aside_when_it_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_log, "_MOST", 10_000)
+    path = tmp_path / "log"
+    servers = SessionLog(path)
+    finish = configure_logging(path)
+    try:
+        for number in range(150):
+            logging.getLogger("x").error("call %s is lost\x1b[2J", number)
+            servers.write("s", f"word {number} {'x' * 100}")
+    finally:
+        finish()
+        logging.basicConfig(force=True)
+    kept = (tmp_path / "log.1").read_text() + path.read_text()
+    assert len(kept) <= 20_000
+    lines = kept.splitlines()
+    assert lines[-1].startswith("[s] word 149 ")
+    assert lines[-2].endswith(" ironcurtain-proxy call 149 is lost\\x1b[2J")
+    half = [line for line in lines if not line.startswith("[s] word") and "is lost" not in line]
+    assert half == []
 
 
 def test_what_was_left_out_is_counted_at_the_end() -> None:

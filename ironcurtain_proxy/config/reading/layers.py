@@ -41,6 +41,7 @@ _KEYS: Final = (
     "auditWriteDeadlineSeconds",
     "auditMaxBytes",
     "sessionLogPath",
+    "sessionRetentionDays",
     "sandboxPolicy",
     "serverFilter",
     "serverCredentials",
