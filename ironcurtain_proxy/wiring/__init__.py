@@ -4,5 +4,5 @@
 - `overlay`, `confinement`, `persistence`, `reviewers`, `reviewer_processes`, `auto_confirm`: one
   part each.
 - `live`: the servers' tools for `check --live`. `clocks`, `memory`: time, ids, the allocator.
-- Also: `lookout`, `operator_log`, `readiness`, `rehearsal`.
+- Also: `lookout`, `operator_log`, `readiness`, `rehearsal`, `unattended`.
 """

@@ -32,6 +32,7 @@ from ironcurtain_proxy.wiring.operator_log import configure_logging, say
 from ironcurtain_proxy.wiring.overlay import say_what_holds
 from ironcurtain_proxy.wiring.proxy import Proxy, assemble, state_of
 from ironcurtain_proxy.wiring.readiness import look_at_servers
+from ironcurtain_proxy.wiring.unattended import LOGGER, telling
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -123,6 +124,7 @@ async def _live(proxy: Proxy, read: int, write: int) -> int:
         await agent.log_message(_named(server, params, several=len(proxy.settings.servers) > 1))
 
     proxy.on_tools_changed = agent.tools_changed
+    proxy.mediator.journal.unattended.tell = telling(proxy.settings, agent.log_own_message)
     proxy.servers.hooks.on_log = logged
     ended_by: list[int] = []
     async with anyio.create_task_group() as tasks:
@@ -143,10 +145,12 @@ def _what_cannot_be_used(group: ExceptionGroup) -> ConfigurationError | None:
 
 def _named(server: str, params: Mapping[str, Json], *, several: bool) -> Mapping[str, Json]:
     """A log message under its server's name: no server speaks for another."""
-    if not several:
-        return params
     logger = params.get("logger")
-    return {**params, "logger": f"{server}/{logger}" if isinstance(logger, str) else server}
+    if not several and logger != LOGGER:
+        return params
+    name = f"{server}/{logger}" if isinstance(logger, str) else server
+    # Nor does one speak for us.
+    return {**params, "logger": f"{name}/log" if name == LOGGER else name}
 
 
 async def _end_on_signal(scope: anyio.CancelScope, ended_by: list[int]) -> None:

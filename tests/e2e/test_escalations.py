@@ -180,7 +180,7 @@ def test_nobody_answering_in_time_is_a_refusal(installation: Installation) -> No
     installation.variables["ESCALATION_TIMEOUT_SECONDS"] = "1"
     agent = installation.start()
     result = agent.result(agent.start_call("ask", {"text": "/srv/x"}))
-    assert texts(result)[0] == NOT_APPROVED
+    assert texts(result)[0] == "tool 'ask' execution denied: nobody answered in time"
     assert "Nobody answered in time" in texts(result)[1]
     assert installation.outcomes()[-1]["decidedBy"] == "timeout"
     assert person.is_tidy()
