@@ -14,7 +14,6 @@ import anyio
 
 from ironcurtain_proxy.agent.guidance import tool_usage
 from ironcurtain_proxy.config.policy.policy_loading import load_policy
-from ironcurtain_proxy.config.reading.layers import CONFIG_NAME
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.downstream.descriptors import raise_limit, too_few
@@ -58,7 +57,6 @@ def serve(environ: MutableMapping[str, str], config: Path | None = None) -> int:
         say(warning)
     sandbox = find_sandbox(settings, environ, say)
     say_what_root_means(sandbox, say)
-    _backfill(settings)
     read, write = claim_stdio()
     proxy = assemble(settings, loaded, environ, sandbox=sandbox)
     for notice in proxy.audit.notices:
@@ -77,16 +75,6 @@ def serve(environ: MutableMapping[str, str], config: Path | None = None) -> int:
             say(f"records could not be written: {proxy.audit.latched}")
         proxy.audit.close()
         tidy(state_of(settings))
-
-
-def _backfill(settings: Settings) -> None:
-    file = settings.state_dir / CONFIG_NAME
-    if settings.config_file == file:
-        # Only the usual file is ever changed, and most clients name one of their own.
-        from ironcurtain_proxy.config.migration.migration import migrate_file  # noqa: PLC0415
-
-        for line in migrate_file(file, SystemClock().now()):
-            say(f"{file}: {line}")
 
 
 async def _live(proxy: Proxy, read: int, write: int) -> int:
