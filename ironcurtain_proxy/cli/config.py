@@ -94,7 +94,7 @@ def _without_plan(settings: Settings, file: Path) -> int:
 def _difference(file: Path, plan: Plan) -> Iterator[str]:
     # Without the lines around it: a configuration holds secrets, and this is read on screens.
     after = plan.before if plan.after is None else plan.after
-    texts = [text.decode("utf-8", "replace").splitlines() for text in (plan.before, after)]
+    old, new = [text.decode("utf-8", "replace").splitlines() for text in (plan.before, after)]
     name = str(file)
-    for line in difflib.unified_diff(*texts, name, f"{name} (migrated)", n=0, lineterm=""):
+    for line in difflib.unified_diff(old, new, name, f"{name} (migrated)", n=0, lineterm=""):
         yield "\t".join([visible(part) for part in line.split("\t")])
