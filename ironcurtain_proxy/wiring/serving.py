@@ -31,6 +31,7 @@ from ironcurtain_proxy.wiring.operator_log import configure_logging, say
 from ironcurtain_proxy.wiring.overlay import say_what_holds
 from ironcurtain_proxy.wiring.proxy import Proxy, assemble, state_of
 from ironcurtain_proxy.wiring.readiness import look_at_servers
+from ironcurtain_proxy.wiring.running_sessions import forget_session, note_session
 from ironcurtain_proxy.wiring.unattended import LOGGER, telling
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -64,6 +65,7 @@ def serve(environ: MutableMapping[str, str], config: Path | None = None) -> int:
     say_what_holds(proxy.mediator.overlay, say)
     finish_logging = configure_logging(settings.session_log)
     try:
+        note_session(settings)
         proxy.servers.start_processes()
         _import_heavy()
         return anyio.run(_live, proxy, read, write)
@@ -74,7 +76,12 @@ def serve(environ: MutableMapping[str, str], config: Path | None = None) -> int:
         if proxy.audit.latched is not None:
             say(f"records could not be written: {proxy.audit.latched}")
         proxy.audit.close()
-        tidy(state_of(settings))
+        _leave(settings)
+
+
+def _leave(settings: Settings) -> None:
+    forget_session(settings)
+    tidy(state_of(settings))
 
 
 async def _live(proxy: Proxy, read: int, write: int) -> int:
@@ -82,6 +89,10 @@ async def _live(proxy: Proxy, read: int, write: int) -> int:
     from ironcurtain_proxy.agent.elicitation import ElicitationReviewer  # noqa: PLC0415
     from ironcurtain_proxy.agent.server import AgentServer  # noqa: PLC0415  see `_import_heavy`
     from ironcurtain_proxy.agent.transport import AgentTransport  # noqa: PLC0415
+
+    def note_client(name: str) -> None:
+        proxy.note_client(name)
+        note_session(proxy.settings, name)
 
     limit = proxy.settings.max_message_bytes
     out = await open_writer(write)
@@ -99,7 +110,7 @@ async def _live(proxy: Proxy, read: int, write: int) -> int:
         turn_away=proxy.turn_away,
         room=Room(largest),
         instructions=tool_usage(),
-        on_client=proxy.note_client,
+        on_client=note_client,
     )
 
     clock = SystemClock()
