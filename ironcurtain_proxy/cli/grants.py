@@ -294,9 +294,12 @@ def _date(value: Json) -> str:
 
 
 def _revoke(found: Sequence[_Listed], reference: str, file: GrantsFile) -> int:
-    meant = [one for one in found if one.id.startswith(reference)]
+    # An empty one would begin them all.
+    begins = reference.lower() or " "
+    meant = [one for one in found if one.id.startswith((reference or " ", begins))]
     if len(meant) != 1:
-        complain(f"{reference!r} is {'no grant' if not meant else 'more than one grant'}")
+        many = "no grant" if not meant else "more than one grant"
+        complain(f"{visible(repr(reference))} is {many}: see grants list")
         return 1
     (one,) = meant
     taken = [_command(place, "revoke", one.id) for place in one.places]

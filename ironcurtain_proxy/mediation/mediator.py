@@ -13,11 +13,7 @@ from typing import Final, assert_never
 import anyio
 
 from ironcurtain_proxy.approval.judging import NamedTool, Overlay
-from ironcurtain_proxy.approval.settlements import (
-    besides,
-    by_grants,
-    by_reviewer,
-)
+from ironcurtain_proxy.approval.settlements import besides, by_grants, by_reviewer
 from ironcurtain_proxy.decision.breaker import Breaker
 from ironcurtain_proxy.errors import (
     AuditError,
@@ -97,7 +93,11 @@ class Mediator:
     def __post_init__(self) -> None:
         self.approvals = Approvals(self.grants, self.budgets)
         self.frame = Frame(
-            session=self.session, policy=self.policy, home=self.home, patience=self.patience
+            session=self.session,
+            policy=self.policy,
+            home=self.home,
+            patience=self.patience,
+            ending="until this session ends" if self.grant_ttl is None else "",
         )
         self.journal = Journal(
             recorder=self.world.recorder,

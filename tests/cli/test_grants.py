@@ -71,7 +71,7 @@ def listed(capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, Js
     return found
 
 
-FOR = "Allow files/write_file write-path within /srv/out, append=false"
+FOR = "Let write_file change files below /srv/out (server files, append=false)"
 
 
 def test_with_nothing_remembered_the_list_says_so_and_makes_no_file(
@@ -294,3 +294,15 @@ async def test_words_of_a_proxy_are_shown_as_they_are_and_never_believed(
         assert lines(capsys) == [
             "g1  a\\x1b[2J  (never used since unknown; session s1; ends with its session)"
         ]
+
+
+def test_the_beginning_of_an_id_takes_back_one_grant_and_no_other(
+    state: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keep(state, user_of("abc1"), user_of("abd2"))
+    for wrong in ("", "ab", "zz"):
+        assert command("revoke", wrong) == 1
+        assert "see grants list" in capsys.readouterr().err
+    assert command("revoke", "ABC") == 0
+    capsys.readouterr()
+    assert [one["id"] for one in listed(capsys)] == ["abd2"]

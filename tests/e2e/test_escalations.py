@@ -139,13 +139,14 @@ def test_what_is_remembered_covers_the_same_call_that_waited_beside_it(
 @pytest.mark.requirement("X-12")
 def test_grants_are_listed_and_taken_back(asked: tuple[Installation, RawClient, Person]) -> None:
     installation, agent, person = asked
-    (installation.root / "out").mkdir()
-    first = agent.start_call("ask", {"text": str(installation.root / "out" / "a")})
+    place = installation.root / "out"
+    place.mkdir()
+    first = agent.start_call("ask", {"text": str(place / "a")})
     person.answer({"decision": "approved", "whitelistSelection": 0})
     agent.result(first)
     listed = orjson.loads(person.command("grants", "list", "--json").stdout)
     assert [grant["description"] for grant in listed] == [
-        f"Allow scripted/ask write-path within {installation.root / 'out'}"
+        f"Let ask change files below {place} until this session ends (server scripted)"
     ]
     assert person.command("grants", "clear").returncode == 0
     end = time.monotonic() + 20
