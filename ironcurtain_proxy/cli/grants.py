@@ -263,9 +263,9 @@ def _list(found: Sequence[_Listed], now: datetime, options: argparse.Namespace) 
 
 def _use(words: Mapping[str, Json], days: int) -> str:
     if not words["uses"]:
-        return f"never used since {_date(words['createdAt'])}"
+        return f"not used yet, given on {_date(words['createdAt'])}"
     times = "once" if words["uses"] == 1 else f"{words['uses']} times"
-    ago = f"not used for {days} day{'' if days == 1 else 's'}" if days else "last within a day"
+    ago = f"not used for {days} day{'' if days == 1 else 's'}" if days else "last in the past day"
     return f"used {times}, {ago}"
 
 

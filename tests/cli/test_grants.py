@@ -95,9 +95,9 @@ def test_kept_grants_are_listed_with_their_reach_their_end_and_how_long_they_wer
     )
     at(monkeypatch, days=12.5)
     assert lines(capsys) == [
-        f"gp  {FOR}  (never used since 2026-01-01; for /work/one; expires 2026-01-31)",
+        f"gp  {FOR}  (not used yet, given on 2026-01-01; for /work/one; expires 2026-01-31)",
         f"gu  {FOR}  (used 3 times, not used for 10 days; for all projects; expires 2026-01-31)",
-        f"g1  {FOR}  (used once, last within a day; for all projects; expires 2026-01-31)",
+        f"g1  {FOR}  (used once, last in the past day; for all projects; expires 2026-01-31)",
     ]
 
 
@@ -252,7 +252,7 @@ async def test_a_grant_of_two_sessions_and_the_file_is_listed_once_and_revoked_e
         assert (found["gk"]["uses"], found["gk"]["lastUsed"]) == (5, later)
         assert (found["gk"]["scope"], found["mine"]["scope"]) == ("project", "session")
         assert lines(capsys)[1].endswith(
-            "(never used since 2026-01-01; session s1; ends with its session)"
+            "(not used yet, given on 2026-01-01; session s1; ends with its session)"
         )
         assert await to_thread.run_sync(command, "revoke", "gk") == 0
         assert [grant["id"] for grant in one.remembered] == ["mine"]
@@ -292,7 +292,7 @@ async def test_words_of_a_proxy_are_shown_as_they_are_and_never_believed(
     odd: dict[str, Json] = {"id": "g1", "description": "a\x1b[2J", "createdAt": 7, "uses": "many"}
     async with a_proxy(state / "sessions" / "s1", odd):
         assert lines(capsys) == [
-            "g1  a\\x1b[2J  (never used since unknown; session s1; ends with its session)"
+            "g1  a\\x1b[2J  (not used yet, given on unknown; session s1; ends with its session)"
         ]
 
 
