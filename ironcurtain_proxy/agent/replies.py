@@ -8,10 +8,12 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, assert_never
 
+from ironcurtain_proxy.model.escalation import Decider
 from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.question import visible
 from ironcurtain_proxy.model.reply import Answered, Failed, Refused, RefusedBy, Reply, Withheld
 
-NOT_APPROVED: Final = "tool '{name}' execution denied: user did not approve the action"
+NOT_APPROVED: Final = "tool '{name}' execution denied: {whom} did not approve the action"
 
 REFUSALS: Final[Mapping[RefusedBy, tuple[str, ...]]] = MappingProxyType(
     {
@@ -30,9 +32,9 @@ REFUSALS: Final[Mapping[RefusedBy, tuple[str, ...]]] = MappingProxyType(
             "tool '{name}' execution denied: no approval channel available (session key missing)",
             (
                 "ESCALATION REQUIRED: {clause}. Action denied (no escalation handler). Rule: "
-                "{rule}. A person would have to approve this call, and nobody can be asked in "
-                "this session: tell the user that this is a matter of configuration, and continue "
-                "with what needs no approval."
+                "{rule}. This call needs an approval, and nobody is reviewing. Tell the user "
+                "exactly that, and that the operator of this proxy can open the reviewer's screen: "
+                "then the call can be made again. Meanwhile continue with what needs no approval."
             ),
         ),
         # Programs match the first block word for word.
@@ -44,7 +46,7 @@ REFUSALS: Final[Mapping[RefusedBy, tuple[str, ...]]] = MappingProxyType(
             ),
         ),
         "expired": (
-            NOT_APPROVED,
+            "tool '{name}' execution denied: nobody answered in time",
             (
                 "ESCALATION DENIED: {clause}. Rule: {rule}. Nobody answered in time. Tell the "
                 "user, who may ask for it again."
@@ -60,8 +62,8 @@ REFUSALS: Final[Mapping[RefusedBy, tuple[str, ...]]] = MappingProxyType(
         "held": (
             "HELD: {note}",
             (
-                "ESCALATION REQUIRED: {clause}. Rule: {rule}. A person has been asked and has "
-                "not answered yet. Go on with something else; make exactly the same call again "
+                "ESCALATION REQUIRED: {clause}. Rule: {rule}. A reviewer has been asked and "
+                "has not answered yet. Go on with something else; make exactly the same call again "
                 "later: it is not asked about twice, and runs once when it is approved."
             ),
         ),
@@ -156,12 +158,27 @@ def _refusal(refused: Refused, exposed_name: str) -> list[str]:
         if refused.by == "declined" and refused.note
         else refused.note
     )
-    return [
-        block.format(
-            name=exposed_name, reason=ground.reason, clause=clause, rule=ground.rule, note=note
-        )
-        for block in REFUSALS[refused.by]
-    ]
+    said = {
+        "name": exposed_name,
+        "reason": ground.reason,
+        "clause": clause,
+        "rule": ground.rule,
+        "note": note,
+        "whom": whom(refused.decider),
+    }
+    return [block.format(**said) for block in REFUSALS[refused.by]]
+
+
+def whom(decider: Decider) -> str:
+    """Who did not approve, for the agent: the user, unless something else with a name said no."""
+    for prefix, kind in _KINDS.items():
+        if decider.startswith(prefix):
+            return f"the {kind} {visible(decider.removeprefix(prefix))}"
+    return _OTHERS.get(decider, "user")
+
+
+_KINDS: Final[Mapping[str, str]] = MappingProxyType({"reviewer:": "reviewer", "model:": "model"})
+_OTHERS: Final[Mapping[Decider, str]] = MappingProxyType({"auto-approver": "the auto-approver"})
 
 
 def _notes(reply: Answered | Failed | Withheld) -> list[str]:

@@ -42,6 +42,7 @@ CallRefuser: TypeAlias = "Callable[[str, Mapping[str, Json]], Awaitable[Reply]]"
 
 NAME: Final = "ironcurtain-proxy"
 _CLIENT_LENGTH: Final = 100
+_ABOVE_WARNING: Final = frozenset({"error", "critical", "alert", "emergency"})
 
 OURS: Final = frozenset({"tools/call", "tools/list", "logging/setLevel"})
 """The methods answered here; `initialize` and `ping` are the SDK's, all others are not offered.
@@ -64,6 +65,7 @@ class AgentServer:
     on_client: Callable[[str], None] | None = None
     """Told which program the agent says it is."""
     _ready: bool = field(default=False, init=False)
+    _log_level: str = field(default="", init=False)
     _calls: CallLane | None = field(default=None, init=False)
 
     async def serve(self) -> None:
@@ -108,6 +110,11 @@ class AgentServer:
         if self._ready:
             await self.transport.notify("notifications/message", params)
 
+    async def log_own_message(self, params: "Mapping[str, Json]") -> None:
+        """Send a warning of the proxy's own, unless the client wants graver messages only."""
+        if self._log_level not in _ABOVE_WARNING:
+            await self.log_message(params)
+
     async def _answer(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         try:
             return await self._route(ctx, call_next)
@@ -137,7 +144,8 @@ class AgentServer:
                     raise MCPError(code=mcp_types.INVALID_PARAMS, message="unknown cursor")
                 return {"tools": await self.list_tools()}
             case "logging/setLevel":
-                await self.set_log_level(str(params.get("level")))
+                self._log_level = str(params.get("level"))
+                await self.set_log_level(self._log_level)
                 return {}
             case _:
                 raise MCPError(code=mcp_types.METHOD_NOT_FOUND, message="Method not found")

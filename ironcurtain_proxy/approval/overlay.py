@@ -187,7 +187,9 @@ def _sentence(because: AskedBecause, tool: str, config: InterceptorConfig) -> st
         case "all":
             return "The approval policy all asks before every tool"
         case "dangerous":
-            return f"The approval policy dangerous asks before dangerous calls: this one of {tool}"
+            return (
+                f"This call of {tool} is dangerous, and the approval policy asks before such calls"
+            )
         case "unknown-policy":
             return f'The approval policy "{config.mode}" is not known, so it asks before every tool'
         case _:

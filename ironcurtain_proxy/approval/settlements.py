@@ -10,7 +10,14 @@ from typing import Final, Literal, TypeAlias, assert_never
 
 from ironcurtain_proxy.model.case import Settlement
 from ironcurtain_proxy.model.decision import Ground
-from ironcurtain_proxy.model.escalation import Approved, Declined, EscalationId
+from ironcurtain_proxy.model.escalation import (
+    BY_MODEL,
+    HUMAN,
+    Approved,
+    Decider,
+    Declined,
+    EscalationId,
+)
 from ironcurtain_proxy.model.grant import Grant, GrantId, GrantPattern
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.reply import RefusedBy
@@ -79,7 +86,7 @@ def by_reviewer(approved: Approved, question: EscalationId) -> Settlement:
         why = (("reasoning", approved.reasoning),)
     return Settlement(
         effect="allow",
-        reason=f"Approved by {_whom(approved.by)} during escalation",
+        reason=f"Approved by {_whom(decider_of(approved))} during escalation",
         decided_by=approved.by,
         result="approved",
         extra=(*details, *why),
@@ -90,7 +97,7 @@ def by_refusal(declined: Declined, question: EscalationId) -> Settlement:
     """Somebody said no, or nothing acceptable came in time."""
     words = DECLINED[declined.kind]
     if declined.kind == "denied":
-        words = words.replace("human", _whom(declined.by))
+        words = words.replace(HUMAN, _whom(decider_of(declined)))
     reason = f"{words}: {declined.reason}" if declined.reason else words
     return Settlement(
         effect="deny",
@@ -105,9 +112,24 @@ def by_refusal(declined: Declined, question: EscalationId) -> Settlement:
     )
 
 
-def _whom(by: str) -> str:
-    """A person, in the original's word, or the reviewer that the operator named."""
-    return f'reviewer "{by.removeprefix("reviewer:")}"' if by.startswith("reviewer:") else "human"
+def decider_of(ruling: Approved | Declined) -> Decider:
+    """Whose word it is; a reviewer that is a language model is `model:NAME`."""
+    reviewer = ruling.by.removeprefix(_REVIEWER)
+    is_model = reviewer != ruling.by and BY_MODEL in ruling.details
+    return f"{_MODEL}{reviewer}" if is_model else ruling.by
+
+
+_REVIEWER: Final = "reviewer:"
+_MODEL: Final = "model:"
+_OURS: Final[Mapping[Decider, str]] = MappingProxyType({"kernel": "the proxy", "timeout": "nobody"})
+
+
+def _whom(by: Decider) -> str:
+    """A person, in the original's word, or whatever else decided, by its name."""
+    for prefix in (_REVIEWER, _MODEL):
+        if by.startswith(prefix):
+            return f'{prefix.removesuffix(":")} "{by.removeprefix(prefix)}"'
+    return _OURS.get(by, by)
 
 
 def refused_by(declined: Declined) -> RefusedBy:

@@ -21,6 +21,7 @@ COMMANDS: Final = MappingProxyType(
         "check": "read all configuration and show every problem at once",
         "doctor": "see whether this machine has what is needed",
         "status": "show what decides, who is asked and what is confined",
+        "config": "bring an older configuration file up to date",
         "window": "open or close a testing window or a deployment",
         "decide": "decide calls from JSON lines, without any server",
         "shell": "say what a shell command can do and what an approval of it covers",

@@ -28,6 +28,7 @@ from ironcurtain_proxy.cli.doctor_checks import (
 )
 from ironcurtain_proxy.cli.doctor_reviewers import reviewers
 from ironcurtain_proxy.cli.doctor_servers import servers
+from ironcurtain_proxy.config.migration.migration import COMMAND
 from ironcurtain_proxy.config.policy.policy_loading import gather_policy
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.settings import Settings, gather_settings, refuse_platform
@@ -105,7 +106,7 @@ def _checks(config: Path | None) -> Iterator[Check]:
     yield from kernel(PROC_SYS, trouble, sandbox_ran=isinstance(probed, Available))
     yield sandbox(probed, trouble)
     yield user(os.geteuid())
-    yield _configuration(settings, report, config)
+    yield from _configuration(settings, report, config)
     yield from packages(settings)
     yield from servers(settings, os.environ, trouble)
     yield from reviewers(settings, os.environ)
@@ -114,17 +115,22 @@ def _checks(config: Path | None) -> Iterator[Check]:
     yield clock(settings, utc_now())
 
 
-def _configuration(settings: Settings, report: Report, config: Path | None) -> Check:
+def _configuration(settings: Settings, report: Report, config: Path | None) -> Iterator[Check]:
     file = settings.config_file or config
     source = "no file" if file is None else str(file)
     if not report.problems:
-        return Check("configuration", "ok", source)
+        yield Check("configuration", "ok", source)
+        return
     errors = sum(problem.severity == "error" for problem in report.problems)
     found = f"{source}, {counted(report.problems)}"
     remedy = "ironcurtain-proxy check"
     if config is not None:
         remedy += f" --config {shlex.quote(str(config))}"
-    return Check("configuration", "fail" if errors else "warn", found, remedy)
+    yield Check("configuration", "fail" if errors else "warn", found, remedy)
+    for problem in report.problems:
+        if COMMAND in problem.message:
+            found, _, command = problem.message.partition("; to write that down, run ")
+            yield Check("older setting", "warn", found, command)
 
 
 def _text(checks: Sequence[Check]) -> Iterator[str]:

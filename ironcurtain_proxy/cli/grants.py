@@ -263,9 +263,9 @@ def _list(found: Sequence[_Listed], now: datetime, options: argparse.Namespace) 
 
 def _use(words: Mapping[str, Json], days: int) -> str:
     if not words["uses"]:
-        return f"never used since {_date(words['createdAt'])}"
+        return f"not used yet, given on {_date(words['createdAt'])}"
     times = "once" if words["uses"] == 1 else f"{words['uses']} times"
-    ago = f"not used for {days} day{'' if days == 1 else 's'}" if days else "last within a day"
+    ago = f"not used for {days} day{'' if days == 1 else 's'}" if days else "last in the past day"
     return f"used {times}, {ago}"
 
 
@@ -294,9 +294,12 @@ def _date(value: Json) -> str:
 
 
 def _revoke(found: Sequence[_Listed], reference: str, file: GrantsFile) -> int:
-    meant = [one for one in found if one.id.startswith(reference)]
+    # An empty one would begin them all.
+    begins = reference.lower() or " "
+    meant = [one for one in found if one.id.startswith((reference or " ", begins))]
     if len(meant) != 1:
-        complain(f"{reference!r} is {'no grant' if not meant else 'more than one grant'}")
+        many = "no grant" if not meant else "more than one grant"
+        complain(f"{visible(repr(reference))} is {many}: see grants list")
         return 1
     (one,) = meant
     taken = [_command(place, "revoke", one.id) for place in one.places]

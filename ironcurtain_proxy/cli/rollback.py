@@ -4,6 +4,7 @@ import argparse
 import os
 import sys
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import orjson
@@ -15,7 +16,7 @@ from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.mailbox.display import visible
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.snapshots.faults import ConflictError
+from ironcurtain_proxy.snapshots.faults import ConflictError, NoSnapshotError
 from ironcurtain_proxy.snapshots.places import text_of
 from ironcurtain_proxy.snapshots.rollback import Held, Restored, find, listed, restore
 
@@ -45,8 +46,8 @@ def add_parser(subparsers: "Subparsers") -> None:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("id", metavar="ID", nargs="?", help="which call")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("id", metavar="ID", nargs="?", help="which call; without it all are shown")
     what.add_argument("--list", action="store_true", help="show what can be put back")
     parser.add_argument("--dry-run", action="store_true", help="show what would be put back")
     parser.add_argument(
@@ -60,12 +61,12 @@ def run(options: argparse.Namespace) -> int:
     """Put it back. 1 if it could not be."""
     settings = load_settings(os.environ.copy(), options.config)
     directory = settings.state_dir / "snapshots"
-    if options.list:
+    if options.list or options.id is None:
         _list(listed(directory), as_json=options.json)
         return 0
     try:
         restored = restore(
-            find(options.id, directory),
+            _meant(options.id, directory),
             directory,
             force=options.force,
             dry_run=options.dry_run,
@@ -79,6 +80,13 @@ def run(options: argparse.Namespace) -> int:
     else:
         _tell(restored, dry_run=options.dry_run)
     return 0
+
+
+def _meant(reference: str, directory: Path) -> str:
+    try:
+        return find(reference, directory)
+    except NoSnapshotError as error:
+        raise NoSnapshotError(f"{error}: see rollback --list") from None
 
 
 def _protected(settings: Settings) -> list[RealPath]:

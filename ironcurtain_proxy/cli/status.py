@@ -20,6 +20,7 @@ from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.wiring.confinement import confined_servers
 from ironcurtain_proxy.wiring.overlay import isolation_of
 from ironcurtain_proxy.wiring.readiness import look_at_the_start
+from ironcurtain_proxy.wiring.running_sessions import running_sessions
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.cli import Subparsers
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
 DESCRIPTION: Final = """\
 Show what decides and who is asked, as the configuration and this machine have it: the workspace,
 the approval policy, the profile, the isolation, the automatic approvers, and which servers run in
-a sandbox. What would stop `serve` is said as well. Nothing is started but, once for this machine,
+a sandbox. What would stop `serve` is said as well, and what running sessions use, which clients may
+start with files and variables of their own. Nothing is started but, once for this machine,
 an empty sandbox.
 """
 
@@ -118,6 +120,7 @@ def _fields(
             {"name": spec.name, "sandboxed": confined[spec.name], "trusted": spec.sandbox is False}
             for spec in settings.servers
         ],
+        "sessions": _sessions(settings),
         "policyVersion": loaded.policy.version,
         "escalations": str(settings.escalation_dir or settings.state_dir / "sessions"),
         "auditLog": str(settings.audit.path),
@@ -152,6 +155,42 @@ def _given_up(settings: Settings, warnings: list[str]) -> list[Json]:
     return [{"session": one.session, "reviewer": one.reviewer} for one in found]
 
 
+def _sessions(settings: Settings) -> list[Json]:
+    """What running sessions use, which may be started with other files and variables."""
+    return [
+        {
+            "session": one.session,
+            "pid": one.pid,
+            "workspace": one.workspace,
+            "client": one.client,
+            "servers": list(one.servers),
+            "config": one.config,
+            "openQuestions": one.open_questions,
+        }
+        for one in running_sessions(settings.state_dir / "sessions")
+    ]
+
+
+def _shown_sessions(fields: Mapping[str, Json]) -> list[str]:
+    sessions = fields["sessions"]
+    if not isinstance(sessions, list) or not sessions:
+        return [f"{'Sessions:':<{_WIDTH}}none is running"]
+    return [_shown_session(one) for one in sessions if isinstance(one, dict)]
+
+
+def _shown_session(one: Mapping[str, Json]) -> str:
+    servers = one["servers"] if isinstance(one["servers"], list) else []
+    count = one["openQuestions"]
+    parts = (
+        str(one["session"]),
+        f"client {one['client'] or 'not known yet'}",
+        f"workspace {one['workspace'] or 'none'}",
+        f"servers {', '.join([str(name) for name in servers]) or 'none'}",
+        f"{count} open question{'' if count == 1 else 's'}",
+    )
+    return f"{'Session:':<{_WIDTH}}{visible('; '.join(parts))}"
+
+
 def _lines(fields: Mapping[str, Json]) -> list[str]:
     profile = str(fields["profile"])
     if fields["profileThatHolds"] != profile:
@@ -171,10 +210,14 @@ def _lines(fields: Mapping[str, Json]) -> list[str]:
     ]
     lines = [f"{name + ':':<{_WIDTH}}{visible(str(value))}" for name, value in rows]
     servers = fields["servers"]
-    return lines + [
-        f"{'Server:':<{_WIDTH}}{visible(str(server['name']))}, {_how(server)}"
-        for server in (servers if isinstance(servers, list) else [])
-        if isinstance(server, dict)
+    return [
+        *lines,
+        *[
+            f"{'Server:':<{_WIDTH}}{visible(str(server['name']))}, {_how(server)}"
+            for server in (servers if isinstance(servers, list) else [])
+            if isinstance(server, dict)
+        ],
+        *_shown_sessions(fields),
     ]
 
 

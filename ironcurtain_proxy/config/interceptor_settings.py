@@ -1,5 +1,6 @@
 """Which tools are asked about: section `security.interceptor`."""
 
+import shlex
 from typing import Final
 
 from ironcurtain_proxy.approval.modes import (
@@ -9,7 +10,7 @@ from ironcurtain_proxy.approval.modes import (
     APPROVAL_POLICY_NONE,
     InterceptorConfig,
 )
-from ironcurtain_proxy.config.migration.migration import migrated_mode
+from ironcurtain_proxy.config.migration.migration import COMMAND, migrated_mode
 from ironcurtain_proxy.config.reading.document import Spot
 from ironcurtain_proxy.config.reading.layers import CONFIG_NAME, Layers
 from ironcurtain_proxy.config.reading.operator_paths import STATE_DIRECTORY
@@ -60,10 +61,16 @@ def _policy(layers: Layers, standard: str) -> str:
     section = layers.spot(_SECTION)
     values = section.value if section is not None else None
     mode = (migrated_mode(values) if isinstance(values, dict) else None) or standard
-    rewritten = layers.config_file == layers.home / STATE_DIRECTORY / CONFIG_NAME
-    advice = "" if rewritten else "; write that in its place"
-    legacy.warning(f'deprecated: read as "approvalPolicy": "{mode}"{advice}')
+    advice = f"to write that down, run {_command(layers)}"
+    legacy.warning(f'deprecated: read as "approvalPolicy": "{mode}"; {advice}')
     return mode
+
+
+def _command(layers: Layers) -> str:
+    file = layers.config_file
+    if file is None or file == layers.home / STATE_DIRECTORY / CONFIG_NAME:
+        return COMMAND
+    return f"{COMMAND} --config {shlex.quote(str(file))}"
 
 
 def _said_policy(spot: Spot) -> str:

@@ -110,7 +110,7 @@ def tool_candidate(call: EscalatedCall) -> ToolPattern | None:
         tool=call.tool,
         definition=call.definition,
         description=visible(
-            f"Do not ask about {call.server}/{call.tool} because of the approval mode"
+            f"Let {call.tool} run unasked where only the approval mode asks (server {call.server})"
         ),
     )
 

@@ -5,9 +5,10 @@ the one above it; the host a remote leads to, not its name; and every argument t
 the call does, as it was. What cannot be put into such a pattern cannot be remembered.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from types import MappingProxyType
+from typing import Final, assert_never
 
 from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
 from ironcurtain_proxy.model.grant import (
@@ -99,6 +100,8 @@ class Places:
     home: RealPath | None = None
     protected: tuple[RealPath, ...] = ()
     """Never part of what is remembered, nor is a directory that contains one."""
+    ending: str = ""
+    """Until when what is remembered holds, in words; empty: that is not sure."""
 
     def constraint(self, role: ArgumentRole, path: RealPath) -> Constraint:
         """What is remembered of one path: a directory, or where it would be too much, the path."""
@@ -125,22 +128,84 @@ def candidates(call: EscalatedCall, places: Places) -> tuple[GrantPattern, ...]:
             tool=call.tool,
             definition=call.definition,
             constraints=constraints,
-            description=describe(call.server, call.tool, constraints),
+            description=describe(
+                call.server, call.tool, constraints, home=places.home, ending=places.ending
+            ),
         ),
     )
 
 
-def describe(server: str, tool: str, constraints: tuple[Constraint, ...]) -> str:
-    """A pattern in one line, everything in it visible: parts of it are the agent's words."""
-    absent = [
-        found.argument
-        for found in constraints
-        if isinstance(found, SameFlag) and found.value is None
-    ]
-    said = [_words(found) for found in constraints if not _is_absent(found)]
-    if absent:
-        said.append(f"without {' or '.join(absent)}")
-    return visible(f"Allow {server}/{tool} {', '.join(said)}")
+def describe(
+    server: str,
+    tool: str,
+    constraints: tuple[Constraint, ...],
+    *,
+    home: RealPath | None = None,
+    ending: str = "",
+) -> str:
+    """A pattern in one line, everything in it visible: parts of it are the agent's words.
+
+    `Let edit_file change files below ~/other until this session ends (server files)`
+
+    Args:
+        server: the operator's name.
+        tool: the server's name of it.
+        constraints: what holds.
+        home: is written `~`.
+        ending: until when, if that is sure.
+    """
+    doing = ", ".join(_phrases(constraints, home))
+    flags = [found for found in constraints if isinstance(found, SameFlag)]
+    detail = [f"server {server}"]
+    detail += [f"{one.argument}={_short(one.value)}" for one in flags if one.value is not None]
+    if absent := [one.argument for one in flags if one.value is None]:
+        detail.append(f"without {' or '.join(absent)}")
+    return visible(f"Let {tool} {doing}{f' {ending}' if ending else ''} ({', '.join(detail)})")
+
+
+_DOES: Final[Mapping[str, str]] = MappingProxyType(
+    {"read-path": "read", "write-path": "change", "delete-path": "delete"}
+)
+_USES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "fetch-url": "fetch from",
+        "git-remote-url": "use the git remote",
+        "github-owner": "use the GitHub owner",
+        "github-repo": "use the GitHub repository",
+    }
+)
+
+
+def _phrases(constraints: tuple[Constraint, ...], home: RealPath | None) -> list[str]:
+    """What may be done, with all that may be done in one place together."""
+    places: dict[str, list[str]] = {}
+    others: list[str] = []
+    for found in constraints:
+        match found:
+            case WithinDirectory(role=role, directory=directory):
+                place = f"files below {_short_path(str(directory), home)}"
+                places.setdefault(place, []).append(_DOES.get(role, role))
+            case ExactValue(role=role, value=value) if ROLE_TRAITS[role].category == "path":
+                place = _short_path(value, home)
+                places.setdefault(place, []).append(_DOES.get(role, role))
+            case OnHost(role=role, domain=name) | ExactValue(role=role, value=name):
+                others.append(f"{_USES.get(role, f'use the {role}')} {name}")
+            case SameFlag():
+                pass
+            case _:
+                assert_never(found)
+    return [*[f"{_verbs(does)} {place}" for place, does in places.items()], *others]
+
+
+def _verbs(does: list[str]) -> str:
+    # Whoever may change a file reads it as well.
+    names = [one for one in does if one != _DOES["read-path"] or len(set(does)) == 1]
+    return " or ".join(dict.fromkeys(names))
+
+
+def _short_path(path: str, home: RealPath | None) -> str:
+    inside = None if home is None or not home.parts else f"{home}/"
+    return f"~/{path.removeprefix(inside)}" if inside and path.startswith(inside) else path
 
 
 def _constraints(call: EscalatedCall, places: Places) -> tuple[Constraint, ...] | None:
@@ -221,21 +286,5 @@ def _plain(name: str) -> str:
     return name.replace("_", "").replace("-", "").lower()
 
 
-def _words(constraint: Constraint) -> str:
-    match constraint:
-        case WithinDirectory(role=role, directory=directory):
-            return f"{role} within {directory}"
-        case OnHost(role=role, domain=domain):
-            return f"{role} domain {domain}"
-        case ExactValue(role=role, value=value):
-            return f"{role}={value}"
-        case SameFlag(argument=argument, value=value):
-            return f"{argument}={_short(value)}"
-
-
 def _short(value: Json) -> str:
     return value if isinstance(value, str) else as_json(value)
-
-
-def _is_absent(constraint: Constraint) -> bool:
-    return isinstance(constraint, SameFlag) and constraint.value is None

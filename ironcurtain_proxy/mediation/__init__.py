@@ -3,5 +3,5 @@
 - `mediator`: all steps; begin to read here.
 - `question`, `refusals`, `journal`: the question that is put, calls that do not go, the records.
 - `plans`, `own_tools`: announced plans, and the proxy's own tools.
-- Also: `judge`.
+- Also: `judge`, `unattended`.
 """

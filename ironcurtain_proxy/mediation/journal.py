@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 import anyio
 
 from ironcurtain_proxy.errors import AuditError
+from ironcurtain_proxy.mediation.unattended import Unattended
 from ironcurtain_proxy.model.audit import AuditRecord, ResultSummary
 from ironcurtain_proxy.model.call import ToolCall
 from ironcurtain_proxy.model.case import Case
@@ -43,6 +44,7 @@ class Journal:
     named_meta: frozenset[str] = frozenset()
     """The keys of `_meta` that the operator lets through to servers."""
     client: Client = field(default_factory=Client)
+    unattended: Unattended = field(default_factory=Unattended)
 
     def open(
         self, exposed_name: str, params: Mapping[str, Json], found: tuple[str, str] | None

@@ -89,7 +89,11 @@ class Mediator:
     def __post_init__(self) -> None:
         self.approvals = Approvals(self.grants, self.budgets)
         self.frame = Frame(
-            session=self.session, policy=self.policy, home=self.home, patience=self.patience
+            session=self.session,
+            policy=self.policy,
+            home=self.home,
+            patience=self.patience,
+            ending="until this session ends" if self.grant_ttl is None else "",
         )
         self.journal = Journal(
             recorder=self.world.recorder,

@@ -25,6 +25,8 @@ class Frame:
     """The user's home directory: never remembered as a whole."""
     patience: timedelta
     """How long a reviewer has."""
+    ending: str = ""
+    """Until when what is remembered holds, in words; empty: that is not sure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +52,10 @@ def question_about(posed: Posed, frame: Frame) -> Escalation:
     """The question, with all that a reviewer should see."""
     protected = tuple(entry.path for entry in frame.policy.protected_paths)
     places = Places(
-        directories=posed.directories or frozenset(), home=frame.home, protected=protected
+        directories=posed.directories or frozenset(),
+        home=frame.home,
+        protected=protected,
+        ending=frame.ending,
     )
     patterns = () if posed.directories is None else candidates(posed.asked, places)
     return Escalation(

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import assert_never
 
-from ironcurtain_proxy.approval.settlements import by_refusal, held, refused_by
+from ironcurtain_proxy.approval.settlements import by_refusal, decider_of, held, refused_by
 from ironcurtain_proxy.mediation.journal import Journal
 from ironcurtain_proxy.model.audit import ResultSummary
 from ironcurtain_proxy.model.case import Case
@@ -19,13 +19,16 @@ async def turn_down(
     match ruling:
         case Unreachable(details=details):
             case.notes += details
-            return await journal.refuse(case, "no-reviewer", question.ground)
+            refused = await journal.refuse(case, "no-reviewer", question.ground)
+            await journal.unattended.found()
+            return refused
         case Held(id=identifier):
             case.settlement = held(question.ground, identifier)
             return await journal.refuse(case, "held", question.ground, identifier)
         case Declined(note=note):
             case.settlement = by_refusal(ruling, question.id)
-            return await journal.refuse(case, refused_by(ruling), question.ground, note)
+            refused = await journal.refuse(case, refused_by(ruling), question.ground, note)
+            return replace(refused, decider=decider_of(ruling))
         case _:
             assert_never(ruling)
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal, NewType, TypeAlias
+from typing import Final, Literal, NewType, TypeAlias
 
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.capability import Capability
@@ -83,7 +83,12 @@ class Escalation:
 
 
 Decider: TypeAlias = str
-"""`human`, `auto-approver`, `reviewer:ID`, `timeout`: who settled it, for the record."""
+"""`human`, `auto-approver`, `reviewer:ID`, `timeout`, `kernel`: who settled it, for the record."""
+
+HUMAN: Final[Decider] = "human"
+
+BY_MODEL: Final[tuple[str, Json]] = ("reviewerKind", "model")
+"""A field of the record: the reviewer that decided is a language model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

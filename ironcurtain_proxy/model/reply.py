@@ -5,6 +5,7 @@ from typing import Literal, TypeAlias
 
 from ironcurtain_proxy.model.audit import PutBack
 from ironcurtain_proxy.model.decision import Ground
+from ironcurtain_proxy.model.escalation import HUMAN, Decider
 from ironcurtain_proxy.model.server import ToolResult
 
 RefusedBy: TypeAlias = Literal[
@@ -53,6 +54,8 @@ class Refused:
     ground: Ground
     note: str = ""
     """A word of the reviewer to the agent, or the number of the question of a held call."""
+    decider: Decider = HUMAN
+    """Of a call that was `declined`: whose word it was. `model:NAME` is a reviewer that is one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

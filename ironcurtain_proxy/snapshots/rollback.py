@@ -107,6 +107,7 @@ def find(reference: str, directory: Path) -> str:
         NoSnapshotError: none is, or more than one.
     """
     ids = complete_ids(directory)
+    reference = reference if reference in ids else reference.lower()
     if reference in ids:
         return reference
     meant = [identifier for identifier in ids if reference and identifier.startswith(reference)]

@@ -14,7 +14,6 @@ import anyio
 
 from ironcurtain_proxy.agent.guidance import tool_usage
 from ironcurtain_proxy.config.policy.policy_loading import load_policy
-from ironcurtain_proxy.config.reading.layers import CONFIG_NAME
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.downstream.descriptors import raise_limit, too_few
@@ -32,7 +31,9 @@ from ironcurtain_proxy.wiring.operator_log import configure_logging, say
 from ironcurtain_proxy.wiring.overlay import say_what_holds
 from ironcurtain_proxy.wiring.proxy import Proxy, assemble, state_of
 from ironcurtain_proxy.wiring.readiness import look_at_servers
+from ironcurtain_proxy.wiring.running_sessions import forget_session, note_session
 from ironcurtain_proxy.wiring.session_directories import remove_old_sessions_later
+from ironcurtain_proxy.wiring.unattended import LOGGER, telling
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -58,7 +59,6 @@ def serve(environ: MutableMapping[str, str], config: Path | None = None) -> int:
         say(warning)
     sandbox = find_sandbox(settings, environ, say)
     say_what_root_means(sandbox, say)
-    _backfill(settings)
     read, write = claim_stdio()
     proxy = assemble(settings, loaded, environ, sandbox=sandbox)
     for notice in proxy.audit.notices:
@@ -75,24 +75,20 @@ def serve(environ: MutableMapping[str, str], config: Path | None = None) -> int:
         if proxy.audit.latched is not None:
             say(f"records could not be written: {proxy.audit.latched}")
         proxy.audit.close()
-        tidy(state_of(settings))
+        _leave(settings)
 
 
 def _start(proxy: Proxy) -> None:
     """What needs no event loop: it goes on while the SDK is imported."""
+    note_session(proxy.settings)
     proxy.servers.start_processes()
     remove_old_sessions_later(proxy.settings)
     _import_heavy()
 
 
-def _backfill(settings: Settings) -> None:
-    file = settings.state_dir / CONFIG_NAME
-    if settings.config_file == file:
-        # Only the usual file is ever changed, and most clients name one of their own.
-        from ironcurtain_proxy.config.migration.migration import migrate_file  # noqa: PLC0415
-
-        for line in migrate_file(file, SystemClock().now()):
-            say(f"{file}: {line}")
+def _leave(settings: Settings) -> None:
+    forget_session(settings)
+    tidy(state_of(settings))
 
 
 async def _live(proxy: Proxy, read: int, write: int) -> int:
@@ -100,6 +96,10 @@ async def _live(proxy: Proxy, read: int, write: int) -> int:
     from ironcurtain_proxy.agent.elicitation import ElicitationReviewer  # noqa: PLC0415
     from ironcurtain_proxy.agent.server import AgentServer  # noqa: PLC0415  see `_import_heavy`
     from ironcurtain_proxy.agent.transport import AgentTransport  # noqa: PLC0415
+
+    def note_client(name: str) -> None:
+        proxy.note_client(name)
+        note_session(proxy.settings, name)
 
     limit = proxy.settings.max_message_bytes
     out = await open_writer(write)
@@ -117,7 +117,7 @@ async def _live(proxy: Proxy, read: int, write: int) -> int:
         turn_away=proxy.turn_away,
         room=Room(largest),
         instructions=tool_usage(),
-        on_client=proxy.note_client,
+        on_client=note_client,
     )
 
     clock = SystemClock()
@@ -130,6 +130,7 @@ async def _live(proxy: Proxy, read: int, write: int) -> int:
         await agent.log_message(_named(server, params, several=len(proxy.settings.servers) > 1))
 
     proxy.on_tools_changed = agent.tools_changed
+    proxy.mediator.journal.unattended.tell = telling(proxy.settings, agent.log_own_message)
     proxy.servers.hooks.on_log = logged
     ended_by: list[int] = []
     async with anyio.create_task_group() as tasks:
@@ -150,10 +151,12 @@ def _what_cannot_be_used(group: ExceptionGroup) -> ConfigurationError | None:
 
 def _named(server: str, params: Mapping[str, Json], *, several: bool) -> Mapping[str, Json]:
     """A log message under its server's name: no server speaks for another."""
-    if not several:
-        return params
     logger = params.get("logger")
-    return {**params, "logger": f"{server}/{logger}" if isinstance(logger, str) else server}
+    if not several and logger != LOGGER:
+        return params
+    name = f"{server}/{logger}" if isinstance(logger, str) else server
+    # Nor does one speak for us.
+    return {**params, "logger": f"{name}/log" if name == LOGGER else name}
 
 
 async def _end_on_signal(scope: anyio.CancelScope, ended_by: list[int]) -> None:

@@ -33,6 +33,45 @@ def test_an_escalation_without_anyone_to_ask_has_the_two_known_blocks() -> None:
     assert "a-rule" in second
 
 
+def test_without_a_reviewer_the_agent_tells_its_user_who_can_change_that() -> None:
+    _, second = texts(refused("no-reviewer"))
+    assert "nobody is reviewing" in second
+    assert "the operator of this proxy can open the reviewer's screen" in second
+    assert "configuration" not in second
+
+
+@pytest.mark.requirement("E-26")
+def test_a_person_s_refusal_has_the_known_words_and_the_person_s_own() -> None:
+    ground = Ground("a-rule", "a reason")
+    first, second = texts(words(Refused(by="declined", ground=ground, note="use b"), "fs__read"))
+    assert first == "tool 'fs__read' execution denied: user did not approve the action"
+    assert 'The reviewer says: "use b".' in second
+
+
+@pytest.mark.parametrize(
+    ("decider", "who"),
+    [
+        ("reviewer:night-shift", "the reviewer night-shift did not approve the action"),
+        ("model:second-look", "the model second-look did not approve the action"),
+        ("auto-approver", "the auto-approver did not approve the action"),
+    ],
+)
+def test_what_refused_is_not_called_the_user_when_it_is_none(decider: str, who: str) -> None:
+    reply = Refused(by="declined", ground=Ground("a-rule", "a reason"), decider=decider)
+    assert texts(words(reply, "fs__read"))[0] == f"tool 'fs__read' execution denied: {who}"
+
+
+def test_a_question_that_nobody_answered_was_not_refused_by_the_user() -> None:
+    first = texts(refused("expired"))[0]
+    assert first == "tool 'fs__read' execution denied: nobody answered in time"
+
+
+def test_a_reviewer_s_name_cannot_hide_words_in_a_reply() -> None:
+    decider = "reviewer:a\u202e\nDENIED"
+    reply = Refused(by="declined", ground=Ground("a-rule", "a reason"), decider=decider)
+    assert texts(words(reply, "fs__read"))[0].isprintable()
+
+
 @pytest.mark.requirement("C-20")
 def test_a_denial_says_why_by_which_rule_and_that_it_is_final() -> None:
     first, second = texts(refused("policy"))

@@ -110,12 +110,12 @@ def test_everything_that_asks_is_named_once_the_policy_first() -> None:
         (
             InterceptorConfig(),
             "approval-policy:dangerous",
-            "The approval policy dangerous asks before dangerous calls: this one of s/tool",
+            "This call of s/tool is dangerous, and the approval policy asks before such calls",
         ),
         (
             InterceptorConfig(approval_policy=""),
             "approval-policy:dangerous",
-            "The approval policy dangerous asks before dangerous calls: this one of s/tool",
+            "This call of s/tool is dangerous, and the approval policy asks before such calls",
         ),
         (
             InterceptorConfig(approval_policy="all"),

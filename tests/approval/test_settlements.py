@@ -3,7 +3,7 @@
 import pytest
 
 from ironcurtain_proxy.approval.settlements import by_refusal, by_reviewer
-from ironcurtain_proxy.model.escalation import Approved, Declined, EscalationId
+from ironcurtain_proxy.model.escalation import BY_MODEL, Approved, Declined, EscalationId
 
 ASKED, JOINED = EscalationId("asked"), EscalationId("joined")
 
@@ -11,7 +11,13 @@ ASKED, JOINED = EscalationId("asked"), EscalationId("joined")
 @pytest.mark.requirement("B-66")
 @pytest.mark.parametrize(
     ("by", "who"),
-    [("human", "human"), ("reviewer:night-shift", 'reviewer "night-shift"')],
+    [
+        ("human", "human"),
+        ("reviewer:night-shift", 'reviewer "night-shift"'),
+        ("auto-approver-of-others", "auto-approver-of-others"),
+        ("timeout", "nobody"),
+        ("kernel", "the proxy"),
+    ],
 )
 def test_the_record_says_whether_a_person_or_a_reviewer_decided(by: str, who: str) -> None:
     approved = by_reviewer(Approved(by=by), ASKED)
@@ -26,3 +32,13 @@ def test_the_record_names_the_question_that_was_answered() -> None:
     assert ("escalationId", JOINED) in joined.extra
     denied = by_refusal(Declined(by="human", kind="denied", question=JOINED), ASKED)
     assert ("escalationId", JOINED) in denied.extra
+
+
+def test_the_record_says_that_a_reviewer_is_a_language_model() -> None:
+    declined = Declined(by="reviewer:second-look", kind="denied", details=(BY_MODEL,))
+    settlement = by_refusal(declined, ASKED)
+    assert settlement.reason == 'Denied by model "second-look" during escalation'
+    assert settlement.decided_by == "reviewer:second-look"
+    assert BY_MODEL in settlement.extra
+    approved = by_reviewer(Approved(by="reviewer:second-look", details=(BY_MODEL,)), ASKED)
+    assert approved.reason == 'Approved by model "second-look" during escalation'

@@ -71,7 +71,7 @@ def listed(capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, Js
     return found
 
 
-FOR = "Allow files/write_file write-path within /srv/out, append=false"
+FOR = "Let write_file change files below /srv/out (server files, append=false)"
 
 
 def test_with_nothing_remembered_the_list_says_so_and_makes_no_file(
@@ -95,9 +95,9 @@ def test_kept_grants_are_listed_with_their_reach_their_end_and_how_long_they_wer
     )
     at(monkeypatch, days=12.5)
     assert lines(capsys) == [
-        f"gp  {FOR}  (never used since 2026-01-01; for /work/one; expires 2026-01-31)",
+        f"gp  {FOR}  (not used yet, given on 2026-01-01; for /work/one; expires 2026-01-31)",
         f"gu  {FOR}  (used 3 times, not used for 10 days; for all projects; expires 2026-01-31)",
-        f"g1  {FOR}  (used once, last within a day; for all projects; expires 2026-01-31)",
+        f"g1  {FOR}  (used once, last in the past day; for all projects; expires 2026-01-31)",
     ]
 
 
@@ -252,7 +252,7 @@ async def test_a_grant_of_two_sessions_and_the_file_is_listed_once_and_revoked_e
         assert (found["gk"]["uses"], found["gk"]["lastUsed"]) == (5, later)
         assert (found["gk"]["scope"], found["mine"]["scope"]) == ("project", "session")
         assert lines(capsys)[1].endswith(
-            "(never used since 2026-01-01; session s1; ends with its session)"
+            "(not used yet, given on 2026-01-01; session s1; ends with its session)"
         )
         assert await to_thread.run_sync(command, "revoke", "gk") == 0
         assert [grant["id"] for grant in one.remembered] == ["mine"]
@@ -292,5 +292,17 @@ async def test_words_of_a_proxy_are_shown_as_they_are_and_never_believed(
     odd: dict[str, Json] = {"id": "g1", "description": "a\x1b[2J", "createdAt": 7, "uses": "many"}
     async with a_proxy(state / "sessions" / "s1", odd):
         assert lines(capsys) == [
-            "g1  a\\x1b[2J  (never used since unknown; session s1; ends with its session)"
+            "g1  a\\x1b[2J  (not used yet, given on unknown; session s1; ends with its session)"
         ]
+
+
+def test_the_beginning_of_an_id_takes_back_one_grant_and_no_other(
+    state: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keep(state, user_of("abc1"), user_of("abd2"))
+    for wrong in ("", "ab", "zz"):
+        assert command("revoke", wrong) == 1
+        assert "see grants list" in capsys.readouterr().err
+    assert command("revoke", "ABC") == 0
+    capsys.readouterr()
+    assert [one["id"] for one in listed(capsys)] == ["abd2"]

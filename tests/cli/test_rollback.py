@@ -107,7 +107,7 @@ def test_an_id_that_is_none_or_several_is_said(home: Path, run: Run, name: str) 
 def test_where_nothing_is_kept_that_is_said(run: Run) -> None:
     assert run("--list") == (0, "nothing can be put back: no snapshot is kept\n", "")
     assert run("--list", "--json") == (0, "[]\n", "")
-    assert run("3f2a") == (1, "", "ironcurtain-proxy: '3f2a' is no snapshot\n")
+    assert run("3f2a") == (1, "", "ironcurtain-proxy: '3f2a' is no snapshot: see rollback --list\n")
 
 
 def test_what_is_kept_is_listed(home: Path, run: Run) -> None:
@@ -133,7 +133,7 @@ def test_keys_are_never_put_back(home: Path, run: Run) -> None:
     assert path.read_text() == "after"
 
 
-@pytest.mark.parametrize("arguments", [[], ["--list", "x"], ["x", "--config", "/nowhere.json"]])
+@pytest.mark.parametrize("arguments", [["--list", "x"], ["x", "--config", "/nowhere.json"]])
 def test_what_cannot_be_meant_is_a_usage_error(home: Path, arguments: list[str]) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "ironcurtain_proxy", "rollback", *arguments],
@@ -143,3 +143,23 @@ def test_what_cannot_be_meant_is_a_usage_error(home: Path, arguments: list[str])
         timeout=50,
     )
     assert done.returncode == 2
+
+
+def test_what_is_no_snapshot_leads_to_the_list(home: Path, run: Run) -> None:
+    changed(home)
+    for wrong in ("zz", ""):
+        code, out, err = run(wrong)
+        assert (code, out) == (1, "")
+        assert err.endswith("is no snapshot: see rollback --list\n")
+
+
+def test_without_an_id_the_list_is_shown_and_nothing_is_put_back(home: Path, run: Run) -> None:
+    path = changed(home)
+    assert run() == run("--list")
+    assert "3f2a-1" in run()[1]
+    assert path.read_text() == "after"
+
+
+def test_an_id_in_capitals_is_the_same(home: Path, run: Run) -> None:
+    changed(home)
+    assert run("3F2A", "--dry-run")[0] == 0

@@ -118,7 +118,8 @@ def test_a_delete_is_sent_to_the_manager_whose_approval_lets_it_go(office: Offic
 def test_a_manager_s_denial_fails_the_call_and_the_session_goes_on(office: Office) -> None:
     agent = office.start(manager("architect_manager", "deciding", "deny"))
     first = texts(agent.call("delete_file", {"path": OUTSIDE}))[0]
-    assert first == "tool 'delete_file' execution denied: user did not approve the action"
+    who = "the reviewer architect_manager"
+    assert first == f"tool 'delete_file' execution denied: {who} did not approve the action"
     agent.call("write_file", {"path": "/tmp/ironcurtain-test/x"})
     assert len(office.installation.received("files")) == 1
 
@@ -152,7 +153,7 @@ def test_when_nobody_answers_the_call_is_denied(office: Office) -> None:
         escalation_timeout_minutes=0.04,
     )
     first = texts(agent.call("delete_file", {"path": OUTSIDE}))[0]
-    assert first == "tool 'delete_file' execution denied: user did not approve the action"
+    assert first == "tool 'delete_file' execution denied: nobody answered in time"
     assert office.outcome()["decidedBy"] == "timeout"
     assert office.installation.received("files") == []
 

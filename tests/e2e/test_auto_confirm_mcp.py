@@ -11,7 +11,9 @@ from tests.e2e.installation import ROOT, Installation
 from tests.e2e.raw_client import texts
 from tests.e2e.test_auto_confirm import OUTSIDE, Office, manager
 
-DENIED = "tool 'delete_file' execution denied: user did not approve the action"
+DENIED = (
+    "tool 'delete_file' execution denied: the reviewer architect_manager did not approve the action"
+)
 
 
 @pytest.fixture

@@ -76,7 +76,7 @@ def test_a_session_s_denial_fails_the_call_unless_it_may_not_deny(desk: Desk) ->
     agent = desk.start(desk.session(), manager("claude_code_high_level", "deciding", "approve"))
     call = agent.start_call("delete_file", {"path": OUTSIDE})
     assert desk.answer("deny").returncode == 0
-    assert "denied: user did not approve the action" in texts(agent.result(call))[0]
+    assert "denied: the reviewer architect_manager did not approve" in texts(agent.result(call))[0]
     assert desk.outcome()["decidedBy"] == "reviewer:architect_manager"
     agent.close()
     agent = desk.start(

@@ -19,3 +19,17 @@ def test_a_default_start_and_its_calls_import_nothing_that_is_off(scripted: Inst
     imported = set(re.findall(r"\| +ironcurtain_proxy\.(\w+)", told))
     assert {"mediation", "decision", "downstream", "review"} <= imported
     assert imported & OFF == set()
+
+
+def test_a_start_does_not_write_into_the_configuration(scripted: Installation) -> None:
+    directory = scripted.home / ".ironcurtain"
+    directory.mkdir(exist_ok=True)
+    file = directory / "config.json"
+    text = '{"security": {"interceptor": {"approvalRequired": true}}}'
+    file.write_text(text)
+    agent = scripted.start()
+    agent.call("answer", {"text": "x"})
+    agent.close()
+    assert file.read_text() == text
+    assert list(directory.glob("config.json?*")) == []
+    assert "ironcurtain-proxy config migrate" in agent.errors.read_text(encoding="utf-8")

@@ -139,13 +139,14 @@ def test_what_is_remembered_covers_the_same_call_that_waited_beside_it(
 @pytest.mark.requirement("X-12")
 def test_grants_are_listed_and_taken_back(asked: tuple[Installation, RawClient, Person]) -> None:
     installation, agent, person = asked
-    (installation.root / "out").mkdir()
-    first = agent.start_call("ask", {"text": str(installation.root / "out" / "a")})
+    place = installation.root / "out"
+    place.mkdir()
+    first = agent.start_call("ask", {"text": str(place / "a")})
     person.answer({"decision": "approved", "whitelistSelection": 0})
     agent.result(first)
     listed = orjson.loads(person.command("grants", "list", "--json").stdout)
     assert [grant["description"] for grant in listed] == [
-        f"Allow scripted/ask write-path within {installation.root / 'out'}"
+        f"Let ask change files below {place} until this session ends (server scripted)"
     ]
     assert person.command("grants", "clear").returncode == 0
     end = time.monotonic() + 20
@@ -180,7 +181,7 @@ def test_nobody_answering_in_time_is_a_refusal(installation: Installation) -> No
     installation.variables["ESCALATION_TIMEOUT_SECONDS"] = "1"
     agent = installation.start()
     result = agent.result(agent.start_call("ask", {"text": "/srv/x"}))
-    assert texts(result)[0] == NOT_APPROVED
+    assert texts(result)[0] == "tool 'ask' execution denied: nobody answered in time"
     assert "Nobody answered in time" in texts(result)[1]
     assert installation.outcomes()[-1]["decidedBy"] == "timeout"
     assert person.is_tidy()

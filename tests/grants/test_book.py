@@ -120,60 +120,63 @@ def allows(first: EscalatedCall, second: EscalatedCall, *directories: str) -> bo
         pytest.param(
             reading("/etc/hosts"),
             (),
-            "Allow filesystem/read_file read-path within /etc",
+            "Let read_file read files below /etc (server filesystem)",
             id="a file: the directory it lies in",
         ),
         pytest.param(
             reading("/home/me/outside"),
             ("/home/me/outside",),
-            "Allow filesystem/read_file read-path within /home/me/outside",
+            "Let read_file read files below ~/outside (server filesystem)",
             id="a directory: itself",
         ),
         pytest.param(
             reading("/home/me/notes.txt"),
             (),
-            "Allow filesystem/read_file read-path=/home/me/notes.txt",
+            "Let read_file read ~/notes.txt (server filesystem)",
             id="a file in the home directory: that file",
         ),
         pytest.param(
             reading("/home/me"),
             ("/home/me",),
-            "Allow filesystem/read_file read-path=/home/me",
+            "Let read_file read /home/me (server filesystem)",
             id="the home directory: it, not what lies in it",
         ),
         pytest.param(
             reading("/home"),
             ("/home",),
-            "Allow filesystem/read_file read-path=/home",
+            "Let read_file read /home (server filesystem)",
             id="a directory that contains the home directory",
         ),
         pytest.param(
             reading("/srv/state/x"),
             (),
-            "Allow filesystem/read_file read-path=/srv/state/x",
+            "Let read_file read /srv/state/x (server filesystem)",
             id="beside a protected path: that file",
         ),
         pytest.param(
             reading("/vmlinuz"),
             (),
-            "Allow filesystem/read_file read-path=/vmlinuz",
+            "Let read_file read /vmlinuz (server filesystem)",
             id="in the root directory: that file",
         ),
         pytest.param(
-            reading("/"), ("/",), "Allow filesystem/read_file read-path=/", id="the root directory"
+            reading("/"),
+            ("/",),
+            "Let read_file read / (server filesystem)",
+            id="the root directory",
         ),
         pytest.param(
             reading("/etc/hosts", "/etc/fstab", "/usr/lib/x"),
             (),
-            "Allow filesystem/read_file read-path within /etc, read-path within /usr/lib",
+            "Let read_file read files below /etc, read files below /usr/lib (server filesystem)",
             id="several files, each directory once",
         ),
         pytest.param(
             pushing("github.com/acme/w", "gitlab.com/acme/w", force=True),
             ("/work/repo",),
-            "Allow git/git_push git-remote-url domain github.com/acme/w, "
-            "git-remote-url domain gitlab.com/acme/w, read-path within /work/repo, "
-            "force=true, without branch or delete",
+            "Let git_push read files below /work/repo, use the git remote github.com/acme/w, "
+            "use the git remote gitlab.com/acme/w (server git, force=true, without branch or "
+            "delete)",
             id="a remote: where it leads, from which repository, and how",
         ),
         pytest.param(
@@ -184,13 +187,13 @@ def allows(first: EscalatedCall, second: EscalatedCall, *directories: str) -> bo
                 tool="issue",
             ),
             (),
-            "Allow github/issue github-owner=acme, github-repo=w",
+            "Let issue use the GitHub owner acme, use the GitHub repository w (server github)",
             id="identifiers, exactly",
         ),
         pytest.param(
             reading("/tmp/x\u202e\n/y"),
             (),
-            "Allow filesystem/read_file read-path within /tmp/x\\u202e\\n",
+            "Let read_file read files below /tmp/x\\u202e\\n (server filesystem)",
             id="what would mislead the eye is escaped",
         ),
     ],
@@ -560,3 +563,20 @@ async def test_a_hundred_tasks_at_once_lose_nothing() -> None:
     assert [(kept.grant.id, kept.uses) for kept in book.list()] == [
         (str(number), 1) for number in range(0, 100, 2)
     ]
+
+
+def test_what_may_be_changed_is_said_once_with_its_end() -> None:
+    call = a_call(
+        fact("path", "read-path", path("/home/me/other/a")),
+        fact("path2", "write-path", path("/home/me/other/a")),
+        fact("dryRun", "none"),
+        roles=("read-path", "write-path"),
+        arguments={"path": "/home/me/other/a"},
+        tool="edit_file",
+    )
+    until = replace(places(), ending="until this session ends")
+    (found,) = candidates(call, until)
+    assert found.description == (
+        "Let edit_file change files below ~/other until this session ends "
+        "(server filesystem, without dryRun)"
+    )

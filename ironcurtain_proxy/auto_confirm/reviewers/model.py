@@ -29,7 +29,13 @@ from ironcurtain_proxy.auto_confirm.reviewers.turns import ReviewQueue
 from ironcurtain_proxy.llm.litellm_model import Completion, Model, usage_of, warm_within
 from ironcurtain_proxy.llm.log import LlmLog
 from ironcurtain_proxy.mailbox.messages import clean_line
-from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Ruling
+from ironcurtain_proxy.model.escalation import (
+    BY_MODEL,
+    Approved,
+    Declined,
+    Escalation,
+    Ruling,
+)
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.question import as_json, visible
 from ironcurtain_proxy.ports import Clock
@@ -212,9 +218,15 @@ class ModelReviewer:
         by = f"reviewer:{self.name}"
         match answer.decision:
             case "approve":
-                return Approved(by=by, reasoning=answer.reason)
+                return Approved(by=by, reasoning=answer.reason, details=(BY_MODEL,))
             case "deny" if self.may_deny:
-                return Declined(by=by, kind="denied", reason=answer.reason, note=answer.reason)
+                return Declined(
+                    by=by,
+                    kind="denied",
+                    reason=answer.reason,
+                    note=answer.reason,
+                    details=(BY_MODEL,),
+                )
             case "deny":
                 return Passed("it may not deny")
             case "pass":

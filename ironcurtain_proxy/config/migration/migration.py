@@ -2,13 +2,13 @@
 
 Before `approvalPolicy` there was a switch, `approvalRequired`. What it means now is read off the
 file as it stands, before any default: with the default in its place it would never be looked at.
-The same meaning counts whether the file could be rewritten or not.
-
-Touches only `~/.ironcurtain/config.json`: a file that was named for us is its author's to change.
+The same meaning counts whether the file was rewritten or not, so nothing but the operator's own
+command, `config migrate`, writes.
 """
 
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
@@ -18,6 +18,9 @@ import orjson
 from ironcurtain_proxy.config.migration.json_insertion import Insertion, inserted
 from ironcurtain_proxy.config.migration.rewriting import rewrite
 from ironcurtain_proxy.model.json import Json
+
+COMMAND: Final = "ironcurtain-proxy config migrate"
+"""What the operator runs."""
 
 MigratedMode: TypeAlias = Literal["configured", "dangerous"]
 
@@ -39,41 +42,67 @@ def migrated_mode(interceptor: Mapping[str, Json]) -> MigratedMode | None:
     return "configured" if interceptor.get("sensitiveTools") else "dangerous"
 
 
-def migrate_file(file: Path, now: datetime) -> tuple[str, ...]:
-    """Insert what an older version did not know: the policy, and the auto-approver, off.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What a file lacks, and the file with it."""
 
-    In one step, with a copy of the file as it was beside it. A file that needs nothing, or is no
-    configuration, is left alone.
+    file: Path
+    before: bytes
+    after: bytes | None
+    """None: it cannot be inserted, as where an object stands twice."""
+    missing: tuple[Insertion, ...]
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What would be added, a line for each."""
+        return tuple([_words(change) for change in self.missing])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """What became of a plan."""
+
+    was_written: bool
+    lines: tuple[str, ...]
+    """What to tell the operator."""
+
+
+def plan_of(file: Path) -> Plan | None:
+    """What an older version did not know: the policy, and the auto-approver, off.
+
+    None: the file needs nothing, is not JSON, or is not there.
+    """
+    try:
+        before = Path(os.path.realpath(file)).read_bytes()
+    except OSError:
+        return None
+    missing = _missing(before)
+    if not missing:
+        return None
+    return Plan(file=file, before=before, after=inserted(before, missing), missing=missing)
+
+
+def migrate(plan: Plan, now: datetime) -> Done:
+    """Insert what is missing in one step, with a copy of the file as it was beside it.
 
     Args:
-        file: the usual configuration file, read and found right already.
+        plan: of a file that was read and found right already.
         now: for the name of the copy.
-
-    Returns:
-        What to tell the operator, a line for each change.
     """
-    real = Path(os.path.realpath(file))
+    if plan.after is None:
+        return _by_hand(plan, "an object stands in it twice")
     try:
-        before = real.read_bytes()
-    except OSError:
-        return ()
-    missing = _missing(before)
-    after = inserted(before, missing) if missing else None
-    if after is None:
-        return ()
-    try:
-        backup = rewrite(file, before, after, now)
+        backup = rewrite(plan.file, plan.before, plan.after, now)
     except OSError as error:
         reason = os.strerror(error.errno).lower() if error.errno else "not possible"
-        # The auto-approver is off without a word; the policy is a decision to be written down.
-        return tuple(
-            [
-                f"cannot be rewritten ({reason}): write {_words(change)}"
-                for change in missing
-                if change.place
-            ]
-        )
-    return (*[f"added {_words(change)}" for change in missing], f"as it was: {backup}")
+        return _by_hand(plan, reason)
+    lines = (*[f"added {words}" for words in plan.words], f"as it was: {backup}")
+    return Done(was_written=True, lines=lines)
+
+
+def _by_hand(plan: Plan, reason: str) -> Done:
+    lines = tuple([f"cannot be rewritten ({reason}): write {words}" for words in plan.words])
+    return Done(was_written=False, lines=lines)
 
 
 def _missing(content: bytes) -> tuple[Insertion, ...]:

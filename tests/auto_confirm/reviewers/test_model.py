@@ -29,7 +29,7 @@ from ironcurtain_proxy.auto_confirm.reviewers.model import (
 )
 from ironcurtain_proxy.llm.litellm_model import Completion, LitellmModel, parse_model_id
 from ironcurtain_proxy.llm.log import LlmLog
-from ironcurtain_proxy.model.escalation import Approved, Declined, Ruling
+from ironcurtain_proxy.model.escalation import BY_MODEL, Approved, Declined, Ruling
 from ironcurtain_proxy.model.json import Arguments
 from tests.auto_confirm.reviewers.reviewer_processes import redact
 from tests.fakes import FakeClock
@@ -111,7 +111,10 @@ ANSWERS: dict[str, tuple[Step, Ruling]] = {
 async def test_a_model_approves_denies_or_passes(step: Step, ruling: Ruling) -> None:
     with scripted_model(step) as server:
         async with over_http(server) as reviewer:
-            assert await reviewer.ask(escalation(), BRIEFING) == ruling
+            given = await reviewer.ask(escalation(), BRIEFING)
+            assert given == ruling
+            if isinstance(given, Approved | Declined):
+                assert given.details == (BY_MODEL,)
 
 
 FAULTS = {

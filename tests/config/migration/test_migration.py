@@ -10,7 +10,8 @@ from pathlib import Path
 import orjson
 import pytest
 
-from ironcurtain_proxy.config.migration.migration import migrate_file, migrated_mode
+from ironcurtain_proxy.cli import main
+from ironcurtain_proxy.config.migration.migration import migrate, migrated_mode, plan_of
 from ironcurtain_proxy.config.migration.rewriting import rewrite
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.model.json import Json
@@ -68,6 +69,11 @@ def load(home: Path, config: Path | None = None) -> Settings:
     return load_settings({"HOME": str(home)}, config)
 
 
+def migrate_file(file: Path, now: datetime) -> tuple[str, ...]:
+    plan = plan_of(file)
+    return () if plan is None else migrate(plan, now).lines
+
+
 def names(directory: Path) -> list[str]:
     return sorted([entry.name for entry in directory.iterdir()])
 
@@ -108,7 +114,7 @@ def test_a_file_that_was_named_means_the_same_and_stays_as_it_is(
     assert settings.overlay.interceptor.approval_policy == holds
     assert file.read_text(encoding="utf-8") == document(section)
     said = [str(warning) for warning in settings.warnings if "deprecated: read" in str(warning)]
-    what = f'deprecated: read as "approvalPolicy": "{inserted}"; write that in its place'
+    what = f'deprecated: read as "approvalPolicy": "{inserted}"; to write that down, run '
     assert [what in line for line in said] == ([] if inserted is None else [True])
 
 
@@ -201,8 +207,8 @@ def test_without_a_copy_nothing_is_changed(state: Path) -> None:
     taken = [BACKUP, *[f"{BACKUP}-{number}" for number in range(1, 100)]]
     for name in taken:
         written(state, "older", name)
-    (line,) = migrate_file(file, NOW)
-    assert line.startswith("cannot be rewritten (file exists): write ")
+    lines = migrate_file(file, NOW)
+    assert all(line.startswith("cannot be rewritten (file exists): write ") for line in lines)
     assert file.read_text(encoding="utf-8") == LEGACY
     assert names(state) == sorted(["config.json", *taken])
 
@@ -219,12 +225,13 @@ MIGRATE = """
 import resource, signal, sys
 from datetime import UTC, datetime
 from pathlib import Path
-from ironcurtain_proxy.config.migration.migration import migrate_file
+from ironcurtain_proxy.config.migration.migration import migrate, plan_of
 if sys.argv[2] != "unlimited":
     resource.setrlimit(resource.RLIMIT_FSIZE, (8, 8))
 if sys.argv[2] == "torn":
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
-print(*migrate_file(Path(sys.argv[1]), datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)), sep="\\n")
+plan = plan_of(Path(sys.argv[1]))
+print(*migrate(plan, datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)).lines, sep="\\n")
 """
 
 
@@ -239,6 +246,7 @@ def test_on_a_full_disk_nothing_is_lost_and_the_meaning_holds(state: Path) -> No
     said = migrated_elsewhere(file, "full")
     assert said.returncode == 0, said.stderr
     assert said.stdout == (
+        'cannot be rewritten (file too large): write "autoApprove", which is off\n'
         'cannot be rewritten (file too large): write "approvalPolicy": "configured" in '
         'security.interceptor, which "approvalRequired" stood for\n'
     )
@@ -271,12 +279,6 @@ def test_in_a_directory_that_cannot_be_written_the_meaning_holds(state: Path) ->
         state.chmod(0o700)
 
 
-def test_that_the_auto_approver_could_not_be_added_is_not_worth_a_line(state: Path) -> None:
-    file = written(state, '{"mcpServers": {"a": {"command": "something long enough"}}}')
-    assert migrated_elsewhere(file, "full").stdout == "\n"
-    assert names(state) == ["config.json"]
-
-
 def test_no_file_is_no_fault(tmp_path: Path) -> None:
     assert migrate_file(tmp_path / "config.json", NOW) == ()
 
@@ -287,7 +289,50 @@ def test_a_legacy_false_is_not_taken_for_none(tmp_path: Path) -> None:
     assert 'approvalPolicy is "dangerous"' in warning.message
 
 
-def test_the_usual_file_is_not_told_to_be_changed_by_hand(state: Path) -> None:
-    written(state, LEGACY)
-    (warning,) = [w for w in load(state.parent).warnings if "deprecated" in w.message]
-    assert warning.message == 'deprecated: read as "approvalPolicy": "configured"'
+@pytest.mark.parametrize("name", ["config.json", "mine.json"])
+def test_the_operator_is_told_the_command_that_writes_it_down(state: Path, name: str) -> None:
+    file = written(state, LEGACY, name)
+    (warning,) = [w for w in load(state.parent, file).warnings if "deprecated" in w.message]
+    more = "" if name == "config.json" else f" --config {file}"
+    assert warning.message.endswith(f"run ironcurtain-proxy config migrate{more}")
+
+
+@pytest.fixture
+def at_home(state: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(state.parent))
+    monkeypatch.delenv("IRONCURTAIN_CONFIG", raising=False)
+    return state
+
+
+def test_the_command_shows_the_difference_and_writes_once(
+    at_home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = written(at_home, LEGACY)
+    assert main(["config", "migrate", "--dry-run"]) == 1
+    shown = capsys.readouterr().out
+    assert '+      "approvalPolicy": "configured",' in shown.splitlines()
+    assert "mcpServers" not in shown
+    assert file.read_text(encoding="utf-8") == LEGACY
+    assert names(at_home) == ["config.json"]
+    assert main(["config", "migrate"]) == 0
+    assert "as it was: " in capsys.readouterr().out
+    assert file.read_text(encoding="utf-8") == MIGRATED
+    assert [main(["config", "migrate", *more]) for more in ([], ["--dry-run"])] == [0, 0]
+    assert len(names(at_home)) == len(["config.json", "its copy"])
+
+
+def test_a_file_that_cannot_be_rewritten_is_said_and_left(
+    at_home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = "security:\n  interceptor:\n    approvalRequired: true\n"
+    file = written(at_home, text, "mine.yaml")
+    assert main(["config", "migrate", "--config", str(file)]) == 1
+    assert "write it in yourself" in capsys.readouterr().err
+    assert file.read_text(encoding="utf-8") == text
+
+
+def test_without_a_file_there_is_nothing_to_do_and_a_wrong_one_is_refused(at_home: Path) -> None:
+    assert main(["config", "migrate"]) == 0
+    file = written(at_home, '{"unknownKey": 1}')
+    assert main(["config", "migrate"]) == 2
+    assert file.read_text(encoding="utf-8") == '{"unknownKey": 1}'

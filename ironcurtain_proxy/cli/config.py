@@ -1,0 +1,100 @@
+"""`ironcurtain-proxy config`: bring the configuration file of an older version up to date.
+
+No other command writes into a configuration: the rest of the program only says what is outdated.
+"""
+
+import argparse
+import difflib
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from ironcurtain_proxy.cli.reviewing import complain, say
+from ironcurtain_proxy.config.migration.migration import Plan, migrate, plan_of
+from ironcurtain_proxy.config.settings import Settings, load_settings
+from ironcurtain_proxy.mailbox.display import visible
+from ironcurtain_proxy.wiring.clocks import SystemClock
+
+if TYPE_CHECKING:
+    from ironcurtain_proxy.cli import Subparsers
+
+DESCRIPTION: Final = """\
+Bring the configuration file of an older version up to date. It means the same before and after.
+"""
+
+EXAMPLES: Final = """\
+examples:
+  ironcurtain-proxy config migrate --dry-run      what would change
+  ironcurtain-proxy config migrate                change it, and keep the file as it was
+  ironcurtain-proxy config migrate --config config.json
+
+exit status: 0 if nothing is left to do; 1 if something is (with --dry-run: would be changed;
+without: could not be written); 2 if the configuration cannot be used
+"""
+
+
+def add_parser(subparsers: "Subparsers") -> None:
+    """Add the command."""
+    parser = subparsers.add_parser(
+        "config",
+        help="bring an older configuration file up to date",
+        description=DESCRIPTION,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    action = actions.add_parser(
+        "migrate",
+        help="write down what older settings stand for",
+        description=DESCRIPTION,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    action.add_argument("--dry-run", action="store_true", help="show the difference, write nothing")
+    action.add_argument("--config", type=Path, metavar="FILE", help="the configuration file")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Migrate, or show what would be migrated.
+
+    Raises:
+        ConfigurationError: the configuration cannot be used as it is.
+    """
+    settings = load_settings(os.environ, options.config)
+    file = settings.config_file
+    if file is None:
+        say("there is no configuration file: nothing to do")
+        return 0
+    plan = plan_of(file)
+    if plan is None:
+        return _without_plan(settings, file)
+    for line in _difference(file, plan):
+        sys.stdout.write(f"{line}\n")
+    if options.dry_run and plan.after is not None:
+        for change in plan.words:
+            say(f"would add {change}")
+        return 1
+    done = migrate(plan, SystemClock().now())
+    for line in done.lines:
+        (say if done.was_written else complain)(f"{visible(str(file))}: {visible(line)}")
+    return int(not done.was_written)
+
+
+def _without_plan(settings: Settings, file: Path) -> int:
+    outdated = [w for w in settings.warnings if w.message.startswith("deprecated: read as")]
+    for warning in outdated:
+        complain(f"{warning}: this file is not JSON, so write it in yourself")
+    if not outdated:
+        say(f"{visible(str(file))}: up to date")
+    return int(bool(outdated))
+
+
+def _difference(file: Path, plan: Plan) -> Iterator[str]:
+    # Without the lines around it: a configuration holds secrets, and this is read on screens.
+    after = plan.before if plan.after is None else plan.after
+    old, new = [text.decode("utf-8", "replace").splitlines() for text in (plan.before, after)]
+    name = str(file)
+    for line in difflib.unified_diff(old, new, name, f"{name} (migrated)", n=0, lineterm=""):
+        yield "\t".join([visible(part) for part in line.split("\t")])

@@ -1,0 +1,120 @@
+"""What each running session uses, in a file of its session directory, for `status`.
+
+A configuration says what the next session would use. Clients start sessions with variables and
+files of their own, and only the session knows them.
+"""
+
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import orjson
+
+from ironcurtain_proxy.config.settings import Settings
+from ironcurtain_proxy.mailbox.mailboxes import Mailboxes
+from ironcurtain_proxy.mailbox.messages import Owner
+from ironcurtain_proxy.mailbox.processes import is_alive, this_process
+from ironcurtain_proxy.mailbox.requests import utc_now
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.wiring.readiness import mailboxes_of
+
+_log = logging.getLogger(__name__)
+
+FILE_NAME: Final = "session.json"
+_MOST_BYTES: Final = 1 << 18
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningSession:
+    """One session whose process is alive."""
+
+    session: str
+    pid: int
+    workspace: str | None
+    client: str
+    """In its own words; empty: not known yet."""
+    servers: tuple[str, ...]
+    config: str | None
+    mailboxes: tuple[Path, ...]
+    open_questions: int
+
+
+def note_session(settings: Settings, client: str = "") -> None:
+    """Write what this session uses. It runs as well without: a failure is logged."""
+    owner = this_process()
+    directory = _directory(settings)
+    fields: dict[str, Json] = {
+        "pid": owner.pid,
+        "startTime": owner.start_time,
+        "workspace": None if settings.workspace is None else str(settings.workspace),
+        "client": client,
+        "servers": [spec.name for spec in settings.servers],
+        "config": None if settings.config_file is None else str(settings.config_file),
+        "mailboxes": [str(place) for place in mailboxes_of(settings)],
+    }
+    new = directory / f".{FILE_NAME}.{owner.pid}"
+    try:
+        content = orjson.dumps(fields)
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        new.replace(directory / FILE_NAME)
+    except (OSError, orjson.JSONEncodeError) as error:
+        # A path that is not UTF-8 is no JSON.
+        _log.warning("status does not show this session: %s", error)
+        with suppress(OSError):
+            new.unlink()
+
+
+def forget_session(settings: Settings) -> None:
+    """Take the file away at the end."""
+    with suppress(OSError):
+        (_directory(settings) / FILE_NAME).unlink()
+
+
+def running_sessions(sessions: Path) -> Iterator[RunningSession]:
+    """Those whose process is alive.
+
+    Args:
+        sessions: the directory with one for each session.
+    """
+    for file in sorted(sessions.glob(f"*/{FILE_NAME}")):
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            found = orjson.loads(_read(file))
+            if is_alive(Owner(int(found["pid"]), str(found["startTime"]))):
+                yield _session(file.parent.name, found)
+
+
+def _read(file: Path) -> bytes:
+    # Not through a link, and without waiting for what is no file.
+    descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as opened:
+        return opened.read(_MOST_BYTES)
+
+
+def _session(name: str, found: dict[str, object]) -> RunningSession:
+    mailboxes = tuple([Path(text) for text in _texts(found["mailboxes"])])
+    waiting = Mailboxes(mailboxes, None).pending(utc_now())
+    return RunningSession(
+        session=name,
+        pid=int(str(found["pid"])),
+        workspace=None if found["workspace"] is None else str(found["workspace"]),
+        client=str(found["client"]),
+        servers=_texts(found["servers"]),
+        config=None if found["config"] is None else str(found["config"]),
+        mailboxes=mailboxes,
+        open_questions=sum(one.session == name for one in waiting),
+    )
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    return tuple([str(item) for item in value]) if isinstance(value, list) else ()
+
+
+def _directory(settings: Settings) -> Path:
+    return settings.state_dir / "sessions" / settings.session
