@@ -12,7 +12,7 @@ from ironcurtain_proxy.approval.capabilities import AUTONOMOUS, SUPERVISED, leve
 from ironcurtain_proxy.config.overlay_settings import OverlaySettings
 from ironcurtain_proxy.config.reading.layers import _SECTIONS
 from ironcurtain_proxy.config.settings import load_settings
-from ironcurtain_proxy.model.capability import CAPABILITIES
+from ironcurtain_proxy.model.capability import CAPABILITIES, SafetyLevel
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "docs/examples").glob("*.json"))
@@ -69,7 +69,7 @@ def test_the_narrow_tools_of_the_examples_need_less_than_a_shell(tmp_path: Path)
     assert shell.safety_level == SafetyLevel.DANGEROUS
     for narrow in ("git/git_status", "project/run_tests"):
         declared = said.declarations[narrow]
-        assert set(declared.capabilities or ()) < set(shell.capabilities or ())
+        assert set(declared.capabilities) < set(shell.capabilities)
         assert declared.command_argument is None
         assert (declared.safety_level or 0) < SafetyLevel.DANGEROUS
 

@@ -38,7 +38,7 @@ def test_the_modes_are_offered_by_how_much_uncommitted_work_is_at_stake(tmp_path
     file, risks = tmp_path / "config.json", {}
     for setting in re.findall(r"`(\"capabilities\": [^`]*)`", section):
         file.write_text(f"{{{setting}}}", encoding="utf-8")
-        profile = load_settings({"HOME": str(tmp_path)}, file).overlay.profile
+        profile = load_settings({"HOME": str(tmp_path)}, file).overlay.capabilities.profile
         assert profile is not None
         risks[profile.name] = level_of("fs.write", profile)
     assert risks == {"autonomous": "allow", "supervised": "approve"}
