@@ -112,12 +112,18 @@ async def local(model: ScriptedModel, provider: str = "openai") -> AsyncIterator
 
 
 @pytest.mark.requirement("A-28", "A-61", "A-77", "A-82")
-@pytest.mark.parametrize("provider", ["openai", "anthropic"])
-async def test_an_approval_is_an_approval(provider: str) -> None:
+@pytest.mark.parametrize(
+    ("provider", "address"),
+    [("openai", "/chat/completions"), ("anthropic", "/messages"), ("google", ":generateContent")],
+)
+async def test_an_approval_is_an_approval(provider: str, address: str) -> None:
     with scripted_model(says("approve", "It was asked for.")) as server:
         async with local(server, provider) as model:
             result = await auto_approve(CONTEXT, model)
     assert (result.decision, result.reasoning) == ("approve", "It was asked for.")
+    ((path, headers, _),) = server.requests
+    assert path.partition("?")[0].endswith(address)
+    assert "key-123" in f"{headers} {path}"
 
 
 ESCALATING = {

@@ -1,11 +1,17 @@
 """The target check: what it lets pass, what it objects to, and why. R-27, line by line."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 
-from ironcurtain_proxy.auto_approver.scenarios import AROUND, Scenario, shipped_scenarios
+from ironcurtain_proxy.auto_approver.scenarios import (
+    AROUND,
+    Scenario,
+    read_scenarios,
+    shipped_scenarios,
+)
 from ironcurtain_proxy.auto_approver.target_call import Surroundings
 from ironcurtain_proxy.auto_approver.target_check import VOCABULARY, veto
 from ironcurtain_proxy.auto_approver.target_words import (
@@ -31,7 +37,8 @@ from ironcurtain_proxy.model.request import (
 from tests.architecture.no_io import no_io
 from tests.strategies import requests
 
-SCENARIOS = {one.id: one for one in shipped_scenarios()}
+OWN = Path(__file__).parent / "scenarios.jsonl"
+SCENARIOS = {one.id: one for one in (*shipped_scenarios(), *read_scenarios(OWN))}
 ANY = SCENARIOS["ask-01"].escalation
 
 
@@ -86,6 +93,15 @@ def test_what_was_plainly_asked_for_passes(scenario: Scenario) -> None:
 )
 def test_what_was_not_asked_for_is_objected_to(scenario: Scenario) -> None:
     assert veto(scenario.message, scenario.escalation, AROUND)
+
+
+@pytest.mark.requirement("A-4", "A-5", "A-6")
+@pytest.mark.parametrize(
+    "message", ["Go ahead and continue", "Fix the tests", "Do whatever you think is best"]
+)
+def test_a_vague_message_authorizes_none_of_all_the_calls(message: str) -> None:
+    passed = [one.id for one in SCENARIOS.values() if veto(message, one.escalation, AROUND) is None]
+    assert passed == []
 
 
 PUSH_ROLES: dict[str, tuple[ArgumentRole, ...]] = {

@@ -31,11 +31,13 @@ from tests.auto_approver.request_variants import (
     with_argument,
 )
 
+OWN = Path(__file__).parent / "scenarios.jsonl"
 CORPUS = Path(__file__).parents[3] / "shared" / "corpora" / "intent-scenarios.jsonl"
 
 
 def _approved() -> list[Scenario]:
-    scenarios = [*shipped_scenarios(), *(read_scenarios(CORPUS) if CORPUS.exists() else ())]
+    scenarios = [*shipped_scenarios(), *read_scenarios(OWN)]
+    scenarios += read_scenarios(CORPUS) if CORPUS.exists() else ()
     return [one for one in scenarios if veto(one.message, one.escalation, AROUND) is None]
 
 

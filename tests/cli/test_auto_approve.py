@@ -18,6 +18,7 @@ from tests.llm.scripted_model import Step, says, scripted_model
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
+OWN = Path(__file__).parents[1] / "auto_approver/scenarios.jsonl"
 CORPUS = Path(__file__).parents[3] / "shared" / "corpora" / "intent-scenarios.jsonl"
 CATEGORIES = {
     "explicit request",
@@ -92,10 +93,30 @@ def test_without_a_model_the_target_check_is_scored(
     assert set(cast("dict[str, object]", document["categories"])) == CATEGORIES
 
 
-@pytest.mark.skipif(not CORPUS.exists(), reason="the corpora are not beside the project")
-def test_another_file_of_scenarios_may_be_given(report: Callable[..., dict[str, object]]) -> None:
-    document = report("--scenarios", str(CORPUS))
-    assert document["scenarios"] == 100
+def test_no_scenario_of_the_tests_is_one_that_is_shipped() -> None:
+    tested = {(one.message, one.escalation.fingerprint) for one in read_scenarios(OWN)}
+    shipped = {(one.message, one.escalation.fingerprint) for one in shipped_scenarios()}
+    assert tested & shipped == set()
+    assert {one.category for one in read_scenarios(OWN)} == CATEGORIES
+
+
+@pytest.mark.parametrize(
+    ("file", "count"),
+    [
+        (OWN, 40),
+        pytest.param(
+            CORPUS,
+            100,
+            marks=pytest.mark.skipif(not CORPUS.exists(), reason="it is not beside the project"),
+        ),
+    ],
+    ids=["own", "corpus"],
+)
+def test_another_file_of_scenarios_may_be_given(
+    report: Callable[..., dict[str, object]], file: Path, count: int
+) -> None:
+    document = report("--scenarios", str(file))
+    assert document["scenarios"] == count
     judges = cast("dict[str, dict[str, object]]", document["judges"])
     assert judges["check"]["falseApprovals"] == []
 

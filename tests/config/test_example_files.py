@@ -12,7 +12,7 @@ from ironcurtain_proxy.approval.capabilities import AUTONOMOUS, SUPERVISED, leve
 from ironcurtain_proxy.config.overlay_settings import OverlaySettings
 from ironcurtain_proxy.config.reading.layers import _SECTIONS
 from ironcurtain_proxy.config.settings import load_settings
-from ironcurtain_proxy.model.capability import CAPABILITIES
+from ironcurtain_proxy.model.capability import CAPABILITIES, SafetyLevel
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "docs/examples").glob("*.json"))
@@ -64,9 +64,31 @@ def test_the_example_shows_the_interceptor_with_its_defaults(tmp_path: Path) -> 
 def test_the_narrow_tools_of_the_examples_need_less_than_a_shell(tmp_path: Path) -> None:
     file = ROOT / "docs/examples/capabilities.json"
     said = load_settings({"HOME": str(tmp_path)}, file).overlay.capabilities
-    assert said.declarations["git/git_status"].capabilities == ("fs.read",)
-    assert said.declarations["project/run_tests"].command_argument is None
-    assert said.declarations["project/run_shell"].command_argument == "command"
+    shell = said.declarations["project/run_shell"]
+    assert shell.command_argument == "command"
+    assert shell.safety_level == SafetyLevel.DANGEROUS
+    for narrow in ("git/git_status", "project/run_tests"):
+        declared = said.declarations[narrow]
+        assert set(declared.capabilities) < set(shell.capabilities)
+        assert declared.command_argument is None
+        assert (declared.safety_level or 0) < SafetyLevel.DANGEROUS
+
+
+@pytest.mark.requirement("D-35")
+def test_what_the_examples_let_run_without_a_question_is_narrow() -> None:
+    example = orjson.loads((ROOT / "docs/examples/capabilities.json").read_bytes())
+    profiles = example["capabilities"]["profiles"].values()
+    preferred = [
+        *(step["tool"] for one in example["composites"].values() for step in one["steps"]),
+        *(tool for profile in profiles for tool in profile["preApprovedTools"]),
+        *example["security"]["interceptor"]["exemptTools"],
+    ]
+    tools = example["capabilities"]["tools"]
+    shells = {name for name, one in tools.items() if "commandArgument" in one}
+    assert shells == {"project/run_shell"}
+    assert preferred
+    assert shells & {tool.replace("__", "/") for tool in preferred} == set()
+    assert shells <= set(example["security"]["interceptor"]["sensitiveTools"])
 
 
 @pytest.mark.requirement("E-32", "E-33")

@@ -1,17 +1,19 @@
 """What the document on approvals says is so, as far as a program can tell."""
 
 import re
+from pathlib import Path
 
 import pytest
 
 from ironcurtain_proxy.approval.capabilities import AUTONOMOUS, SUPERVISED, level_of
+from ironcurtain_proxy.config.settings import load_settings
 from ironcurtain_proxy.model.capability import CAPABILITIES
 from tests.e2e.installation import ROOT
 
 DOCUMENT = " ".join((ROOT / "docs/approvals.md").read_text(encoding="utf-8").split())
 
 
-@pytest.mark.requirement("D-1", "D-3", "D-4", "D-6", "D-43")
+@pytest.mark.requirement("D-1", "D-3", "D-4", "D-43")
 @pytest.mark.parametrize(
     "statement",
     [
@@ -27,6 +29,19 @@ DOCUMENT = " ".join((ROOT / "docs/approvals.md").read_text(encoding="utf-8").spl
 )
 def test_the_document_states_what_approvals_are_and_are_not(statement: str) -> None:
     assert statement in DOCUMENT
+
+
+@pytest.mark.requirement("D-6")
+def test_the_modes_are_offered_by_how_much_uncommitted_work_is_at_stake(tmp_path: Path) -> None:
+    section = DOCUMENT.partition("## How much is at stake: uncommitted work")[2].partition("## ")[0]
+    assert "choose by how much of your work is uncommitted" in section
+    file, risks = tmp_path / "config.json", {}
+    for setting in re.findall(r"`(\"capabilities\": [^`]*)`", section):
+        file.write_text(f"{{{setting}}}", encoding="utf-8")
+        profile = load_settings({"HOME": str(tmp_path)}, file).overlay.capabilities.profile
+        assert profile is not None
+        risks[profile.name] = level_of("fs.write", profile)
+    assert risks == {"autonomous": "allow", "supervised": "approve"}
 
 
 @pytest.mark.requirement("D-41", "D-42")

@@ -8,8 +8,9 @@ import pytest
 from ironcurtain_proxy.trusted_process import ToolCallRequest, TrustedProcess
 from tests.e2e.installation import Installation, rule
 from tests.e2e.mailbox_person import Person
-from tests.e2e.raw_client import Message, RawClient, texts
-from tests.llm.scripted_model import ScriptedModel, says, scripted_model
+from tests.e2e.process_tree import descendants
+from tests.e2e.raw_client import Message, RawClient, at, texts
+from tests.llm.scripted_model import ScriptedModel, Step, says, scripted_model
 
 
 def furnish(installation: Installation, model: ScriptedModel, message: str | None) -> Person:
@@ -51,38 +52,151 @@ def ask(agent: RawClient, path: Path) -> int:
     return agent.start_call("read_file", {"path": str(path)})
 
 
+def say(person: Person, message: str | None) -> None:
+    """The user's next message, as a session writes it; None: there is none."""
+    file = person.directory / "user-context.json"
+    if message is None:
+        file.unlink(missing_ok=True)
+    else:
+        file.write_bytes(orjson.dumps({"userMessage": message}))
+
+
+def told(agent: RawClient, installation: Installation) -> list[str]:
+    """What the proxy let anyone see besides answers: to the client, on stderr, in its log."""
+    sent = [str(message["method"]) for message in agent.arrived if "method" in message]
+    return [*sent, agent.errors.read_text(), installation.session_log.read_text()]
+
+
+def is_connected(pid: int, url: str) -> bool:
+    """Whether a process of that id itself holds a connection to the address."""
+    port = f":{int(url.rpartition(':')[2]):04X}"
+    rows = [line.split() for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]]
+    inodes = {f"socket:[{row[9]}]" for row in rows if row[2].endswith(port)}
+    held = {str(one.readlink()) for one in Path(f"/proc/{pid}/fd").iterdir() if one.is_symlink()}
+    return bool(inodes & held)
+
+
 @pytest.mark.requirement(
-    "A-2", "A-3", "A-9", "A-11", "A-21", "A-53", "A-63", "A-71", "A-72", "A-89", "A-96"
+    "A-2", "A-7", "A-9", "A-11", "A-21", "A-53", "A-63", "A-71", "A-72", "A-89"
 )
 def test_what_the_user_asked_for_is_approved_without_anyone_being_asked(
     installation: Installation,
 ) -> None:
     with scripted_model(lambda _: says("approve", "the user asked to read it")) as model:
-        notes = installation.root / "notes.txt"
+        notes, other = installation.root / "notes.txt", installation.root / "other.txt"
         person = furnish(installation, model, f"please read the file {notes}")
         agent = installation.start()
-        agent.result(ask(agent, notes))
-        assert person.requests() == []
-    outcome = installation.outcomes()[-1]
+        before = told(agent, installation)
+        # A file that is made and removed again leaves the directory with another time.
+        touched = person.directory.stat().st_mtime_ns
+        answer = agent.result(ask(agent, notes))
+        assert person.directory.stat().st_mtime_ns == touched
+        assert told(agent, installation) == before
+        call = ask(agent, other)
+        person.answer({"decision": "denied"})
+        agent.result(call)
+        assert person.directory.stat().st_mtime_ns != touched, "a question does leave its trace"
+    assert orjson.loads(texts(answer)[0])["arguments"] == {"path": str(notes)}
+    assert [at(one, "arguments", "path") for one in installation.received("files")] == [str(notes)]
+    outcome = installation.outcomes()[0]
     assert outcome["autoApproved"] is True
     assert outcome["decidedBy"] == "auto-approver"
     assert outcome["escalationResult"] == "approved"
     assert str(notes) not in model.prompts()[0].replace(f"read the file {notes}", "")
 
 
-@pytest.mark.requirement("A-4", "A-5", "A-6", "A-13", "A-16")
-@pytest.mark.parametrize("message", ["Fix the tests", None])
-def test_what_the_user_did_not_ask_for_goes_to_a_person(
-    installation: Installation, message: str | None
+@pytest.mark.requirement("A-7")
+def test_the_proxy_s_own_process_asks_the_model_before_any_person_is_asked(
+    installation: Installation,
 ) -> None:
+    seen: list[tuple[list[Path], bool]] = []
+    clients: list[RawClient] = []
+
+    def answer(_: dict[str, object]) -> Step:
+        seen.append((person.requests(), is_connected(clients[0].process.pid, model.url)))
+        return says("escalate", "it was not asked for")
+
+    with scripted_model(answer) as model:
+        person = furnish(installation, model, "what is the weather like")
+        clients.append(installation.start())
+        call = ask(clients[0], installation.root / "notes.txt")
+        person.answer({"decision": "approved"})
+        clients[0].result(call)
+    assert seen == [([], True)]
+    outcome = installation.outcomes()[-1]
+    assert outcome["stages"] == ["kernel:escalate", "grants:open", "human:approved"]
+    assert outcome["autoApprover"] == {"said": "escalate", "reasoning": "it was not asked for"}
+
+
+@pytest.mark.requirement("A-3")
+def test_the_readme_in_the_documents_folder_is_read_for_who_asks_for_it(
+    installation: Installation,
+) -> None:
+    with scripted_model(lambda _: says("approve", "asked for")) as model:
+        documents = installation.home / "Documents"
+        documents.mkdir()
+        person = furnish(installation, model, "Please read the README from my Documents folder")
+        agent = installation.start()
+        agent.result(ask(agent, documents / "README.md"))
+        assert installation.outcomes()[-1]["decidedBy"] == "auto-approver"
+        call = ask(agent, documents / "passwords.txt")
+        person.answer({"decision": "denied"})
+        agent.result(call)
+    assert installation.outcomes()[-1]["decidedBy"] == "human"
+
+
+@pytest.mark.requirement("A-4", "A-5", "A-6", "A-13", "A-16")
+def test_what_the_user_did_not_ask_for_goes_to_a_person(installation: Installation) -> None:
     # The model is wrong on purpose: the target check stands behind it.
     with scripted_model(lambda _: says("approve", "sure")) as model:
-        person = furnish(installation, model, message)
+        person = furnish(installation, model, None)
         agent = installation.start()
-        call = ask(agent, installation.root / "notes.txt")
-        person.answer({"decision": "denied"})
-        assert "did not approve" in texts(agent.result(call))[0]
-    assert "autoApproved" not in installation.outcomes()[-1]
+        vague = ("Go ahead and continue", "Fix the tests", "Do whatever you think is best")
+        for number, message in enumerate((None, *vague)):
+            say(person, message)
+            # The person agrees: a no to what the model would have approved switches the model off.
+            call = ask(agent, installation.root / f"notes-{number}.txt")
+            person.answer({"decision": "approved"})
+            agent.result(call)
+            outcome = installation.outcomes()[-1]
+            assert outcome["decidedBy"] == "human"
+            assert "autoApproved" not in outcome
+            if message is None:
+                assert at(outcome, "autoApprover", "said") == "not asked"
+            else:
+                assert at(outcome, "autoApprover", "said") == "approve"
+                assert at(outcome, "autoApprover", "objection")
+    assert len(model.requests) == len(vague)
+
+
+@pytest.mark.requirement("A-49", "A-50", "A-51", "A-96")
+def test_switch_model_key_and_log_reach_the_proxy_by_its_environment(
+    installation: Installation,
+) -> None:
+    with scripted_model(lambda _: says("approve", "asked for")) as model:
+        notes, log = installation.root / "notes.txt", installation.root / "llm" / "log.jsonl"
+        log.parent.mkdir()
+        furnish(installation, model, f"please read the file {notes}")
+        Path(installation.variables["IRONCURTAIN_CONFIG"]).write_bytes(
+            orjson.dumps({"autoApprove": {"apiBase": model.url}})
+        )
+        agent = installation.start(
+            AUTO_APPROVE_ENABLED="true",
+            AUTO_APPROVE_MODEL_ID="openai:of-the-session",
+            AUTO_APPROVE_API_KEY="sk-of-the-session",
+            AUTO_APPROVE_LLM_LOG_PATH=str(log),
+        )
+        agent.result(ask(agent, notes))
+        for pid in descendants(agent.process.pid):
+            assert b"sk-of-the-session" not in Path(f"/proc/{pid}/environ").read_bytes()
+    _, headers, body = model.requests[0]
+    given = {name.lower(): value for name, value in headers.items()}
+    assert given["authorization"] == "Bearer sk-of-the-session"
+    assert body["model"] == "of-the-session"
+    assert installation.outcomes()[-1]["decidedBy"] == "auto-approver"
+    (entry,) = [orjson.loads(line) for line in log.read_bytes().splitlines()]
+    assert (entry["modelId"], entry["decision"]) == ("openai:of-the-session", "approve")
+    assert b"sk-of-the-session" not in log.read_bytes() + installation.audit.read_bytes()
 
 
 @pytest.mark.requirement("A-8", "A-69", "X-6")

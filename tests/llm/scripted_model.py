@@ -1,4 +1,4 @@
-"""An OpenAI-compatible (and Anthropic-compatible) server that answers by a script."""
+"""A server that answers by a script, in the forms of OpenAI, Anthropic and Google."""
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -56,6 +56,14 @@ def _reply(path: str, step: Step) -> bytes:
                 "content": [{"type": "text", "text": step.text}],
                 "stop_reason": "end_turn",
                 "usage": {"input_tokens": 7, "output_tokens": 3},
+            }
+        )
+    if path.partition("?")[0].endswith(":generateContent"):
+        content = {"role": "model", "parts": [{"text": step.text}]}
+        return orjson.dumps(
+            {
+                "candidates": [{"content": content, "finishReason": step.finish.upper()}],
+                "usageMetadata": {"promptTokenCount": 7, "candidatesTokenCount": 3},
             }
         )
     message = {"role": "assistant", "content": step.text}

@@ -4,11 +4,12 @@ from datetime import UTC, datetime
 
 import pytest
 
-from ironcurtain_proxy.model.audit import ResultSummary
+from ironcurtain_proxy.model.audit import AuditRecord, ResultSummary
 from ironcurtain_proxy.model.call import RequestId, ToolCall
 from ironcurtain_proxy.model.case import Case, Settlement
-from ironcurtain_proxy.model.decision import Deny, Escalate, Ground
+from ironcurtain_proxy.model.decision import Allow, Deny, Escalate, Ground
 from ironcurtain_proxy.model.escalation import Origin, OriginReason
+from ironcurtain_proxy.model.grounds import asking_answer
 from ironcurtain_proxy.model.json import Json
 
 
@@ -117,3 +118,40 @@ def test_an_escalated_call_s_record_lists_who_had_a_say_in_order(
     origins: tuple[Origin, ...], settlement: Settlement | None, expected: Json
 ) -> None:
     assert stages(origins, settlement) == expected
+
+
+def test_a_record_names_what_an_answer_asks_for_and_how_long_the_call_took() -> None:
+    asking = stopped(asked="elicitation")
+    assert dict(asking.context)["asked"] == "elicitation"
+    # The server had the call, though the agent gets no answer.
+    assert asking.duration_ms == 2500
+    refused = stopped(asked=None)
+    assert "asked" not in dict(refused.context)
+    assert refused.duration_ms == 0
+
+
+def stopped(asked: str | None) -> AuditRecord:
+    case = Case(
+        call=ToolCall(
+            request_id=RequestId("r"),
+            exposed_name="tool",
+            server="s",
+            tool="tool",
+            arguments={},
+            params={},
+        ),
+        session="s",
+        policy_version="",
+        arrived=datetime(2026, 11, 21, tzinfo=UTC),
+        started=0.0,
+        arguments={},
+        decision=Allow(asking_answer(asked or "nothing")),
+        asked=asked,
+    )
+    return case.record(ResultSummary(status="denied"), elapsed=2.5, sandboxed=False)
+
+
+def test_the_words_about_an_answer_that_asks_name_what_it_asks_for() -> None:
+    ground = asking_answer("sampling")
+    assert ground.rule == "server-asks"
+    assert "(sampling)" in ground.reason

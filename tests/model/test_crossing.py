@@ -118,3 +118,16 @@ def test_an_approval_is_bound_to_all_of_meta_but_a_token_that_counts(token: int)
 @pytest.mark.parametrize("token", ["a message", 1.5, 1 << 60])
 def test_a_token_that_can_hold_a_message_is_part_of_the_approval(token: Json) -> None:
     assert bound_meta({"_meta": {"progressToken": token}}) == {"progressToken": token}
+
+
+@pytest.mark.parametrize("token", [0, 7, -1, 1.5, 1 << 60])
+def test_a_progress_token_that_is_a_number_crosses(token: Json) -> None:
+    params: dict[str, Json] = {"_meta": {"progressToken": token}}
+    assert divide(params).params == params
+
+
+@pytest.mark.parametrize("token", [True, None, [1], {"a": 1}])
+def test_a_progress_token_of_another_kind_stays(token: Json) -> None:
+    crossing = divide({"_meta": {"progressToken": token}})
+    assert crossing.params == {}
+    assert crossing.withheld == ("_meta.progressToken",)

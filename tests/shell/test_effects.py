@@ -13,8 +13,7 @@ from ironcurtain_proxy.shell.effects import effect_of, worst
 from ironcurtain_proxy.shell.parse import parse_command
 from tests.shell.hostile_commands import MORE_THAN_READING
 from tests.shell.places import PROJECT
-
-CORPUS: Final = Path(__file__).parents[3] / "shared/corpora/shell-commands.jsonl"
+from tests.shell.test_corpus import FILES
 
 READING: Final = (
     "ls -la cmd/app",
@@ -117,9 +116,9 @@ def test_any_text_has_an_effect(text: str) -> None:
     }  # fmt: skip
 
 
-@pytest.mark.skipif(not CORPUS.exists(), reason="the shared corpora are not beside the checkout")
-def test_no_command_that_asks_in_the_corpus_is_judged_to_read() -> None:
-    rows = [orjson.loads(line) for line in CORPUS.read_bytes().splitlines()]
+@pytest.mark.parametrize("file", FILES, ids=["own", "corpus"])
+def test_no_labelled_command_that_asks_is_judged_to_read(file: Path) -> None:
+    rows = [orjson.loads(line) for line in file.read_bytes().splitlines()]
     wrong = [
         row["command"]
         for row in rows

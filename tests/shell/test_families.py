@@ -12,6 +12,7 @@ from ironcurtain_proxy.shell.parse import parse_command
 from tests.shell.places import PROJECT
 from tests.shell.stretched_families import STRETCHED
 
+OWN: Final = Path(__file__).parent / "family-pairs.jsonl"
 CORPUS: Final = Path(__file__).parents[3] / "shared/corpora/families.jsonl"
 
 SAME_KIND: Final = (
@@ -109,9 +110,20 @@ def test_a_push_without_words_is_the_family_of_where_it_goes() -> None:
     assert not covers(granted, parse_command("git push"), moved)
 
 
-@pytest.mark.skipif(not CORPUS.exists(), reason="the shared corpora are not beside the checkout")
-def test_the_corpus_of_families_is_covered_and_never_stretched() -> None:
-    rows = [orjson.loads(line) for line in CORPUS.read_bytes().splitlines()]
+@pytest.mark.parametrize(
+    "file",
+    [
+        OWN,
+        pytest.param(
+            CORPUS,
+            marks=pytest.mark.skipif(not CORPUS.exists(), reason="it is not beside the project"),
+        ),
+    ],
+    ids=["own", "corpus"],
+)
+def test_pairs_of_a_family_are_covered_and_none_is_stretched(file: Path) -> None:
+    rows = [orjson.loads(line) for line in file.read_bytes().splitlines()]
+    assert len(rows) >= 40
     answers = [
         (
             row["want"],

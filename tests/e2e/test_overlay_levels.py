@@ -1,0 +1,73 @@
+"""A declared level belongs to a tool, whatever name the agent calls it by."""
+
+from typing import Final
+
+import pytest
+
+from ironcurtain_proxy.model.json import Json
+from tests.e2e.installation import Installation, rule, tool
+from tests.e2e.mailbox_person import Person
+from tests.e2e.raw_client import Message, RawClient
+from tests.e2e.test_each_part_alone import ROLES, furnish
+
+LEVELS: Final[Json] = {
+    "files/delete_file": {"safetyLevel": "safe"},
+    "files/read_file": {"safetyLevel": "dangerous"},
+}
+
+
+def two_servers(installation: Installation) -> tuple[RawClient, Person]:
+    """Two servers with the same tools, so that each tool is offered under another name."""
+    composites: Json = {
+        name: {
+            "description": "One step.",
+            "steps": [{"tool": f"files__{step}", "arguments": {"path": "/srv/elsewhere/x"}}],
+        }
+        for name, step in (("safe", "delete_file"), ("dangerous", "read_file"))
+    }
+    interceptor: Json = {"interceptor": {"approvalPolicy": "dangerous"}}
+    sections = {
+        "security": interceptor,
+        "capabilities": {"tools": LEVELS},
+        "composites": composites,
+    }
+    person = furnish(installation, sections)
+    installation.annotations["files"] = ROLES
+    del installation.annotations["filesystem"]
+    files = installation.servers["files"]
+    assert isinstance(files, dict)
+    del files["annotations"]
+    installation.add_scripted(
+        "other", ROLES, tools=[tool(name, path={"type": "string"}) for name in ROLES]
+    )
+    installation.rules = [rule("go", "allow", server=["files", "other"])]
+    return installation.start(), person
+
+
+@pytest.mark.requirement("E-40")
+@pytest.mark.parametrize(
+    ("name", "asked"),
+    [
+        ("files__delete_file", False),
+        ("files__read_file", True),
+        ("other__delete_file", True),
+        ("other__read_file", False),
+        ("ironcurtain_run_safe", False),
+        ("ironcurtain_run_dangerous", True),
+    ],
+)
+def test_a_declared_level_holds_under_the_name_of_two_servers_and_in_a_composite(
+    installation: Installation, name: str, asked: bool
+) -> None:
+    agent, person = two_servers(installation)
+    mine: Message = {} if name.startswith("ironcurtain") else {"path": "/srv/elsewhere/x"}
+    call = agent.start_call(name, mine)
+    if asked:
+        (request,) = person.until_asked()
+        assert request["origins"] == ["tool-policy"]
+        assert person.command("approve", str(request["escalationId"])).returncode == 0
+    agent.result(call)
+    server = "other" if name.startswith("other") else "files"
+    assert len(installation.received(server)) == 1
+    approved = [one for one in installation.outcomes() if one["decidedBy"] == "human"]
+    assert bool(approved) == asked

@@ -1,0 +1,41 @@
+"""A moment of a boot in a file: what is read back, and what is no such moment."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ironcurtain_proxy.model.boot_moment import BootMoment, boot_moment
+
+
+@given(st.text(), st.floats(allow_nan=False))
+def test_what_is_written_is_read_back(boot: str, seconds: float) -> None:
+    moment = BootMoment(boot, seconds)
+    assert boot_moment(moment.as_json()) == moment
+
+
+def test_whole_seconds_are_seconds() -> None:
+    read = boot_moment({"boot": "b", "seconds": 5})
+    assert read == BootMoment("b", 5.0)
+    assert read is not None
+    assert isinstance(read.seconds, float)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        [],
+        "b",
+        {},
+        {"boot": "b"},
+        {"seconds": 1.0},
+        {"boot": "b", "seconds": 1.0, "more": 1},
+        {"boot": 7, "seconds": 1.0},
+        {"boot": None, "seconds": 1.0},
+        {"boot": "b", "seconds": True},
+        {"boot": "b", "seconds": "1"},
+        {"boot": "b", "seconds": None},
+    ],
+)
+def test_anything_else_says_nothing_of_the_kind(value: object) -> None:
+    assert boot_moment(value) is None
