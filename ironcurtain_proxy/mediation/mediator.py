@@ -379,7 +379,11 @@ class Mediator:
             recorded = await self.journal.end(case, failure)
             done = isinstance(error, UnansweredError)
             return Failed(
-                message=str(error), perhaps_done=done, recorded=recorded, put_back=case.put_back
+                message=str(error),
+                perhaps_done=done,
+                recorded=recorded,
+                put_back=case.put_back,
+                allowed=case.allowed,
             )
         except BaseException:
             with anyio.CancelScope(shield=True):
@@ -393,7 +397,8 @@ class Mediator:
         if summary.status == "success":
             self.world.facts.succeeded(call)
         recorded = await self.journal.end(case, summary)
-        return Answered(result=result, recorded=recorded, put_back=case.put_back)
+        allowed = case.allowed
+        return Answered(result=result, recorded=recorded, put_back=case.put_back, allowed=allowed)
 
     async def _look(self, case: Case) -> None:
         """(10) What a server left where it can act outside its sandbox is put back, and said."""
