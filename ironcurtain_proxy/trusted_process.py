@@ -198,7 +198,10 @@ class TrustedProcess:
         except BaseException as error:
             # Nobody calls `__aexit__` then, and nothing that was started may be left running.
             await self.__aexit__(type(error), error, error.__traceback__)
-            raise
+            alone = _alone(error, None) if isinstance(error, BaseExceptionGroup) else None
+            if alone is None:
+                raise
+            raise alone from None
         return self
 
     async def _start(self) -> Proxy:
