@@ -72,7 +72,7 @@ def test_every_public_name_is_there_and_no_other() -> None:
     assert set(dir(ironcurtain_proxy)) >= NAMES
     assert NAMES == {name for name in NAMES if isinstance(getattr(ironcurtain_proxy, name), type)}
     with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
-        _ = ironcurtain_proxy.Nothing  # type: ignore[attr-defined]
+        _ = ironcurtain_proxy.Nothing
 
 
 def test_each_name_is_the_class_that_the_package_itself_uses() -> None:
