@@ -42,7 +42,8 @@ async def main(words: str, code: str) -> None:
         for one in await kernel.list_tools():
             if not one.tool.isidentifier() or keyword.iskeyword(one.tool):
                 continue  # a server's word is a name here, and nothing else
-            print(f"tools.{one.server}.{one.tool}({', '.join(one.input_schema['properties'])})")
+            arguments = ", ".join(one.input_schema.get("properties") or {})
+            print(f"tools.{one.server}.{one.tool}({arguments})")
             functions = servers.setdefault(one.server, SimpleNamespace())
             setattr(functions, one.tool, stub(kernel, one.server, one.tool))
         names: dict[str, object] = {"tools": SimpleNamespace(**servers), "Denied": Denied}

@@ -1,8 +1,10 @@
 """The programs and schemas of docs/embedding.md, against a running proxy."""
 
 import os
+import re
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -17,7 +19,6 @@ from ironcurtain_proxy.mailbox.user_message import ContextFile
 from ironcurtain_proxy.private_directory import MailboxDirectory
 from tests.e2e.installation import ROOT, Installation
 from tests.e2e.mailbox_person import Person
-from tests.e2e.raw_client import at
 from tests.e2e.real_servers import npm_server
 from tests.mailbox.mailbox_fixture import CLOCK
 
@@ -122,6 +123,46 @@ def test_the_users_words_are_heard_as_they_were_typed(installation: Installation
     assert heard is not None
     assert heard.text == words
     assert problems("user-context", mailbox / "user-context.json") == []
+
+
+def blocks(document: str) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", (ROOT / document).read_text(), re.DOTALL)
+
+
+def test_the_example_of_the_readme_works_as_it_stands_there(installation: Installation) -> None:
+    [program] = blocks("README.md")
+    (installation.workspace / "program.py").write_text(program)
+    shown = example(installation, str(installation.workspace / "program.py"))
+    assert shown.returncode == 0, shown.stderr
+    assert shown.stdout.startswith("success ")
+    assert "the notes" in shown.stdout
+
+
+def test_the_inbox_of_the_document_answers_a_running_proxy(installation: Installation) -> None:
+    mailbox = installation.root / "escalations"
+    shown = textwrap.indent(blocks("docs/embedding.md")[1], "    ")
+    program = (
+        "import anyio, sys\nfrom ironcurtain_proxy import *\ndirectory = sys.argv[1]\n"
+        f"async def main():\n{shown}\nanyio.run(main)\n"
+    )
+    agent = installation.start()
+    reviewer = subprocess.Popen([sys.executable, "-c", program, str(mailbox)])
+    try:
+        for path in ("/srv/none.txt", "/srv/other.txt"):
+            agent.answer(agent.start_call("read_text_file", {"path": path}))
+        write = agent.answer(
+            agent.start_call("write_file", {"path": "/srv/none.txt", "content": "x"})
+        )
+    finally:
+        reviewer.terminate()
+        reviewer.wait()
+    assert "ask again tomorrow" in str(write)
+    by = [str(one["decidedBy"]) for one in installation.outcomes()]
+    assert (by[0], by[1][:6], by[2]) == (
+        "reviewer:night-shift",
+        "grant:",
+        "reviewer:night-shift",
+    )
 
 
 # --- schemas -------------------------------------------------------------------------------------
