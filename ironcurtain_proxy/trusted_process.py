@@ -7,19 +7,21 @@ the same.
 
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
+from copy import deepcopy
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self, TypeAlias, assert_never
+from typing import Final, Literal, Self, TypeAlias, assert_never
 
 import anyio
+import orjson
 
 from ironcurtain_proxy.agent.replies import words
 from ironcurtain_proxy.config.policy.policy_loading import load_policy
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.downstream.working_directory import tidy
-from ironcurtain_proxy.errors import ConfigurationError, KernelError
+from ironcurtain_proxy.errors import AgentError, ConfigurationError, KernelError
 from ironcurtain_proxy.facts.catalogue import SEPARATOR, CataloguedTool
 from ironcurtain_proxy.mailbox.user_message import UserMessage
 from ironcurtain_proxy.model.json import Arguments, Json
@@ -91,6 +93,9 @@ class OfferedTool:
     """The whole object from the server's `tools/list`."""
 
 
+_JSON_ALONE: Final = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
+
+
 class TrustedProcess:
     """Decides, carries out and records the calls of the program it lives in.
 
@@ -154,6 +159,7 @@ class TrustedProcess:
         """Decide a call and, if it may go, carry it out.
 
         Raises:
+            AgentError: the arguments are no JSON.
             KernelError: outside `async with`.
         """
         return await self.handle_tool_call(
@@ -166,11 +172,12 @@ class TrustedProcess:
         """The same for a call in one value, with progress notifications.
 
         Raises:
+            AgentError: the arguments are no JSON.
             KernelError: outside `async with`.
         """
         proxy = self._running()
         name = self._name(proxy, request)
-        params: dict[str, Json] = {"name": name, "arguments": dict(request.arguments)}
+        params: dict[str, Json] = {"name": name, "arguments": _as_sent(request)}
         return _response(await proxy.handle(name, params, on_progress), name)
 
     def _running(self) -> Proxy:
@@ -262,8 +269,21 @@ def _alone(
     return found
 
 
+def _as_sent(request: ToolCallRequest) -> Json:
+    """A copy of the arguments: the program may change its own while somebody is asked."""
+    try:
+        copied: Json = orjson.loads(orjson.dumps(dict(request.arguments), option=_JSON_ALONE))
+    except (TypeError, orjson.JSONDecodeError):
+        raise AgentError(
+            f"the arguments of {request.server}/{request.tool} are no JSON: hand in objects, "
+            "arrays, texts, numbers, truths and None"
+        ) from None
+    return copied
+
+
 def _offered(found: CataloguedTool) -> OfferedTool:
-    raw = found.definition.raw
+    # The program's copy: the kernel judges calls by its own.
+    raw = deepcopy(dict(found.definition.raw))
     description, schema = raw.get("description"), raw.get("inputSchema")
     return OfferedTool(
         server=found.server,

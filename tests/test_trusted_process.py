@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.config.settings import Settings
-from ironcurtain_proxy.errors import ConfigurationError, KernelError
+from ironcurtain_proxy.errors import AgentError, ConfigurationError, KernelError
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.trusted_process import ToolCallRequest, TrustedProcess
@@ -226,3 +226,62 @@ async def test_settings_and_a_configuration_file_are_not_given_together(
     settings = Settings.from_environment(furnished.environment())
     with pytest.raises(ConfigurationError):
         TrustedProcess(settings, furnished.root / "config.json")
+
+
+async def test_arguments_that_change_while_somebody_is_asked_are_sent_as_they_were_shown(
+    furnished: Installation,
+) -> None:
+    furnished.rules = [rule("ask-first", "escalate", tool=["echo"])]
+    furnished.write_policy()
+    mine: list[Json] = ["harmless"]
+
+    def ask(escalation: Escalation) -> Approved:
+        assert escalation.arguments["list"] == ["harmless"]
+        mine[0] = "harmful"
+        return Approved()
+
+    async with TrustedProcess(furnished.environment(), on_escalation=ask) as kernel:
+        answer = await kernel.call_tool("scripted", "echo", {"text": "/srv/a", "list": mine})
+    assert answer.status == "success"
+    assert [one["arguments"] for one in furnished.received()] == [
+        {"text": "/srv/a", "list": ["harmless"]}
+    ]
+
+
+async def test_a_listed_tool_is_the_callers_copy(furnished: Installation) -> None:
+    async with TrustedProcess(furnished.environment()) as kernel:
+        for one in await kernel.list_tools():
+            assert isinstance(one.input_schema, dict)
+            one.input_schema["required"] = ["nothing has it"]
+        answer = await kernel.call_tool("scripted", "echo", {"text": "/srv/a", "list": []})
+        assert answer.status == "success"
+        assert all("required" not in one.input_schema for one in await kernel.list_tools())
+
+
+@pytest.mark.parametrize("value", [Path("/srv/a"), {1, 2}, b"/srv/a", 1 << 80])
+async def test_arguments_that_are_no_json_are_the_callers_error(
+    furnished: Installation, value: object
+) -> None:
+    arguments: dict[str, Json] = {"text": value, "list": []}  # type: ignore[dict-item]
+    async with TrustedProcess(furnished.environment()) as kernel:
+        with pytest.raises(AgentError, match="scripted/echo"):
+            await kernel.call_tool("scripted", "echo", arguments)
+    assert furnished.received() == []
+
+
+@pytest.mark.requirement("C-32")
+async def test_the_forms_of_the_original_are_accepted(furnished: Installation) -> None:
+    asked: list[tuple[str, bool]] = []
+
+    def on_escalation(escalation: Escalation) -> object:
+        asked.append((escalation.reasons[0].ground.rule, bool(escalation.candidates)))
+        return {"decision": "approved", "whitelistSelection": 0}
+
+    async with TrustedProcess(furnished.environment(), on_escalation=on_escalation) as kernel:
+        kernel.set_last_user_message("ask about it")
+        for _ in range(2):
+            answer = await kernel.handle_tool_call(
+                ToolCallRequest(server="scripted", tool="ask", arguments={"text": "/srv/x"})
+            )
+            assert (answer.status, answer.rule) == ("success", "ask-first")
+    assert asked == [("ask-first", True)]
