@@ -17,6 +17,63 @@ Off by default, and skipped by a reader of the default product: `auto_confirm`, 
 
 What people and programs start from: `cli`, `config`, `wiring`, `trusted_process`, `inbox`.
 - Also: `steady_clock`.
+
+A program imports its names from here; `docs/embedding.md` says how they are used.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from ironcurtain_proxy.config.settings import Settings
+    from ironcurtain_proxy.errors import IronCurtainError
+    from ironcurtain_proxy.inbox import EscalationInbox
+    from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation
+    from ironcurtain_proxy.model.grant import Candidate
+    from ironcurtain_proxy.trusted_process import (
+        ToolCallRequest,
+        ToolCallResponse,
+        TrustedProcess,
+    )
+
 __version__ = "0.2.0"
+
+__all__ = [
+    "Approved",
+    "Candidate",
+    "Declined",
+    "Escalation",
+    "EscalationInbox",
+    "IronCurtainError",
+    "Settings",
+    "ToolCallRequest",
+    "ToolCallResponse",
+    "TrustedProcess",
+]
+
+_HOMES: Final = {
+    "Approved": "model.escalation",
+    "Candidate": "model.grant",
+    "Declined": "model.escalation",
+    "Escalation": "model.escalation",
+    "EscalationInbox": "inbox",
+    "IronCurtainError": "errors",
+    "Settings": "config.settings",
+    "ToolCallRequest": "trusted_process",
+    "ToolCallResponse": "trusted_process",
+    "TrustedProcess": "trusted_process",
+}
+"""The module of each public name. It is imported with the name's first use, so that the commands
+and the start of the proxy do not load what only programs need."""
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found: object = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

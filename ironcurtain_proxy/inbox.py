@@ -3,7 +3,7 @@
 async with EscalationInbox(directory) as inbox:
     inbox.write_user_message("push my branch")
     async for pending in inbox:
-        await inbox.approve(pending.id)
+        await inbox.approve(pending.id, remember=next(iter(pending.candidates), None))
 """
 
 from collections.abc import AsyncIterator
@@ -15,18 +15,28 @@ from typing import Final, Self
 import anyio
 import orjson
 
-from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.errors import ConfigurationError, IronCurtainError
 from ironcurtain_proxy.mailbox.answering import Verdict, answer, answer_async
 from ironcurtain_proxy.mailbox.credential import Credential
 from ironcurtain_proxy.mailbox.listener_lock import ListenerLock, listener_pid
 from ironcurtain_proxy.mailbox.messages import is_id, timestamp
-from ironcurtain_proxy.mailbox.requests import MailboxReader, PendingRequest, utc_now
+from ironcurtain_proxy.mailbox.requests import (
+    MailboxReader,
+    OfferedCandidate,
+    PendingRequest,
+    utc_now,
+)
 from ironcurtain_proxy.mailbox.token_file import read_token
 from ironcurtain_proxy.mailbox.watch import watch_directory
+from ironcurtain_proxy.model.grant import Candidate
 from ironcurtain_proxy.private_directory import MailboxDirectory
 
 USER_CONTEXT: Final = "user-context.json"
 TRUSTED_SOURCE: Final = "mux-trusted-input"
+
+
+class NotOfferedError(IronCurtainError):
+    """What was to be remembered is not a candidate of that request. Nothing was written."""
 
 
 class EscalationInbox:
@@ -129,34 +139,51 @@ class EscalationInbox:
 
     # --- answers ---------------------------------------------------------------------------------
 
-    async def approve(self, identity: str, *, remember: bool | int = False, note: str = "") -> bool:
+    async def approve(
+        self, identity: str, *, remember: Candidate | int | None = None, note: str = ""
+    ) -> bool:
         """Approve a request. False: too late, answered already, or never asked.
 
         Args:
             identity: the request's whole id.
-            remember: True for the first thing that could be remembered, or the place of one.
+            remember: one of the request's `candidates`; None: this once. Older programs say the
+                place of one, or True for the first.
             note: a word to the agent; it gets at most 1000 characters, in one line.
 
         Raises:
             NotTheReviewerError: somebody else was asked.
+            NotOfferedError: the candidate is another request's.
         """
-        return await self._answer(identity, self._approval(remember, note))
+        return await self._answer(identity, self._approval(identity, remember, note))
 
     async def deny(self, identity: str, *, note: str = "") -> bool:
         """Refuse a request. False and errors: as for `approve`."""
         return await self._answer(identity, self._denial(note))
 
-    def approve_now(self, identity: str, *, remember: bool | int = False, note: str = "") -> bool:
+    def approve_now(
+        self, identity: str, *, remember: Candidate | int | None = None, note: str = ""
+    ) -> bool:
         """`approve` for programs that are not async."""
-        return self._answer_now(identity, self._approval(remember, note))
+        return self._answer_now(identity, self._approval(identity, remember, note))
 
     def deny_now(self, identity: str, *, note: str = "") -> bool:
         """`deny` for programs that are not async."""
         return self._answer_now(identity, self._denial(note))
 
-    def _approval(self, remember: bool | int, note: str) -> Verdict:  # noqa: FBT001  as in `approve`
-        place = 0 if remember is True else None if remember is False else remember
-        return replace(self._denial(note), approved=True, remember=place)
+    def _approval(self, identity: str, remember: Candidate | int | None, note: str) -> Verdict:
+        return replace(self._denial(note), approved=True, remember=self._place(identity, remember))
+
+    def _place(self, identity: str, remember: Candidate | int | None) -> int | None:
+        if isinstance(remember, Candidate):
+            shown = self._shown_as(identity)
+            if shown is None:
+                return None
+            if not isinstance(remember, OfferedCandidate) or remember not in shown.candidates:
+                raise NotOfferedError(f"request {identity} does not offer that to be remembered")
+            return remember.place
+        if isinstance(remember, bool):
+            return 0 if remember else None
+        return remember
 
     def _denial(self, note: str) -> Verdict:
         return Verdict(

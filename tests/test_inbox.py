@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.inbox import EscalationInbox
+from ironcurtain_proxy.inbox import EscalationInbox, NotOfferedError
 from ironcurtain_proxy.mailbox.listener_lock import LOCK_NAME, ListenerLock, is_listened_to
 from ironcurtain_proxy.model.escalation import Approved, Declined
 from tests.mailbox.mailbox_fixture import APPROVED, a_box, an_id, escalation, until, within
@@ -31,6 +31,26 @@ async def test_an_approval_is_taken_and_remembers_what_was_chosen(path: Path) ->
             assert await inbox.approve(asked.id, remember=1, note="fine") is True
         assert box.rulings[asked.id] == Approved(by="human", remember=1, note="fine")
         assert box.names() == []
+
+
+async def test_what_is_remembered_is_a_candidate_of_that_very_request(path: Path) -> None:
+    async with a_box(path) as box:
+        first = escalation(candidates=(within("/etc"), within("/")))
+        other = escalation(candidates=(within("/etc"), within("/")))
+        async with EscalationInbox(path) as inbox, box.asked(first), box.asked(other):
+            offered = {one.id: one.candidates for one in inbox.pending()}
+            assert [one.description for one in offered[first.id]] == [
+                "Allow files/read_file read-path within /etc",
+                "Allow files/read_file read-path within /",
+            ]
+            with pytest.raises(NotOfferedError):
+                await inbox.approve(first.id, remember=offered[other.id][0])
+            with pytest.raises(NotOfferedError):
+                await inbox.approve(first.id, remember=within("/etc"))
+            assert await inbox.approve(first.id, remember=offered[first.id][1]) is True
+            assert await inbox.approve(other.id, remember=None) is True
+        assert box.rulings[first.id] == Approved(by="human", remember=1)
+        assert box.rulings[other.id] == Approved(by="human")
 
 
 @pytest.mark.requirement("C-6")

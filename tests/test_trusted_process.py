@@ -5,8 +5,9 @@ from pathlib import Path
 import orjson
 import pytest
 
-from ironcurtain_proxy.errors import KernelError
-from ironcurtain_proxy.model.escalation import Escalation
+from ironcurtain_proxy.config.settings import Settings
+from ironcurtain_proxy.errors import AgentError, ConfigurationError, KernelError
+from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.trusted_process import ToolCallRequest, TrustedProcess
 from tests.e2e.installation import Installation, rule
@@ -110,3 +111,177 @@ async def test_its_servers_end_with_its_block(furnished: Installation) -> None:
         assert answer.status == "success"
     furnished.end()
     assert orjson.loads(furnished.audit.read_bytes().splitlines()[-1])["seq"] == 2
+
+
+async def test_a_caller_lists_the_tools_and_calls_one_by_its_name(furnished: Installation) -> None:
+    async with TrustedProcess(Settings.from_environment(furnished.environment())) as kernel:
+        tools = {(one.server, one.tool): one for one in await kernel.list_tools()}
+        echo = tools["scripted", "echo"]
+        assert echo.description == "Does echo."
+        assert echo.input_schema["properties"] == {
+            "text": {"type": "string"},
+            "list": {"type": "array"},
+        }
+        answer = await kernel.call_tool(echo.server, echo.tool, {"text": "/srv/a", "list": []})
+    assert answer.status == "success"
+    assert (answer.rule, answer.allowed_by, answer.refused_by) == ("srv", "kernel", None)
+
+
+async def test_a_response_says_what_allowed_and_what_refused(furnished: Installation) -> None:
+    answers: list[object] = [
+        lambda asked: Approved(remember=asked.candidates[0]),
+        lambda asked: Declined(note="use another file"),
+    ]
+
+    def ask(escalation: Escalation) -> object:
+        answer = answers.pop(0)
+        assert callable(answer)
+        return answer(escalation)
+
+    async with TrustedProcess(furnished.environment(), on_escalation=ask) as kernel:
+        approved = await kernel.call_tool("scripted", "ask", {"text": "/srv/one"})
+        remembered = await kernel.call_tool("scripted", "ask", {"text": "/srv/one"})
+        declined = await kernel.call_tool("scripted", "ask", {"text": "/etc/one"})
+        denied = await kernel.call_tool("scripted", "echo", {"text": "/etc", "list": []})
+    assert (approved.rule, approved.allowed_by) == ("ask-first", "human")
+    assert (remembered.status, remembered.rule) == ("success", "ask-first")
+    assert remembered.allowed_by.startswith("grant:")
+    assert (declined.status, declined.refused_by) == ("denied", "declined")
+    assert "use another file" in str(declined.result)
+    assert (denied.refused_by, denied.allowed_by) == ("policy", "")
+
+
+async def test_a_servers_own_failure_comes_back_as_the_server_said_it(
+    furnished: Installation,
+) -> None:
+    said = '{"content":[{"type":"text","text":"no such file"}],"isError":true,"more":{"a":1}}'
+    furnished.annotations["scripted"] = {name: {"line": ["none"]} for name in ("raw", "error")}
+    furnished.rules = [rule("raw", "allow", tool=["raw", "error"])]
+    furnished.write_policy()
+    async with TrustedProcess(furnished.environment()) as kernel:
+        failed = await kernel.call_tool("scripted", "raw", {"line": said})
+        broken = await kernel.call_tool(
+            "scripted", "error", {"line": '{"code":-32602,"message":"what?"}'}
+        )
+    assert failed.status == "error"
+    assert failed.result == orjson.loads(said)
+    assert broken.status == "error"
+    assert broken.error is not None
+    assert broken.error["message"] == "what?"
+    assert (failed.rule, broken.rule) == ("raw", "raw")
+
+
+async def test_a_server_that_is_not_configured_gets_no_call_of_the_only_one(
+    furnished: Installation,
+) -> None:
+    async with TrustedProcess(furnished.environment()) as kernel:
+        answer = await kernel.call_tool("other", "echo", {"text": "/srv/a", "list": []})
+    assert (answer.status, answer.refused_by) == ("denied", "unknown-tool")
+    assert furnished.received() == []
+
+
+async def test_the_callers_mapping_keeps_its_secrets(furnished: Installation) -> None:
+    secrets = '{"scripted": {"TOKEN": "a-secret-of-the-server"}}'
+    environ = {**furnished.environment(), "SERVER_CREDENTIALS": secrets}
+    before = dict(environ)
+    settings = Settings.from_environment(environ)
+    async with TrustedProcess(environ):
+        pass
+    assert environ == before
+    assert "SERVER_CREDENTIALS" not in settings.inherited
+    assert "a-secret-of-the-server" not in repr(settings)
+
+
+async def test_a_callers_own_exception_leaves_the_block_as_it_was_raised(
+    furnished: Installation,
+) -> None:
+    kernel = TrustedProcess(furnished.environment())
+    with pytest.raises(ValueError, match="mine"):
+        async with kernel:
+            raise ValueError("mine")
+    several = ExceptionGroup("both", [ValueError("mine")])
+    with pytest.raises(ExceptionGroup) as raised:
+        async with kernel:
+            raise several
+    assert raised.value is several
+
+
+async def test_a_start_that_fails_leaves_nothing_behind(furnished: Installation) -> None:
+    mailbox = furnished.root / "mailbox"
+    mailbox.mkdir(mode=0o777)
+    mailbox.chmod(0o777)
+    environ = {**furnished.environment(), "ESCALATION_DIR": str(mailbox)}
+    kernel = TrustedProcess(environ)
+    with pytest.raises(ConfigurationError):
+        await kernel.__aenter__()
+    furnished.end()
+    mailbox.chmod(0o700)
+    async with kernel:
+        assert (await kernel.list_tools()) != ()
+
+
+async def test_settings_and_a_configuration_file_are_not_given_together(
+    furnished: Installation,
+) -> None:
+    settings = Settings.from_environment(furnished.environment())
+    with pytest.raises(ConfigurationError):
+        TrustedProcess(settings, furnished.root / "config.json")
+
+
+async def test_arguments_that_change_while_somebody_is_asked_are_sent_as_they_were_shown(
+    furnished: Installation,
+) -> None:
+    furnished.rules = [rule("ask-first", "escalate", tool=["echo"])]
+    furnished.write_policy()
+    mine: list[Json] = ["harmless"]
+
+    def ask(escalation: Escalation) -> Approved:
+        assert escalation.arguments["list"] == ["harmless"]
+        mine[0] = "harmful"
+        return Approved()
+
+    async with TrustedProcess(furnished.environment(), on_escalation=ask) as kernel:
+        answer = await kernel.call_tool("scripted", "echo", {"text": "/srv/a", "list": mine})
+    assert answer.status == "success"
+    assert [one["arguments"] for one in furnished.received()] == [
+        {"text": "/srv/a", "list": ["harmless"]}
+    ]
+
+
+async def test_a_listed_tool_is_the_callers_copy(furnished: Installation) -> None:
+    async with TrustedProcess(furnished.environment()) as kernel:
+        for one in await kernel.list_tools():
+            assert isinstance(one.input_schema, dict)
+            one.input_schema["required"] = ["nothing has it"]
+        answer = await kernel.call_tool("scripted", "echo", {"text": "/srv/a", "list": []})
+        assert answer.status == "success"
+        assert all("required" not in one.input_schema for one in await kernel.list_tools())
+
+
+@pytest.mark.parametrize("value", [Path("/srv/a"), {1, 2}, b"/srv/a", 1 << 80])
+async def test_arguments_that_are_no_json_are_the_callers_error(
+    furnished: Installation, value: object
+) -> None:
+    arguments: dict[str, Json] = {"text": value, "list": []}  # type: ignore[dict-item]
+    async with TrustedProcess(furnished.environment()) as kernel:
+        with pytest.raises(AgentError, match="scripted/echo"):
+            await kernel.call_tool("scripted", "echo", arguments)
+    assert furnished.received() == []
+
+
+@pytest.mark.requirement("C-32")
+async def test_the_forms_of_the_original_are_accepted(furnished: Installation) -> None:
+    asked: list[tuple[str, bool]] = []
+
+    def on_escalation(escalation: Escalation) -> object:
+        asked.append((escalation.reasons[0].ground.rule, bool(escalation.candidates)))
+        return {"decision": "approved", "whitelistSelection": 0}
+
+    async with TrustedProcess(furnished.environment(), on_escalation=on_escalation) as kernel:
+        kernel.set_last_user_message("ask about it")
+        for _ in range(2):
+            answer = await kernel.handle_tool_call(
+                ToolCallRequest(server="scripted", tool="ask", arguments={"text": "/srv/x"})
+            )
+            assert (answer.status, answer.rule) == ("success", "ask-first")
+    assert asked == [("ask-first", True)]

@@ -43,6 +43,7 @@ exit status: 0; 2 if the configuration cannot be used
 """
 
 _WIDTH: Final = 17
+_HEARS: Final = "the user's words, where a program sends them; see docs/embedding.md"
 
 
 def add_parser(subparsers: "Subparsers") -> None:
@@ -201,6 +202,7 @@ def _lines(fields: Mapping[str, Json]) -> list[str]:
         ("Profile", profile),
         ("Isolation", fields["isolation"]),
         ("Auto-approver", fields["autoApprove"]),
+        *([("Its evidence", _HEARS)] if fields["autoApprove"] != "off" else []),
         ("Auto-confirm", fields["autoConfirm"]),
         *([("Store", fields["store"])] if fields["store"] != "off" else []),
         ("Sandbox policy", fields["sandboxPolicy"]),

@@ -116,7 +116,25 @@ class Settings:
     """None: the section is not there."""
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Secret variables of later stages, by name: they are gone from the environment."""
+    inherited: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """The environment that was read, without the secrets: servers get its base variables."""
     warnings: tuple[Problem, ...] = ()
+
+    @staticmethod
+    def from_environment(
+        environ: Mapping[str, str] | None = None, config: Path | None = None
+    ) -> "Settings":
+        """Read all settings, as the proxy does at its start. The mapping is left as it is.
+
+        Args:
+            environ: the variables; None: those of this process.
+            config: the configuration file; None: the one that the variables or the home have.
+
+        Raises:
+            ProblemsError: something cannot be used; it holds everything found.
+            ConfigurationError: this platform is not supported.
+        """
+        return load_settings(dict(os.environ if environ is None else environ), config)
 
 
 def load_settings(environ: MutableMapping[str, str], config: Path | None = None) -> Settings:
@@ -187,6 +205,7 @@ def gather_settings(
         overlay=read_overlay(layers, choice.names),
         auto_confirm=_auto_confirm(layers),
         secrets=environment.secrets,
+        inherited=dict(environ),
     )
     warnings = [problem for problem in report.problems if problem.severity == "warning"]
     return replace(settings, warnings=tuple(warnings))

@@ -141,7 +141,7 @@ def remembered(
         how: ids, time and lifetime.
     """
     patterns: dict[Pattern, str] = {}
-    chosen = _chosen(question, approved)
+    chosen = question.chosen(approved.remember)
     for reason in question.reasons:
         if reason.origin == "capability" and _is_reviewer(approved.by):
             for name in reason.capabilities:
@@ -167,13 +167,6 @@ def remembered(
 
 def _is_reviewer(decider: Decider) -> bool:
     return decider == "human" or decider.startswith("reviewer:")
-
-
-def _chosen(question: Escalation, approved: Approved) -> Pattern | None:
-    place = approved.remember
-    if place is None or not 0 <= place < len(question.candidates):
-        return None
-    return question.candidates[place]
 
 
 def capability_pattern(name: Capability) -> CapabilityPattern:

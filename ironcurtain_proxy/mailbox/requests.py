@@ -20,10 +20,21 @@ from ironcurtain_proxy.mailbox.messages import (
     response_name,
 )
 from ironcurtain_proxy.mailbox.processes import is_alive
+from ironcurtain_proxy.model.grant import Candidate
 from ironcurtain_proxy.private_directory import MailboxDirectory, UnacceptableFileError
 from ironcurtain_proxy.steady_clock import seconds_left as until
 
 SESSIONS = "sessions"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferedCandidate(Candidate):
+    """What one request offers to remember, as its file describes it."""
+
+    request: str
+    """The id of the request, with the digest of its bytes."""
+    place: int
+    """Its number in the file, from 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +48,17 @@ class PendingRequest:
     def id(self) -> str:
         """The escalation's id."""
         return self.request.id
+
+    @property
+    def candidates(self) -> tuple[OfferedCandidate, ...]:
+        """What an approval may remember."""
+        whose = f"{self.request.id} {self.request.digest}"
+        return tuple(
+            [
+                OfferedCandidate(description=words, request=whose, place=place)
+                for place, words in enumerate(self.request.candidates)
+            ]
+        )
 
     @property
     def session(self) -> str:

@@ -20,7 +20,6 @@ from ironcurtain_proxy.errors import (
     BusyError,
     DownstreamError,
     KernelError,
-    UnansweredError,
 )
 from ironcurtain_proxy.grants.book import GrantBook
 from ironcurtain_proxy.grants.budget import BudgetBook
@@ -30,7 +29,7 @@ from ironcurtain_proxy.grants.patterns import EscalatedCall
 from ironcurtain_proxy.mediation.journal import Journal
 from ironcurtain_proxy.mediation.judge import judge
 from ironcurtain_proxy.mediation.question import Frame, Posed, question_about
-from ironcurtain_proxy.mediation.refusals import turn_down, withhold
+from ironcurtain_proxy.mediation.refusals import turn_down, unanswered, withhold
 from ironcurtain_proxy.model.asking import question_in
 from ironcurtain_proxy.model.audit import ResultSummary
 from ironcurtain_proxy.model.authorized import AuthorizedCall
@@ -372,9 +371,7 @@ class Mediator:
         except DownstreamError as error:
             failure = ResultSummary(status="error", error=str(error))
             recorded = await self.journal.end(case, failure)
-            done = isinstance(error, UnansweredError)
-            back = case.put_back
-            return Failed(message=str(error), perhaps_done=done, recorded=recorded, put_back=back)
+            return unanswered(case, error, recorded=recorded)
         except BaseException as error:
             with anyio.CancelScope(shield=True):
                 await self.journal.fail(case, _UNKNOWN if isinstance(error, Exception) else _GONE)
@@ -386,7 +383,8 @@ class Mediator:
         if summary.status == "success":
             self.world.facts.succeeded(call)
         recorded = await self.journal.end(case, summary)
-        return Answered(result=result, recorded=recorded, put_back=case.put_back)
+        allowed = case.allowed
+        return Answered(result=result, recorded=recorded, put_back=case.put_back, allowed=allowed)
 
     async def _send(
         self, case: Case, call: AuthorizedCall, on_progress: ProgressListener | None

@@ -4,12 +4,13 @@ from dataclasses import replace
 from typing import assert_never
 
 from ironcurtain_proxy.approval.settlements import by_refusal, decider_of, held, refused_by
+from ironcurtain_proxy.errors import DownstreamError, UnansweredError
 from ironcurtain_proxy.mediation.journal import Journal
 from ironcurtain_proxy.model.audit import ResultSummary
 from ironcurtain_proxy.model.case import Case
 from ironcurtain_proxy.model.escalation import Declined, Escalation, Held, Unreachable
 from ironcurtain_proxy.model.grounds import asking_answer
-from ironcurtain_proxy.model.reply import Refused, Withheld
+from ironcurtain_proxy.model.reply import Failed, Refused, Withheld
 
 
 async def turn_down(
@@ -47,3 +48,14 @@ async def withhold(journal: Journal, case: Case, summary: ResultSummary, asked: 
     denied = replace(summary, status="denied", error=ground.reason)
     recorded = await journal.end(case, denied)
     return Withheld(ground=ground, recorded=recorded, put_back=case.put_back)
+
+
+def unanswered(case: Case, error: DownstreamError, *, recorded: bool) -> Failed:
+    """The reply to a call that its server did not answer."""
+    return Failed(
+        message=str(error),
+        perhaps_done=isinstance(error, UnansweredError),
+        recorded=recorded,
+        put_back=case.put_back,
+        allowed=case.allowed,
+    )

@@ -15,6 +15,7 @@ from ironcurtain_proxy.model.decision import Decision, Effect, Escalate, effect_
 from ironcurtain_proxy.model.escalation import EscalationId, OriginReason
 from ironcurtain_proxy.model.grant import GrantId
 from ironcurtain_proxy.model.json import Arguments, Json
+from ironcurtain_proxy.model.reply import Allowed
 
 _NO_SERVERS: Final = frozenset({"ironcurtain", "unknown"})
 """Whose name a record has that involves no server: the proxy's own tools, and unknown ones."""
@@ -72,6 +73,12 @@ class Case:
     """Further fields of the record that no settlement brings, such as who refused it."""
     recorded: bool = False
     """Whether how it ended has an entry: an intent alone is not enough."""
+
+    @property
+    def allowed(self) -> Allowed:
+        """What lets it go; of a call that is forwarded."""
+        by = "kernel" if self.settlement is None else self.settlement.decided_by
+        return Allowed(self.decision.ground.rule, by)
 
     def record(
         self, result: ResultSummary | None, *, elapsed: float, sandboxed: bool, client: str = ""

@@ -8,7 +8,7 @@ from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.capability import Capability
 from ironcurtain_proxy.model.command import ParsedCommand
 from ironcurtain_proxy.model.decision import Ground
-from ironcurtain_proxy.model.grant import Pattern
+from ironcurtain_proxy.model.grant import Candidate, Pattern
 from ironcurtain_proxy.model.json import Arguments, Json
 from ironcurtain_proxy.model.place import NOWHERE, Place
 from ironcurtain_proxy.model.request import AccessRequest
@@ -76,6 +76,14 @@ class Escalation:
     deadline: datetime
     """Aware, UTC; after it the call is refused."""
 
+    def chosen(self, remember: Candidate | int | None) -> Pattern | None:
+        """The candidate that an approval names; None: none, or none of these. True is no place."""
+        if isinstance(remember, Candidate):
+            return next((one for one in self.candidates if one == remember), None)
+        if isinstance(remember, bool) or not isinstance(remember, int):
+            return None
+        return self.candidates[remember] if 0 <= remember < len(self.candidates) else None
+
     @property
     def origins(self) -> tuple[Origin, ...]:
         """What asked, each once."""
@@ -95,10 +103,10 @@ BY_MODEL: Final[tuple[str, Json]] = ("reviewerKind", "model")
 class Approved:
     """An explicit, well-formed, in-time approval of exactly this escalation."""
 
-    by: Decider
+    by: Decider = "human"
     reasoning: str = ""
-    remember: int | None = None
-    """The place of the candidate to remember; None: this once."""
+    remember: Candidate | int | None = None
+    """One of the escalation's candidates, or its place; None: this once."""
     question: EscalationId | None = None
     """Which question it answered, where a call joined one that was asked before."""
     note: str = ""
@@ -111,8 +119,8 @@ class Approved:
 class Declined:
     """Anything else that came back, or nothing in time."""
 
-    by: Decider
-    kind: Literal["denied", "expired", "invalid", "withdrawn", "limit"]
+    by: Decider = "human"
+    kind: Literal["denied", "expired", "invalid", "withdrawn", "limit"] = "denied"
     """`invalid`: an answer that could not be accepted. `withdrawn`: the agent gave up. `limit`:
     nobody was asked, because too much of this session is open."""
     reason: str = ""

@@ -55,7 +55,15 @@ Constraint: TypeAlias = WithinDirectory | OnHost | ExactValue | SameFlag
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GrantPattern:
+class Candidate:
+    """Something that an approval may remember. A reviewer hands back one that was offered."""
+
+    description: str
+    """One line for people."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrantPattern(Candidate):
     """What "remember" would remember, shown to the reviewer before the answer."""
 
     server: str
@@ -65,12 +73,10 @@ class GrantPattern:
     """SHA-256 of the tool's definition: a grant is void when the tool changes."""
     constraints: tuple[Constraint, ...]
     """Never empty: a call that names nothing is not grantable."""
-    description: str
-    """One line for people."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolPattern:
+class ToolPattern(Candidate):
     """A tool that the approval mode need not ask about again ("always allow")."""
 
     server: str
@@ -78,15 +84,13 @@ class ToolPattern:
     tool: str
     definition: str
     """SHA-256 of the tool's definition, as above."""
-    description: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CapabilityPattern:
+class CapabilityPattern(Candidate):
     """A capability that its profile need not ask about again."""
 
     capability: Capability
-    description: str
 
 
 Pattern: TypeAlias = GrantPattern | ToolPattern | CapabilityPattern

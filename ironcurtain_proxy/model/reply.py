@@ -1,6 +1,6 @@
 """What became of a call, before it is put into words. Pure: no I/O, no clock, no log."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from ironcurtain_proxy.model.audit import PutBack
@@ -35,6 +35,16 @@ again. `busy`: other calls on its repository did not end. `audit`: it could not 
 """
 
 
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """What let a call go to its server, in the words of the record."""
+
+    rule: str
+    """The policy's rule that allowed the call, or that asked for a reviewer."""
+    by: str
+    """`kernel`: the policy alone. Else who approved: `human`, `reviewer:ID`, `grant:ID`."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
     """The server was asked and answered, well or not."""
@@ -44,6 +54,8 @@ class Answered:
     """False: it was carried out, but the outcome could not be written down."""
     put_back: tuple[PutBack, ...] = ()
     """What was put back after it."""
+    allowed: Allowed | None = field(default=None, compare=False)
+    """None: a tool of the proxy's own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +81,8 @@ class Failed:
     recorded: bool = True
     put_back: tuple[PutBack, ...] = ()
     """As of `Answered`."""
+    allowed: Allowed | None = field(default=None, compare=False)
+    """None: a defect of ours, after which that is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

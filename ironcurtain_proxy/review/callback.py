@@ -50,21 +50,20 @@ class CallbackReviewer:
                 return _invalid(f"on_escalation raised {type(error).__name__}")
         if waited.cancelled_caught:
             return _expired()
-        return _read(answer, len(escalation.candidates))
+        return _read(answer, escalation)
 
 
-def _read(answer: object, candidates: int) -> Ruling:
+def _read(answer: object, escalation: Escalation) -> Ruling:
     match answer:
         case Approved(remember=remember):
-            if remember is not None and not 0 <= remember < candidates:
+            if remember is not None and escalation.chosen(remember) is None:
                 return _invalid("on_escalation would remember what was not offered")
             return answer
         case Declined():
             return answer
         case {"decision": "approved", **more}:
-            return Approved(
-                by=HUMAN, remember=_selection(more.get("whitelistSelection"), candidates)
-            )
+            selected = _selection(more.get("whitelistSelection"), len(escalation.candidates))
+            return Approved(by=HUMAN, remember=selected)
         case {"decision": "denied"}:
             return Declined(by=HUMAN, kind="denied")
         case _:

@@ -54,6 +54,7 @@ def test_status_prints_what_decides_and_who_is_asked(tmp_path: Path) -> None:
     assert "Profile:         autonomous (supervised holds)\n" in shown.stdout
     assert "Isolation:       unknown\n" in shown.stdout
     assert "Auto-approver:   openai:some-model\n" in shown.stdout
+    assert "Its evidence:    the user's words, where a program sends them; " in shown.stdout
     assert "Auto-confirm:    off\n" in shown.stdout
     assert 'trusted, NOT SANDBOXED ("sandbox": false)' in shown.stdout
     assert "approvalPolicy" in shown.stderr

@@ -7,13 +7,13 @@ import pytest
 from ironcurtain_proxy.model.audit import AuditRecord, ResultSummary
 from ironcurtain_proxy.model.call import RequestId, ToolCall
 from ironcurtain_proxy.model.case import Case, Settlement
-from ironcurtain_proxy.model.decision import Allow, Deny, Escalate, Ground
+from ironcurtain_proxy.model.decision import Allow, Decision, Deny, Escalate, Ground
 from ironcurtain_proxy.model.escalation import Origin, OriginReason
 from ironcurtain_proxy.model.grounds import asking_answer
 from ironcurtain_proxy.model.json import Json
 
 
-def said_of(server: str, *, confined: bool) -> bool | None:
+def a_case(decision: Decision, server: str = "server") -> Case:
     call = ToolCall(
         request_id=RequestId("r"),
         exposed_name="tool",
@@ -22,15 +22,19 @@ def said_of(server: str, *, confined: bool) -> bool | None:
         arguments={},
         params={},
     )
-    case = Case(
+    return Case(
         call=call,
         session="s",
         policy_version="",
         arrived=datetime(2026, 11, 21, tzinfo=UTC),
         started=0.0,
         arguments={},
-        decision=Deny(Ground("rule", "reason")),
+        decision=decision,
     )
+
+
+def said_of(server: str, *, confined: bool) -> bool | None:
+    case = a_case(Deny(Ground("rule", "reason")), server)
     ended = ResultSummary(status="denied")
     return case.record(ended, elapsed=0.0, sandboxed=confined).sandboxed
 

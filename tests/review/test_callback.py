@@ -1,12 +1,14 @@
 """A function of the embedding program answers: only a clear approval is one."""
 
+from dataclasses import replace
+
 import anyio
 import pytest
 
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Ruling
 from ironcurtain_proxy.review.callback import CallbackReviewer
 from tests.fakes import FakeClock
-from tests.questions import a_question
+from tests.questions import ETC, a_question
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("C-32")]
 
@@ -46,6 +48,8 @@ async def ruling_for(answer: object, *, grantable: bool = True) -> Ruling:
             Approved(by="human"),
             id="a selection that is no number",
         ),
+        pytest.param(Approved(remember=ETC), Approved(remember=ETC), id="a candidate"),
+        pytest.param(Declined(), DENIED, id="declined, without a word"),
         pytest.param(
             {"decision": "denied", "whitelistSelection": 0}, DENIED, id="denied, in a mapping"
         ),
@@ -67,6 +71,12 @@ async def test_an_answer_is_taken_as_it_was_meant(answer: object, expected: Ruli
         pytest.param([{"decision": "approved"}], id="a list"),
         pytest.param(Approved(by="human", remember=1), id="remembers what was not offered"),
         pytest.param(Approved(by="human", remember=-1), id="remembers from the end"),
+        pytest.param(Approved(remember=True), id="remembers a truth, which is no place"),
+        pytest.param(Approved(remember=0.0), id="remembers a fraction"),  # type: ignore[arg-type]  # untyped
+        pytest.param(
+            Approved(remember=replace(ETC, description="Allow everything")),
+            id="remembers what it made up",
+        ),
     ],
 )
 async def test_what_is_no_clear_approval_is_a_refusal(answer: object) -> None:

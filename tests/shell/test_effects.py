@@ -13,7 +13,6 @@ from ironcurtain_proxy.shell.effects import effect_of, worst
 from ironcurtain_proxy.shell.parse import parse_command
 from tests.shell.hostile_commands import MORE_THAN_READING
 from tests.shell.places import PROJECT
-from tests.shell.test_corpus import FILES
 
 READING: Final = (
     "ls -la cmd/app",
@@ -114,6 +113,19 @@ def test_any_text_has_an_effect(text: str) -> None:
     assert effect_of(parse_command(text), PROJECT).effect in {
         "reads", "local", "unknown", "beyond", "outward",
     }  # fmt: skip
+
+
+CORPUS: Final = Path(__file__).parents[3] / "shared/corpora/shell-commands.jsonl"
+OWN: Final = Path(__file__).parent / "commands.jsonl"
+FILES: Final = [
+    OWN,
+    pytest.param(
+        CORPUS,
+        marks=pytest.mark.skipif(
+            not CORPUS.exists(), reason="the shared corpora are not beside the checkout"
+        ),
+    ),
+]
 
 
 @pytest.mark.parametrize("file", FILES, ids=["own", "corpus"])
