@@ -27,7 +27,7 @@ PACKAGE: Final = "ironcurtain_proxy"
 EXPLAINED: Final = ROOT / "scripts" / "mutate_explained.txt"
 _RULES: Final = (
     "decision/test_matching", "decision/test_authorizer", "decision/test_names",
-    "decision/test_properties",
+    "decision/test_properties", "properties/test_authorizer",
 )  # fmt: skip
 _ALL: Final = (*_RULES, "decision/test_explanation", "decision/test_gravest_first")
 _CALLS: Final = (

@@ -244,3 +244,12 @@ def test_the_quick_look_and_the_walk_agree(tree: Tree, monkeypatch: pytest.Monke
     quick = [reader.read(text) for text in texts]
     monkeypatch.setattr("ironcurtain_proxy.facts.paths._O_PATH", None)
     assert [reader.read(text) for text in texts] == quick
+
+
+def test_a_name_as_long_as_a_file_may_have_is_not_taken_for_one_that_no_file_has(
+    tree: Tree,
+) -> None:
+    """Such files may lie there, reached step by step: nothing is known of where they lead."""
+    assert isinstance(tree.reader().read("/".join(["n" * 255] * 17)), Refusal)
+    impossible = "/".join(["n" * 256] * 17)
+    assert judged(tree, impossible) == f"/work/{impossible}"
