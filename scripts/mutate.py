@@ -172,7 +172,7 @@ def outcome_of(mutant: Mutant) -> Outcome:
         Path(place, "sitecustomize.py").write_text(custom, encoding="utf-8")
         child = subprocess.Popen(
             [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider",
-             f"--basetemp={place}/tests", "--hypothesis-seed=0", *files],
+             f"--basetemp={place}/tests", "--hypothesis-seed=0", "--timeout=20", *files],
             cwd=ROOT, start_new_session=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             env={**os.environ, "PYTHONPATH": place, "PYTHONDONTWRITEBYTECODE": "1", _INSIDE: "1"},

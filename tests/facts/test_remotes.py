@@ -104,6 +104,58 @@ def test_more_remotes_than_anybody_has_are_refused(remotes: GitRemotes) -> None:
     assert isinstance(read(remotes, "git_push", [GOOD] * 1000), Refusal)
 
 
+def test_an_empty_remote_among_others_is_refused(remotes: GitRemotes) -> None:
+    """It stands for no default, and no rule was written about a host without a name."""
+    for value in ([GOOD, ""], ["", GOOD], [""], ["", ""]):
+        found = read(remotes, "git_push", value)
+        assert isinstance(found, Refusal)
+        assert "empty remote" in found.reason
+
+
+@pytest.mark.parametrize("value", [0, 1, -1.5, True, False, {}, {"url": GOOD}])
+@pytest.mark.parametrize("tool", ["git_push", "git_fetch", "git_clone", "other"])
+def test_a_remote_that_is_no_text_is_refused(
+    tool: str, value: Json, repository: Callable[[str], str], remotes: GitRemotes
+) -> None:
+    """A server may make text of it, and git take that for the name of a remote or a directory."""
+    found = read(remotes, tool, value, inside=repository(ORIGIN))
+    assert isinstance(found, Refusal)
+    assert "must be a string" in found.reason
+
+
+@pytest.mark.parametrize("value", [[GOOD, 7], [7], [None], [[GOOD]]])
+def test_what_is_no_text_among_remotes_is_refused(value: Json, remotes: GitRemotes) -> None:
+    assert isinstance(read(remotes, "git_push", value), Refusal)
+
+
+def test_without_a_default_a_remote_left_out_is_none_and_an_empty_one_leads_to_no_host(
+    repository: Callable[[str], str], remotes: GitRemotes
+) -> None:
+    """The server gets the empty text: what it makes of it is settled by no list of hosts."""
+    workspace = repository("")
+    assert read(remotes, "git_push", None, inside=workspace) == ()
+    for tool, inside in (("git_push", workspace), ("git_push", None), ("git_status", workspace)):
+        assert hosts(read(remotes, tool, "", inside=inside)) == [("",)]
+        assert read(remotes, tool, None, inside=inside) == ()
+        assert read(remotes, tool, [], inside=inside) in ((), (UrlValue("", ("",), False),))
+
+
+def test_a_remote_is_ordinary_only_if_all_that_it_leads_to_is(
+    repository: Callable[[str], str], remotes: GitRemotes
+) -> None:
+    workspace = repository(ORIGIN)
+    for value in (None, "origin"):
+        (found,) = read(remotes, "git_push", value, inside=workspace)
+        assert isinstance(found, UrlValue)
+        assert found.ordinary
+    repository(f"\tpushurl = {GOOD}\n\tpushurl = ext::sh -c true\n")
+    for value in (None, "origin"):
+        (found,) = read(remotes, "git_push", value, inside=workspace)
+        assert isinstance(found, UrlValue)
+        assert len(found.domains) == 2
+        assert not found.ordinary
+
+
 def test_an_unclear_url_is_refused_where_only_plain_ones_are_taken(
     repository: Callable[[str], str], remotes: GitRemotes
 ) -> None:
