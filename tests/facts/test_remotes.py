@@ -161,6 +161,8 @@ def test_an_unclear_url_is_refused_where_only_plain_ones_are_taken(
 ) -> None:
     unclear = "https://github.com\\@evil.example.com/x.git"
     assert isinstance(read(remotes, "git_push", unclear, plain=True), Refusal)
+    [clear] = hosts(read(remotes, "git_push", GOOD, plain=True))
+    assert clear[0].startswith("github.com")
     workspace = repository(ORIGIN)
     [named] = hosts(read(remotes, "git_push", "origin", inside=workspace, plain=True))
     assert named[0].startswith("github.com")
@@ -200,6 +202,11 @@ def test_a_git_that_cannot_say_where_it_keeps_its_files_names_no_destination(
     own = {**environment(home), "PATH": f"{programs}:{os.environ['PATH']}"}
     failing = GitRemotes(own)
     assert isinstance(failing.destinations("elsewhere", workspace, "push"), Refusal)
+    assert isinstance(read(failing, "git_push", "elsewhere", inside=workspace), Refusal)
+    (programs / "git").write_text("#!/bin/sh\nexit 128\n")
+    for value in ("origin", None, ""):
+        broken = GitRemotes(own)
+        assert isinstance(read(broken, "git_push", value, inside=workspace), Refusal)
 
 
 def test_git_writes_no_trace_and_takes_no_lock(
