@@ -61,8 +61,10 @@ def test_what_the_user_asked_for_is_approved_without_anyone_being_asked(
         notes = installation.root / "notes.txt"
         person = furnish(installation, model, f"please read the file {notes}")
         agent = installation.start()
+        # A question that came and went changes the directory's time, as any entry does.
+        untouched = person.directory.stat().st_mtime_ns
         agent.result(ask(agent, notes))
-        assert person.requests() == []
+        assert person.directory.stat().st_mtime_ns == untouched
     outcome = installation.outcomes()[-1]
     assert outcome["autoApproved"] is True
     assert outcome["decidedBy"] == "auto-approver"

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ironcurtain_proxy.facts.paths import PathReader, PathReading
+from ironcurtain_proxy.facts.paths import _MAX_LINKS, PathReader, PathReading
 from ironcurtain_proxy.facts.spelling import Refusal, Speller
 from tests.facts.conftest import Tree
 from tests.snapshots.dying_processes import without_privileges
@@ -293,3 +293,21 @@ def test_behind_a_locked_directory_nothing_is_known_unless_it_is_asked_to_keep_i
         assert isinstance(kept, PathReading)
 
     assert without_privileges(work) == 0
+
+
+def test_a_path_that_was_read_leaves_nothing_open(tree: Tree) -> None:
+    reader = tree.reader()
+    before = len(os.listdir("/proc/self/fd"))
+    for text in ("a.txt", "new.txt", "in/b.txt", "no/such"):
+        reader.read(text)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_as_many_links_are_followed_as_the_limit_says_and_no_more(tmp_path: Path) -> None:
+    (tmp_path / "l0").mkdir()
+    for index in range(1, _MAX_LINKS + 2):
+        (tmp_path / f"l{index}").symlink_to(f"l{index - 1}")
+    reading = reader_of(tmp_path).read(str(tmp_path / f"l{_MAX_LINKS}"))
+    assert isinstance(reading, PathReading)
+    assert reading.value.text == str(tmp_path / "l0")
+    assert isinstance(reader_of(tmp_path).read(str(tmp_path / f"l{_MAX_LINKS + 1}")), Refusal)
