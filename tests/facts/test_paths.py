@@ -297,10 +297,10 @@ def test_behind_a_locked_directory_nothing_is_known_unless_it_is_asked_to_keep_i
 
 def test_a_path_that_was_read_leaves_nothing_open(tree: Tree) -> None:
     reader = tree.reader()
-    before = len(os.listdir("/proc/self/fd"))
+    before = len(list(Path("/proc/self/fd").iterdir()))
     for text in ("a.txt", "new.txt", "in/b.txt", "no/such"):
         reader.read(text)
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
 def test_as_many_links_are_followed_as_the_limit_says_and_no_more(tmp_path: Path) -> None:
