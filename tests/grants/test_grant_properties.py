@@ -216,9 +216,9 @@ def test_a_grant_ends_at_its_moment() -> None:
 def test_a_call_that_names_no_resource_is_covered_by_no_grant(role: ArgumentRole) -> None:
     """Its other words alone do not say what it does."""
     fact_of = fact("to", role, TextValue("x"))
-    call = replace(a_call(fact_of), roles=())
+    call = replace(a_call(fact_of, arguments={"to": "x"}), roles=())
     assert call.open_roles == ()
-    assert not covers(grant(ExactValue(role, "x")), call, NOW)
+    assert not covers(grant(ExactValue(role, "x"), SameFlag("to", "x")), call, NOW)
 
 
 @pytest.mark.parametrize(
