@@ -257,7 +257,8 @@ def test_a_command_that_could_not_be_read_is_not_one_that_only_reads() -> None:
     request = AccessRequest(
         server="shell", tool="run", annotated=True, has_arguments=True, arguments=()
     )
-    for arguments in ({}, {"command": 7}, {"command": ["ls"]}):
+    calls: list[dict[str, Json]] = [{}, {"command": 7}, {"command": ["ls"]}]
+    for arguments in calls:
         facts = Facts(request=request, arguments=arguments, command=None)
         found = overlay.judge(ALLOWED, facts, SHELL, Standing)
         assert [reason.origin for reason in found.reasons] == ["tool-policy"]

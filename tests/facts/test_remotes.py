@@ -52,6 +52,12 @@ def hosts(found: tuple[Value, ...] | Refusal) -> list[tuple[str, ...]]:
     return [one.domains for one in found if isinstance(one, UrlValue)]
 
 
+def only(found: tuple[Value, ...] | Refusal) -> Value:
+    assert not isinstance(found, Refusal), found
+    (one,) = found
+    return one
+
+
 def test_a_clone_is_not_rewritten_by_the_repository_the_server_stands_in(
     repository: Callable[[str], str], remotes: GitRemotes
 ) -> None:
@@ -106,7 +112,8 @@ def test_more_remotes_than_anybody_has_are_refused(remotes: GitRemotes) -> None:
 
 def test_an_empty_remote_among_others_is_refused(remotes: GitRemotes) -> None:
     """It stands for no default, and no rule was written about a host without a name."""
-    for value in ([GOOD, ""], ["", GOOD], [""], ["", ""]):
+    values: list[list[Json]] = [[GOOD, ""], ["", GOOD], [""], ["", ""]]
+    for value in values:
         found = read(remotes, "git_push", value)
         assert isinstance(found, Refusal)
         assert "empty remote" in found.reason
@@ -145,12 +152,12 @@ def test_a_remote_is_ordinary_only_if_all_that_it_leads_to_is(
 ) -> None:
     workspace = repository(ORIGIN)
     for value in (None, "origin"):
-        (found,) = read(remotes, "git_push", value, inside=workspace)
+        found = only(read(remotes, "git_push", value, inside=workspace))
         assert isinstance(found, UrlValue)
         assert found.ordinary
     repository(f"\tpushurl = {GOOD}\n\tpushurl = ext::sh -c true\n")
     for value in (None, "origin"):
-        (found,) = read(remotes, "git_push", value, inside=workspace)
+        found = only(read(remotes, "git_push", value, inside=workspace))
         assert isinstance(found, UrlValue)
         assert len(found.domains) == 2
         assert not found.ordinary
