@@ -99,7 +99,8 @@ class PathReader:
     def real_path(self, spelled: str) -> RealPath | Refusal:
         """Follow the links of an absolute, normalised spelling."""
         parts = [part for part in spelled.split("/") if part]
-        if parts[:1] != ["proc"]:
+        # What differs between processes lies there without a link, too (`/dev/tty`).
+        if parts[:1] not in (["proc"], ["dev"]):
             if _has_no_link(spelled):
                 return RealPath(tuple(parts))
             # Most of what does not exist is a new file in a directory that does.

@@ -32,6 +32,8 @@ _MAX_REMOTES: Final = 16
 """Remotes in one argument: git is asked about each."""
 _TOO_MANY: Final = Refusal("names too many remotes")
 _EMPTY: Final = UrlValue("", ("",), ordinary=False)
+_NO_TEXT: Final = Refusal("must be a string or a list of strings")
+_EMPTY_AMONG_OTHERS: Final = Refusal("names an empty remote")
 _NOWHERE: Final = Refusal(
     "is no URL, and the call names no repository in which it could be the name of a remote"
 )
@@ -106,6 +108,9 @@ class RemoteReader:
             if of_git and repository is not None and tool in _OPERATIONS:
                 return self._default(tool, str(repository), remotes, given=value is not None)
             return _values_of_empty(value)
+        if value is not None and not isinstance(value, str | list):
+            # A server may make text of it, and git take that for a remote.
+            return _NO_TEXT
         strings = strings_of(value, "git-remote")
         if isinstance(strings, Refusal):
             return strings
@@ -126,7 +131,8 @@ class RemoteReader:
             return _UNCLEAR
         spelled = canonical_git_url(text)
         if not text:
-            return _EMPTY
+            # The whole argument is not empty, so it stands for no default: for what is not known.
+            return _EMPTY_AMONG_OTHERS
         directory = self._cwd if repository is None else str(repository)
         if tool in _OUTSIDE_A_REPOSITORY:
             directory = None

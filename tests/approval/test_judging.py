@@ -13,6 +13,7 @@ from ironcurtain_proxy.model.argument_capability import ArgumentCapabilities
 from ironcurtain_proxy.model.capability import SafetyLevel, ToolDeclaration
 from ironcurtain_proxy.model.decision import (
     Allow,
+    Decision,
     Deny,
     Effect,
     Escalate,
@@ -24,6 +25,7 @@ from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.judgement import Judged
 from ironcurtain_proxy.model.request import AccessRequest, Facts
 from ironcurtain_proxy.shell.parse import parse_command
+from tests.approval.subjects import ALLOW, DENY, ESCALATE, decisions
 from tests.shell.places import PROJECT
 from tests.strategies import requests
 
@@ -218,3 +220,64 @@ def test_what_is_remembered_of_calls_never_changes_what_is_said_of_the_next(
             shared.judge(ALLOWED, facts, tool, Standing).reasons
             == judge(ALLOWED, subject, rules).origins
         )
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.tuples(decisions, requests(), HINTS), min_size=2, max_size=8),
+    st.sampled_from([None, SUPERVISED, AUTONOMOUS]),
+    st.sampled_from(["dangerous", "all", "configured", "none"]),
+    st.sampled_from([None, "ls", "rm -rf /"]),
+)
+def test_an_overlay_that_judged_other_calls_judges_like_a_fresh_one(
+    calls: list[tuple[Decision, AccessRequest, dict[str, Json] | None]],
+    profile: Profile | None,
+    mode: str,
+    command: str | None,
+) -> None:
+    """Whatever the policy said of the others, and whatever their commands were."""
+    rules = OverlayRules(interceptor=InterceptorConfig(approval_policy=mode), profile=profile)
+    declared = {"read": ToolDeclaration(tool_id="read", command_argument="command")}
+    shared = Overlay(rules=rules, declarations=declared)
+    for kernel, request, hints in calls:
+        parsed = None if command is None else parse_command(command)
+        for facts in (
+            Facts(request=request, arguments={}, hints=hints, command=parsed),
+            Facts(request=request, arguments={}, hints=hints),
+        ):
+            tool = NamedTool(request.server, request.tool, frozenset({request.tool}))
+            fresh = Overlay(rules=rules, declarations=declared)
+            expected = fresh.judge(kernel, facts, tool, Standing)
+            assert shared.judge(kernel, facts, tool, Standing) == expected
+
+
+@pytest.mark.parametrize("kernel", [ALLOW, ESCALATE, DENY], ids=["allow", "escalate", "deny"])
+def test_what_is_remembered_of_a_tool_does_not_stand_for_another_decision_of_the_policy(
+    kernel: Decision,
+) -> None:
+    """An escalation of the policy has its own reason; the next call of the tool has none."""
+    request = AccessRequest(server="s", tool="t", annotated=True, has_arguments=False, arguments=())
+    facts, tool = Facts(request=request, arguments={}), NamedTool("s", "t", frozenset({"s/t"}))
+    rules = OverlayRules(interceptor=InterceptorConfig(approval_policy="none"))
+    shared = Overlay(rules=rules)
+    shared.judge(kernel, facts, tool, Standing)
+    for after in (ALLOW, ESCALATE, DENY):
+        fresh = Overlay(rules=rules).judge(after, facts, tool, Standing)
+        assert shared.judge(after, facts, tool, Standing) == fresh
+        assert bool(fresh.reasons) is (after is ESCALATE)
+
+
+@pytest.mark.requirement("E-7")
+def test_a_command_that_could_not_be_read_is_not_one_that_only_reads() -> None:
+    overlay = Overlay(
+        rules=OverlayRules(interceptor=InterceptorConfig(approval_policy="dangerous")),
+        declarations={"shell/run": DECLARED},
+    )
+    request = AccessRequest(
+        server="shell", tool="run", annotated=True, has_arguments=True, arguments=()
+    )
+    calls: list[dict[str, Json]] = [{}, {"command": 7}, {"command": ["ls"]}]
+    for arguments in calls:
+        facts = Facts(request=request, arguments=arguments, command=None)
+        found = overlay.judge(ALLOWED, facts, SHELL, Standing)
+        assert [reason.origin for reason in found.reasons] == ["tool-policy"]

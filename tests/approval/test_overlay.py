@@ -251,7 +251,10 @@ def test_a_call_is_denied_or_asked_about_and_no_origin_asks_twice(
     kernel: Decision, call: Subject, rules: OverlayRules
 ) -> None:
     found = judge(kernel, call, rules)
-    assert found.denied is None or found.origins == ()
+    assert (found.effect == "deny") is (found.denied is not None)
+    assert (found.effect == "escalate") is bool(found.origins)
+    if kernel == DENY:
+        assert found.denied == GROUND
     order = [o for o in ("policy", "capability", "tool-policy") if o in asked_by(found)]
     assert asked_by(found) == order
     assert all(reason.ground.rule and reason.ground.reason for reason in found.origins)

@@ -3,6 +3,7 @@
 from hashlib import sha256
 from pathlib import Path
 
+import orjson
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -219,3 +220,14 @@ def test_a_file_of_another_kind_is_refused_line_by_line_in_bounded_memory(tmp_pa
     verdict = verify(path)
     assert len(verdict.problems) == 100
     assert verdict.more_problems == 902
+
+
+@pytest.mark.parametrize("place", range(1, LINES + 1))
+def test_a_line_without_a_chain_in_a_log_that_has_one_is_found(copy: Path, place: int) -> None:
+    """Only before the first chained line is a line without one a line of an older version."""
+    whole = lines(copy)
+    fields = orjson.loads(whole[place - 1])
+    del fields["seq"], fields["prev"]
+    copy.write_bytes(b"".join([*whole[:place], orjson.dumps(fields) + b"\n", *whole[place:]]))
+    found = problems(copy)
+    assert found[0].startswith(f"audit.jsonl line {place + 1}: is numbered 0 ")

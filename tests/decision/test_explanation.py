@@ -198,3 +198,16 @@ def test_what_is_allowed_needs_no_change() -> None:
     call = request(path("p", READ, "/a/x"))
     explanation = explain(call, Policy(rules=(within("a", "allow", "read-path", "/a"),)))
     assert (explanation.change, explanation.advice) == ((), "")
+
+
+def test_a_rule_for_two_paths_of_which_one_holds_the_other_is_for_the_outer_one() -> None:
+    for texts in (("/a/b", "/a/b/c"), ("/a/b/c", "/a/b"), ("/a/b", "/a/b")):
+        (rule,) = explain(request(path("paths", READ, *texts)), Policy(rules=())).change
+        assert rule.paths is not None
+        assert str(rule.paths.within) == "/a/b"
+
+
+def test_each_proposed_rule_has_a_name_of_its_own() -> None:
+    call = request(path("source", READ, "/a/a"), path("to", ("write-path",), "/b/a"), tool="move")
+    first, second = explain(call, Policy(rules=())).change
+    assert (first.name, second.name) == ("allow-move-read-path", "allow-move-write-path")

@@ -52,3 +52,19 @@ def test_a_layout_through_commondir_is_refused(tmp_path: Path) -> None:
     (tmp_path / "e/HEAD").touch()
     (tmp_path / "e/commondir").touch()
     assert repository_root(real(tmp_path / "e")) == BARE
+
+
+@pytest.mark.parametrize("name", ["objects", "refs", "commondir"])
+def test_a_head_with_any_part_of_a_repository_beside_it_is_refused(
+    tmp_path: Path, name: str
+) -> None:
+    """Git wants more, a library of it may want less, and the rest is written in a moment."""
+    (tmp_path / "e").mkdir()
+    (tmp_path / "e/HEAD").touch()
+    (tmp_path / "e" / name).mkdir()
+    assert repository_root(real(tmp_path / "e")) == BARE
+
+
+def test_a_repository_directly_below_the_root_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.path.lexists", lambda place: place == "/srv/.git")
+    assert repository_root(RealPath.from_text("/srv/a/b")) == RealPath.from_text("/srv")

@@ -10,9 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ironcurtain_proxy.facts.paths import PathReader, PathReading
+from ironcurtain_proxy.facts.paths import _MAX_LINKS, PathReader, PathReading
 from ironcurtain_proxy.facts.spelling import Refusal, Speller
 from tests.facts.conftest import Tree
+from tests.snapshots.dying_processes import without_privileges
+from tests.snapshots.snapshot_fixture import Scene
 
 
 def judged(tree: Tree, text: str) -> str:
@@ -244,3 +246,68 @@ def test_the_quick_look_and_the_walk_agree(tree: Tree, monkeypatch: pytest.Monke
     quick = [reader.read(text) for text in texts]
     monkeypatch.setattr("ironcurtain_proxy.facts.paths._O_PATH", None)
     assert [reader.read(text) for text in texts] == quick
+
+
+def test_a_name_as_long_as_a_file_may_have_is_not_taken_for_one_that_no_file_has(
+    tree: Tree,
+) -> None:
+    """Such files may lie there, reached step by step: nothing is known of where they lead."""
+    assert isinstance(tree.reader().read("/".join(["n" * 255] * 17)), Refusal)
+    impossible = "/".join(["n" * 256] * 17)
+    assert judged(tree, impossible) == f"/work/{impossible}"
+
+
+@pytest.mark.parametrize("name", ["fd", "stdin", "stdout", "stderr", "tty"])
+def test_a_device_of_the_process_itself_is_refused(tree: Tree, name: str) -> None:
+    assert isinstance(tree.reader().read(f"/dev/{name}"), Refusal)
+
+
+@pytest.mark.timeout(10)
+def test_a_pipe_is_looked_at_and_not_opened(tmp_path: Path) -> None:
+    """To open it would wait for whoever writes."""
+    os.mkfifo(tmp_path / "pipe")
+    reading = reader_of(tmp_path).read(str(tmp_path / "pipe"))
+    assert isinstance(reading, PathReading)
+
+
+def test_a_link_on_a_file_system_of_an_unknown_kind_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It may be a procfs."""
+    place = Path("/dev/shm")
+    if not os.access(place, os.W_OK):
+        pytest.skip("there is no /dev/shm")
+    with tempfile.TemporaryDirectory(dir=place) as directory:
+        link = Path(directory, "link")
+        link.symlink_to("/usr")
+        monkeypatch.setattr("ironcurtain_proxy.facts.paths.file_system_type", lambda _: None)
+        assert isinstance(reader_of(Path(directory)).read(str(link)), Refusal)
+
+
+def test_behind_a_locked_directory_nothing_is_known_unless_it_is_asked_to_keep_it() -> None:
+    def work(place: Scene) -> None:
+        locked = place.work / "locked"
+        locked.mkdir(mode=0)
+        assert isinstance(reader_of(place.work).read(str(locked / "x")), Refusal)
+        kept = reader_of(place.work, keep_unreadable=True).read(str(locked / "x"))
+        assert isinstance(kept, PathReading)
+
+    assert without_privileges(work) == 0
+
+
+def test_a_path_that_was_read_leaves_nothing_open(tree: Tree) -> None:
+    reader = tree.reader()
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for text in ("a.txt", "new.txt", "in/b.txt", "no/such"):
+        reader.read(text)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_as_many_links_are_followed_as_the_limit_says_and_no_more(tmp_path: Path) -> None:
+    (tmp_path / "l0").mkdir()
+    for index in range(1, _MAX_LINKS + 2):
+        (tmp_path / f"l{index}").symlink_to(f"l{index - 1}")
+    reading = reader_of(tmp_path).read(str(tmp_path / f"l{_MAX_LINKS}"))
+    assert isinstance(reading, PathReading)
+    assert reading.value.text == str(tmp_path / "l0")
+    assert isinstance(reader_of(tmp_path).read(str(tmp_path / f"l{_MAX_LINKS + 1}")), Refusal)

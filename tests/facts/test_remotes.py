@@ -52,6 +52,12 @@ def hosts(found: tuple[Value, ...] | Refusal) -> list[tuple[str, ...]]:
     return [one.domains for one in found if isinstance(one, UrlValue)]
 
 
+def only(found: tuple[Value, ...] | Refusal) -> Value:
+    assert not isinstance(found, Refusal), found
+    (one,) = found
+    return one
+
+
 def test_a_clone_is_not_rewritten_by_the_repository_the_server_stands_in(
     repository: Callable[[str], str], remotes: GitRemotes
 ) -> None:
@@ -104,11 +110,66 @@ def test_more_remotes_than_anybody_has_are_refused(remotes: GitRemotes) -> None:
     assert isinstance(read(remotes, "git_push", [GOOD] * 1000), Refusal)
 
 
+def test_an_empty_remote_among_others_is_refused(remotes: GitRemotes) -> None:
+    """It stands for no default, and no rule was written about a host without a name."""
+    values: list[list[Json]] = [[GOOD, ""], ["", GOOD], [""], ["", ""]]
+    for value in values:
+        found = read(remotes, "git_push", value)
+        assert isinstance(found, Refusal)
+        assert "empty remote" in found.reason
+
+
+@pytest.mark.parametrize("value", [0, 1, -1.5, True, False, {}, {"url": GOOD}])
+@pytest.mark.parametrize("tool", ["git_push", "git_fetch", "git_clone", "other"])
+def test_a_remote_that_is_no_text_is_refused(
+    tool: str, value: Json, repository: Callable[[str], str], remotes: GitRemotes
+) -> None:
+    """A server may make text of it, and git take that for the name of a remote or a directory."""
+    found = read(remotes, tool, value, inside=repository(ORIGIN))
+    assert isinstance(found, Refusal)
+    assert "must be a string" in found.reason
+
+
+@pytest.mark.parametrize("value", [[GOOD, 7], [7], [None], [[GOOD]]])
+def test_what_is_no_text_among_remotes_is_refused(value: Json, remotes: GitRemotes) -> None:
+    assert isinstance(read(remotes, "git_push", value), Refusal)
+
+
+def test_without_a_default_a_remote_left_out_is_none_and_an_empty_one_leads_to_no_host(
+    repository: Callable[[str], str], remotes: GitRemotes
+) -> None:
+    """The server gets the empty text: what it makes of it is settled by no list of hosts."""
+    workspace = repository("")
+    assert read(remotes, "git_push", None, inside=workspace) == ()
+    for tool, inside in (("git_push", workspace), ("git_push", None), ("git_status", workspace)):
+        assert hosts(read(remotes, tool, "", inside=inside)) == [("",)]
+        assert read(remotes, tool, None, inside=inside) == ()
+        assert read(remotes, tool, [], inside=inside) in ((), (UrlValue("", ("",), False),))
+
+
+def test_a_remote_is_ordinary_only_if_all_that_it_leads_to_is(
+    repository: Callable[[str], str], remotes: GitRemotes
+) -> None:
+    workspace = repository(ORIGIN)
+    for value in (None, "origin"):
+        found = only(read(remotes, "git_push", value, inside=workspace))
+        assert isinstance(found, UrlValue)
+        assert found.ordinary
+    repository(f"\tpushurl = {GOOD}\n\tpushurl = ext::sh -c true\n")
+    for value in (None, "origin"):
+        found = only(read(remotes, "git_push", value, inside=workspace))
+        assert isinstance(found, UrlValue)
+        assert len(found.domains) == 2
+        assert not found.ordinary
+
+
 def test_an_unclear_url_is_refused_where_only_plain_ones_are_taken(
     repository: Callable[[str], str], remotes: GitRemotes
 ) -> None:
     unclear = "https://github.com\\@evil.example.com/x.git"
     assert isinstance(read(remotes, "git_push", unclear, plain=True), Refusal)
+    [clear] = hosts(read(remotes, "git_push", GOOD, plain=True))
+    assert clear[0].startswith("github.com")
     workspace = repository(ORIGIN)
     [named] = hosts(read(remotes, "git_push", "origin", inside=workspace, plain=True))
     assert named[0].startswith("github.com")
@@ -148,6 +209,11 @@ def test_a_git_that_cannot_say_where_it_keeps_its_files_names_no_destination(
     own = {**environment(home), "PATH": f"{programs}:{os.environ['PATH']}"}
     failing = GitRemotes(own)
     assert isinstance(failing.destinations("elsewhere", workspace, "push"), Refusal)
+    assert isinstance(read(failing, "git_push", "elsewhere", inside=workspace), Refusal)
+    (programs / "git").write_text("#!/bin/sh\nexit 128\n")
+    for value in ("origin", None, ""):
+        broken = GitRemotes(own)
+        assert isinstance(read(broken, "git_push", value, inside=workspace), Refusal)
 
 
 def test_git_writes_no_trace_and_takes_no_lock(

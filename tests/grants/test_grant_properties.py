@@ -1,5 +1,6 @@
 """What no grant covers, however it came to be."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -7,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ironcurtain_proxy.grants.matching import covers, has_expired, is_of
-from ironcurtain_proxy.grants.patterns import HISTORY, EscalatedCall
+from ironcurtain_proxy.grants.patterns import HISTORY, PINNED, EscalatedCall
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.grant import (
     Constraint,
@@ -209,3 +210,45 @@ def test_a_grant_ends_at_its_moment() -> None:
     assert covers(until(1), READ, NOW)
     assert not covers(until(0), READ, NOW)
     assert not covers(until(-1), READ, NOW)
+
+
+@pytest.mark.parametrize("role", sorted(PINNED))
+def test_a_call_that_names_no_resource_is_covered_by_no_grant(role: ArgumentRole) -> None:
+    """Its other words alone do not say what it does."""
+    fact_of = fact("to", role, TextValue("x"))
+    call = replace(a_call(fact_of, arguments={"to": "x"}), roles=())
+    assert call.open_roles == ()
+    assert not covers(grant(ExactValue(role, "x"), SameFlag("to", "x")), call, NOW)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("force", "Force", "force_with_lease", "--force", "dryRun", "dry_run", "no-verify"),
+        *(
+            "mergeMethod",
+            "event",
+            "mode",
+            "op",
+            "share_permission"[6:],
+            "visibility",
+            "sub-command",
+        ),
+        *("recursive", "overwrite", "amend", "confirm", "delete", "action", "state", "strategy"),
+    ],
+)
+def test_an_argument_that_changes_what_a_call_does_must_be_what_it_was(name: str) -> None:
+    """However it is spelled, and whatever its type."""
+    place = fact("path", "read-path", path("/data/a"))
+    kept = grant(within("read-path"), SameFlag(name, "merge"))
+    same = a_call(place, arguments={"path": "/data/a", name: "merge"})
+    other = a_call(place, arguments={"path": "/data/a", name: "squash"})
+    assert covers(kept, same, NOW)
+    assert not covers(kept, other, NOW)
+    assert not covers(grant(within("read-path")), same, NOW)
+
+
+@pytest.mark.parametrize("role", ["branch-name", "email-address", "share-permission"])
+def test_who_gets_it_and_where_it_ends_up_is_part_of_a_grant(role: ArgumentRole) -> None:
+    """G14."""
+    assert role in PINNED

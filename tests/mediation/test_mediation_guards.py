@@ -13,12 +13,13 @@ from ironcurtain_proxy.model.authorized import AuthorizedCall
 from ironcurtain_proxy.model.call import ToolCall
 from ironcurtain_proxy.model.case import Settlement
 from ironcurtain_proxy.model.decision import Allow, Decision, Deny, Effect, Escalate, Ground
-from ironcurtain_proxy.model.escalation import Approved
+from ironcurtain_proxy.model.escalation import Approved, Unreachable
 from ironcurtain_proxy.model.policy import Policy, Rule
-from ironcurtain_proxy.model.reply import Answered, Refused
+from ironcurtain_proxy.model.reply import Answered, Refused, Withheld
 from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, Facts, TextValue
 from ironcurtain_proxy.model.server import ToolResult
-from tests.fakes import DONE, FakeRecorder, Harness, no_roles
+from tests.fakes import DONE, FakeRecorder, FakeServers, Harness, no_roles
+from tests.mediation.test_mediator import writes
 from tests.mediation.test_plans import harness, open_plan
 
 pytestmark = pytest.mark.anyio
@@ -174,3 +175,55 @@ async def test_an_allowed_call_needs_no_settlement_to_be_forwarded() -> None:
     case.decision = Allow(GROUND)
     reply = await made.mediator._forward(case, no_roles(case.call).request, None)
     assert reply == Answered(result=DONE)
+
+
+async def test_an_approval_of_a_tool_that_changed_meanwhile_is_not_remembered() -> None:
+    made = Harness(policy("escalate"))
+    made.facts.answer = writes
+    made.desk.ruling = Approved(by="human", remember=0)
+    made.desk.on_ask = lambda: setattr(made.tools, "digest", "d2")
+    refused = await made.mediator.handle("read", {"arguments": {"path": "/out/a"}})
+    assert isinstance(refused, Refused)
+    made.tools.digest = "d1"
+    made.desk.on_ask, made.desk.ruling = lambda: None, Unreachable()
+    refused = await made.mediator.handle("read", {"arguments": {"path": "/out/a"}})
+    assert isinstance(refused, Refused)
+    assert len(made.desk.asked) == 2
+
+
+async def test_nobody_is_asked_about_what_the_sandbox_keeps_from_the_server() -> None:
+    made = Harness(policy("escalate"), servers=Confined())
+    made.desk.ruling = Approved(by="human")
+    refused = await made.mediator.handle("read", {})
+    assert isinstance(refused, Refused)
+    assert refused.ground == Ground("sandbox", "it lies outside")
+    assert (made.desk.asked, made.servers.forwarded) == ([], [])
+
+
+class Confined(FakeServers):
+    """A server whose sandbox lets it reach nothing."""
+
+    def obstacle(self, server: str, request: AccessRequest) -> str | None:
+        return "it lies outside"
+
+
+async def test_an_answer_that_asks_for_something_is_withheld_and_recorded_as_denied() -> None:
+    made = Harness(policy("allow"))
+
+    async def ask(call: AuthorizedCall) -> ToolResult:
+        return ToolResult(result={"resultType": "input_required", "content": []})
+
+    made.servers.act = ask
+    reply = await made.mediator.handle("read", {})
+    assert isinstance(reply, Withheld)
+    assert reply.recorded
+    assert made.recorder.records[-1].result is not None
+    assert made.recorder.records[-1].result.status == "denied"
+    assert made.facts.succeeded_calls == []
+
+
+async def test_a_call_of_a_tool_of_the_proxy_s_own_is_answered_and_recorded() -> None:
+    made = Harness(policy("deny"))
+    reply = await made.mediator.answer("own", {}, DONE)
+    assert reply == Answered(result=DONE, recorded=True)
+    assert [record.effect for record in made.recorder.records] == ["allow"]

@@ -3,7 +3,9 @@
 import resource
 import shutil
 import signal
+import stat
 import sys
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -338,3 +340,26 @@ def test_what_is_written_while_it_is_put_back_is_not_gone_over(
 
     assert in_a_child(work) == FAILED
     assert path.read_text() == "of this very moment"
+
+
+def test_a_word_that_begins_no_id_does_not_mean_the_only_snapshot(
+    place: Scene, called: Snapshot
+) -> None:
+    for wrong in ("typo", "onee", "ne", ""):
+        with pytest.raises(NoSnapshotError):
+            find(wrong, place.snapshots)
+
+
+@pytest.mark.parametrize(("force", "dry_run"), [(False, False), (False, True), (True, True)])
+def test_nothing_is_opened_up_by_a_rollback_that_only_tells_or_is_not_forced(
+    force: bool, dry_run: bool
+) -> None:
+    def work(place: Scene) -> None:
+        held, _, snapshot = tight(place)
+        held.chmod(0o000)
+        finish(snapshot)
+        with suppress(ConflictError):
+            restore("one", place.snapshots, force=force, dry_run=dry_run)
+        assert stat.S_IMODE(held.stat().st_mode) == 0
+
+    assert without_privileges(work) == 0

@@ -112,3 +112,18 @@ def test_a_manifest_of_no_sense_is_not_listed(place: Scene, called: Snapshot) ->
     assert listed(place.snapshots) == []
     with pytest.raises(RollbackError):
         restore("one", place.snapshots)
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["protected first", "protected last"])
+def test_one_protected_root_among_others_is_enough_to_put_nothing_back(
+    place: Scene, called: Snapshot, first: bool
+) -> None:
+    file = called.place / "manifest.json"
+    manifest = orjson.loads(file.read_bytes())
+    key = str(place.root / "keys" / "id_rsa")
+    manifest["roots"] = [key, *manifest["roots"]] if first else [*manifest["roots"], key]
+    file.write_bytes(orjson.dumps(manifest))
+    left = seen(place.work)
+    with pytest.raises(RollbackError, match="is protected"):
+        restore("one", place.snapshots, force=True, protected=[real(place.root / "keys")])
+    assert seen(place.work) == left

@@ -61,6 +61,7 @@ def test_a_pattern_without_a_scope_knows_calls_without_one_and_approves_none() -
 @pytest.mark.parametrize(
     "text",
     [
+        "(ab)*", "(ab)*c", "(ab)+", "(ab)?",
         "(a+)+", "(a|b)*", "(a){2}", "a**", "a*?", "a++", "(?=a)", "(?i)a", "(?P<n>a)", r"\1",
         r"\bfoo", r"\A/srv", "a{3,2}", "a{100}", "a{1", "[a", "(a", "a)", "*a", "^*", "a]", "",
         "[[a]", "[a--b]", "[a&&b]", "[z-a]", "a|*", "a$b", "a" * 513, "(a|b)" * 7, "\\",

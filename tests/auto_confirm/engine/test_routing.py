@@ -159,3 +159,15 @@ def test_whoever_asks_is_never_asked(
     for name in (decision.target, decision.fallback):
         assert name != session
         assert sessions.get(name or "") != session
+
+
+@pytest.mark.requirement("X-7")
+def test_a_reviewer_without_a_session_of_its_own_is_a_party_by_its_name() -> None:
+    """Left out or empty, its session is its name: never the session that no call knows."""
+    for session in (None, ""):
+        staff = (Reviewer(name="architect_manager", session=session, session_type="architect"),)
+        settings = replace(ON, reviewers=staff)
+        unnamed = replace(calls.delete(), session=session or "")
+        assert decided(unnamed, settings).target == "architect_manager"
+        own = replace(calls.delete(), session="architect_manager")
+        assert decided(own, settings).target == "claude_code_high_level"
