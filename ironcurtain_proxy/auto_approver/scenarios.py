@@ -6,7 +6,7 @@ does not know how anything is judged.
 A line is `{"id", "label": "approve" | "escalate", "category", "user_message", "tool", "reason",
 "args"}`; `roles` (argument to list of roles), `context` (pairs) and `flags` may follow. Without
 `roles` they are guessed from the names of the arguments. `/home/u` is the home, `/home/u/proj` the
-workspace.
+workspace and a git repository; a git call that names no other one works in it.
 """
 
 import re
@@ -139,6 +139,7 @@ def scenario_of(line: _Line) -> Scenario:
             annotated=True,
             has_arguments=bool(arguments),
             arguments=facts,
+            repository=_repository(server, arguments),
         ),
         ground=Ground("scenario", line.reason),
         context=tuple(line.context),
@@ -154,6 +155,13 @@ def scenario_of(line: _Line) -> Scenario:
         message=line.user_message,
         escalation=escalation,
     )
+
+
+def _repository(server: str, arguments: Mapping[str, Json]) -> RealPath | None:
+    if server != "git":
+        return None
+    named = arguments.get("repo_path", arguments.get("path"))
+    return RealPath.from_text(named) if isinstance(named, str) else AROUND.workspace
 
 
 def _json(value: Mapping[str, object]) -> dict[str, Json]:
