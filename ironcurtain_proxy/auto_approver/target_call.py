@@ -127,9 +127,8 @@ def _git(
     if not _is_own_repository(escalation, around):
         return NotUnderstood("the call is not known to work in the workspace's own repository")
     known = _GIT_ARGUMENTS[operation] | _REPOSITORY_ARGUMENTS
-    strange = _strange_argument(escalation, known)
-    if strange is not None:
-        return NotUnderstood(f"{strange} may change what the call does")
+    if _has_strange_argument(escalation, known):
+        return NotUnderstood("the call has an argument that may change what it does")
     facts = escalation.request.arguments
     if any(not _leads_to_one_place(fact) for fact in facts if "git-remote-url" in fact.roles):
         return NotUnderstood("the remote leads to more than one place, or through a helper")
@@ -178,10 +177,13 @@ def _is_own_repository(escalation: Escalation, around: Surroundings) -> bool:
 
 
 def _leads_to_one_place(fact: ArgumentFact) -> bool:
-    return all(
-        isinstance(value, UrlValue) and value.ordinary and len(value.domains) == 1
-        for value in fact.values
-    ) and len({value.domains for value in fact.values if isinstance(value, UrlValue)}) <= 1
+    return (
+        all(
+            isinstance(value, UrlValue) and value.ordinary and len(value.domains) == 1
+            for value in fact.values
+        )
+        and len({value.domains for value in fact.values if isinstance(value, UrlValue)}) <= 1
+    )
 
 
 # --- files ---------------------------------------------------------------------------------------
@@ -224,9 +226,8 @@ _ROLES: Final[Mapping[FileOperation, frozenset[ArgumentRole]]] = MappingProxyTyp
 
 def _file(name: str, escalation: Escalation) -> FileCall | NotUnderstood:
     tool = _FILE_TOOLS[name]
-    strange = _strange_argument(escalation, tool.arguments | _PATH_ARGUMENTS)
-    if strange is not None:
-        return NotUnderstood(f"{strange} may change what the call does")
+    if _has_strange_argument(escalation, tool.arguments | _PATH_ARGUMENTS):
+        return NotUnderstood("the call has an argument that may change what it does")
     paths: list[RealPath] = []
     for fact in escalation.request.arguments:
         resources = {role for role in fact.roles if ROLE_TRAITS[role].is_resource}
@@ -262,9 +263,8 @@ _URL_ARGUMENTS: Final = frozenset({"url", "max_length", "start_index", "raw"})
 
 
 def _url(escalation: Escalation) -> UrlCall | NotUnderstood:
-    strange = _strange_argument(escalation, _URL_ARGUMENTS)
-    if strange is not None:
-        return NotUnderstood(f"{strange} may change what the call does")
+    if _has_strange_argument(escalation, _URL_ARGUMENTS):
+        return NotUnderstood("the call has an argument that may change what it does")
     facts = [
         fact
         for fact in escalation.request.arguments
@@ -278,12 +278,12 @@ def _url(escalation: Escalation) -> UrlCall | NotUnderstood:
     return UrlCall(url=url)
 
 
-def _strange_argument(escalation: Escalation, known: frozenset[str]) -> str | None:
-    """An argument with a value that nobody accounts for."""
-    for name, value in escalation.arguments.items():
-        if name not in known and not _is_off(name, value):
-            return name
-    return None
+def _has_strange_argument(escalation: Escalation, known: frozenset[str]) -> bool:
+    """Whether an argument has a value that nobody accounts for."""
+    return any(
+        name not in known and not _is_off(name, value)
+        for name, value in escalation.arguments.items()
+    )
 
 
 _SAFE_WHEN_OFF: Final = frozenset(

@@ -89,13 +89,14 @@ _UNCLEAR: Final = re.compile(r"(^|/)\.\.?(/|$)|//|[*?\[\]{}$\\|<>&;()]")
 
 def path_of(text: str, around: Surroundings) -> RealPath | None:
     """The path that a text names; None: none, or one that cannot be told without looking."""
-    root: RealPath | None = RealPath(())
-    tail = text
-    if text.startswith("~/"):
+    root: RealPath | None
+    if text.startswith("/"):
+        root, tail = RealPath(()), text
+    elif text.startswith("~/"):
         root, tail = around.home, text[1:]
-    elif not text.startswith("/"):
+    else:
         root, tail = around.workspace, text.removeprefix("./")
-    if root is None or text.startswith("~") != (root is around.home) or _UNCLEAR.search(tail):
+    if root is None or tail.startswith("~") or _UNCLEAR.search(tail):
         return None
     parts = RealPath.from_text(tail).parts
     return RealPath((*root.parts, *parts)) if parts else None

@@ -46,9 +46,9 @@ GATE: Final = frozenset(
      "never", "nevermind", "next", "no", "nobody", "none", "nope", "nor", "not", "nothing",
      "nowhere", "off", "once", "only", "oops", "or", "perhaps", "please-don't", "pretend",
      "previously", "provided", "rather", "refrain", "revert", "scratch", "should", "shouldn't",
-     "skip", "soon", "sorry", "stop", "stopped", "suppose", "than", "that", "though", "today",
+     "skip", "soon", "sorry", "stop", "stopped", "suppose", "than", "that", "that's", "though", "today",
      "tomorrow", "tonight", "undo", "unless", "until", "wait", "was", "wasn't", "were", "what",
-     "when", "whenever", "where", "whether", "which", "while", "who", "why", "will", "without",
+     "what's", "when", "whenever", "where", "whether", "which", "while", "who", "why", "will", "without",
      "won't", "would", "wrong", "yesterday", "yet"}
 )  # fmt: skip
 """Words that negate, take back, limit, put off, ask or tell of the past. None may stand anywhere.
@@ -65,7 +65,9 @@ _OPERATION: Final = re.compile(
 """The verbs of operations, in any form. Quoted text with one may be what the message is about."""
 
 _QUOTED: Final = re.compile(r"""(?<!\S)(?:'([^'"`]+)'|"([^'"`]+)")(?=[\s.,;!]|$)""")
-_STRAY_QUOTE: Final = re.compile("[\"'`\u2018\u2019\u201c\u201d\u00ab\u00bb]|~~~|^>")
+_STRAY_QUOTE: Final = re.compile(
+    "[\"`\u2018\u201c\u201d\u00ab\u00bb]|~~~|^>|(?<![A-Za-z])['\u2019]|['\u2019](?![A-Za-z])"
+)
 _QUOTE_MARK: Final = "\x00"
 _QUESTION: Final = re.compile(r"\?(?=$|[\s.,;!?)])|(?<!\S)(?![a-z]+://)\S*\?", re.IGNORECASE)
 
@@ -134,6 +136,8 @@ def _sentence(sentence: str, quoted: str | None) -> list[Request] | NotUnderstoo
     requests: list[Request] = []
     for clause in _NEXT.split(sentence):
         body = _TRAIL.sub("", clause[_lead(clause) :].strip())
+        if _COURTESY.fullmatch(clause):
+            continue
         read = _clause(body, quoted)
         if read is None:
             return NotUnderstood("not every sentence of the message is a plain request")
@@ -161,7 +165,7 @@ _ADDRESS: Final = r"(?P<targets>https?://[^\s\x00]+)"
 
 _FORMS: Final[tuple[tuple[Verb, re.Pattern[str]], ...]] = tuple(
     [
-        (verb, re.compile(form, re.IGNORECASE))
+        (verb, re.compile(form, re.IGNORECASE | re.ASCII))
         for verb, form in (
             ("commit", rf"(?:git )?commit(?: everything| {_THINGS})?{_SAYING}"),
             ("push", rf"git push(?: {_R}(?: {_B})?)?"),
@@ -220,7 +224,7 @@ def _request(verb: Verb, match: re.Match[str], quoted: str | None) -> Request | 
         if not all(_PLAIN_TARGET.fullmatch(one) and "://" not in one for one in targets):
             return None
     branch = parts.get("branch")
-    if verb == "other" and _OPERATION.search(text := match[0]) and text.startswith("tell"):
+    if match[0].lower().startswith("tell") and _OPERATION.search(match[0]):
         return None
     return Request(
         verb=verb,
