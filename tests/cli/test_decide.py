@@ -7,6 +7,10 @@ from pathlib import Path
 import orjson
 import pytest
 
+from ironcurtain_proxy.cli.decide import _written
+from ironcurtain_proxy.cli.kernel import Kernel
+from ironcurtain_proxy.config.policy.engine_file import load_engine
+
 CORPUS = Path(__file__).parents[3] / "shared" / "corpora" / "decisions"
 
 POLICY = {
@@ -134,6 +138,49 @@ def test_a_line_that_is_no_call_is_denied_and_the_next_one_is_read(
     assert (first["decision"], first["rule"]) == ("deny", "invalid-request")
     assert second["decision"] == "allow"
     assert result.returncode == 1
+
+
+def hostile(tool: bytes = b"read_file", arguments: bytes = b"{}", extra: bytes = b"") -> bytes:
+    head = b'{"serverName":"filesystem","toolName":"' + tool + b'","arguments":' + arguments
+    return head + extra + b"}"
+
+
+HOSTILE = {
+    "a deeply nested id": hostile(extra=b',"id":' + b"[" * 900 + b"]" * 900),
+    "an object for an id": hostile(extra=b',"id":{"a":1}'),
+    "nesting beyond any parser": b"[" * 100_000,
+    "a deeply nested argument": hostile(arguments=b'{"path":' + b"[" * 900 + b"]" * 900 + b"}"),
+    "a line of 65 MiB": hostile(arguments=b'{"path":"' + b"a" * (65 << 20) + b'"}'),
+    "bytes that are no text": hostile(arguments=b'{"path":"\xff\xfe"}'),
+    "half a character": hostile(arguments=b'{"path":"\\ud800"}'),
+    "half a character in a name": hostile(tool=b"\\udfff"),
+    "a name that is too long": hostile(arguments=b'{"path":"/' + b"a" * 300 + b'"}'),
+    "a null byte": hostile(arguments=b'{"path":"/a\\u0000b"}'),
+    "a number without end": hostile(arguments=b'{"path":' + b"9" * 5000 + b"}"),
+}
+
+
+@pytest.mark.parametrize("extra", [(), ("--no-schema",)], ids=["schema", "no schema"])
+@pytest.mark.parametrize("line", HOSTILE.values(), ids=HOSTILE.keys())
+def test_every_line_is_answered_and_so_are_those_after_it(
+    directory: Path, line: bytes, extra: tuple[str, ...]
+) -> None:
+    answers = decide(directory, line, call("read_file", {"path": "~/docs"}, "next"), extra=extra)
+    first, second = answers
+    assert first["decision"] == "deny"
+    assert first["reason"]
+    assert (second["id"], second["decision"]) == ("next", "allow")
+
+
+def test_a_fault_of_the_kernel_denies_its_line_alone(
+    monkeypatch: pytest.MonkeyPatch, directory: Path
+) -> None:
+    kernel = Kernel.of(load_engine(directory, directory / "home"), check_schemas=True)
+    monkeypatch.setattr(Kernel, "decide", lambda *_: 1 // 0)
+    answer, understood = _written(kernel, call("read_file", {"path": "~/docs"}, "a"))
+    document = orjson.loads(answer)
+    assert (document["id"], document["decision"], understood) == ("a", "deny", False)
+    assert "ZeroDivisionError" in document["reason"]
 
 
 @pytest.mark.requirement("C-24", "C-25")
