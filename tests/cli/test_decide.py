@@ -1,5 +1,6 @@
 """`decide` on its own files, and on the recorded decisions of the original."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -145,6 +146,21 @@ def hostile(tool: bytes = b"read_file", arguments: bytes = b"{}", extra: bytes =
     return head + extra + b"}"
 
 
+@pytest.mark.parametrize("name", ["path", "repo_path"])
+def test_a_list_of_repositories_is_denied_by_the_name_of_its_argument(
+    directory: Path, name: str
+) -> None:
+    tools = [
+        {"toolName": "git_pull", "serverName": "git", "comment": "", "args": {name: ["read-path"]}}
+    ]
+    annotations = {**ANNOTATIONS, "servers": {"git": {"inputHash": "0", "tools": tools}}}
+    (directory / "tool-annotations.json").write_bytes(orjson.dumps(annotations))
+    line = {"serverName": "git", "toolName": "git_pull", "arguments": {name: [str(directory)]}}
+    [answer] = decide(directory, orjson.dumps(line), extra=("--no-schema",))
+    assert answer["decision"] == "deny"
+    assert answer["reason"] == f'Argument "{name}" must be one path, not a list.'
+
+
 HOSTILE = {
     "a deeply nested id": hostile(extra=b',"id":' + b"[" * 900 + b"]" * 900),
     "an object for an id": hostile(extra=b',"id":{"a":1}'),
@@ -204,17 +220,31 @@ def test_a_directory_that_is_not_there_is_one_clear_line(tmp_path: Path) -> None
     assert b"Traceback" not in result.stderr
 
 
+CLOSED_HOLES = frozenset(
+    f"d-{row}"
+    for row in (
+        *("03419", "03947", "05053", "04544", "01699", "04761", "02876", "00029"),
+        *("05207", "02133", "05525", "05548", "02570", "05812", "00767", "00902"),
+        *("04195", "00031", "03103", "05856", "04857", "03813", "04591"),
+    )
+)
+"""Rows that differ on purpose. Closed hole: a git server's repository was named by a list, of which
+the first item was judged and any could have been used. Each is denied now."""
+
+
 @pytest.mark.requirement("C-19", "C-20", "C-22", "C-23", "C-24", "C-26", "C-27", "C-28", "C-29")
 @pytest.mark.skipif(not CORPUS.is_dir(), reason="the recorded decisions are not beside the project")
 def test_every_recorded_decision_of_the_original_is_met_or_safer() -> None:
-    """G2 G3 G4 G5 G8 G9 G11 G21 G22: 6,492 decisions by rule, and 149 where the original errs."""
+    """G2 G3 G4 G5 G8 G9 G11 G21 G22: 6,469 decisions by rule, and 149 where the original errs."""
     command = f"{sys.executable} -m ironcurtain_proxy decide --no-schema --dir {{config_dir}}"
+    arguments = ("--roles", "--show", "100", "--cmd", command)
     result = subprocess.run(
-        [sys.executable, str(CORPUS / "check_decisions.py"), "--roles", "--cmd", command],
+        [sys.executable, str(CORPUS / "check_decisions.py"), *arguments],
         capture_output=True,
         check=False,
         timeout=55,
         env={"PATH": "/usr/local/bin:/usr/bin:/bin", "PYTHONPATH": str(Path(__file__).parents[2])},
     )
-    assert result.returncode == 0, result.stdout.decode()[-3000:]
-    assert b"agree 6492/6492, divergence safe 149/149" in result.stdout
+    assert b"agree 6469/6492, divergence safe 149/149" in result.stdout
+    differing = frozenset(re.findall(r"^(d-\d+) ", result.stdout.decode(), re.MULTILINE))
+    assert differing == CLOSED_HOLES, result.stdout.decode()[-3000:]
