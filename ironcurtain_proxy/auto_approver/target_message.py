@@ -169,10 +169,7 @@ _TARGETS: Final = rf"(?P<targets>{_PATH}(?:(?:,? and |, ){_PATH})*)"
 _FILE: Final = r"(?:the |my )?(?:(?P<file>files?) |(?P<directory>folder|directory) )?(?:at )?"
 _ADDRESS: Final = r"(?P<targets>https?://[^\s\x00]+)"
 
-_FORMS: Final[tuple[tuple[Verb, re.Pattern[str]], ...]] = tuple(
-    [
-        (verb, re.compile(form, re.IGNORECASE | re.ASCII))
-        for verb, form in (
+_SENTENCES: Final[tuple[tuple[Verb, str], ...]] = (
             ("commit", rf"(?:git )?commit(?: everything| {_THINGS})?{_SAYING}"),
             ("push", rf"git push(?: {_R}(?: {_B})?)?"),
             ("push", rf"push(?: up)?(?: {_THINGS})?(?: (?:up )?to {_RB})?"),
@@ -197,10 +194,12 @@ _FORMS: Final[tuple[tuple[Verb, re.Pattern[str]], ...]] = tuple(
             ("other", r"(?:open|create|make) (?:a |the )?(?:draft )?(?:pr|pull request)"),
             ("other", r"(?:summari[sz]e|explain|describe) (?:it|them)(?: to me)?"),
             ("other", r"tell me (?:the|its)(?: [a-z]+){1,3}"),
-        )
-    ]
 )  # fmt: skip
 """In this order: the first that fits the whole clause counts."""
+
+_FORMS: Final = tuple(
+    [(verb, re.compile(form, re.IGNORECASE | re.ASCII)) for verb, form in _SENTENCES]
+)
 
 _PLAIN_TARGET: Final = re.compile(r"~/.*|\./.*|/.*|[A-Za-z0-9_][^/]*[/.].*|\.?[A-Za-z0-9_-]+/.*")
 

@@ -126,8 +126,9 @@ def allows(first: EscalatedCall, second: EscalatedCall, *directories: str) -> bo
         pytest.param(
             reading("/home/me/outside"),
             ("/home/me/outside",),
-            "Allow filesystem/read_file read-path within /home/me/outside",
-            id="a directory: itself",
+            "Allow filesystem/read_file read-path=/home/me/outside, "
+            "read-path within /home/me/outside",
+            id="a directory: itself and what lies in it",
         ),
         pytest.param(
             reading("/home/me/notes.txt"),
@@ -172,7 +173,7 @@ def allows(first: EscalatedCall, second: EscalatedCall, *directories: str) -> bo
             pushing("github.com/acme/w", "gitlab.com/acme/w", force=True),
             ("/work/repo",),
             "Allow git/git_push git-remote-url domain github.com/acme/w, "
-            "git-remote-url domain gitlab.com/acme/w, read-path within /work/repo, "
+            "git-remote-url domain gitlab.com/acme/w, read-path=/work/repo, "
             "force=true, without branch or delete",
             id="a remote: where it leads, from which repository, and how",
         ),
