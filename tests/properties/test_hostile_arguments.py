@@ -60,8 +60,27 @@ HOSTILE: Final[tuple[Json, ...]] = (
 )
 
 
+_PLAIN: Final[dict[str, Json]] = {
+    "string": "x", "array": [], "integer": 1, "number": 1, "boolean": False, "object": {}
+}  # fmt: skip
+
+
+def _required(kernel: Kernel, server: str, tool: str) -> dict[str, Json]:
+    """What the tool's schema demands, harmless, so that the hostile value alone is at fault."""
+    schema = orjson.loads(
+        orjson.dumps(dict(kernel.engine.loaded.annotations[server, tool].input_schema))
+    )
+    properties = schema.get("properties", {})
+    found: dict[str, Json] = {}
+    for name in schema.get("required", ()):
+        said = properties.get(name, {})
+        found[name] = said["enum"][0] if "enum" in said else _PLAIN[said.get("type", "string")]
+    return found
+
+
 def _check(kernel: Kernel, server: str, tool: str, name: str, value: Json) -> None:
-    decision = kernel.decide(server, tool, {name: value})
+    arguments = _required(kernel, server, tool) | {name: value}
+    decision = kernel.decide(server, tool, arguments)
     assert isinstance(decision, Allow | Escalate | Deny)
     if isinstance(decision, Deny) and decision.ground.rule == "invalid-arguments":
         assert name in decision.ground.reason
