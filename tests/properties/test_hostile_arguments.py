@@ -75,6 +75,8 @@ def _required(kernel: Kernel, server: str, tool: str) -> dict[str, Json]:
     for name in schema.get("required", ()):
         said = properties.get(name, {})
         found[name] = said["enum"][0] if "enum" in said else _PLAIN[said.get("type", "string")]
+        if said.get("minItems"):
+            found[name] = [_PLAIN[said.get("items", {}).get("type", "string")]]
     return found
 
 
