@@ -5,10 +5,10 @@ the one above it; the host a remote leads to, not its name; and every argument t
 the call does, as it was. What cannot be put into such a pattern cannot be remembered.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import urlsplit
 
 from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
 from ironcurtain_proxy.model.grant import (
@@ -207,15 +207,16 @@ def places_of(role: ArgumentRole, value: UrlValue) -> tuple[str, ...]:
     """
     if role == "git-remote-url":
         return value.domains
-    try:
-        url = urlsplit(value.text)
-        port = url.port
-    except ValueError:
+    found = _ORIGIN.match(value.text)
+    if found is None:
         return ()
-    if not url.scheme or not url.netloc:
-        return ()
-    end = "" if port is None else f":{port}"
-    return tuple([f"{url.scheme}://{domain}{end}" for domain in value.domains])
+    return tuple([f"{found[1].lower()}://{domain}{found[2]}" for domain in value.domains])
+
+
+_ORIGIN: Final = re.compile(
+    r"([A-Za-z][A-Za-z0-9+.-]*)://(?:[^/?#@]*@)?(?:\[[^\]/]*\]|[^:/?#@\[\]]+)((?::[0-9]+)?)(?=[/?#]|\Z)",
+    re.ASCII,
+)
 
 
 def _of_repository(call: EscalatedCall, places: Places) -> Iterator[Constraint]:

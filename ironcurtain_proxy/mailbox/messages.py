@@ -283,9 +283,6 @@ def _selection(fields: Mapping[str, object], candidates: int) -> int | None:
     return chosen if 0 <= chosen < candidates else None
 
 
-# --- the reviewer's side -------------------------------------------------------------------------
-
-
 def read_request(name: str, raw: bytes) -> Request | None:
     """A request file's content; None if it is none. Ours or the original's."""
     try:

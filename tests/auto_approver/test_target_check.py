@@ -390,7 +390,7 @@ def test_without_a_workspace_no_repository_goes_without_saying() -> None:
 
 def test_an_objection_holds_nothing_that_the_agent_chose() -> None:
     """It goes to a log that people read; the words of the message are the user's own."""
-    strange = push(**{"x\n" * 300: True})
+    strange = call("git/git_push", {"remote": "origin", "x\n" * 300: True}, PUSH_ROLES)
     assert "\n" not in (veto("push to origin", strange, AROUND) or "")
     for one in SCENARIOS.values():
         objection = veto(one.message, one.escalation, AROUND) or ""
