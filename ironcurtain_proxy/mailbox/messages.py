@@ -228,8 +228,7 @@ def judge_response(raw: bytes, expected: Expected) -> Answer:
         return invalid("the response is not JSON")
     if not isinstance(fields, dict):
         return invalid("the response is not a JSON object")
-    problem = _problem(fields, expected)
-    if problem:
+    if problem := _problem(fields, expected):
         return invalid(problem)
     name, note = _text(fields, "reviewer"), clean_line(_text(fields, "note"))
     remember = _selection(fields, expected.candidates)

@@ -1,7 +1,7 @@
 """Each annotated argument of each shipped tool, with values that are shaped to break a reader."""
 
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, cast
 
 import orjson
 import pytest
@@ -49,14 +49,53 @@ def _nested(depth: int, item: Json) -> Json:
     return item
 
 
-HOSTILE: Final[tuple[Any, ...]] = (
-    *("/" + "a" * 256, "/" + "\u00e9" * 128, "/" + "e\u0301" * 90, "~/" + "b" * 300, "c" * 200_000),
-    *("%41" * 5000, "/x" * 5000, "a\x00b", "/a\x00", "\x00", "\ud800", "/a/\udfff", "a\ud83d/b"),
-    *("", " ", "~", "~nobody/x", "~\x00", ".", "..", "/", "//", "\\", "file:///\x00", "\u202e/a"),
-    *("http://[::1", "http://\x00/", "https://" + "a" * 70_000, "ext::sh", "-x", "git@:", "://"),
-    *(0, -1, 1.5, 10**30, float("inf"), float("nan"), True, False, None, {}, [], [[]], [None]),
-    *(["/a", 1], [["/a"]], {"a": "/etc"}, ["/" + "a" * 300], ["\ud800"], ["a\x00"]),
-    *(_nested(400, "/a"), _nested(3000, 0), ["/a"] * 20_000, {"\ud800": "\x00"}),
+HOSTILE: Final = cast(
+    "tuple[Json, ...]",
+    (
+        *(
+            "/" + "a" * 256,
+            "/" + "\u00e9" * 128,
+            "/" + "e\u0301" * 90,
+            "~/" + "b" * 300,
+            "c" * 200_000,
+        ),
+        *(
+            "%41" * 5000,
+            "/x" * 5000,
+            "a\x00b",
+            "/a\x00",
+            "\x00",
+            "\ud800",
+            "/a/\udfff",
+            "a\ud83d/b",
+        ),
+        *(
+            "",
+            " ",
+            "~",
+            "~nobody/x",
+            "~\x00",
+            ".",
+            "..",
+            "/",
+            "//",
+            "\\",
+            "file:///\x00",
+            "\u202e/a",
+        ),
+        *(
+            "http://[::1",
+            "http://\x00/",
+            "https://" + "a" * 70_000,
+            "ext::sh",
+            "-x",
+            "git@:",
+            "://",
+        ),
+        *(0, -1, 1.5, 10**30, float("inf"), float("nan"), True, False, None, {}, [], [[]], [None]),
+        *(["/a", 1], [["/a"]], {"a": "/etc"}, ["/" + "a" * 300], ["\ud800"], ["a\x00"]),
+        *(_nested(400, "/a"), _nested(3000, 0), ["/a"] * 20_000, {"\ud800": "\x00"}),
+    ),
 )
 
 
