@@ -357,14 +357,6 @@ def test_one_thing_is_not_taken_for_another(message: str, escalation: Escalation
 
 FORBIDDING_NAMES = {
     "a branch": ("push the branch nothing to origin", push(branch="nothing")),
-    "a package": (
-        "install nothing",
-        call("pip/install_package", {"name": "nothing"}, {"name": ("none",)}),
-    ),
-    "what is checked out": (
-        "checkout later",
-        call("git/git_checkout", {"branch_name": "later"}, {"branch_name": ("branch-name",)}),
-    ),
     "a remote": (
         "push my changes to nowhere",
         call("git/git_push", {"remote": "nowhere"}, {"remote": ("git-remote-url",)}),
