@@ -6,7 +6,8 @@ does not know how anything is judged.
 A line is `{"id", "label": "approve" | "escalate", "category", "user_message", "tool", "reason",
 "args"}`; `roles` (argument to list of roles), `context` (pairs) and `flags` may follow. Without
 `roles` they are guessed from the names of the arguments. `/home/u` is the home, `/home/u/proj` the
-workspace.
+workspace and a git repository; a git call that names no other one works in it, on the branch
+that it names, or `main`, unless `context` says on which.
 """
 
 import re
@@ -139,9 +140,11 @@ def scenario_of(line: _Line) -> Scenario:
             annotated=True,
             has_arguments=bool(arguments),
             arguments=facts,
+            repository=_repository(server, arguments),
         ),
         ground=Ground("scenario", line.reason),
         context=tuple(line.context),
+        branch=_branch(server, arguments, dict(line.context)),
         fingerprint=digest,
         policy_version="scenario",
         created=_THEN,
@@ -154,6 +157,20 @@ def scenario_of(line: _Line) -> Scenario:
         message=line.user_message,
         escalation=escalation,
     )
+
+
+def _repository(server: str, arguments: Mapping[str, Json]) -> RealPath | None:
+    if server != "git":
+        return None
+    named = arguments.get("repo_path", arguments.get("path"))
+    return RealPath.from_text(named) if isinstance(named, str) else AROUND.workspace
+
+
+def _branch(server: str, arguments: Mapping[str, Json], context: Mapping[str, str]) -> str | None:
+    if server != "git" or "Current branch" in context:
+        return context.get("Current branch")
+    named = arguments.get("branch")
+    return named if isinstance(named, str) else "main"
 
 
 def _json(value: Mapping[str, object]) -> dict[str, Json]:

@@ -1,258 +1,239 @@
-"""A message taken apart: requests, each with its verb and the things it names.
+"""A message taken apart: plain requests of a few forms, and nothing else.
 
-Pure: no I/O, no clock, no log. This file knows how people write requests; it does not know the call
-that is to be approved, nor whether anything fits. What it does not understand it says so of:
-a message is understood whole or not at all.
+Pure: no I/O, no clock, no log. This file knows a handful of sentences; it does not know the call
+that is to be approved. A message is understood whole, word for word, or it approves nothing: what
+nobody thought of ("refrain", "in theory", "Bob says") is kept out by not being in the forms.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from ironcurtain_proxy.auto_approver.target_words import (
-    COURTESIES,
-    FAMILIAR_FOLDERS,
-    LEADING,
-    LEADING_PHRASES,
-    PREPOSITIONS,
-    SYNONYMS,
-    VERBS,
-)
+from ironcurtain_proxy.auto_approver.target_call import NotUnderstood
 
-Kind: TypeAlias = Literal["word", "literal", "path", "url", "email", "number", "name", "mark"]
-"""`literal`: quoted. `name`: could be the name of anything. `mark`: what separates requests."""
+Verb: TypeAlias = Literal[
+    "commit", "push", "pull", "fetch", "read", "write", "edit", "delete", "get", "other"
+]
+"""`get`: of an address. `other`: a plain request of which no call is approved."""
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
-    """One piece of a message."""
-
-    kind: Kind
-    text: str
-    """As it was written; a word in lower case, a literal without its quotes."""
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """One imperative."""
 
-    verb: str
-    tokens: tuple[Token, ...]
-    """What follows the verb."""
-    literal_git: bool = False
-    """Whether it is written as a command of git: `git push origin main`."""
+    verb: Verb
+    remote: str | None = None
+    branch: str | None = None
+    quoted: str | None = None
+    """The text that is to be written."""
+    kind: Literal["file", "directory"] | None = None
+    targets: tuple[str, ...] = ()
+    """Paths or addresses as they were typed."""
 
 
-@dataclass(frozen=True, slots=True)
-class NotUnderstood:
-    """Why a message approves nothing."""
-
-    reason: str
-
-
-MAX_MESSAGE: Final = 4000
+MAX_MESSAGE: Final = 1000
 """Characters. Nobody types more to ask for one thing; it is pasted text."""
 
-_QUOTES: Final = {"'": "'", '"': '"', "`": "`", "\u201c": "\u201d", "\u2018": "\u2019"}
-_BEFORE_QUOTE: Final = " "
-_AFTER_QUOTE: Final = " .,;!"
-_EMAIL: Final = re.compile(r"[A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+")
-_URL: Final = re.compile(r"[a-z][a-z0-9+.-]*://[^\s]+|[\w.-]+@[\w.-]+:[^\s]+", re.ASCII)
-_NUMBER: Final = re.compile(r"#?\d{1,12}", re.ASCII)
-_NAME: Final = re.compile(
-    r"[A-Za-z0-9#@_.](?:[A-Za-z0-9#@_./+:-]*[A-Za-z0-9_/])?|--?[a-z-]+", re.ASCII
+GATE: Final = frozenset(
+    {"abort", "about", "actually", "after", "afterwards", "ago", "almost", "already",
+     "although", "any", "avoid", "before", "but", "cancel", "cannot", "cant", "careful",
+     "could", "did", "didn't", "disregard", "do", "does", "doesn't", "don't", "done", "dont",
+     "earlier", "else", "eventually", "except", "false", "finally", "first", "forbidden",
+     "forget", "had", "has", "have", "hold", "how", "however", "hypothetically", "if", "ignore",
+     "imagine", "instead", "isn't", "joking", "just", "kidding", "last", "later", "maybe",
+     "mind", "mistake", "must", "never", "nevermind", "next", "no", "nobody", "none", "nope",
+     "nor", "not", "nothing", "nowhere", "off", "once", "only", "oops", "or", "perhaps",
+     "please-don't", "pretend", "previously", "provided", "rather", "refrain", "revert",
+     "scratch", "should", "shouldn't", "skip", "soon", "sorry", "stop", "stopped", "suppose",
+     "than", "that", "that's", "though", "today", "tomorrow", "tonight", "undo", "unless",
+     "until", "wait", "was", "wasn't", "were", "what", "what's", "when", "whenever", "where",
+     "whether", "which", "while", "who", "why", "will", "without", "won't", "would", "wrong",
+     "yesterday", "yet"}
+)  # fmt: skip
+"""Words that negate, take back, limit, put off, ask or tell of the past. None may stand anywhere.
+
+The forms hold none of them; a name could: an agent that calls a branch `nothing` would turn "push
+nothing to origin" into a request."""
+
+_OPERATION: Final = re.compile(
+    r"\b(add|check ?out|clone|commit|copy|creat|delet|download|edit|eras|execut|fetch|get|install|"
+    r"merg|mov|open|overwrit|post|pull|push|read|remov|renam|reset|rm|run|sav|send|show|stag|"
+    r"switch|updat|upload|visit|writ|wrot)",
+    re.IGNORECASE,
 )
-_WORD: Final = re.compile(r"[A-Za-z]+(?:-[A-Za-z]+)*", re.ASCII)
-_PATH: Final = re.compile(r"(?:/|~/|\./)[^\s]*|~")
-_MARKS: Final = ".,;!"
+"""The verbs of operations, in any form. Quoted text with one may be what the message is about."""
+
+_QUOTED: Final = re.compile(r"""(?<!\S)(?:'([^'"`]+)'|"([^'"`]+)")(?=[\s.,;!]|$)""")
+_STRAY_QUOTE: Final = re.compile(
+    "[\"`\u2018\u201c\u201d\u00ab\u00bb]|~~~|^>|(?<![A-Za-z])['\u2019]|['\u2019](?![A-Za-z])"
+)
+_QUOTE_MARK: Final = "\x00"
+_QUESTION: Final = re.compile(r"\?(?=$|[\s.,;!?)])|(?<!\S)(?![a-z]+://)\S*\?", re.IGNORECASE)
 
 
-def requests_of(message: str, vocabulary: frozenset[str]) -> tuple[Request, ...] | NotUnderstood:
+def requests_of(message: str) -> tuple[Request, ...] | NotUnderstood:
     """Take a message apart.
 
     Args:
         message: the user's, as it came.
-        vocabulary: the words that are words, and not names.
     """
     message = message.strip()
+    quoted = [single or double for single, double in _QUOTED.findall(message)]
+    text = _QUOTED.sub(_QUOTE_MARK, message)
     for is_so, reason in _STRANGE:
         if is_so(message):
             return NotUnderstood(reason)
-    tokens = _tokens(message, vocabulary)
-    if isinstance(tokens, NotUnderstood):
-        return tokens
-    found: list[Request] = []
-    for clause in _clauses(tokens):
-        request = _request(clause)
-        if isinstance(request, NotUnderstood):
-            return request
-        if request is not None:
-            found.append(request)
-    return tuple(found)
+    if len(quoted) > 1 or any(_OPERATION.search(one) for one in quoted):
+        return NotUnderstood("the message quotes a request, or several texts")
+    if _STRAY_QUOTE.search(text):
+        return NotUnderstood("the message has a quotation that is no evidence")
+    requests: list[Request] = []
+    for sentence in _SENTENCE_END.split(text):
+        read = _sentence(sentence, quoted[0] if quoted else None)
+        if isinstance(read, NotUnderstood):
+            return read
+        requests += read
+    return tuple(requests)
 
 
-def _is_question(message: str) -> bool:
-    return "?" in re.sub(r"[a-z]+://\S*[^\s?.,;!]", "", message)
+def _words(message: str) -> list[str]:
+    """Words that stand by themselves, in lower case. Parts of paths and addresses do not."""
+    pieces = re.split(r"[\s,;!()]+", message.lower().replace("\u2019", "'"))
+    return [piece.strip(".:'\"`-\u2026") for piece in pieces]
 
 
 _STRANGE: Final[tuple[tuple[Callable[[str], bool], str], ...]] = (
     (lambda message: len(message) > MAX_MESSAGE, "the message is too long to be one request"),
-    (lambda message: "\n" in message, "the message has several lines, and some may be pasted"),
     (
         lambda message: not message.isprintable(),
-        "the message has characters in it that cannot be seen",
+        "the message has several lines, or characters that cannot be seen",
     ),
-    (_is_question, "the message asks a question"),
+    (lambda message: bool(_QUESTION.search(message)), "the message asks a question"),
+    (
+        lambda message: not GATE.isdisjoint(_words(message)),
+        "the message negates, takes back, limits, puts off or tells of something",
+    ),
+)
+
+_SENTENCE_END: Final = re.compile(r"(?:(?<=\S)[.!;](?=\s|$)\s*)")
+_LEAD: Final = re.compile(
+    r"(?:(?:please|kindly|pls|plz|ok|okay|yes|now|then|also|and|thanks|go ahead and"
+    r"|i want you to|i need you to)(?:,? |$))*",
+    re.IGNORECASE,
+)
+_TRAIL: Final = re.compile(
+    r"(?:,? (?:please|pls|plz|thanks|thank you|now|too|for me|entirely))+$", re.IGNORECASE
+)
+_COURTESY: Final = re.compile(r"(?:thanks|thank you|please|ok|okay|yes)?", re.IGNORECASE)
+_VERBS: Final = (
+    r"(?:git |commit|push|pull|fetch|read|open|show|display|view|print|cat|write|save|create|edit"
+    r"|modify|delete|remove|erase|rm|download|visit|get|make|summari[sz]e|explain|describe|tell)\b"
+)
+_NEXT: Final = re.compile(
+    rf"(?:,? and(?: then)?|,(?: then)?| then) (?=(?:please |also |now )?{_VERBS})", re.IGNORECASE
 )
 
 
-def _tokens(message: str, vocabulary: frozenset[str]) -> list[Token] | NotUnderstood:
-    tokens: list[Token] = []
-    for piece in _pieces(message):
-        if isinstance(piece, Token):
-            tokens.append(piece)
+def _sentence(sentence: str, quoted: str | None) -> list[Request] | NotUnderstood:
+    sentence = sentence.strip()
+    if _COURTESY.fullmatch(sentence):
+        return []
+    requests: list[Request] = []
+    for clause in _NEXT.split(sentence):
+        body = _TRAIL.sub("", clause[_lead(clause) :].strip())
+        if _COURTESY.fullmatch(clause):
             continue
-        body = piece.rstrip(_MARKS)
-        marks = piece[len(body) :]
-        if len(marks) > 1 and marks != "!!":
-            # Three dots leave a sentence open: "push to origin..." is waiting for the rest.
-            return NotUnderstood("the message does not end its sentences plainly")
-        if body:
-            token = _token(body, vocabulary)
-            if token is None:
-                return NotUnderstood("the message holds something that is neither word nor name")
-            tokens.append(token)
-        if marks:
-            tokens.append(Token("mark", marks[0]))
-    return _with_folders(_joined(tokens))
+        read = _clause(body, quoted)
+        if read is None:
+            return NotUnderstood("not every sentence of the message is a plain request")
+        requests.append(read)
+    return requests
 
 
-def _pieces(message: str) -> Iterator[str | Token]:
-    """What stands between spaces, with quoted text in one piece."""
-    at = 0
-    while at < len(message):
-        character = message[at]
-        if character.isspace():
-            at += 1
-        elif character in _QUOTES and (end := _closing(message, at)) is not None:
-            yield Token("literal", message[at + 1 : end])
-            at = end + 1
-        else:
-            start = at
-            while at < len(message) and not message[at].isspace():
-                at += 1
-            yield message[start:at]
+def _lead(clause: str) -> int:
+    match = _LEAD.match(clause)
+    return match.end() if match else 0
 
 
-def _closing(message: str, at: int) -> int | None:
-    """Where the quotation that begins here ends; None: it is an apostrophe."""
-    if at and message[at - 1] not in _BEFORE_QUOTE:
-        return None
-    quote = _QUOTES[message[at]]
-    end = at
-    while (end := message.find(quote, end + 1)) != -1:
-        if end + 1 == len(message) or message[end + 1] in _AFTER_QUOTE:
-            return end
+# --- the forms -----------------------------------------------------------------------------------
+
+_ALL_THE: Final = r"(?:(?:all )?(?:the|my|our|these) )?(?:latest |new |local )?"
+_THINGS: Final = rf"(?:it|this|{_ALL_THE}(?:changes?|commits?|work|code|edits|updates))"
+_R: Final = r"(?P<remote>[A-Za-z0-9][A-Za-z0-9_.-]*)"
+_B: Final = r"(?P<branch>[A-Za-z0-9][A-Za-z0-9_./-]*)"
+_RB: Final = rf"{_R}(?:/{_B})?"
+_SAYING: Final = r"(?: (?:-m|(?:with|using) (?:the |a )?message:?|saying) (?P<quoted>\x00))?"
+_PATH: Final = r"(?:~/|\./|/)?[^\s,\x00]+"
+_TARGETS: Final = rf"(?P<targets>{_PATH}(?:(?:,? and |, ){_PATH})*)"
+_FILE: Final = r"(?:the |my )?(?:(?P<file>files?) |(?P<directory>folder|directory) )?(?:at )?"
+_ADDRESS: Final = r"(?P<targets>https?://[^\s\x00]+)"
+
+_SENTENCES: Final[tuple[tuple[Verb, str], ...]] = (
+            ("commit", rf"(?:git )?commit(?: everything| {_THINGS})?{_SAYING}"),
+            ("push", rf"git push(?: {_R}(?: {_B})?)?"),
+            ("push", rf"push(?: up)?(?: {_THINGS})?(?: (?:up )?to {_RB})?"),
+            ("push", rf"push (?:(?:the|my) )?(?:current )?branch(?: (?:up )?to {_R})?"),
+            ("push", rf"push (?:(?:the|my) )?branch {_B}(?: (?:up )?to {_R})?"),
+            ("push", rf"push (?:(?:the|my) )?{_B} branch(?: (?:up )?to {_R})?"),
+            ("push", rf"push {_B} (?:up )?to {_R}"),
+            ("pull", rf"git pull(?: {_R}(?: {_B})?)?"),
+            ("pull", rf"pull(?: {_THINGS}| the latest| latest)?(?: from {_RB})?"),
+            ("fetch", rf"git fetch(?: {_R}(?: {_B})?)?"),
+            ("fetch", rf"fetch(?: {_THINGS}| the latest| latest)?(?: from {_RB})?"),
+            ("get", (rf"(?:fetch|download|open|visit|get|read) (?:the )?"
+                    rf"(?:(?:page|contents?|site|url|file) )?(?:at |from |of )?{_ADDRESS}")),
+            ("read", (rf"(?:read|open|show(?: me)?|display|view|print|cat) "
+                     rf"(?:the contents? of )?{_FILE}{_TARGETS}")),
+            ("write", (rf"(?:write|save|create) (?:(?P<quoted>\x00)|(?:the |a |my )"
+                      rf"(?:summary|report|results?|output|notes)) (?:to|at|in|into) "
+                      rf"{_FILE}{_TARGETS}")),
+            ("write", rf"(?:write|create) {_FILE}{_TARGETS}"),
+            ("edit", rf"(?:edit|modify) {_FILE}{_TARGETS}"),
+            ("delete", rf"(?:delete|remove|erase|rm) {_FILE}{_TARGETS}"),
+            ("other", r"(?:open|create|make) (?:a |the )?(?:draft )?(?:pr|pull request)"),
+            ("other", r"(?:summari[sz]e|explain|describe) (?:it|them)(?: to me)?"),
+            ("other", r"tell me (?:the|its)(?: [a-z]+){1,3}"),
+)  # fmt: skip
+"""In this order: the first that fits the whole clause counts."""
+
+_FORMS: Final = tuple(
+    [(verb, re.compile(form, re.IGNORECASE | re.ASCII)) for verb, form in _SENTENCES]
+)
+
+_PLAIN_TARGET: Final = re.compile(r"~/.*|\./.*|/.*|[A-Za-z0-9_][^/]*[/.].*|\.?[A-Za-z0-9_-]+/.*")
+
+
+def _clause(text: str, quoted: str | None) -> Request | None:
+    for verb, form in _FORMS:
+        match = form.fullmatch(text)
+        if match is None:
+            continue
+        read = _request(verb, match, quoted)
+        if read is not None:
+            return read
     return None
 
 
-def _token(text: str, vocabulary: frozenset[str]) -> Token | None:
-    lower = text.lower()
-    if _WORD.fullmatch(text) and lower in vocabulary:
-        return Token("word", lower)
-    if _NUMBER.fullmatch(text):
-        return Token("number", text.removeprefix("#"))
-    if _URL.fullmatch(text):
-        return Token("url", text)
-    if _EMAIL.fullmatch(text):
-        return Token("email", text)
-    if _PATH.fullmatch(text):
-        return Token("path", text)
-    return Token("name", text) if _NAME.fullmatch(text) else None
-
-
-_TOGETHER: Final = {
-    ("pull", "request"): Token("word", "pr"),
-    ("check", "out"): Token("word", "checkout"),
-    ("force", "push"): Token("word", "force-push"),
-}
-
-
-def _joined(tokens: list[Token]) -> list[Token]:
-    joined: list[Token] = []
-    for token in tokens:
-        pair = (joined[-1].text if joined else "", token.text)
-        if token.kind == "word" and pair in _TOGETHER:
-            joined[-1] = _TOGETHER[pair]
-            continue
-        plain = SYNONYMS.get(token.text, token.text) if token.kind == "word" else token.text
-        joined.append(Token(token.kind, plain))
-    return joined
-
-
-def _with_folders(tokens: list[Token]) -> list[Token]:
-    """`my Documents folder` is `~/Documents`."""
-    folded: list[Token] = []
-    for token in tokens:
-        before = folded[-1] if folded else None
-        if (
-            token.kind == "word"
-            and token.text in {"folder", "directory"}
-            and before is not None
-            and before.kind in {"word", "name"}
-            and before.text.lower() in FAMILIAR_FOLDERS
-        ):
-            folded[-1] = Token("path", f"~/{before.text.capitalize()}")
-            continue
-        folded.append(token)
-    return folded
-
-
-def _clauses(tokens: list[Token]) -> Iterator[tuple[Token, ...]]:
-    """Cut where a new imperative begins: at a full stop, or at `and` or a comma before a verb."""
-    clause: list[Token] = []
-    for at, token in enumerate(tokens):
-        hard = token.kind == "mark" and token.text != ","
-        soft = (token.kind == "mark" or token.text in {"and", "then"}) and _begins(tokens, at + 1)
-        if hard or soft:
-            yield tuple(clause)
-            clause = []
-        else:
-            clause.append(token)
-    yield tuple(clause)
-
-
-def _begins(tokens: list[Token], at: int) -> bool:
-    """Whether an imperative begins here."""
-    while at < len(tokens) and tokens[at].kind == "word" and tokens[at].text in LEADING:
-        at += 1
-    if at >= len(tokens):
-        return False
-    here = tokens[at]
-    followed = at + 1 < len(tokens) and tokens[at + 1].kind != "mark"
-    return here.kind == "word" and (here.text in VERBS or here.text == "git") and followed
-
-
-def _request(clause: tuple[Token, ...]) -> Request | NotUnderstood | None:
-    """Read one clause. None: it says nothing."""
-    words = [token.text if token.kind == "word" else "" for token in clause]
-    if not words or tuple(words) in COURTESIES:
+def _request(verb: Verb, match: re.Match[str], quoted: str | None) -> Request | None:
+    parts = {name: value for name, value in match.groupdict().items() if value is not None}
+    if (quoted is not None) and verb in {"commit", "write"} and "quoted" not in parts:
+        # The text stands in another request: which of the two it is for is not said.
         return None
-    at = 0
-    while at < len(words):
-        phrase = next((p for p in LEADING_PHRASES if tuple(words[at : at + len(p)]) == p), None)
-        if phrase is not None:
-            at += len(phrase)
-        elif words[at] in LEADING or (clause[at].kind == "mark" and clause[at].text == ","):
-            at += 1
-        else:
-            break
-    literal_git = at < len(words) and words[at] == "git"
-    at += literal_git
-    if at >= len(words) or words[at] not in VERBS:
-        return NotUnderstood("not every sentence of the message is a plain request")
-    rest = clause[at + 1 :]
-    if rest and rest[-1].kind == "word" and rest[-1].text in PREPOSITIONS:
-        return NotUnderstood("a request in the message breaks off")
-    return Request(words[at], rest, literal_git)
+    if "targets" in parts and verb == "get":
+        targets: tuple[str, ...] = (parts["targets"],)
+    else:
+        pieces = re.split(r",? and |, ", parts.get("targets", ""))
+        targets = tuple([piece for piece in pieces if piece])
+        if not all(_PLAIN_TARGET.fullmatch(one) and "://" not in one for one in targets):
+            return None
+    if match[0].lower().startswith("tell") and _OPERATION.search(match[0]):
+        return None
+    return Request(
+        verb=verb,
+        remote=parts.get("remote"),
+        branch=parts.get("branch"),
+        quoted=quoted if "quoted" in parts else None,
+        kind="file" if "file" in parts else "directory" if "directory" in parts else None,
+        targets=targets,
+    )

@@ -3,8 +3,9 @@
 import argparse
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 import orjson
 
@@ -15,6 +16,10 @@ from ironcurtain_proxy.model.json import Json
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.cli import Subparsers
+
+_MAX_LINE: Final = 64 << 20
+"""Bytes of one call, as in the proxy."""
+
 DESCRIPTION: Final = """\
 Read one call per line and write one decision per line:
 
@@ -60,14 +65,51 @@ def run(options: argparse.Namespace) -> int:
     kernel = Kernel.of(load_engine(options.dir, home), check_schemas=not options.no_schema)
     failed = False
     write = sys.stdout.buffer.write
-    for line in sys.stdin.buffer:
-        if line.isspace():
+    for line in _lines(sys.stdin.buffer):
+        if line is not None and line.isspace():
             continue
-        answer, understood = _answer(kernel, line)
+        answer, understood = _written(kernel, line)
         failed |= not understood
-        write(orjson.dumps(answer, option=orjson.OPT_APPEND_NEWLINE))
+        write(answer)
         sys.stdout.buffer.flush()
     return int(failed)
+
+
+def _lines(source: BinaryIO) -> Iterator[bytes | None]:
+    """The lines; None for one that is too long, which is passed over without being kept."""
+    while line := source.readline(_MAX_LINE):
+        whole = line
+        while len(whole) == _MAX_LINE and not whole.endswith(b"\n"):
+            whole = source.readline(_MAX_LINE)
+        is_short = whole is line and (len(line) < _MAX_LINE or line.endswith(b"\n"))
+        yield line if is_short else None
+
+
+def _written(kernel: Kernel, line: bytes | None) -> tuple[bytes, bool]:
+    """The answer as a line. Whatever a line holds, it is answered, and so are those after it."""
+    if line is None:
+        return _line_of(_not_understood(None, f"the line is longer than {_MAX_LINE} bytes")), False
+    try:
+        answer, understood = _answer(kernel, line)
+        return _line_of(answer), understood
+    except Exception as error:  # noqa: BLE001  a denial, whatever it is
+        reason = f"the call could not be decided ({type(error).__name__})"
+        return _line_of(_not_understood(_identifier(line), reason)), False
+
+
+def _line_of(answer: dict[str, Json]) -> bytes:
+    return orjson.dumps(answer, option=orjson.OPT_APPEND_NEWLINE)
+
+
+def _identifier(line: bytes) -> Json:
+    """The id of a line that could not be decided, if it can be read and written."""
+    try:
+        call = orjson.loads(line)
+        found: Json = call.get("id") if isinstance(call, dict) else None
+        orjson.dumps(found)
+    except (ValueError, TypeError, RecursionError):
+        return None
+    return found
 
 
 def _answer(kernel: Kernel, line: bytes) -> tuple[dict[str, Json], bool]:
@@ -77,6 +119,8 @@ def _answer(kernel: Kernel, line: bytes) -> tuple[dict[str, Json], bool]:
         return _not_understood(None, "the line is not JSON"), False
     if not isinstance(call, dict):
         return _not_understood(None, "the line is not a JSON object"), False
+    if isinstance(call.get("id"), dict | list):
+        return _not_understood(None, "id must be a text, a number, true, false or null"), False
     server, tool = call.get("serverName"), call.get("toolName")
     arguments = call.get("arguments", {})
     if not isinstance(server, str) or not isinstance(tool, str) or not isinstance(arguments, dict):

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final, assert_never
 
-from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
+from ironcurtain_proxy.model.annotation import IGNORES_CASE, ROLE_TRAITS, ArgumentRole
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import (
     DomainCondition,
@@ -205,22 +205,25 @@ def leads_only_to(value: Value, allowed: frozenset[str]) -> bool:
 
 
 def list_holds(condition: ListCondition, request: AccessRequest, role: ArgumentRole | None) -> bool:
-    """Whether every value is on the list, without regard to case.
+    """Whether every value is on the list; case counts but for roles whose service ignores it.
 
     A rule on pairs (owner and repository) is asked about each of the two roles: the condition
     that names the role is held to that role, the others to their own.
     """
     roles = (role,) if role is not None and role in condition.roles else condition.roles
-    values = values_of(request, roles)
-    return bool(values) and all(_is_listed(value, condition) for value in values)
+    return bool(values_of(request, roles)) and all(
+        _is_listed(value, condition, one) for one in roles for value in values_of(request, (one,))
+    )
 
 
-def _is_listed(value: Value, condition: ListCondition) -> bool:
+def _is_listed(value: Value, condition: ListCondition, role: ArgumentRole) -> bool:
     match condition.kind:
         case "domains":
             return leads_only_to(value, condition.allowed)
+        case "emails" | "identifiers" if role in IGNORES_CASE:
+            return value.text.lower() in condition.folded
         case "emails" | "identifiers":
-            return value.text.lower() in condition.allowed
+            return value.text in condition.allowed
         case _:
             assert_never(condition.kind)
 

@@ -42,6 +42,7 @@ _REPOSITORY_ARGUMENTS: Final = ("path", "repo_path")
 _MAX_STRINGS: Final = 10_000
 """Paths or URLs in one argument: looking at more would keep a processor busy for seconds."""
 _TOO_MANY: Final = Refusal("holds too many values")
+_NO_LIST: Final = Refusal("must be one path, not a list")
 _TOO_LONG: Final = Refusal("names a directory with a longer name than a file system can hold")
 _CANNOT_BE_READ: Final = Refusal("cannot be looked up")
 _UNREADABLE: Final = (OSError, ValueError, RecursionError)
@@ -122,6 +123,13 @@ class FactReader:
             if argument.reading == "git-remote":
                 awaiting.append(len(facts))
             elif value is not None:
+                # An empty list names nothing, as if it were left out.
+                if (
+                    isinstance(value, list)
+                    and value
+                    and self._is_repository(annotation, argument.name)
+                ):
+                    return unresolvable(_about(argument.name, _NO_LIST))
                 outcome = self._argument(argument, value)
                 if isinstance(outcome, Refusal):
                     return unresolvable(_about(argument.name, outcome))
@@ -165,6 +173,10 @@ class FactReader:
             and repository.is_within(workspace)
             and not root.is_within(workspace)
         )
+
+    def _is_repository(self, annotation: ToolAnnotation, name: str) -> bool:
+        """Whether the argument names the repository; of a list, git would take any item or none."""
+        return self.is_git(annotation) and name in _REPOSITORY_ARGUMENTS
 
     def _plan(self, annotation: ToolAnnotation) -> ToolPlan:
         key = (annotation.server, annotation.tool)

@@ -112,10 +112,8 @@ class RemoteReader:
             # A server may make text of it, and git take that for a remote.
             return _NO_TEXT
         strings = strings_of(value, "git-remote")
-        if isinstance(strings, Refusal):
-            return strings
-        if len(strings) > _MAX_REMOTES:
-            return _TOO_MANY
+        if isinstance(strings, Refusal) or len(strings) > _MAX_REMOTES:
+            return strings if isinstance(strings, Refusal) else _TOO_MANY
         found: list[Value] = []
         for text in strings:
             one = self._explicit(tool, text, repository, remotes)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+import orjson
 from jsonschema_rs import RegexOptions, ValidationError, Validator, validator_for
 
 from ironcurtain_proxy.facts.schema_cost import TooCostlyError, refuse_costly
@@ -57,7 +58,7 @@ class SchemaChecker:
         if validator is None:
             return compiled.problem
         given = arguments if isinstance(arguments, dict) else dict(arguments)
-        if not validator.is_valid(given):
+        if not _fits(validator, given):
             return _first_problem(validator, compiled.closed, given)
         if not annotation.arguments.keys() >= given.keys():
             return _not_annotated(annotation, given)
@@ -119,8 +120,25 @@ def _first_problem(
         place = "".join(f"/{_name(str(part))}" for part in error.instance_path)
         return f"Invalid arguments{place and ' at ' + place}: {_short(error.message)}."
     except (ValueError, RecursionError):
-        return "The arguments are nested too deeply."
+        said = sorted(arguments, key=lambda name: not _cannot_be_written(name, arguments[name]))
+        return f'Argument "{_name(said[0])}" is nested too deeply, or holds half a character.'
     return "The arguments do not fit the tool's input schema."
+
+
+def _fits(validator: Validator, arguments: dict[str, Json]) -> bool:
+    try:
+        return validator.is_valid(arguments)
+    except (ValueError, RecursionError):
+        # It cannot read them; `_first_problem` says of which argument.
+        return False
+
+
+def _cannot_be_written(name: str, value: Json) -> bool:
+    try:
+        orjson.dumps({name: value})
+    except TypeError:
+        return True
+    return False
 
 
 def _unknown(names: list[str], schema: Mapping[str, Json]) -> str:

@@ -33,6 +33,7 @@ from ironcurtain_proxy.model.grant import (
 )
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.strict_json import strict_json
 
 KeptScope: TypeAlias = Literal["project", "user"]
 """For whom: sessions of one workspace, or all sessions of this user."""
@@ -182,7 +183,7 @@ def _constraint_fields(constraint: Constraint) -> dict[str, Json]:
 def read_grants_file(raw: bytes) -> ReadGrants:
     """What counts of a file's content. Never raises: what is not understood grants nothing."""
     try:
-        document = orjson.loads(raw)
+        document = strict_json(raw)
     except orjson.JSONDecodeError:
         return ReadGrants(problems=("it is not JSON, as after a torn write: nothing is read",))
     if not isinstance(document, dict) or document.keys() != _FILE_KEYS:

@@ -6,7 +6,7 @@ is no longer defined as it was.
 
 from datetime import datetime
 
-from ironcurtain_proxy.grants.patterns import HISTORY, EscalatedCall
+from ironcurtain_proxy.grants.patterns import HISTORY, EscalatedCall, places_of
 from ironcurtain_proxy.model.annotation import ArgumentRole, same_scalar
 from ironcurtain_proxy.model.grant import (
     Constraint,
@@ -82,15 +82,17 @@ def _values_hold(values: tuple[Value, ...], constraints: list[Constraint]) -> bo
 def _one_holds(value: Value, constraints: list[Constraint]) -> bool:
     if isinstance(value, UrlValue):
         # It may lead to several hosts, and goes to all of them.
-        hosts = {found.domain for found in constraints if isinstance(found, OnHost)}
-        return value.ordinary and bool(value.domains) and hosts.issuperset(value.domains)
+        hosts = [found for found in constraints if isinstance(found, OnHost)]
+        roles = {found.role for found in hosts}
+        wanted = {place for role in roles for place in places_of(role, value)}
+        return value.ordinary and bool(wanted) and {one.domain for one in hosts} >= wanted
     return any(_holds(value, constraint) for constraint in constraints)
 
 
 def _holds(value: PathValue | TextValue, constraint: Constraint) -> bool:
     match (constraint, value):
         case (WithinDirectory(directory=directory), PathValue(path=path)):
-            return path.is_within(directory)
+            return path != directory and path.is_within(directory)
         case (ExactValue(value=wanted), PathValue(path=path)):
             return str(path) == wanted
         case (ExactValue(value=wanted), TextValue(text=text)):

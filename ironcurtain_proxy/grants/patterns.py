@@ -5,6 +5,7 @@ the one above it; the host a remote leads to, not its name; and every argument t
 the call does, as it was. What cannot be put into such a pattern cannot be remembered.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -103,12 +104,19 @@ class Places:
     ending: str = ""
     """Until when what is remembered holds, in words; empty: that is not sure."""
 
-    def constraint(self, role: ArgumentRole, path: RealPath) -> Constraint:
-        """What is remembered of one path: a directory, or where it would be too much, the path."""
-        directory = path if path in self.directories else RealPath(path.parts[:-1])
+    def constraints(self, role: ArgumentRole, path: RealPath) -> tuple[Constraint, ...]:
+        """What is remembered of one path.
+
+        Of a file what lies beside it, of a directory itself and what lies in it; where that would
+        be too much, the path alone.
+        """
+        is_directory = path in self.directories
+        directory = path if is_directory else RealPath(path.parts[:-1])
+        itself = ExactValue(role, str(path))
         if not directory.parts or self._holds_too_much(directory):
-            return ExactValue(role, str(path))
-        return WithinDirectory(role, directory)
+            return (itself,)
+        below = WithinDirectory(role, directory)
+        return (itself, below) if is_directory else (below,)
 
     def _holds_too_much(self, directory: RealPath) -> bool:
         closed = self.protected if self.home is None else (*self.protected, self.home)
@@ -247,13 +255,33 @@ def _of_value(role: ArgumentRole, value: Value, places: Places) -> tuple[Constra
     """What is remembered of one value; nothing: it cannot be remembered."""
     match (ROLE_TRAITS[role].category, value):
         case ("path", PathValue(path=path)):
-            return (places.constraint(role, path),)
+            return places.constraints(role, path)
         case ("url", UrlValue(domains=domains, ordinary=True)) if domains and all(domains):
-            return tuple([OnHost(role, domain) for domain in domains])
+            return tuple([OnHost(role, place) for place in places_of(role, value)])
         case ("identifier", TextValue(text=text)) if text:
             return (ExactValue(role, text.lower()),)
         case _:
             return ()
+
+
+def places_of(role: ArgumentRole, value: UrlValue) -> tuple[str, ...]:
+    """Where a URL leads, as narrowly as it is remembered; nothing: it cannot be told.
+
+    The scheme and the port of a URL count: another port is another service, and what goes by http
+    is read on the way. Of a git remote git says where it leads, and the repository is bound too.
+    """
+    if role == "git-remote-url":
+        return value.domains
+    found = _ORIGIN.match(value.text)
+    if found is None:
+        return ()
+    return tuple([f"{found[1].lower()}://{domain}{found[2]}" for domain in value.domains])
+
+
+_ORIGIN: Final = re.compile(
+    r"([A-Za-z][A-Za-z0-9+.-]*)://(?:[^/?#@]*@)?(?:\[[^\]/]*\]|[^:/?#@\[\]]+)((?::[0-9]+)?)(?=[/?#]|\Z)",
+    re.ASCII,
+)
 
 
 def _of_repository(call: EscalatedCall, places: Places) -> Iterator[Constraint]:
@@ -265,7 +293,8 @@ def _of_repository(call: EscalatedCall, places: Places) -> Iterator[Constraint]:
         role = _lasting_path_role(fact)
         for value in fact.values:
             if role is not None and isinstance(value, PathValue):
-                yield places.constraint(role, value.path)
+                # Another repository lies below this one at times: only this is meant.
+                yield places.constraints(role, value.path)[0]
 
 
 def _has_history_only(call: EscalatedCall) -> bool:

@@ -16,6 +16,7 @@ import orjson
 from ironcurtain_proxy.mailbox.messages import MAX_RESPONSE_BYTES, Owner, owner_of
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.private_directory import MailboxDirectory, UnacceptableFileError
+from ironcurtain_proxy.strict_json import strict_json
 
 GrantsAction: TypeAlias = Literal["revoke", "clear"]
 
@@ -43,7 +44,7 @@ def grants_bytes(session: str, grants: Sequence[Mapping[str, Json]], owner: Owne
 def read_grants(place: MailboxDirectory) -> Mapping[str, Json] | None:
     """The same as a value; None if there is none, or none that counts."""
     with suppress(OSError, UnacceptableFileError, orjson.JSONDecodeError):
-        fields = orjson.loads(place.read(GRANTS_NAME, MAX_GRANTS_BYTES))
+        fields = strict_json(place.read(GRANTS_NAME, MAX_GRANTS_BYTES))
         if isinstance(fields, dict) and isinstance(fields.get("grants"), list):
             return fields
     return None
@@ -93,7 +94,7 @@ def is_carried_out(place: MailboxDirectory, name: str, seconds: float = 3.0) -> 
 def read_command(place: MailboxDirectory, name: str) -> tuple[GrantsAction, str | None] | None:
     """What a command says; None if it is nothing that is understood."""
     try:
-        fields = orjson.loads(place.read(name, MAX_RESPONSE_BYTES))
+        fields = strict_json(place.read(name, MAX_RESPONSE_BYTES))
     except (OSError, UnacceptableFileError, orjson.JSONDecodeError):
         return None
     if not isinstance(fields, dict):

@@ -4,7 +4,7 @@ Knows which request is meant by an id, the beginning of one, or a number.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -21,6 +21,7 @@ from ironcurtain_proxy.mailbox.requests import (
     session_mailboxes,
 )
 from ironcurtain_proxy.private_directory import MailboxDirectory, UnacceptableFileError
+from ironcurtain_proxy.strict_json import strict_json
 
 _NUMBERS: Final = "pending-numbers.json"
 _MAX_NUMBERS_BYTES: Final = 1 << 24
@@ -204,10 +205,10 @@ def _shown(state: Path) -> list[str] | None:
     return [one for one in shown if isinstance(one, str)]
 
 
-def _kept(state: Path) -> dict[str, object]:
+def _kept(state: Path) -> Mapping[str, object]:
     try:
         place = MailboxDirectory.open(state, create=False)
-        fields = orjson.loads(place.read(_NUMBERS, _MAX_NUMBERS_BYTES))
+        fields = strict_json(place.read(_NUMBERS, _MAX_NUMBERS_BYTES))
     except (OSError, ConfigurationError, UnacceptableFileError, orjson.JSONDecodeError):
         return {}
     return fields if isinstance(fields, dict) else {}

@@ -18,6 +18,7 @@ from ironcurtain_proxy.mailbox.credential import Credential
 from ironcurtain_proxy.model.boot_moment import BootMoment, boot_moment
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation
 from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.strict_json import strict_json
 
 MAX_RESPONSE_BYTES: Final = 64 * 1024
 MAX_REQUEST_BYTES: Final = 256 * 1024 * 1024
@@ -216,13 +217,12 @@ def timestamp(moment: datetime, precision: str = "milliseconds") -> str:
 def judge_response(raw: bytes, expected: Expected) -> Answer:
     """What a response file means. Anything that is not well-formed refuses the call."""
     try:
-        fields = orjson.loads(raw)
+        fields = strict_json(raw)
     except orjson.JSONDecodeError:
         return invalid("the response is not JSON")
     if not isinstance(fields, dict):
         return invalid("the response is not a JSON object")
-    problem = _problem(fields, expected)
-    if problem:
+    if problem := _problem(fields, expected):
         return invalid(problem)
     name, note = _text(fields, "reviewer"), clean_line(_text(fields, "note"))
     remember = _selection(fields, expected.candidates)
@@ -276,13 +276,10 @@ def _selection(fields: Mapping[str, object], candidates: int) -> int | None:
     return chosen if 0 <= chosen < candidates else None
 
 
-# --- the reviewer's side -------------------------------------------------------------------------
-
-
 def read_request(name: str, raw: bytes) -> Request | None:
     """A request file's content; None if it is none. Ours or the original's."""
     try:
-        fields = orjson.loads(raw)
+        fields = strict_json(raw)
     except orjson.JSONDecodeError:
         return None
     if not isinstance(fields, dict) or fields.get("escalationId") != request_id(name):

@@ -13,9 +13,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, TypeAlias
 
-import orjson
-
 from ironcurtain_proxy.ports import Clock
+from ironcurtain_proxy.strict_json import strict_json
 
 FILE_NAME: Final = "user-context.json"
 PTY_VARIABLE: Final = "IRONCURTAIN_PTY_SESSION"
@@ -96,7 +95,7 @@ def _time_of(timestamp: str | None) -> datetime | None:
 def _read(directory: Path) -> _Context | None:
     try:
         raw, written_ns = _bytes(directory / FILE_NAME)
-        document = orjson.loads(raw)
+        document = strict_json(raw)
     except (OSError, ValueError):
         return None
     if not isinstance(document, dict):

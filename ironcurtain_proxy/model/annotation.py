@@ -75,6 +75,12 @@ ROLE_TRAITS: Final[Mapping[ArgumentRole, RoleTraits]] = MappingProxyType(
     }
 )
 
+IGNORES_CASE: Final[frozenset[ArgumentRole]] = frozenset(
+    {"github-owner", "github-repo", "proxy-domain", "email-address"}
+)
+"""Roles whose service takes `Acme` and `acme` for the same. Values of all others are compared
+exactly: what a list allows must not grow by a capital letter."""
+
 GRAVEST_FIRST: Final[tuple[ArgumentRole, ...]] = (
     *("delete-path", "delete-history", "write-history", "write-path"),
     *("git-remote-url", "fetch-url", "github-owner", "github-repo", "proxy-domain"),

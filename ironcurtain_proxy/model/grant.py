@@ -19,7 +19,10 @@ GrantId = NewType("GrantId", str)
 
 @dataclass(frozen=True, slots=True)
 class WithinDirectory:
-    """Every path of the role lies in one of the grant's directories for it."""
+    """Every path of the role lies below one of the grant's directories for it.
+
+    The directory itself is not meant: deleting a file is not deleting all of its neighbours.
+    """
 
     role: ArgumentRole
     directory: RealPath
@@ -27,10 +30,12 @@ class WithinDirectory:
 
 @dataclass(frozen=True, slots=True)
 class OnHost:
-    """Every URL of the role leads to one of the grant's `host` or `host/path`s for it."""
+    """Every URL of the role leads to one of the grant's places for it."""
 
     role: ArgumentRole
     domain: str
+    """Of a URL `https://host`, with its port where that is not the scheme's own; of a git remote
+    `host` or `host/path`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,10 +56,16 @@ class ListCondition:
 
     roles: frozenset[ArgumentRole]
     allowed: frozenset[str]
-    """Entries in lower case (of `host/path` only the host), `@lists` already expanded. Empty
-    matches nothing.
+    """Entries as they were written (of `host/path` the host in lower case), `@lists` already
+    expanded. Empty matches nothing.
     """
     kind: ListKind
+    folded: frozenset[str] = field(init=False, repr=False, compare=False)
+    """The entries in lower case, for roles that ignore case."""
+
+    def __post_init__(self) -> None:
+        """Fold the entries once."""
+        object.__setattr__(self, "folded", frozenset([entry.lower() for entry in self.allowed]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from ironcurtain_proxy.snapshots.contents import DIGEST
 from ironcurtain_proxy.snapshots.faults import RollbackError
 from ironcurtain_proxy.snapshots.places import Parts, is_within, text_of
 from ironcurtain_proxy.snapshots.tree import Entry, Kind, Tree
+from ironcurtain_proxy.strict_json import strict_json
 
 VERSION: Final = 1
 _PLAIN: Final = "/ !#$&'()*+,:;=?@[]{}~^"
@@ -246,7 +247,7 @@ def _refs(value: Json) -> Refs:
 
 def _parsed(raw: bytes) -> Json:
     try:
-        value: Json = orjson.loads(raw)
+        value: Json = strict_json(raw)
     except orjson.JSONDecodeError:
         raise _damaged("its text") from None
     if _object(value).get("version") != VERSION:

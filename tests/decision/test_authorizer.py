@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from ironcurtain_proxy.decision.authorizer import authorize
+from ironcurtain_proxy.decision.matching import list_holds
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.decision import Allow, Decision, Deny, Effect, Escalate, effect_of
 from ironcurtain_proxy.model.path import RealPath
@@ -307,7 +308,35 @@ def test_a_list_of_hosts_is_held_to_every_host() -> None:
     assert isinstance(authorize(remote("github.com.evil.org"), Policy(rules=(rule,))), Deny)
 
 
-def test_lists_are_compared_without_regard_to_case() -> None:
+@pytest.mark.parametrize(
+    ("role", "ignores_case"),
+    [
+        ("share-permission", False),
+        ("branch-name", False),
+        ("none", False),
+        ("email-address", True),
+        ("github-owner", True),
+        ("github-repo", True),
+        ("proxy-domain", True),
+    ],
+)
+@pytest.mark.parametrize(("said_name", "listed"), [("Reader", "reader"), ("reader", "Reader")])
+def test_case_counts_in_lists_but_for_roles_that_ignore_it(
+    role: ArgumentRole, ignores_case: bool, said_name: str, listed: str
+) -> None:
+    for kind in ("identifiers", "emails"):
+        condition = ListCondition(
+            roles=frozenset({role}),
+            allowed=frozenset({listed}),
+            kind="emails" if kind == "emails" else "identifiers",
+        )
+        call = request(ArgumentFact("a", (role,), (TextValue(said_name),)), server="x", tool="x")
+        assert list_holds(condition, call, role) is ignores_case
+        same = request(ArgumentFact("a", (role,), (TextValue(listed),)), server="x", tool="x")
+        assert list_holds(condition, same, role)
+
+
+def test_lists_of_owners_are_compared_without_regard_to_case() -> None:
     """G21."""
     rule = Rule(
         name="mine",

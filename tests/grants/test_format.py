@@ -76,6 +76,14 @@ def test_any_bytes_are_read_without_a_fault_and_grant_nothing(raw: bytes) -> Non
     assert read_grants_file(raw).grants == ()
 
 
+def test_a_file_that_says_a_thing_twice_grants_nothing() -> None:
+    raw = grants_file_bytes([a_kept()])
+    assert len(read_grants_file(raw).grants) == 1
+    twice = raw.replace(b"{", b'{"grants":[],', 1)
+    assert twice != raw
+    assert read_grants_file(twice).grants == ()
+
+
 def document(*grants: KeptGrant) -> Message:
     found = orjson.loads(grants_file_bytes(grants))
     assert isinstance(found, dict)

@@ -8,7 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ironcurtain_proxy.grants.matching import covers, has_expired, is_of
-from ironcurtain_proxy.grants.patterns import HISTORY, PINNED, EscalatedCall
+from ironcurtain_proxy.grants.patterns import (
+    HISTORY,
+    PINNED,
+    EscalatedCall,
+    Places,
+    candidates,
+)
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.grant import (
     Constraint,
@@ -74,7 +80,7 @@ def test_no_grant_covers_a_change_of_history(role: ArgumentRole) -> None:
 @given(st.sampled_from(["/data/a", "/data", "/", "/data2/a", "/other"]))
 def test_a_grant_for_a_directory_covers_what_lies_in_it(place: str) -> None:
     call = a_call(fact("path", "read-path", path(place)))
-    inside = place == "/data" or place.startswith("/data/")
+    inside = place.startswith("/data/")
     assert covers(grant(within("read-path")), call, NOW) is inside
 
 
@@ -112,8 +118,43 @@ def test_every_host_of_a_url_must_be_granted(
 ) -> None:
     url = UrlValue(text="https://github.com/x", domains=domains, ordinary=ordinary)
     call = a_call(fact("url", "fetch-url", url))
-    given = grant(OnHost("fetch-url", "github.com"), OnHost("fetch-url", "gitlab.com"))
+    given = grant(
+        OnHost("fetch-url", "https://github.com"), OnHost("fetch-url", "https://gitlab.com")
+    )
     assert covers(given, call, NOW) is covered
+
+
+@pytest.mark.parametrize(
+    ("text", "covered"),
+    [
+        ("https://a.example/other", True),
+        ("http://a.example/x", False),
+        ("https://a.example:8443/x", False),
+        ("ftp://a.example/x", False),
+        ("//a.example/x", False),
+        ("https://a.example:x/", False),
+    ],
+)
+def test_a_remembered_https_host_is_neither_http_nor_another_port(text: str, covered: bool) -> None:
+    def asked(text: str) -> EscalatedCall:
+        return a_call(fact("url", "fetch-url", UrlValue(text=text, domains=("a.example",))))
+
+    [pattern] = candidates(asked("https://a.example/x"), Places(directories=frozenset()))
+    assert covers(grant(*pattern.constraints), asked(text), NOW) is covered
+
+
+@pytest.mark.parametrize("role", ["read-path", "write-path", "delete-path"])
+def test_a_remembered_file_does_not_cover_its_directory(role: ArgumentRole) -> None:
+    def asked(text: str) -> EscalatedCall:
+        return a_call(fact("path", role, path(text)))
+
+    there = RealPath.from_text("/data")
+    [of_file] = candidates(asked("/data/a"), Places(directories=frozenset()))
+    assert covers(grant(*of_file.constraints), asked("/data/b"), NOW)
+    assert not covers(grant(*of_file.constraints), asked("/data"), NOW)
+    [of_all] = candidates(asked("/data"), Places(directories=frozenset({there})))
+    assert covers(grant(*of_all.constraints), asked("/data"), NOW)
+    assert covers(grant(*of_all.constraints), asked("/data/a"), NOW)
 
 
 def test_a_grant_of_another_kind_covers_no_url() -> None:

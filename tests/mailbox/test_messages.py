@@ -81,6 +81,21 @@ def test_whatever_is_not_an_explicit_approval_is_refused(raw: bytes) -> None:
 
 
 @pytest.mark.requirement("X-7")
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b'{"decision":"denied","decision":"approved"}',
+        b'{"decision":"approved","decision":"approved"}',
+        b'{"decision":"approved","\\u0064ecision":"approved"}',
+        b'{"decision":"approved","x":[{"a":1,"a":2}]}',
+    ],
+)
+def test_an_answer_that_says_a_thing_twice_is_none(raw: bytes) -> None:
+    ruling = judge_response(raw, EXPECTED)
+    assert isinstance(ruling, Declined)
+    assert ruling.kind == "invalid"
+
+
 def test_a_session_does_not_review_itself() -> None:
     ruling = judge_response(b'{"decision":"approved","reviewer":"session-1"}', EXPECTED)
     assert isinstance(ruling, Declined)

@@ -46,6 +46,7 @@ NO_MESSAGES = {
     "no UTF-8": b'{"userMessage":"\xff"}',
     "too large": b'{"userMessage":"' + b"x" * (1 << 20) + b'"}',
     "deep": b"[" * 100_000,
+    "two messages": b'{"userMessage":"push","userMessage":"push"}',
 }
 
 

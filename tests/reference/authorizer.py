@@ -300,7 +300,18 @@ def on_list(
         return False
     if condition.kind == "domains":
         return all(leads_to(v, condition.allowed) for v in values)
-    return all(v.text.lower() in condition.allowed for v in values)
+    return all(
+        any(same_name(v.text, entry, role) for entry in condition.allowed)
+        for role in roles
+        for v in values_with({role}, request)
+    )
+
+
+def same_name(said: str, listed: str, role: ArgumentRole) -> bool:
+    """Owners, repositories, hosts and addresses of mail are the same in any case; nothing else."""
+    if role in ("github-owner", "github-repo", "proxy-domain", "email-address"):
+        return said.lower() == listed.lower()
+    return said == listed
 
 
 def domains(value: Value) -> tuple[str, ...]:

@@ -162,10 +162,9 @@ class _RulesReader:
         members = spot.object(("roles", "allowed", "matchType"))
         kind = members.required("matchType").word(_LIST_KINDS)
         entries = self._entries(members.required("allowed"))
-        folded = [entry.lower() for entry in entries]
         return ListCondition(
             roles=roles(members.required("roles")),
-            allowed=host_patterns(entries) if kind == "domains" else frozenset(folded),
+            allowed=host_patterns(entries) if kind == "domains" else frozenset(entries),
             kind=kind,
         )
 

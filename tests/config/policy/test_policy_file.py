@@ -138,12 +138,13 @@ def test_empty_lists_are_not_the_same_as_none(tmp_path: Path) -> None:
     assert rule.servers == frozenset()
 
 
-def test_capitals_in_lists_do_not_matter(tmp_path: Path) -> None:
+def test_capitals_in_lists_are_kept_and_those_of_hosts_do_not_matter(tmp_path: Path) -> None:
     """G21."""
     rule = replaced(RULE, ("if", "lists", 0, "allowed"), ["Provos"])
     rule = replaced(rule, ("if", "domains", "allowed"), ["*.Example.COM", "GitHub.com/Acme/W"])
     (found,), _ = read(tmp_path, policy(rule))
-    assert found.lists[0].allowed == {"provos"}
+    assert found.lists[0].allowed == {"Provos"}
+    assert found.lists[0].folded == {"provos"}
     assert found.domains is not None
     assert found.domains.allowed == {"*.example.com", "github.com/Acme/W"}
 

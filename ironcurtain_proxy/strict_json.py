@@ -1,0 +1,31 @@
+"""JSON that says one thing: no key of an object stands twice. Pure: no I/O, no clock, no log.
+
+Of `{"decision": "denied", "decision": "approved"}` one reader sees the first and another the last.
+Every file that grants something is read here.
+"""
+
+import json  # noqa: TID251  orjson keeps the last of two equal keys without a word
+
+import orjson
+
+from ironcurtain_proxy.model.json import Json
+
+
+def strict_json(raw: bytes) -> Json:
+    """Read a document.
+
+    Raises:
+        orjson.JSONDecodeError: it is not JSON, or a key stands twice in one object.
+    """
+    document: Json = orjson.loads(raw)
+    try:
+        # Integers stay text: Python refuses to convert very long ones.
+        json.loads(raw, object_pairs_hook=_each_once, parse_int=str)
+    except (ValueError, RecursionError):
+        raise orjson.JSONDecodeError("a key stands twice in an object", "", 0) from None
+    return document
+
+
+def _each_once(pairs: list[tuple[str, object]]) -> None:
+    if len({key for key, _ in pairs}) != len(pairs):
+        raise ValueError("a key stands twice")
