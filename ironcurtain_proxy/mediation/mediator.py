@@ -37,12 +37,7 @@ from ironcurtain_proxy.model.authorized import AuthorizedCall
 from ironcurtain_proxy.model.call import ToolCall
 from ironcurtain_proxy.model.case import Case
 from ironcurtain_proxy.model.decision import Allow, Deny, Escalate, Ground
-from ironcurtain_proxy.model.escalation import (
-    Approved,
-    Escalation,
-    OriginReason,
-    Taken,
-)
+from ironcurtain_proxy.model.escalation import Approved, Escalation, OriginReason, Taken
 from ironcurtain_proxy.model.grant import GrantId
 from ironcurtain_proxy.model.grounds import (
     CHANGED,
