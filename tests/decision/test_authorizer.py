@@ -437,3 +437,12 @@ def test_inside_and_outside_settled_for_different_arguments_of_one_role_are_both
     call = request(path("a", ("read-path",), "/work/a"), path("b", ("read-path",), "/etc/a"))
     policy = Policy(rules=(within("etc", "allow", "read-path", "/etc"),), workspace=WORK)
     assert said(authorize(call, policy)) == ("allow", "etc")
+
+
+@pytest.mark.parametrize("role", ["github-owner", "fetch-url", "git-remote-url", "proxy-domain"])
+@pytest.mark.parametrize("server", ["filesystem", "git"])
+def test_the_workspace_settles_no_role_but_those_of_paths(server: str, role: ArgumentRole) -> None:
+    """An argument may be a path in the workspace and name something else besides."""
+    call = request(path("place", ("read-path", role), "/work/a"), server=server)
+    decision = authorize(call, Policy(rules=(), workspace=WORK))
+    assert said(decision)[0] == "deny"
