@@ -108,7 +108,7 @@ class RemoteReader:
             if of_git and repository is not None and tool in _OPERATIONS:
                 return self._default(tool, str(repository), remotes, given=value is not None)
             return _values_of_empty(value)
-        if value is not None and not isinstance(value, str | list):
+        if not isinstance(value, str | list):
             # A server may make text of it, and git take that for a remote.
             return _NO_TEXT
         strings = strings_of(value, "git-remote")

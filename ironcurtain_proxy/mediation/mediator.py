@@ -392,7 +392,7 @@ class Mediator:
         try:
             return await self.world.servers.forward(call, on_progress, roots=case.roots)
         finally:
-            # (10) What a server left where it can act outside its sandbox is put back, and said:
+            # What a server left where it can act outside its sandbox is put back, and said:
             # also of a call that it did not answer, or that the agent has withdrawn.
             if self.world.lookout is not None:
                 with anyio.CancelScope(shield=True):

@@ -126,7 +126,7 @@ def allows(first: EscalatedCall, second: EscalatedCall, *directories: str) -> bo
         pytest.param(
             reading("/home/me/outside"),
             ("/home/me/outside",),
-            "Let read_file read files below ~/outside (server filesystem)",
+            "Let read_file read ~/outside, read files below ~/outside (server filesystem)",
             id="a directory: itself",
         ),
         pytest.param(
@@ -174,7 +174,7 @@ def allows(first: EscalatedCall, second: EscalatedCall, *directories: str) -> bo
         pytest.param(
             pushing("github.com/acme/w", "gitlab.com/acme/w", force=True),
             ("/work/repo",),
-            "Let git_push read files below /work/repo, use the git remote github.com/acme/w, "
+            "Let git_push read /work/repo, use the git remote github.com/acme/w, "
             "use the git remote gitlab.com/acme/w (server git, force=true, without branch or "
             "delete)",
             id="a remote: where it leads, from which repository, and how",
