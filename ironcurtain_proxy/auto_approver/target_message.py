@@ -41,7 +41,7 @@ GATE: Final = frozenset(
      "could", "did", "didn't", "disregard", "do", "does", "doesn't", "don't", "done", "dont",
      "earlier", "else", "eventually", "except", "false", "finally", "first", "forbidden",
      "forget", "had", "has", "have", "hold", "how", "however", "hypothetically", "if", "ignore",
-     "imagine", "instead", "isn't", "joking", "just", "kidding", "last", "later", "maybe",
+     "imagine", "instead", "isn't", "joking", "just", "kidding", "psych", "last", "later", "maybe",
      "mind", "mistake", "must", "never", "nevermind", "next", "no", "nobody", "none", "nope",
      "nor", "not", "nothing", "nowhere", "off", "once", "only", "oops", "or", "perhaps",
      "please-don't", "pretend", "previously", "provided", "rather", "refrain", "revert",

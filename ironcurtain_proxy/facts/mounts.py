@@ -10,6 +10,7 @@ to do it.
 
 import os
 import select
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -58,6 +59,11 @@ class MountTable:
             os.close(self._descriptor)
         self._descriptor = None
         self._may_block = True
+
+    def __del__(self) -> None:
+        """A table that nobody holds any more keeps no descriptor."""
+        with suppress(OSError, AttributeError):
+            self.close()
 
     def _read(self) -> bool:
         try:

@@ -72,7 +72,7 @@ def _value(roles: tuple[ArgumentRole, ...], text: str) -> Value:
 A_PERSON_IS_ASKED = frozenset(
     f"ask-{number:02}"
     for number in (3, 6, 7, 8, 15, 17, 23, 24, 25, 28, *range(30, 35), 37, *range(40, 49))
-)
+) | {"own-01", "own-08", "own-09"}
 """Asked for plainly, but no call of the table: moves, lists, installs, commands, mail, force."""
 
 

@@ -128,14 +128,13 @@ def test_the_proxy_s_own_process_asks_the_model_before_any_person_is_asked(
     assert outcome["autoApprover"] == {"said": "escalate", "reasoning": "it was not asked for"}
 
 
-@pytest.mark.requirement("A-3")
-def test_the_readme_in_the_documents_folder_is_read_for_who_asks_for_it(
+def test_a_file_is_read_for_who_names_it_whole(
     installation: Installation,
 ) -> None:
     with scripted_model(lambda _: says("approve", "asked for")) as model:
         documents = installation.home / "Documents"
         documents.mkdir()
-        person = furnish(installation, model, "Please read the README from my Documents folder")
+        person = furnish(installation, model, "Please read ~/Documents/README.md")
         agent = installation.start()
         agent.result(ask(agent, documents / "README.md"))
         assert installation.outcomes()[-1]["decidedBy"] == "auto-approver"

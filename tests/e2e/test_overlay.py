@@ -311,7 +311,7 @@ def test_the_agent_is_told_how_to_take_a_refusal(
     assert "user did not approve the action" in guidance
     assert "offer to retry it or\n  suggest an alternative" in guidance
     assert "no approval channel available" in guidance
-    assert "configuration issue" in guidance
+    assert "nobody is reviewing. Inform the user" in guidance
 
 
 @pytest.mark.requirement("D-30", "X-12")
