@@ -12,19 +12,13 @@ from tests.llm.scripted_model import says, scripted_model
 
 ROLES = {
     "read_file": {"path": ["read-path"]},
-    "write_file": {"path": ["write-path"], "content": ["none"]},
+    "write_file": {"path": ["write-path"]},
     "delete_file": {"path": ["delete-path"]},
     "list_directory": {"path": ["read-path"]},
 }
 PLACE = "/tmp/ironcurtain-test/x"
 OFF: dict[str, Json] = {"security": {"interceptor": {"approvalPolicy": "none"}}}
 """What is on by default, off."""
-
-
-def arguments(tool: str) -> dict[str, Json]:
-    """What a tool is called with."""
-    return {"path": PLACE, **({"content": "text"} if tool == "write_file" else {})}
-
 
 Found = tuple[str, list[str] | None]
 """Who decided a call and by which stages; None: no review."""
@@ -45,7 +39,14 @@ POLICY: dict[str, Found] = {
 PARTS: dict[str, tuple[dict[str, Json], dict[str, Found]]] = {
     "the policy": ({}, {}),
     "the auto-approver": (
-        {"autoApprove": {"enabled": True, "modelId": "openai:scripted"}, "openaiApiKey": "sk"},
+        {
+            "autoApprove": {
+                "enabled": True,
+                "modelId": "openai:scripted",
+                "targetCheck": False,
+            },
+            "openaiApiKey": "sk",
+        },
         {
             "write_file": (
                 "auto-approver",
@@ -96,7 +97,7 @@ def furnish(installation: Installation, sections: dict[str, Json]) -> Person:
     person = Person(installation)
     person.directory.mkdir(mode=0o700)
     installation.variables["ESCALATION_DIR"] = str(person.directory)
-    message = orjson.dumps({"userMessage": f"please write {PLACE}"})
+    message = orjson.dumps({"userMessage": f"please write the file {PLACE}"})
     (person.directory / "user-context.json").write_bytes(message)
     return person
 
@@ -115,7 +116,7 @@ def test_a_part_alone_decides_what_is_its_own_and_leaves_the_rest_to_the_policy(
         agent = installation.start()
         expected = {**POLICY, **own}
         for name, found in expected.items():
-            call = agent.start_call(name, arguments(name))
+            call = agent.start_call(name, {"path": PLACE})
             if found[0] == "human":
                 person.answer({"decision": "denied"})
             agent.result(call)
@@ -153,7 +154,7 @@ def test_beside_a_held_call_what_the_policy_allows_runs_and_further_questions_ar
     agent.until(lambda one: one.get("id") in {held, more}, "a refusal")
     assert refusal(installation) == ("limit", "denied")
     for name in ("read_file", "write_file"):
-        assert "isError" not in agent.call(name, arguments(name))
+        assert "isError" not in agent.call(name, {"path": PLACE})
         assert installation.outcomes()[-1]["decidedBy"] == "kernel"
     agent.call("delete_file", {"path": "/srv/elsewhere/2"})
     assert refusal(installation) == ("limit", "denied")
