@@ -190,7 +190,7 @@ def prepare(home: Path, store: str | None) -> None:
             "auto_confirm": {
                 "enabled": True,
                 "night_mode": {"enabled": False},
-                "store": {"url": store},
+                "store": {} if store is None else {"url": store},
                 "reviewers": managers,
             }
         },
