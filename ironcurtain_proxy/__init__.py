@@ -17,13 +17,15 @@ Off by default, and skipped by a reader of the default product: `auto_confirm`, 
 `auto_approver`, the LLM approver; `llm`, the one way to a language model.
 
 What people and programs start from: `cli`, `config`, `wiring`, `trusted_process`, `inbox`.
-- Also: `steady_clock`.
+`steady_clock`: seconds that no change of the clock moves. `version`: the number of this release.
 
 A program imports its names from here; `docs/embedding.md` says how they are used.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
+
+from ironcurtain_proxy.version import VERSION
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.config.settings import Settings
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
         TrustedProcess,
     )
 
-__version__ = "0.2.0"
+__version__ = VERSION
 
 __all__ = [
     "Approved",

@@ -83,13 +83,15 @@ def test_each_name_is_the_class_that_the_package_itself_uses() -> None:
     assert ironcurtain_proxy.TrustedProcess is TrustedProcess
 
 
-def test_the_package_alone_imports_none_of_its_modules_and_no_library() -> None:
+def test_the_package_alone_imports_its_version_and_no_other_module_or_library() -> None:
     loaded = child(
         "import sys; before = set(sys.modules)\n"
         "import ironcurtain_proxy\n"
         "print(*sorted(set(sys.modules) - before))"
     ).split()
-    assert [name for name in loaded if name.startswith("ironcurtain_proxy.")] == []
+    assert [name for name in loaded if name.startswith("ironcurtain_proxy.")] == [
+        "ironcurtain_proxy.version"
+    ]
     installed = {"anyio", "mcp", "mcp_types", "orjson", "pydantic", "watchfiles", "litellm"}
     assert installed.isdisjoint(loaded)
 

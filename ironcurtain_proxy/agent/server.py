@@ -21,11 +21,11 @@ from mcp.server.models import InitializationOptions
 from mcp.server.runner import serve_loop
 from mcp.shared.exceptions import MCPError
 
-from ironcurtain_proxy import __version__
 from ironcurtain_proxy.agent.calls import CallLane
 from ironcurtain_proxy.agent.capacity import Room
 from ironcurtain_proxy.agent.replies import words
 from ironcurtain_proxy.model.reply import Answered, Reply
+from ironcurtain_proxy.version import VERSION
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.agent.transport import AgentTransport
@@ -91,7 +91,7 @@ class AgentServer:
             lifespan_state=None,
             init_options=InitializationOptions(
                 server_name=NAME,
-                server_version=__version__,
+                server_version=VERSION,
                 capabilities=mcp_types.ServerCapabilities(
                     tools=mcp_types.ToolsCapability(list_changed=True),
                     logging=mcp_types.LoggingCapability(),

@@ -12,8 +12,8 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Final, Protocol, cast
 
-from ironcurtain_proxy import __version__
 from ironcurtain_proxy.errors import ConfigurationError, IronCurtainError
+from ironcurtain_proxy.version import VERSION
 
 COMMANDS: Final = MappingProxyType(
     {
@@ -115,7 +115,7 @@ def _parser(names: list[str]) -> tuple[argparse.ArgumentParser, dict[str, Comman
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="version", version=f"ironcurtain-proxy {__version__}")
+    parser.add_argument("--version", action="version", version=f"ironcurtain-proxy {VERSION}")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     commands: dict[str, Command] = {}
     for name in names:

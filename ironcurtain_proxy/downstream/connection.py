@@ -11,7 +11,6 @@ from typing import Final, TypeAlias
 import anyio
 from anyio.lowlevel import checkpoint
 
-from ironcurtain_proxy import __version__
 from ironcurtain_proxy.downstream.allowance import Notices
 from ironcurtain_proxy.downstream.listing import list_tools
 from ironcurtain_proxy.downstream.room import AnswerRoom
@@ -37,6 +36,7 @@ from ironcurtain_proxy.jsonrpc.pipes import LineReader, LineWriter, Oversize
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.server import ToolDefinition, ToolResult
 from ironcurtain_proxy.ports import ProgressListener
+from ironcurtain_proxy.version import VERSION
 
 PROTOCOL_VERSION: Final = VERSIONS[0]
 """What we offer."""
@@ -159,7 +159,7 @@ class Connection:
         params: dict[str, Json] = {
             "protocolVersion": version,
             "capabilities": {"roots": {"listChanged": True}},
-            "clientInfo": {"name": "ironcurtain-proxy", "version": __version__},
+            "clientInfo": {"name": "ironcurtain-proxy", "version": VERSION},
         }
         return await self.request("initialize", params, seconds)
 

@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-import ironcurtain_proxy
 from ironcurtain_proxy.config.reading.operator_paths import real
 from ironcurtain_proxy.config.servers.recognition import recognised
 from ironcurtain_proxy.config.settings import Settings
@@ -30,6 +29,7 @@ from ironcurtain_proxy.sandbox.probe import Available, Unavailable, probe
 from ironcurtain_proxy.sandbox.probe_cache import recall, remember
 from ironcurtain_proxy.sandbox.profile import Surroundings, profile_of
 from ironcurtain_proxy.sandbox.settings import Settings as SrtSettings
+from ironcurtain_proxy.version import PACKAGE_DIRECTORY
 
 _MEMORY: Final = "MEMORY_FILE_PATH"
 """Where the public memory server keeps what it knows."""
@@ -270,7 +270,7 @@ def _own(settings: Settings, policy: Policy, opened: Sequence[str]) -> tuple[str
 
 
 def _code() -> Iterable[Path]:
-    yield Path(ironcurtain_proxy.__file__).parent
+    yield PACKAGE_DIRECTORY
     if sys.prefix != sys.base_prefix:
         yield Path(sys.prefix)
 

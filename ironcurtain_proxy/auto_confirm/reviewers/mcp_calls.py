@@ -10,7 +10,6 @@ Everything the process says is untrusted. Sampling, elicitation and roots are no
 from collections.abc import Mapping
 from typing import Final
 
-from ironcurtain_proxy import __version__
 from ironcurtain_proxy.auto_confirm.briefing import Briefing, View
 from ironcurtain_proxy.auto_confirm.reviewers.dialect import (
     MAX_ANSWER,
@@ -29,6 +28,7 @@ from ironcurtain_proxy.auto_confirm.reviewers.json_lines import (
 from ironcurtain_proxy.jsonrpc.codec import encode, message_id, recover_id
 from ironcurtain_proxy.jsonrpc.pipes import Oversize
 from ironcurtain_proxy.model.escalation import Escalation
+from ironcurtain_proxy.version import VERSION
 
 PROTOCOL_VERSION: Final = "2025-11-25"
 """What we offer, as to the servers behind us; whatever the process answers is taken."""
@@ -81,7 +81,7 @@ class CallDialect:
         params = {
             "protocolVersion": PROTOCOL_VERSION,
             "capabilities": {},
-            "clientInfo": {"name": "ironcurtain-proxy", "version": __version__},
+            "clientInfo": {"name": "ironcurtain-proxy", "version": VERSION},
         }
         return self._next_step("initialize", params)
 

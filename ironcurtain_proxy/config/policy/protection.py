@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-import ironcurtain_proxy
 from ironcurtain_proxy.config.policy.policy_files import PolicyFiles
 from ironcurtain_proxy.config.reading.operator_paths import as_named, real
 from ironcurtain_proxy.config.reading.problems import Report
@@ -17,6 +16,7 @@ from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import ProtectedName, ProtectedPath
+from ironcurtain_proxy.version import PACKAGE_DIRECTORY
 
 _CHANGES: Final[frozenset[ArgumentRole]] = frozenset(
     {"write-path", "delete-path", "write-history", "delete-history"}
@@ -111,7 +111,7 @@ def _own_places(settings: Settings, files: PolicyFiles) -> Iterable[Path]:
 
 def _own_code() -> Iterable[Path]:
     """The code that enforces all this: this package, and the environment it was installed into."""
-    yield Path(ironcurtain_proxy.__file__).parent
+    yield PACKAGE_DIRECTORY
     if sys.prefix != sys.base_prefix:
         yield Path(sys.prefix)
 
