@@ -5,6 +5,7 @@ Knows counts and times, nothing of models, messages or files. Lives as long as a
 
 import logging
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Final, TypeVar
@@ -73,9 +74,9 @@ class Breakers:
             return True
         return now - at < _JUST_SECONDS or turn == self._turn
 
-    def is_used(self, message: UserMessage, target: str) -> bool:
-        """Whether the message has approved this already: it does so once."""
-        return _digest(message, target) in self._used
+    def is_used(self, message: UserMessage, operations: Sequence[str]) -> bool:
+        """Whether the message has approved one of these already: it does so once."""
+        return any(_digest(message, one) in self._used for one in operations)
 
     def may_approve(self, now: float) -> bool:
         """Whether there is room for one more approval in this minute."""
@@ -83,10 +84,11 @@ class Breakers:
             self._approved_at.popleft()
         return len(self._approved_at) < self.approvals_per_minute
 
-    def note_approval(self, message: UserMessage, target: str, now: float) -> None:
+    def note_approval(self, message: UserMessage, operations: Sequence[str], now: float) -> None:
         """Use up one approval."""
         self._approved_at.append(now)
-        _remember(self._used, _digest(message, target), None)
+        for one in operations:
+            _remember(self._used, _digest(message, one), None)
 
     def _switch_off(self, why: str) -> None:
         if self.off_because is None:
@@ -100,5 +102,5 @@ def _remember(known: dict[_K, _V], key: _K, value: _V) -> None:
         del known[next(iter(known))]
 
 
-def _digest(message: UserMessage, target: str) -> bytes:
-    return sha256(repr((message.turn, message.text, target)).encode(errors="replace")).digest()
+def _digest(message: UserMessage, operation: str) -> bytes:
+    return sha256(repr((message.turn, message.text, operation)).encode(errors="replace")).digest()

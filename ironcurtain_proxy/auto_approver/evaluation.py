@@ -12,7 +12,7 @@ import anyio
 
 from ironcurtain_proxy.auto_approver.intent import AutoApproveContext
 from ironcurtain_proxy.auto_approver.reviewer import TIMED_OUT, consult
-from ironcurtain_proxy.auto_approver.scenarios import AROUND, Scenario
+from ironcurtain_proxy.auto_approver.scenarios import Scenario
 from ironcurtain_proxy.auto_approver.target_check import veto
 from ironcurtain_proxy.llm.litellm_model import Model
 from ironcurtain_proxy.ports import Clock
@@ -118,7 +118,7 @@ async def _judge(
     scenario: Scenario, model: Model | None, clock: Clock, deadline_seconds: float
 ) -> Judged:
     escalation = scenario.escalation
-    objection = veto(scenario.message, escalation, AROUND)
+    objection = veto(scenario.message, escalation, scenario.around)
     if model is None:
         return Judged(scenario=scenario, objection=objection)
     context = AutoApproveContext(

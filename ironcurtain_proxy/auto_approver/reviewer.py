@@ -6,7 +6,7 @@ knows the order of the questions. The words are in `auto_approver.intent`, the o
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -24,8 +24,8 @@ from ironcurtain_proxy.auto_approver.intent import (
     read_answer,
     user_prompt,
 )
-from ironcurtain_proxy.auto_approver.target_call import Surroundings, targets_of
-from ironcurtain_proxy.auto_approver.target_check import veto
+from ironcurtain_proxy.auto_approver.target_call import Surroundings
+from ironcurtain_proxy.auto_approver.target_check import operations_of, veto
 from ironcurtain_proxy.llm.litellm_model import (
     DEFAULT_MODEL,
     Completion,
@@ -177,8 +177,8 @@ class AutoApprover:
         if message is None:
             return _passed_on("not asked", NO_MESSAGE)
         self.breakers.note_turn(message)
-        target = f"{escalation.server}/{escalation.tool} {targets_of(escalation)!r}"
-        if self._is_spent(escalation, message, target):
+        operations = operations_of(escalation, self.around)
+        if self._is_spent(escalation, message, operations):
             return _passed_on("not asked", _SPENT)
         result = await self._consult(escalation, message)
         if result.decision != "approve":
@@ -188,12 +188,12 @@ class AutoApprover:
         if (
             objection is not None
             or self.breakers.off_because is not None
-            or self._is_spent(escalation, message, target)
+            or self._is_spent(escalation, message, operations)
         ):
             self.breakers.note_would_approve(escalation.fingerprint)
             _log.info("approval of %s not taken over: %s", escalation.id, objection or "spent")
             return _passed_on("approve", result.reasoning, objection or _SPENT)
-        self.breakers.note_approval(message, target, self.clock.monotonic())
+        self.breakers.note_approval(message, operations, self.clock.monotonic())
         prefix = "" if self.config.target_check else _UNCHECKED
         return Approved(by=DECIDER, reasoning=prefix + result.reasoning)
 
@@ -210,11 +210,13 @@ class AutoApprover:
             and self.reviewer_is_there()
         )
 
-    def _is_spent(self, escalation: Escalation, message: UserMessage, target: str) -> bool:
+    def _is_spent(
+        self, escalation: Escalation, message: UserMessage, operations: Sequence[str]
+    ) -> bool:
         now = self.clock.monotonic()
         return (
             self.breakers.was_just_denied(escalation.fingerprint, now)
-            or self.breakers.is_used(message, target)
+            or self.breakers.is_used(message, operations)
             or not self.breakers.may_approve(now)
         )
 

@@ -12,7 +12,7 @@ that it names, or `main`, unless `context` says on which.
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from importlib.resources import files
@@ -30,6 +30,7 @@ from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.escalation import Escalation, EscalationId
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.place import Place
 from ironcurtain_proxy.model.request import (
     AccessRequest,
     ArgumentFact,
@@ -38,6 +39,7 @@ from ironcurtain_proxy.model.request import (
     UrlValue,
     Value,
 )
+from ironcurtain_proxy.shell.parse import parse_command
 
 AROUND: Final = Surroundings(
     home=RealPath(("home", "u")), workspace=RealPath(("home", "u", "proj"))
@@ -74,6 +76,7 @@ class Scenario:
     category: str
     message: str
     escalation: Escalation
+    around: Surroundings
 
 
 def shipped_scenarios() -> tuple[Scenario, ...]:
@@ -127,7 +130,11 @@ def scenario_of(line: _Line) -> Scenario:
         [_fact(name, _roles(name, tool, line.roles), value) for name, value in arguments.items()]
     )
     digest = sha256(orjson.dumps([line.tool, line.args], option=orjson.OPT_SORT_KEYS)).hexdigest()
+    context = dict(line.context)
+    command = arguments.get("command")
     escalation = Escalation(
+        command=parse_command(command) if isinstance(command, str) else None,
+        place=_place(arguments, context),
         id=EscalationId(line.id),
         session="scenario",
         server=server,
@@ -156,6 +163,26 @@ def scenario_of(line: _Line) -> Scenario:
         category=line.category,
         message=line.user_message,
         escalation=escalation,
+        around=replace(AROUND, workspace=RealPath.from_text(_workspace(context))),
+    )
+
+
+def _workspace(context: Mapping[str, str]) -> str:
+    return context.get("Workspace", str(AROUND.workspace))
+
+
+def _place(arguments: Mapping[str, Json], context: Mapping[str, str]) -> Place:
+    """Where a command of a scenario runs, by the facts that its line tells."""
+    workspace = _workspace(context)
+    directory = arguments.get("cwd", workspace)
+    remote, slash, branch = context.get("Upstream", "").partition("/")
+    return Place(
+        workspace=workspace,
+        directory=directory if isinstance(directory, str) else None,
+        home=str(AROUND.home),
+        branch=context.get("Current branch"),
+        push_to=(remote, branch) if slash else None,
+        has_repository=context.get("Repository") == directory,
     )
 
 

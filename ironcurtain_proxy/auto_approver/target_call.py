@@ -37,6 +37,8 @@ class GitCall:
     branch: str | None = None
     current: str | None = None
     """The branch that is checked out; None: none, or not known."""
+    upstream: tuple[str, str] | None = None
+    """Remote and branch that git itself would push to; None: not known."""
     text: str | None = None
     """The commit message."""
 
@@ -62,7 +64,24 @@ class UrlCall:
     """As the call spells it."""
 
 
-Action: TypeAlias = GitCall | FileCall | UrlCall
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullRequestCall:
+    """A pull request of the workspace's current branch."""
+
+    draft: bool
+    is_ready_mark: bool
+    """It is not opened but marked ready for review."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstallCall:
+    """Packages that are installed for the workspace."""
+
+    packages: tuple[str, ...]
+    """As they are spelled; none: those of the lock file."""
+
+
+Action: TypeAlias = GitCall | FileCall | UrlCall | PullRequestCall | InstallCall
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

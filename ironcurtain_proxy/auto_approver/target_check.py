@@ -1,27 +1,33 @@
 """The target check: whether a message names what a call does and what it does it to.
 
-Pure: no I/O, no clock, no log. It can only object. It has the last word after a model has approved,
+It can only object. It has the last word after a model has approved,
 because a model is persuaded by what looks alike: `never mind` after a request, a file beside the
 one that was asked for. It approves nothing by itself.
 
-Few calls pass: commit, push, pull and fetch in the workspace's own repository, and reading,
-writing, editing, deleting or fetching exactly what stands in the message whole. All others go to a
-person.
+Few calls pass: commit, push, pull, fetch and a pull request in the workspace's own repository,
+packages that the message names, and reading, writing, editing, deleting or fetching exactly what
+stands in the message whole; also as a shell command of which every part is one of these or only
+reads. All others go to a person.
 """
 
 import re
+from collections.abc import Sequence
 from typing import Final, assert_never
 
 from ironcurtain_proxy.auto_approver.target_call import (
     Action,
     FileCall,
     GitCall,
+    InstallCall,
     NotUnderstood,
+    PullRequestCall,
     Surroundings,
     UrlCall,
     action_of,
+    targets_of,
 )
-from ironcurtain_proxy.auto_approver.target_message import Request, requests_of
+from ironcurtain_proxy.auto_approver.target_command import actions_of_command
+from ironcurtain_proxy.auto_approver.target_message import Request, Verb, requests_of
 from ironcurtain_proxy.model.escalation import Escalation
 from ironcurtain_proxy.model.path import RealPath
 
@@ -34,41 +40,86 @@ def veto(message: str, escalation: Escalation, around: Surroundings) -> str | No
         escalation: the call with its facts.
         around: where `~`, relative paths and the repository are.
     """
-    action = action_of(escalation, around)
-    if isinstance(action, NotUnderstood):
-        return action.reason
+    actions = _actions(escalation, around)
+    if isinstance(actions, NotUnderstood):
+        return actions.reason
     requests = requests_of(message)
     if isinstance(requests, NotUnderstood):
         return requests.reason
-    wanted = [one for one in requests if one.verb == _verb(action)]
+    verbs = [_verb(action) for action in actions]
+    if len(set(verbs)) < len(verbs):
+        return "the call does the same operation twice"
+    objections = [
+        _without_request([one for one in requests if one.verb == verb])
+        or _objection(next(one for one in requests if one.verb == verb), action, around)
+        for verb, action in zip(verbs, actions, strict=True)
+    ]
+    return next((one for one in objections if one is not None), None)
+
+
+def _without_request(wanted: Sequence[Request]) -> str | None:
     if not wanted:
         return "the message does not ask for this operation"
-    if len(wanted) > 1:
-        # The second may correct the first.
-        return "the message asks for this operation twice"
-    return _objection(wanted[0], action, around)
+    # The second may correct the first.
+    return "the message asks for this operation twice" if len(wanted) > 1 else None
 
 
-def _verb(action: Action) -> str:
-    return "get" if isinstance(action, UrlCall) else action.operation
+def operations_of(escalation: Escalation, around: Surroundings) -> tuple[str, ...]:
+    """Names of what a call does: a message approves each once."""
+    actions = _actions(escalation, around)
+    if escalation.command is None or isinstance(actions, NotUnderstood):
+        return (f"{escalation.server}/{escalation.tool} {targets_of(escalation)!r}",)
+    return tuple([f"{escalation.server}/{escalation.tool} {_verb(one)}" for one in actions])
+
+
+def _actions(escalation: Escalation, around: Surroundings) -> tuple[Action, ...] | NotUnderstood:
+    if escalation.command is not None:
+        return actions_of_command(escalation.command, escalation.place, escalation.arguments)
+    action = action_of(escalation, around)
+    return action if isinstance(action, NotUnderstood) else (action,)
+
+
+def _verb(action: Action) -> Verb:
+    match action:
+        case UrlCall():
+            return "get"
+        case PullRequestCall():
+            return "ready" if action.is_ready_mark else "pr"
+        case InstallCall():
+            return "install"
+        case FileCall() | GitCall():
+            return action.operation
+        case _:
+            assert_never(action)
 
 
 def _objection(request: Request, action: Action, around: Surroundings) -> str | None:
+    objection: str | None = None
     match action:
-        case UrlCall():
-            is_named = request.targets == (action.url,)
-            return None if is_named else "the message does not name url"
+        case UrlCall() if request.targets != (action.url,):
+            objection = "the message does not name url"
         case FileCall():
-            return _about_file(request, action, around)
+            objection = _about_file(request, action, around)
         case GitCall(operation="commit"):
-            is_said = request.quoted is None or request.quoted == action.text
-            if not action.text:
-                return "the call has no message to commit with"
-            return None if is_said else "the message quotes another commit message"
+            objection = _about_commit(request, action)
         case GitCall():
-            return _about_remote(request, action)
+            objection = _about_remote(request, action)
+        case PullRequestCall() if request.draft and not action.draft:
+            objection = "the message asks for a draft"
+        case InstallCall() if set(action.packages) != set(request.targets):
+            objection = "the message does not name these packages"
+        case UrlCall() | PullRequestCall() | InstallCall():
+            pass
         case _:
             assert_never(action)
+    return objection
+
+
+def _about_commit(request: Request, action: GitCall) -> str | None:
+    if not action.text:
+        return "the call has no message to commit with"
+    is_said = request.quoted is None or request.quoted == action.text
+    return None if is_said else "the message quotes another commit message"
 
 
 def _about_file(request: Request, action: FileCall, around: Surroundings) -> str | None:
@@ -104,12 +155,15 @@ def path_of(text: str, around: Surroundings) -> RealPath | None:
 
 def _about_remote(request: Request, action: GitCall) -> str | None:
     """Object unless remote and branch are those of the message, or git's own for the branch."""
-    if request.remote != action.remote:
+    # Of a call whose upstream is not known, only the very same words say the same.
+    own = action.upstream[0] if action.upstream is not None else None
+    if (request.remote or own) != (action.remote or own):
         return "the message does not name remote"
     current = action.current
     if action.operation == "push":
         # Unknown where configuration maps a branch to one of another name.
-        is_own = current is not None and {action.branch, request.branch} <= {None, current}
+        mapped = action.upstream[1] if action.upstream is not None and not action.branch else None
+        is_own = current is not None and {action.branch, mapped, request.branch} <= {None, current}
         return None if is_own else "the branch is not known to be the current one"
     meant, done = request.branch or current, action.branch or current
     return None if meant == done else "the message does not name branch"

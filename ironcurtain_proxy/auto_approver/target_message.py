@@ -1,6 +1,6 @@
 """A message taken apart: plain requests of a few forms, and nothing else.
 
-Pure: no I/O, no clock, no log. This file knows a handful of sentences; it does not know the call
+This file knows a handful of sentences; it does not know the call
 that is to be approved. A message is understood whole, word for word, or it approves nothing: what
 nobody thought of ("refrain", "in theory", "Bob says") is kept out by not being in the forms.
 """
@@ -13,7 +13,19 @@ from typing import Final, Literal, TypeAlias
 from ironcurtain_proxy.auto_approver.target_call import NotUnderstood
 
 Verb: TypeAlias = Literal[
-    "commit", "push", "pull", "fetch", "read", "write", "edit", "delete", "get", "other"
+    "commit",
+    "push",
+    "pull",
+    "fetch",
+    "pr",
+    "ready",
+    "install",
+    "read",
+    "write",
+    "edit",
+    "delete",
+    "get",
+    "other",
 ]
 """`get`: of an address. `other`: a plain request of which no call is approved."""
 
@@ -29,7 +41,9 @@ class Request:
     """The text that is to be written."""
     kind: Literal["file", "directory"] | None = None
     targets: tuple[str, ...] = ()
-    """Paths or addresses as they were typed."""
+    """Paths, addresses or packages as they were typed."""
+    draft: bool = False
+    """It is to be a draft."""
 
 
 MAX_MESSAGE: Final = 1000
@@ -119,7 +133,7 @@ _STRANGE: Final[tuple[tuple[Callable[[str], bool], str], ...]] = (
 _SENTENCE_END: Final = re.compile(r"(?:(?<=\S)[.!;](?=\s|$)\s*)")
 _LEAD: Final = re.compile(
     r"(?:(?:please|kindly|pls|plz|ok|okay|yes|now|then|also|and|thanks|go ahead and"
-    r"|i want you to|i need you to)(?:,? |$))*",
+    r"|i want you to|i need you to|yeah|cool|let's|lets)(?:,? |$))*",
     re.IGNORECASE,
 )
 _TRAIL: Final = re.compile(
@@ -128,10 +142,12 @@ _TRAIL: Final = re.compile(
 _COURTESY: Final = re.compile(r"(?:thanks|thank you|please|ok|okay|yes)?", re.IGNORECASE)
 _VERBS: Final = (
     r"(?:git |commit|push|pull|fetch|read|open|show|display|view|print|cat|write|save|create|edit"
-    r"|modify|delete|remove|erase|rm|download|visit|get|make|summari[sz]e|explain|describe|tell)\b"
+    r"|modify|delete|remove|erase|rm|download|visit|get|make|summari[sz]e|explain|describe|tell"
+    r"|raise|submit|mark|install|add|(?:(?:a|the) )?(?:draft )?(?:pr|pull request))\b"
 )
 _NEXT: Final = re.compile(
-    rf"(?:,? and(?: then)?|,(?: then)?| then) (?=(?:please |also |now )?{_VERBS})", re.IGNORECASE
+    rf"(?:,? (?:and|\+|&)(?: then)?|,(?: then)?| then) (?=(?:please |also |now )?{_VERBS})",
+    re.IGNORECASE,
 )
 
 
@@ -159,7 +175,9 @@ def _lead(clause: str) -> int:
 # --- the forms -----------------------------------------------------------------------------------
 
 _ALL_THE: Final = r"(?:(?:all )?(?:the|my|our|these) )?(?:latest |new |local )?"
-_THINGS: Final = rf"(?:it|this|{_ALL_THE}(?:changes?|commits?|work|code|edits|updates))"
+_THINGS: Final = (
+    rf"(?:it|this|it all|all of it|{_ALL_THE}(?:changes?|commits?|work|code|edits|updates))"
+)
 _R: Final = r"(?P<remote>[A-Za-z0-9][A-Za-z0-9_.-]*)"
 _B: Final = r"(?P<branch>[A-Za-z0-9][A-Za-z0-9_./-]*)"
 _RB: Final = rf"{_R}(?:/{_B})?"
@@ -167,6 +185,12 @@ _SAYING: Final = r"(?: (?:-m|(?:with|using) (?:the |a )?message:?|saying) (?P<qu
 _PATH: Final = r"(?:~/|\./|/)?[^\s,\x00]+"
 _TARGETS: Final = rf"(?P<targets>{_PATH}(?:(?:,? and |, ){_PATH})*)"
 _FILE: Final = r"(?:the |my )?(?:(?P<file>files?) |(?P<directory>folder|directory) )?(?:at )?"
+_PACKAGE: Final = r"@?[A-Za-z0-9][A-Za-z0-9_./-]*(?:@[A-Za-z0-9_.^~-]+)?"
+_PACKAGES: Final = (
+    r"(?:the )?(?:packages? |dependenc(?:y|ies) )?"
+    rf"(?!(?:the|all|dependencies|deps|packages|it|this|them)\b)"
+    rf"(?P<packages>{_PACKAGE}(?:(?:,? and |, ){_PACKAGE})*)"
+)
 _ADDRESS: Final = r"(?P<targets>https?://[^\s\x00]+)"
 
 _SENTENCES: Final[tuple[tuple[Verb, str], ...]] = (
@@ -191,7 +215,13 @@ _SENTENCES: Final[tuple[tuple[Verb, str], ...]] = (
             ("write", rf"(?:write|create) {_FILE}{_TARGETS}"),
             ("edit", rf"(?:edit|modify) {_FILE}{_TARGETS}"),
             ("delete", rf"(?:delete|remove|erase|rm) {_FILE}{_TARGETS}"),
-            ("other", r"(?:open|create|make) (?:a |the )?(?:draft )?(?:pr|pull request)"),
+            ("pr", (r"(?:(?:open|create|make|raise|submit) )?(?:up )?(?:(?:a|the|new) )*"
+                   r"(?P<draft>draft )?(?:pr|pull request)(?: for (?:this|it))?")),
+            ("ready", (r"mark (?:it|(?:the|this|my) (?:pr|pull request)) "
+                      r"(?:as )?ready(?: for review)?")),
+            ("install", rf"(?:npm |pip )?install {_PACKAGES}"),
+            ("install", rf"add (?:the )?(?:packages?|dependenc(?:y|ies)) {_PACKAGES}"),
+            ("install", r"install (?:the |all )?(?:dependencies|deps|packages)"),
             ("other", r"(?:summari[sz]e|explain|describe) (?:it|them)(?: to me)?"),
             ("other", r"tell me (?:the|its)(?: [a-z]+){1,3}"),
 )  # fmt: skip
@@ -227,6 +257,8 @@ def _request(verb: Verb, match: re.Match[str], quoted: str | None) -> Request | 
         targets = tuple([piece for piece in pieces if piece])
         if not all(_PLAIN_TARGET.fullmatch(one) and "://" not in one for one in targets):
             return None
+    if verb == "install":
+        targets = tuple([one for one in re.split(r",? and |, ", parts.get("packages", "")) if one])
     if match[0].lower().startswith("tell") and _OPERATION.search(match[0]):
         return None
     return Request(
@@ -236,4 +268,5 @@ def _request(verb: Verb, match: re.Match[str], quoted: str | None) -> Request | 
         quoted=quoted if "quoted" in parts else None,
         kind="file" if "file" in parts else "directory" if "directory" in parts else None,
         targets=targets,
+        draft="draft" in parts,
     )

@@ -1,0 +1,281 @@
+"""What a shell command does, if all its parts are ones that a message can ask for.
+
+Each part is a row of the table below, or only reads. A part that is neither, or an option that a
+row does not name, sends the whole command to a person.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from types import MappingProxyType
+from typing import Final, Literal
+
+from ironcurtain_proxy.auto_approver.target_call import (
+    Action,
+    GitCall,
+    InstallCall,
+    NotUnderstood,
+    PullRequestCall,
+    UrlCall,
+)
+from ironcurtain_proxy.model.command import ParsedCommand, Redirection, SimpleCommand, Word
+from ironcurtain_proxy.model.json import Arguments
+from ironcurtain_proxy.model.place import Place
+from ironcurtain_proxy.shell.effects import Part, effect_of
+from ironcurtain_proxy.shell.options import Options, Reading, options, read_options
+from ironcurtain_proxy.shell.places import is_inside, is_protected_name, path_of
+from ironcurtain_proxy.shell.secrets import names_a_secret
+
+_FORCES: Final = re.compile(
+    r"(?<![\w-])--(?:force|amend|no-verify|hard|delete|mirror|prune|exec|config)\b"
+)
+"""Options that destroy, rewrite or run. In a commit message they only stand there; but what is
+message and what is option was told apart by this program, and a person sees it for certain."""
+
+
+def actions_of_command(
+    command: ParsedCommand, place: Place, arguments: Arguments
+) -> tuple[Action, ...] | NotUnderstood:
+    """Read a command.
+
+    Args:
+        command: the command.
+        place: where it runs.
+        arguments: those of the call, which hold its text.
+    """
+    reason = _why_not_read(command, place, arguments)
+    if reason is not None:
+        return NotUnderstood(reason)
+    actions: list[Action] = []
+    stages = False
+    for part in effect_of(command, place).parts:
+        if part.command not in command.commands:
+            return NotUnderstood("a part of the command runs another program")
+        found = _row(part)
+        if isinstance(found, NotUnderstood):
+            return found
+        stages = stages or found == "stage"
+        if not isinstance(found, str):
+            actions.append(found)
+    if not actions or (stages and not any(_commits(one) for one in actions)):
+        return NotUnderstood("the command has no operation that a message can ask for")
+    return tuple(actions)
+
+
+def _why_not_read(command: ParsedCommand, place: Place, arguments: Arguments) -> str | None:
+    if command.unreadable is not None:
+        return "the command cannot be read"
+    if any(_FORCES.search(text) for text in arguments.values() if isinstance(text, str)):
+        return "the command has an option that forces or deletes"
+    if place.workspace is None or place.directory != place.workspace:
+        return "the command is not known to run in the workspace"
+    return None
+
+
+def _commits(action: Action) -> bool:
+    return isinstance(action, GitCall) and action.operation == "commit"
+
+
+def _row(part: Part) -> Action | NotUnderstood | str:
+    """What a part does; `reads` or `stage` where it is nothing that must be asked for."""
+    reason = _why_not_plain(part.command)
+    if reason is not None:
+        return NotUnderstood(reason)
+    words = part.command.words
+    name = _program(words)
+    row = _ROWS.get(name)
+    if row is None:
+        reason = _why_not_reads(part)
+        return "reads" if reason is None else NotUnderstood(reason)
+    known, read = row
+    reading = read_options(known, words[len(name) :])
+    if isinstance(reading, str):
+        return NotUnderstood(f"{' '.join(name)}: an option may change what it does")
+    return read(reading, part.place)
+
+
+def _why_not_plain(command: SimpleCommand) -> str | None:
+    if any(not _is_harmless(one) for one in command.redirections):
+        return "the command writes its output to a file, or reads one"
+    if command.assignments or not command.words:
+        return "the command sets a variable"
+    if any(word.variables for word in command.words):
+        return "the command uses a variable"
+    return None
+
+
+def _why_not_reads(part: Part) -> str | None:
+    if part.effect != "reads":
+        return "a part of the command is none that a message can ask for"
+    # Behind a pipe or in a substitution the output of a part becomes input of another, which may
+    # send it away: only what passes its own input on may stand there.
+    words = part.command.words
+    passes = words[0].text in _FILTERS and _has_no_operand(words[1:])
+    return None if part.command.is_certain or passes else "a part reads for another part"
+
+
+_FILTERS: Final = frozenset({"cat", "head", "tail", "wc"})
+_NUMBER: Final = re.compile(r"-[a-z]?\d*|\d+")
+
+
+def _has_no_operand(words: Sequence[Word]) -> bool:
+    return all(word.text is not None and _NUMBER.fullmatch(word.text) for word in words)
+
+
+def _is_harmless(redirection: Redirection) -> bool:
+    operator, target = redirection.operator, redirection.target
+    if operator == "<<":
+        return not target.variables
+    return (operator == ">&" and target.text in {"1", "2"}) or (
+        operator in {">", "&>"} and target.text == "/dev/null"
+    )
+
+
+def _program(words: Sequence[Word]) -> tuple[str, ...]:
+    """The program with as many words behind it as say what it does."""
+    texts = tuple([word.text or "" for word in words[:3]])
+    return next((texts[:length] for length in (3, 2) if texts[:length] in _ROWS), texts[:1])
+
+
+# --- git -----------------------------------------------------------------------------------------
+
+
+def _own_repository(place: Place) -> NotUnderstood | None:
+    if place.directory == place.workspace and place.has_repository:
+        return None
+    return NotUnderstood("the command is not known to work in the workspace's own repository")
+
+
+def _stage(reading: Reading, place: Place) -> NotUnderstood | str:
+    if names_a_secret(reading.operands):
+        return NotUnderstood("the command names what commonly holds secrets")
+    for word in reading.operands:
+        path = path_of(word, place)
+        if path is None or not is_inside(path, place) or is_protected_name(path):
+            return NotUnderstood("the command names a file that is not one of the workspace")
+    return _own_repository(place) or "stage"
+
+
+def _commit(reading: Reading, place: Place) -> Action | NotUnderstood:
+    if reading.operands:
+        return NotUnderstood("git commit: an operand may change what it does")
+    said = reading.values_of("-m", "--message")
+    if not said:
+        return NotUnderstood("the call has no message to commit with")
+    # A substitution in it is a part of the command, and judged as one.
+    text = said[0].text if len(said) == 1 else None
+    call = GitCall(operation="commit", text=text or "a text that the command makes")
+    return _own_repository(place) or call
+
+
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./-]*", re.ASCII)
+_REMOTE_AND_BRANCH: Final = 2
+
+
+def _remote(
+    operation: Literal["push", "pull", "fetch"], reading: Reading, place: Place
+) -> Action | NotUnderstood:
+    names = [word.text or "" for word in reading.operands]
+    remote, branch = [*names, "", ""][:2]
+    # A remote with a `/` could be a path, where whoever put a repository there waits.
+    is_plain = len(names) <= _REMOTE_AND_BRANCH and all(_NAME.fullmatch(name) for name in names)
+    if not is_plain or "/" in remote:
+        return NotUnderstood("the command names something else than a remote and a branch")
+    if place.push_to is None or place.branch is None:
+        return NotUnderstood("the upstream of the current branch is not known")
+    return _own_repository(place) or GitCall(
+        operation=operation,
+        remote=remote or None,
+        branch=place.branch if branch == "HEAD" else branch or None,
+        current=place.branch,
+        upstream=place.push_to,
+    )
+
+
+# --- pull requests, packages, addresses ----------------------------------------------------------
+
+
+def _create(reading: Reading, place: Place) -> Action | NotUnderstood:
+    heads = {word.text for word in reading.values_of("--head", "-H")}
+    if reading.operands or not heads <= {place.branch}:
+        return NotUnderstood("gh pr create: an operand may change what it does")
+    return _own_repository(place) or PullRequestCall(
+        draft=reading.has("--draft", "-d"), is_ready_mark=False
+    )
+
+
+def _ready(reading: Reading, place: Place) -> Action | NotUnderstood:
+    if reading.operands:
+        return NotUnderstood("gh pr ready: an operand may change what it does")
+    return _own_repository(place) or PullRequestCall(draft=False, is_ready_mark=True)
+
+
+_PACKAGE: Final = re.compile(r"@?[A-Za-z0-9][\w.-]*(?:/[\w.-]+)?(?:@[\w.^~-]+)?", re.ASCII)
+
+
+def _install(reading: Reading, place: Place) -> Action | NotUnderstood:
+    names = tuple([word.text or "" for word in reading.operands])
+    if place.directory != place.workspace:
+        return NotUnderstood("the command is not known to run in the workspace")
+    if not all(_PACKAGE.fullmatch(name) for name in names):
+        return NotUnderstood("the command installs what is not just a name")
+    if any(name.count("/") and not name.startswith("@") for name in names):
+        # `user/name` is a repository for npm, not a package of a registry.
+        return NotUnderstood("the command installs what is not just a name")
+    return InstallCall(packages=names)
+
+
+def _install_named(reading: Reading, place: Place) -> Action | NotUnderstood:
+    """Of a program that without a name installs from a file of the directory, or nothing."""
+    if not reading.operands:
+        return NotUnderstood("the command names no package")
+    return _install(reading, place)
+
+
+def _locked(reading: Reading, place: Place) -> Action | NotUnderstood:
+    if reading.operands:
+        return NotUnderstood("the command names something besides the lock file")
+    return _install(reading, place)
+
+
+def _get(reading: Reading, place: Place) -> Action | NotUnderstood:
+    del place
+    urls = [word.text or "" for word in reading.operands]
+    if len(urls) != 1 or not re.match(r"https?://[^\s{}\[\]]+$", urls[0]):
+        return NotUnderstood("the command does not just fetch one address")
+    return UrlCall(url=urls[0])
+
+
+_Read = Callable[[Reading, Place], "Action | NotUnderstood | str"]
+_ADD_OPTIONS: Final = options("D save-dev S save E save-exact P save-prod dev")
+_ROWS: Final[Mapping[tuple[str, ...], tuple[Options, _Read]]] = MappingProxyType(
+    {
+        ("git", "add"): (options("A all u update v verbose"), _stage),
+        ("git", "commit"): (options("m: message: a all q quiet v verbose s signoff"), _commit),
+        ("git", "push"): (
+            options("u set-upstream q quiet v verbose progress"), partial(_remote, "push")
+        ),
+        ("git", "pull"): (options("ff-only q quiet v verbose"), partial(_remote, "pull")),
+        ("git", "fetch"): (options("q quiet v verbose"), partial(_remote, "fetch")),
+        ("gh", "pr", "create"): (
+            options("d draft t: title: b: body: B: base: H: head:"), _create
+        ),
+        ("gh", "pr", "ready"): (options(""), _ready),
+        ("npm", "install"): (_ADD_OPTIONS, _install),
+        ("npm", "i"): (_ADD_OPTIONS, _install),
+        ("npm", "ci"): (options(""), _locked),
+        ("pnpm", "add"): (_ADD_OPTIONS, _install_named),
+        ("pnpm", "install"): (options("frozen-lockfile"), _locked),
+        ("yarn", "add"): (_ADD_OPTIONS, _install_named),
+        ("yarn", "install"): (options("frozen-lockfile immutable"), _locked),
+        ("pip", "install"): (options("q quiet"), _install_named),
+        ("pip3", "install"): (options("q quiet"), _install_named),
+        ("uv", "add"): (options("dev"), _install_named),
+        ("uv", "sync"): (options("frozen locked"), _locked),
+        ("poetry", "add"): (options(""), _install_named),
+        ("poetry", "install"): (options(""), _locked),
+        ("cargo", "add"): (options("dev"), _install_named),
+        ("curl",): (options("s silent S show-error i include I head"), _get),
+    }
+)  # fmt: skip
+"""Program and sub-command, the options that leave them what they are, and what they then do."""
