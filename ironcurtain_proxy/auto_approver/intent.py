@@ -1,4 +1,4 @@
-"""The question to the model, and the reading of its answer. Pure: no I/O, no clock, no log.
+"""The question to the model, and the reading of its answer.
 
 This file knows the words of the auto-approver: what the model is told, what it is asked, and which
 answers count. It does not know which model it is, nor the call's arguments: they are kept out, so
@@ -8,6 +8,7 @@ that a file name or a text in them cannot talk to the model.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import permutations
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
@@ -74,6 +75,26 @@ ANSWER_SCHEMA: Final[Mapping[str, Json]] = MappingProxyType(
     }
 )
 
+WITH_CONFIDENCE: Final = """
+Add "confidence", a number from 0 to 1: how sure you are of the decision."""
+
+
+def answer_schema(*, confidence: bool) -> Mapping[str, Json]:
+    """The form of an answer, where a threshold is set with the confidence in it."""
+    if not confidence:
+        return ANSWER_SCHEMA
+    decision: Json = {"type": "string", "enum": ["approve", "escalate"]}
+    return {
+        "type": "object",
+        "properties": {
+            "decision": decision,
+            "reasoning": {"type": "string"},
+            "confidence": {"type": "number", "minimum": 0, "maximum": 1},
+        },
+        "required": ["decision", "reasoning", "confidence"],
+        "additionalProperties": False,
+    }
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AutoApproveContext:
@@ -94,6 +115,8 @@ class AutoApproveResult:
     decision: AutoApproveDecision
     reasoning: str
     """For the record and for diagnosis; nothing is decided by it."""
+    confidence: float | None = None
+    """From 0 to 1; None: the model said none."""
 
 
 def user_prompt(context: AutoApproveContext) -> str:
@@ -127,15 +150,25 @@ _REASONING: Final = (
     + _SPACE
     + r'"(?P<reasoning>(?:[^"\\\x00-\x1f]|\\["\\/bfnrt]|\\u[0-9A-Fa-f]{4})*+)"'
 )
-_BETWEEN: Final = _SPACE + "," + _SPACE
-_ANSWERS: Final = tuple(
-    [
-        re.compile(_SPACE + r"\{" + _SPACE + members + _SPACE + r"\}" + _SPACE)
-        for members in (_DECISION + _BETWEEN + _REASONING, _REASONING + _BETWEEN + _DECISION)
-    ]
+_CONFIDENCE: Final = (
+    r'"confidence"' + _SPACE + ":" + _SPACE + r"(?P<confidence>0(?:\.[0-9]{1,9})?|1(?:\.0{1,9})?)"
 )
-"""Exactly one object of exactly these two members. A JSON parser would be too kind: most take the
-last of two `decision`s, and some read prose around an object."""
+_BETWEEN: Final = _SPACE + "," + _SPACE
+
+
+def _in_any_order(*members: str) -> tuple[re.Pattern[str], ...]:
+    return tuple(
+        [
+            re.compile(_SPACE + r"\{" + _SPACE + _BETWEEN.join(order) + _SPACE + r"\}" + _SPACE)
+            for order in permutations(members)
+        ]
+    )
+
+
+_ANSWERS: Final = _in_any_order(_DECISION, _REASONING)
+_SURE_ANSWERS: Final = _in_any_order(_DECISION, _REASONING, _CONFIDENCE)
+"""Exactly one object of exactly these members, in any order. A JSON parser would be too kind: most
+take the last of two `decision`s, and some read prose around an object."""
 
 _ESCAPE: Final = re.compile(r'\\(?:u([0-9A-Fa-f]{4})|(["\\/bfnrt]))')
 _ESCAPES: Final = MappingProxyType({"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"})
@@ -143,16 +176,22 @@ MAX_ANSWER: Final = 16_384
 """Characters; a sentence and a word are far less."""
 
 
-def read_answer(text: str | None) -> AutoApproveResult:
-    """Read a model's answer. Whatever is not exactly an answer escalates."""
+def read_answer(text: str | None, *, confidence: bool = False) -> AutoApproveResult:
+    """Read a model's answer. Whatever is not exactly an answer escalates.
+
+    Args:
+        text: the answer.
+        confidence: the model was asked how sure it is.
+    """
     if text is None or len(text) > MAX_ANSWER:
         return invalid()
-    for pattern in _ANSWERS:
+    for pattern in _SURE_ANSWERS if confidence else _ANSWERS:
         match = pattern.fullmatch(text)
         if match is not None:
             return AutoApproveResult(
                 decision="approve" if match["decision"] == "approve" else "escalate",
                 reasoning=_ESCAPE.sub(_unescaped, match["reasoning"]),
+                confidence=float(said) if (said := match.groupdict().get("confidence")) else None,
             )
     return invalid()
 

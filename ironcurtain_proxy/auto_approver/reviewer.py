@@ -6,8 +6,10 @@ knows the order of the questions. The words are in `auto_approver.intent`, the o
 """
 
 import logging
+from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from typing import Final
 
 import anyio
@@ -15,17 +17,18 @@ import anyio.to_thread
 
 from ironcurtain_proxy.auto_approver.breakers import Breakers
 from ironcurtain_proxy.auto_approver.intent import (
-    ANSWER_SCHEMA,
     NO_MESSAGE,
     SYSTEM_PROMPT,
+    WITH_CONFIDENCE,
     AutoApproveContext,
     AutoApproveResult,
+    answer_schema,
     failed,
     read_answer,
     user_prompt,
 )
 from ironcurtain_proxy.auto_approver.target_call import Surroundings
-from ironcurtain_proxy.auto_approver.target_check import operations_of, veto
+from ironcurtain_proxy.auto_approver.target_check import is_plain, operations_of, veto
 from ironcurtain_proxy.llm.litellm_model import (
     DEFAULT_MODEL,
     Completion,
@@ -44,6 +47,8 @@ from ironcurtain_proxy.ports import Clock
 _log = logging.getLogger(__name__)
 
 DECIDER: Final = "auto-approver"
+UNSURE: Final = "less sure than the threshold"
+_SHADOW: Final = "shadow: recorded, not used"
 TIMED_OUT: Final = "no answer in time"
 _OWN_SERVER: Final = "proxy"
 _OWN_TOOLS: Final = "ironcurtain_"
@@ -63,6 +68,15 @@ class AutoApproverConfig:
     outages: int = 3
     approvals_per_minute: int = 20
     target_check: bool = True
+    only: tuple[str, ...] = ()
+    """Tools that it may approve, as `SERVER/TOOL` with `*`; none: every one."""
+    never: tuple[str, ...] = ()
+    confidence: float | None = None
+    """The least that counts; None: the model is not asked how sure it is."""
+    messages: int = 1
+    """How many of the user's last messages count."""
+    shadow: bool = False
+    """It says what it would do and approves nothing."""
 
 
 def create_model(config: AutoApproverConfig, api_key: str) -> Model | None:
@@ -78,7 +92,7 @@ def create_model(config: AutoApproverConfig, api_key: str) -> Model | None:
         model_id=model_id,
         api_key=api_key,
         api_base=config.api_base,
-        answer_schema=ANSWER_SCHEMA,
+        answer_schema=answer_schema(confidence=config.confidence is not None),
     )
 
 
@@ -97,16 +111,28 @@ class Consultation:
     """Why the model could not be asked; None: it answered something."""
 
 
-async def consult(context: AutoApproveContext, model: Model) -> Consultation:
-    """The same, with what the log wants to know."""
+async def consult(
+    context: AutoApproveContext, model: Model, least: float | None = None
+) -> Consultation:
+    """The same, with what the log wants to know.
+
+    Args:
+        context: what the model sees.
+        model: the one that is asked.
+        least: the confidence that an approval needs; None: none is asked for.
+    """
     if not context.user_message.strip():
         return Consultation(result=AutoApproveResult(decision="escalate", reasoning=NO_MESSAGE))
     try:
-        completion = await model.complete(SYSTEM_PROMPT, user_prompt(context))
+        prompt = SYSTEM_PROMPT if least is None else SYSTEM_PROMPT + WITH_CONFIDENCE
+        completion = await model.complete(prompt, user_prompt(context))
     except Exception as error:  # noqa: BLE001  a client library raises whatever it likes
         why = _named(error)
         return Consultation(result=failed(why), outage=why)
-    return Consultation(result=read_answer(completion.text), completion=completion)
+    result = read_answer(completion.text, confidence=least is not None)
+    if least is not None and (result.confidence is None or result.confidence < least):
+        result = replace(result, decision="escalate", reasoning=f"{UNSURE}: {result.reasoning}")
+    return Consultation(result=result, completion=completion)
 
 
 def _named(error: Exception) -> str:
@@ -147,12 +173,15 @@ class AutoApprover:
     """Whether somebody could be asked instead. In single-shot mode nobody can, and the model is not
     consulted either."""
     breakers: Breakers = field(init=False)
+    _messages: deque[UserMessage] = field(init=False)
+    """The user's last ones, the newest last. Only the session's own source adds to them."""
 
     def __post_init__(self) -> None:
         """Set up the breakers."""
         self.breakers = Breakers(
             outages=self.config.outages, approvals_per_minute=self.config.approvals_per_minute
         )
+        self._messages = deque(maxlen=self.config.messages)
 
     async def warm(self) -> None:
         """Load the library ahead of the first question. Never raises but when cancelled."""
@@ -177,9 +206,17 @@ class AutoApprover:
         if message is None:
             return _passed_on("not asked", NO_MESSAGE)
         self.breakers.note_turn(message)
+        if not self._messages or self._messages[-1] != message:
+            self._messages.append(message)
+        message = self._evidence(escalation)
         operations = operations_of(escalation, self.around)
         if self._is_spent(escalation, message, operations):
             return _passed_on("not asked", _SPENT)
+        return await self._decide(escalation, message, operations)
+
+    async def _decide(
+        self, escalation: Escalation, message: UserMessage, operations: Sequence[str]
+    ) -> Ruling:
         result = await self._consult(escalation, message)
         if result.decision != "approve":
             return _passed_on(result.decision, result.reasoning)
@@ -194,8 +231,24 @@ class AutoApprover:
             _log.info("approval of %s not taken over: %s", escalation.id, objection or "spent")
             return _passed_on("approve", result.reasoning, objection or _SPENT)
         self.breakers.note_approval(message, operations, self.clock.monotonic())
+        if self.config.shadow:
+            return _passed_on("approve", result.reasoning, _SHADOW)
         prefix = "" if self.config.target_check else _UNCHECKED
         return Approved(by=DECIDER, reasoning=prefix + result.reasoning)
+
+    def _evidence(self, escalation: Escalation) -> UserMessage:
+        """The message that asks for the call: the newest, or an older one that still stands.
+
+        An older one stands while every newer one is a plain request or a courtesy that asks for
+        other things: anything else could take it back.
+        """
+        newest = self._messages[-1]
+        for message in reversed(self._messages):
+            if veto(message.text, escalation, self.around) is None:
+                return message
+            if not is_plain(message.text, escalation, self.around):
+                break
+        return newest
 
     def _is_consulted(self, escalation: Escalation) -> bool:
         """Whether it may have a say at all."""
@@ -205,10 +258,17 @@ class AutoApprover:
         )
         return (
             self.config.enabled
+            and self._may_approve(f"{escalation.server}/{escalation.tool}")
             and not own  # the agent could widen its own permissions
             and self.breakers.off_because is None
             and self.reviewer_is_there()
         )
+
+    def _may_approve(self, tool: str) -> bool:
+        """Whether the operator lets it approve this tool."""
+        if any(fnmatchcase(tool, pattern) for pattern in self.config.never):
+            return False
+        return not self.config.only or any(fnmatchcase(tool, one) for one in self.config.only)
 
     def _is_spent(
         self, escalation: Escalation, message: UserMessage, operations: Sequence[str]
@@ -242,7 +302,7 @@ class AutoApprover:
         started = self.clock.monotonic()
         consultation = Consultation(result=failed(TIMED_OUT), outage=TIMED_OUT)
         with anyio.move_on_after(min(self.config.deadline_seconds, max(left, 0.0))):
-            consultation = await consult(context, self.model)
+            consultation = await consult(context, self.model, self.config.confidence)
         if consultation.outage is not None:
             self.breakers.note_outage(consultation.outage)
         else:

@@ -64,6 +64,14 @@ def _without_request(wanted: Sequence[Request]) -> str | None:
     return "the message asks for this operation twice" if len(wanted) > 1 else None
 
 
+def is_plain(message: str, escalation: Escalation, around: Surroundings) -> bool:
+    """Whether a message is understood whole, and asks for nothing that a call does."""
+    actions, requests = _actions(escalation, around), requests_of(message)
+    if isinstance(actions, NotUnderstood) or isinstance(requests, NotUnderstood):
+        return False
+    return {one.verb for one in requests}.isdisjoint(map(_verb, actions))
+
+
 def operations_of(escalation: Escalation, around: Surroundings) -> tuple[str, ...]:
     """Names of what a call does: a message approves each once."""
     actions = _actions(escalation, around)

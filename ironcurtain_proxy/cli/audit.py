@@ -114,7 +114,7 @@ def add_parser(subparsers: "Subparsers") -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Carry out one of the commands. 0 if all is well, 1 if a problem was found."""
-    log = options.log or options.path or _default_log()
+    log = options.log or options.path or default_log()
     try:
         return _COMMANDS[options.audit_command](log.expanduser(), options)
     except BrokenPipeError:
@@ -130,7 +130,8 @@ def run(options: argparse.Namespace) -> int:
         ) from error
 
 
-def _default_log() -> Path:
+def default_log() -> Path:
+    """The log of the environment, of the configuration file, or the standard one."""
     named = os.environ.get("AUDIT_LOG_PATH")
     return Path(named) if named else _configured_log() or state_directory() / "audit.jsonl"
 

@@ -22,6 +22,7 @@ from ironcurtain_proxy.auto_approver.evaluation import (
 )
 from ironcurtain_proxy.auto_approver.reviewer import AutoApproverConfig, create_model
 from ironcurtain_proxy.auto_approver.scenarios import read_scenarios, shipped_scenarios
+from ironcurtain_proxy.cli.auto_approve_compare import add_compare, compare_log
 from ironcurtain_proxy.config.extras import require
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.llm.litellm_model import Model
@@ -72,20 +73,36 @@ def add_parser(subparsers: "Subparsers") -> None:
     evaluation.add_argument("--model", metavar="M", help="provider:model (default: none is asked)")
     evaluation.add_argument("--api-base", metavar="URL", help="where a compatible server listens")
     evaluation.add_argument(
-        "--scenarios", type=Path, metavar="FILE", help="JSON lines (default: those that come along)"
+        "--scenarios",
+        type=Path,
+        nargs="+",
+        metavar="FILE",
+        help="JSON lines (default: those that come along)",
     )
     evaluation.add_argument(
         "--deadline", type=float, default=8.0, metavar="S", help="seconds a question (default 8)"
     )
     evaluation.add_argument("--json", action="store_true", help="write JSON")
+    add_compare(commands)
 
 
 def run(options: argparse.Namespace) -> int:
+    """Carry out `eval` or `compare`."""
+    if options.auto_approve_command == "compare":
+        return compare_log(options)
+    return _evaluate(options)
+
+
+def _evaluate(options: argparse.Namespace) -> int:
     """Carry out `eval`. 0 if all could be scored, 1 if the model failed on some."""
     key = os.environ.pop(_KEY_VARIABLE, "")
     if not 0 < options.deadline <= 3600:  # noqa: PLR2004  an hour
         raise ConfigurationError("--deadline must be more than 0 and at most 3600 seconds")
-    scenarios = read_scenarios(options.scenarios) if options.scenarios else shipped_scenarios()
+    scenarios = (
+        [one for path in options.scenarios for one in read_scenarios(path)]
+        if options.scenarios
+        else shipped_scenarios()
+    )
     model = _model(options, key)
 
     async def everything() -> list[Judged]:

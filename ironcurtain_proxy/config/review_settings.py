@@ -28,6 +28,7 @@ PROVIDER_KEYS: Final[Mapping[str, str]] = {
 }
 """The key of the configuration file that holds each provider's API key."""
 
+_TOOL: Final = re.compile(r"[^/\s]+/[^/\s]+")
 _MODEL: Final = re.compile(r"(anthropic|google|openai):[A-Za-z0-9._/@-]{1,128}", re.ASCII)
 
 
@@ -60,6 +61,16 @@ class AutoApproveSettings:
     max_outages: int = 3
     llm_log: Path | None = None
     """None: `auto-approve-llm.jsonl` in the session's directory."""
+    only: tuple[str, ...] = ()
+    """Tools that it may approve, as `SERVER/TOOL` with `*`; none: every one."""
+    never: tuple[str, ...] = ()
+    """Tools that it may not approve; they count before `only`."""
+    confidence: float | None = None
+    """The least confidence of the model, from 0 to 1, that counts; None: it is not asked for."""
+    messages: int = 1
+    """How many of the user's last messages count."""
+    shadow: bool = False
+    """It is asked and recorded while a person decides, and approves nothing."""
 
 
 def read_escalation(layers: Layers) -> EscalationSettings:
@@ -102,6 +113,11 @@ def read_auto_approve(
             "autoApprove.maxOutages", lambda spot: spot.whole(1, 100), standard.max_outages
         ),
         llm_log=layers.path("autoApprove.llmLogPath") or session_dir / "auto-approve-llm.jsonl",
+        only=layers.read("autoApprove.only", _tools, ()),
+        never=layers.read("autoApprove.never", _tools, ()),
+        confidence=layers.read("autoApprove.confidence", lambda spot: spot.number(0, 1), None),
+        messages=layers.read("autoApprove.messages", lambda spot: spot.whole(1, 5), 1),
+        shadow=layers.read("autoApprove.shadow", Spot.switch, default=False),
     )
 
 
@@ -109,6 +125,17 @@ def read_provider_keys(layers: Layers) -> Mapping[str, str]:
     """The API keys that the file has, by provider."""
     keys = {name: layers.read(key, Spot.name, "") for name, key in PROVIDER_KEYS.items()}
     return {name: key for name, key in keys.items() if key}
+
+
+def _tools(spot: Spot) -> tuple[str, ...]:
+    return tuple(spot.each(_tool))
+
+
+def _tool(spot: Spot) -> str:
+    text = spot.name()
+    if _TOOL.fullmatch(text) is None:
+        spot.error("must be SERVER/TOOL; * stands for any characters")
+    return text
 
 
 def _channels(spot: Spot) -> tuple[Channel, ...]:

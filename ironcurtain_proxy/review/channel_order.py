@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+import anyio
+
 from ironcurtain_proxy.model.escalation import (
     Approved,
     Declined,
@@ -46,6 +48,8 @@ class Panel:
     """In the order they are asked; some become known only when the agent has connected."""
     first: FirstReviewer | None = None
     """The auto-approver, if it is on."""
+    shadow: bool = False
+    """The auto-approver is asked beside the others and its answer is recorded, not used."""
 
     def is_reachable(self) -> bool:
         """Whether anybody seems to be there."""
@@ -56,20 +60,45 @@ class Panel:
         present = [channel for channel in self.channels if channel.is_reachable()]
         if not present:
             return Unreachable()
-        thought: tuple[tuple[str, Json], ...] = ()
-        if self.first is not None:
-            ruling = await self.first.ask(escalation)
-            if not isinstance(ruling, Unreachable):
-                return ruling
-            thought = ruling.details
+        if self.first is None:
+            return await self._answer(present, escalation)
+        if self.shadow:
+            return await self._beside(self.first, present, escalation)
+        ruling = await self.first.ask(escalation)
+        if not isinstance(ruling, Unreachable):
+            return ruling
+        return _with(ruling.details, await self._answer(present, escalation))
+
+    async def _beside(
+        self, first: FirstReviewer, present: list[Channel], escalation: Escalation
+    ) -> Ruling:
+        """Somebody's answer, with what the auto-approver thought of it by then."""
+        thought: list[tuple[str, Json]] = []
+
+        async def think() -> None:
+            ruling = await first.ask(escalation)
+            # An approval of it is never used here, whatever it says of itself.
+            thought.extend(ruling.details if isinstance(ruling, Unreachable) else ())
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(think)
+            ruling = await self._answer(present, escalation)
+            tasks.cancel_scope.cancel()
+        return _with(tuple(thought), ruling)
+
+    async def _answer(self, present: list[Channel], escalation: Escalation) -> Ruling:
         for channel in present:
             ruling = await channel.reviewer.ask(escalation)
             if isinstance(ruling, Unreachable):
                 continue
             if self.first is not None and isinstance(ruling, Declined) and ruling.kind == "denied":
                 self.first.note_denied_by_person(escalation.fingerprint)
-            return replace(ruling, details=(*thought, *_way(channel, ruling), *ruling.details))
-        return Unreachable(details=thought)
+            return replace(ruling, details=(*_way(channel, ruling), *ruling.details))
+        return Unreachable()
+
+
+def _with(thought: tuple[tuple[str, Json], ...], ruling: Ruling) -> Ruling:
+    return replace(ruling, details=(*thought, *ruling.details))
 
 
 def _way(channel: Channel, ruling: Approved | Declined) -> tuple[tuple[str, Json], ...]:

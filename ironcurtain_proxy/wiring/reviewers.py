@@ -159,7 +159,7 @@ def assemble_reviewers(
         directory=settings.mailbox_dir, clock=clock, is_pty=is_pty_session(environ)
     )
     auto_approver = None if missing else _auto_approver(settings, source, clock)
-    panel = Panel([], auto_approver)
+    panel = Panel([], auto_approver, shadow=settings.auto_approve.shadow)
     persisted, notice = persisted_grants(settings, policy_version, clock)
     notice = "\n".join([*map(str, missing), *([notice] if notice else [])])
     engine = _engine(settings, clock, environ, panel)
@@ -257,6 +257,11 @@ def _auto_approver(
         outages=said.max_outages,
         approvals_per_minute=said.max_per_minute,
         target_check=said.target_check,
+        only=said.only,
+        never=said.never,
+        confidence=said.confidence,
+        messages=said.messages,
+        shadow=said.shadow,
     )
     model = create_model(config, said.api_key)
     if model is None:

@@ -1,0 +1,126 @@
+"""`auto-approve compare`: how often the auto-approver and people agree, from the record."""
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import orjson
+
+from ironcurtain_proxy.audit.family import family
+from ironcurtain_proxy.audit.files import parsed
+from ironcurtain_proxy.audit.reading import read_lines
+from ironcurtain_proxy.cli.audit import default_log
+from ironcurtain_proxy.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from ironcurtain_proxy.cli import Subparsers
+
+DESCRIPTION: Final = """\
+Read the audit logs and show, by tool, how often the auto-approver would have decided as a person
+did. It counts calls about which it said something and a person decided: with "autoApprove":
+{"enabled": true, "shadow": true} that is every call that is asked about.
+
+wrong: it would have approved what a person denied. spared: it would have approved what a person
+approved. asked: it passed on what a person approved.
+"""
+
+_OBJECTED: Final = "shadow: recorded, not used"
+"""The one objection of a call that the auto-approver itself had nothing against."""
+
+
+@dataclass(slots=True)
+class Agreement:
+    """What became of the calls of one tool."""
+
+    outcomes: Counter[tuple[bool, bool]] = field(default_factory=Counter)
+    """(it would have approved, a person approved)."""
+
+    @property
+    def total(self) -> int:
+        """Calls that both judged."""
+        return sum(self.outcomes.values())
+
+    @property
+    def agreed(self) -> int:
+        """Calls that both approved, or that it passed on and a person denied."""
+        return self.outcomes[True, True] + self.outcomes[False, False]
+
+    def fields(self) -> dict[str, int]:
+        """The counts, for JSON."""
+        return {
+            "calls": self.total,
+            "agreed": self.agreed,
+            "wrong": self.outcomes[True, False],
+            "spared": self.outcomes[True, True],
+            "asked": self.outcomes[False, True],
+        }
+
+
+def add_compare(commands: "Subparsers") -> None:
+    """Add the sub-command."""
+    parser = commands.add_parser(
+        "compare",
+        help="show from the record how often people agree with it",
+        description=DESCRIPTION,
+        epilog="example:\n  ironcurtain-proxy auto-approve compare",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--log",
+        type=Path,
+        metavar="PATH",
+        help="the log (default: AUDIT_LOG_PATH, else ~/.ironcurtain/audit.jsonl)",
+    )
+    parser.add_argument("--json", action="store_true", help="write JSON")
+
+
+def compare_log(options: argparse.Namespace) -> int:
+    """Carry out `compare`."""
+    log: Path = (options.log or default_log()).expanduser()
+    try:
+        found = agreements(
+            fields
+            for member in family(log)
+            for line in read_lines(member.path)
+            if line.raw is not None and (fields := parsed(line.raw)) is not None
+        )
+    except FileNotFoundError as error:
+        raise ConfigurationError(
+            f"there is no audit log {log}; name another with --log or AUDIT_LOG_PATH"
+        ) from error
+    if options.json:
+        tools = {tool: one.fields() for tool, one in sorted(found.items())}
+        sys.stdout.write(orjson.dumps({"tools": tools}, option=orjson.OPT_INDENT_2).decode() + "\n")
+        return 0
+    for line in _as_text(found):
+        sys.stdout.write(f"{line}\n")
+    return 0
+
+
+def agreements(entries: Iterable[Mapping[str, object]]) -> dict[str, Agreement]:
+    """Count the outcomes of a record, by tool."""
+    found: dict[str, Agreement] = {}
+    for entry in entries:
+        thought, result = entry.get("autoApprover"), entry.get("escalationResult")
+        is_a_persons = entry.get("decidedBy") == "human" and result in {"approved", "denied"}
+        if not is_a_persons or not isinstance(thought, dict) or entry.get("phase") == "intent":
+            continue
+        would = thought.get("said") == "approve" and thought.get("objection") in {None, _OBJECTED}
+        tool = f"{entry.get('serverName')}/{entry.get('toolName')}"
+        found.setdefault(tool, Agreement()).outcomes[would, result == "approved"] += 1
+    return found
+
+
+def _as_text(found: Mapping[str, Agreement]) -> list[str]:
+    if not found:
+        return ["no call was judged by both: switch on autoApprove.shadow"]
+    lines = [f"{'tool':<40}{'calls':>7}{'agreed':>8}{'wrong':>7}{'spared':>8}{'asked':>7}"]
+    for tool, one in sorted(found.items(), key=lambda pair: -pair[1].total):
+        counts = one.fields()
+        numbers = f"{counts['calls']:>7}{counts['agreed']:>8}{counts['wrong']:>7}"
+        lines.append(f"{tool[:39]:<40}{numbers}{counts['spared']:>8}{counts['asked']:>7}")
+    return lines
