@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import orjson
 
@@ -15,9 +15,6 @@ from ironcurtain_proxy.audit.files import parsed
 from ironcurtain_proxy.audit.reading import read_lines
 from ironcurtain_proxy.cli.audit import default_log
 from ironcurtain_proxy.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from ironcurtain_proxy.cli import Subparsers
 
 DESCRIPTION: Final = """\
 Read the audit logs and show, by tool, how often the auto-approver would have decided as a person
@@ -60,7 +57,7 @@ class Agreement:
         }
 
 
-def add_compare(commands: "Subparsers") -> None:
+def add_compare(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add the sub-command."""
     parser = commands.add_parser(
         "compare",
