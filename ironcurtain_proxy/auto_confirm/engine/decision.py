@@ -9,9 +9,9 @@ from typing import Final, Literal, TypeAlias, get_args
 from ironcurtain_proxy.auto_confirm.engine.interaction import Hundredths
 from ironcurtain_proxy.auto_confirm.engine.matrix import MatrixWord
 from ironcurtain_proxy.auto_confirm.engine.operations import Operation
+from ironcurtain_proxy.auto_confirm.engine.patterns import RiskBand
 from ironcurtain_proxy.auto_confirm.engine.risk import (
     Factor,
-    RiskBand,
 )
 from ironcurtain_proxy.auto_confirm.engine.routing import Priority
 from ironcurtain_proxy.model.json import Json
