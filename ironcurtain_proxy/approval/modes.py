@@ -69,15 +69,6 @@ def why_asked(tool: RatedTool, config: InterceptorConfig) -> AskedBecause | None
             return "unknown-policy"
 
 
-def needs_approval(tool: RatedTool, config: InterceptorConfig) -> bool:
-    """Whether a tool needs approval, as far as the mode is concerned.
-
-    A sensitive tool does under every mode, also under `none`; there the gate is off, and nobody
-    asks this question.
-    """
-    return why_asked(tool, config) is not None
-
-
 def is_gate_on(config: InterceptorConfig) -> bool:
     """Whether tools are held up for approval at all."""
     return config.enabled and config.mode != APPROVAL_POLICY_NONE
@@ -88,11 +79,6 @@ def counts_as(level: SafetyLevel | int | None) -> SafetyLevel:
     if level is None or isinstance(level, bool) or level not in _LEVELS:
         return SafetyLevel.DANGEROUS
     return SafetyLevel(level)
-
-
-def printed(level: SafetyLevel | int | None) -> str:
-    """A level as people read it: `safe`, `moderate` or `dangerous`."""
-    return counts_as(level).name.lower()
 
 
 _LEVELS: Final = frozenset(SafetyLevel)

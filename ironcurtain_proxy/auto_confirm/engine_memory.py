@@ -13,14 +13,10 @@ import anyio.to_thread
 
 from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision
 from ironcurtain_proxy.auto_confirm.engine.interaction import (
-    ApproveRate,
     History,
     Knowledge,
-    SessionHealth,
 )
-from ironcurtain_proxy.auto_confirm.engine.places import SafePath
 from ironcurtain_proxy.auto_confirm.engine_memory_rows import (
-    history_of,
     pattern_of,
     row_of,
     task_of,
@@ -192,13 +188,12 @@ class StoreLedger:
     def _of_session(self, session: str, now: datetime) -> Knowledge:
         lasting = self._lasting_knowledge()
         health = self.store.get().session_health(session, now, self._began)
-        # A session of ours of which nothing is known yet is a new one, not a strange one: what
-        # kind of session it is the operator said.
-        known: SessionHealth = "normal" if health == "unknown" else health
         return replace(
             lasting,
             queue_depth=self.store.get().pending_of_other_sessions(session),
-            health=known,
+            # A session of ours of which nothing is known yet is a new one, not a strange one: what
+            # kind of session it is the operator said.
+            health="normal" if health == "unknown" else health,
             earlier_failures=self.store.get().earlier_failures(session, now),
         )
 
@@ -209,7 +204,6 @@ class StoreLedger:
         return self._lasting[1]
 
     def _read_lasting(self, now: datetime) -> Knowledge:
-        rates = self.store.get().approve_rates()
         rows = self.store.get().patterns()
         self._pattern_ids = {row.name: row.id for row in rows}
         patterns = [pattern_of(row) for row in rows]
@@ -217,19 +211,14 @@ class StoreLedger:
             moment=now,
             history=self._read_history(),
             patterns=tuple([pattern for pattern in patterns if pattern is not None]),
-            safe_paths=tuple(
-                [
-                    SafePath(path=row.path, operation=row.operation)
-                    for row in self.store.get().safe_paths()
-                ]
-            ),
-            approve_rates={key: ApproveRate(*counts) for key, counts in rates.items()},
+            safe_paths=self.store.get().safe_paths(),
+            approve_rates=self.store.get().approve_rates(),
         )
 
     def _read_history(self) -> History:
         now = self.clock.monotonic()
         if self._history is None or now - self._history[0] > HISTORY_LASTS:
-            self._history = (now, history_of(self.store.get().recent_work()))
+            self._history = (now, self.store.get().recent_work())
         return self._history[1]
 
     async def opened(self, escalation: Escalation, decision: EngineDecision, found: Found) -> None:

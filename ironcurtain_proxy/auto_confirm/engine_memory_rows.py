@@ -5,17 +5,14 @@ from typing import Final, get_args
 
 from ironcurtain_proxy.auto_confirm.briefing import cut
 from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision
-from ironcurtain_proxy.auto_confirm.engine.interaction import History
 from ironcurtain_proxy.auto_confirm.engine.operations import Operation
 from ironcurtain_proxy.auto_confirm.engine.path_patterns import compile_path_regex
-from ironcurtain_proxy.auto_confirm.engine.patterns import ApprovalPattern, PatternRisk
+from ironcurtain_proxy.auto_confirm.engine.patterns import ApprovalPattern, RiskBand
 from ironcurtain_proxy.auto_confirm.engine.sessions import SessionType
 from ironcurtain_proxy.auto_confirm.reviewer import Found
-from ironcurtain_proxy.auto_confirm.store.history import RecentWork
 from ironcurtain_proxy.auto_confirm.store.rows import EscalationTask, Interaction, Pattern
 from ironcurtain_proxy.errors import IronCurtainError
 from ironcurtain_proxy.model.escalation import Escalation
-from ironcurtain_proxy.model.path import RealPath
 
 _log: Final = logging.getLogger(__name__)
 
@@ -24,14 +21,7 @@ LONGEST_TEXT: Final = 4096
 
 _OPERATIONS: Final[tuple[Operation, ...]] = get_args(Operation)
 _SESSION_TYPES: Final[tuple[SessionType, ...]] = get_args(SessionType)
-_RISKS: Final[tuple[PatternRisk, ...]] = get_args(PatternRisk)
-
-
-def history_of(work: RecentWork) -> History:
-    """What was approved, as the engine compares with it: scopes that are no paths say nothing."""
-    texts = [line for scope in work.scopes for line in scope.split("\n") if line.startswith("/")]
-    directories = [RealPath(RealPath.from_text(text).parts[:-1]) for text in texts]
-    return History(operations=work.operations, directories=frozenset(directories))
+_RISKS: Final[tuple[RiskBand, ...]] = get_args(RiskBand)
 
 
 def row_of(

@@ -1,7 +1,7 @@
 """The command line: which command is meant, and what its faults look like.
 
-Each command is a module with `add_parser` and `run`, imported only when it is the one: the way from
-`ironcurtain-proxy serve` to the first answer must not load what other commands need.
+Each command is a module with `add_arguments` and `run`, imported only when it is the one: the way
+from `ironcurtain-proxy serve` to the first answer must not load what other commands need.
 """
 
 import argparse
@@ -19,24 +19,24 @@ COMMANDS: Final = MappingProxyType(
     {
         "serve": "serve MCP on stdin and stdout (the default)",
         "check": "read all configuration and show every problem at once",
-        "doctor": "see whether this machine has what is needed",
+        "doctor": "say what is missing on this machine, and how to get it",
         "status": "show what decides, who is asked and what is confined",
         "config": "bring an older configuration file up to date",
         "window": "open or close a testing window or a deployment",
         "decide": "decide calls from JSON lines, without any server",
-        "shell": "say what a shell command can do and what an approval of it covers",
+        "shell": "what a shell command can do, and what an approval of it covers",
         "explain": "show step by step why a call is allowed, escalated or denied",
         "audit": "read, follow and verify the audit log",
         "pending": "list the calls that wait for an approval",
         "approve": "approve a call that waits",
-        "deny": "deny a call that waits",
+        "deny": "refuse a call that waits, with a word to the agent",
         "grants": "list, revoke or clear remembered approvals",
-        "rollback": "put back what a call changed that was approved under conditions",
+        "rollback": "put back what a call changed",
         "auto-approve": "measure the auto-approver on labelled scenarios",
         "metrics": "show how the auto-confirm engine does",
         "report": "write a page about what the auto-confirm engine did",
         "patterns": "propose, list, promote or disable approval patterns",
-        "review": "watch and answer escalations on a live screen",
+        "review": "answer calls that wait for an approval, on a live screen",
     }
 )
 """Each command with its line of help; the module of the same name, `_` for `-`, carries it out."""
@@ -53,18 +53,13 @@ EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
 
 
-class Subparsers(Protocol):
-    """What `argparse` gives for adding commands."""
-
-    def add_parser(self, name: str, **options: object) -> argparse.ArgumentParser:
-        """Add one command."""
-        ...
-
-
 class Command(Protocol):
     """What a module of a command offers."""
 
-    def add_parser(self, subparsers: Subparsers) -> None:
+    DESCRIPTION: str
+    EXAMPLES: str
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the command's arguments."""
         ...
 
@@ -120,7 +115,14 @@ def _parser(names: list[str]) -> tuple[argparse.ArgumentParser, dict[str, Comman
     commands: dict[str, Command] = {}
     for name in names:
         module = cast("Command", import_module(f"ironcurtain_proxy.cli.{name.replace('-', '_')}"))
-        module.add_parser(cast("Subparsers", subparsers))
+        added = subparsers.add_parser(
+            name,
+            help=COMMANDS[name],
+            description=module.DESCRIPTION,
+            epilog=module.EXAMPLES,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        module.add_arguments(added)
         commands[name] = module
     return parser, commands
 

@@ -1,13 +1,12 @@
 """`ironcurtain-proxy approve`: let a call that waits go."""
 
 import argparse
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ironcurtain_proxy.cli.reviewing import add_references, answer_those
 from ironcurtain_proxy.mailbox.answering import Verdict
 
-if TYPE_CHECKING:
-    from ironcurtain_proxy.cli import Subparsers
+DESCRIPTION: Final = "Approve calls that wait; see `ironcurtain-proxy pending`."
 
 EXAMPLES: Final = """\
 Exit code 0: the proxy took every answer. 1: something was no longer pending, or never was.
@@ -21,15 +20,8 @@ examples:
 """
 
 
-def add_parser(subparsers: "Subparsers") -> None:
-    """Add the command."""
-    parser = subparsers.add_parser(
-        "approve",
-        help="approve a call that waits",
-        description="Approve calls that wait; see `ironcurtain-proxy pending`.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
     add_references(parser)
     parser.add_argument(
         "--remember",

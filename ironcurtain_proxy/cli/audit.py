@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ironcurtain_proxy.audit.display import details, entry_of, printable
 from ironcurtain_proxy.audit.family import Member, family
@@ -26,9 +26,6 @@ from ironcurtain_proxy.cli.audit_whole import (
 from ironcurtain_proxy.cli.reviewing import state_directory, terminal_width
 from ironcurtain_proxy.config.reading.layers import CONFIG_NAME
 from ironcurtain_proxy.errors import ConfigurationError, IronCurtainError
-
-if TYPE_CHECKING:
-    from ironcurtain_proxy.cli import Subparsers
 
 DESCRIPTION: Final = """\
 Every tool call leaves a line in the audit log: what was asked, what was decided and by which rule,
@@ -60,15 +57,8 @@ prints somewhere else, and name it with --expect the next time: then a cut is fo
 _POLL_SECONDS: Final = 0.2
 
 
-def add_parser(subparsers: "Subparsers") -> None:
-    """Add the command."""
-    parser = subparsers.add_parser(
-        "audit",
-        help="read, follow and verify the audit log",
-        description=DESCRIPTION,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
     commands = parser.add_subparsers(dest="audit_command", metavar="COMMAND", required=True)
 
     def command(name: str, words: str, epilog: str) -> argparse.ArgumentParser:

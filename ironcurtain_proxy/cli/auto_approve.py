@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import anyio
 import orjson
@@ -26,9 +26,6 @@ from ironcurtain_proxy.cli.auto_approve_compare import add_compare, compare_log
 from ironcurtain_proxy.config.extras import require
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.llm.litellm_model import Model
-
-if TYPE_CHECKING:
-    from ironcurtain_proxy.cli import Subparsers
 
 DESCRIPTION: Final = """\
 The auto-approver lets a model answer escalations that the user's own words already answered, and a
@@ -53,15 +50,11 @@ _KEY_VARIABLE: Final = "AUTO_APPROVE_API_KEY"
 _TITLES: Final = {"model": "model alone", "check": "target check alone", "both": "both"}
 
 
-def add_parser(subparsers: "Subparsers") -> None:
-    """Add the command."""
-    parser = subparsers.add_parser(
-        "auto-approve",
-        help="measure the auto-approver on labelled scenarios",
-        description=DESCRIPTION,
-        epilog="example:\n  ironcurtain-proxy auto-approve eval",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+EXAMPLES: Final = "example:\n  ironcurtain-proxy auto-approve eval"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
     commands = parser.add_subparsers(dest="auto_approve_command", metavar="COMMAND", required=True)
     evaluation = commands.add_parser(
         "eval",

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias, cast
+from typing import Final, TypeAlias, cast
 
 import orjson
 
@@ -30,9 +30,6 @@ from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.policy import Policy
 
-if TYPE_CHECKING:
-    from ironcurtain_proxy.cli import Subparsers
-
 DESCRIPTION: Final = """\
 Read settings, servers, policy, annotations and lists as `serve` would, and show every problem at
 once. Errors are what `serve` refuses to start with: servers, a sandbox or directories that are
@@ -40,7 +37,7 @@ missing count, too. Warnings are rules that can never match or are never reached
 missing, and the like. Nothing is started but, once for this machine, an empty sandbox.
 """
 
-EXAMPLE: Final = """\
+EXAMPLES: Final = """\
 example:
   ironcurtain-proxy check                       the configuration that serve would use
   ironcurtain-proxy check --config config.json --live
@@ -56,15 +53,8 @@ StartLooker: TypeAlias = Callable[[Settings, LoadedPolicy, Mapping[str, str], Re
 """Notes what stops the start."""
 
 
-def add_parser(subparsers: "Subparsers") -> None:
-    """Add the command."""
-    parser = subparsers.add_parser(
-        "check",
-        help="read all configuration and show every problem at once",
-        description=DESCRIPTION,
-        epilog=EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
     parser.add_argument("--config", type=Path, metavar="FILE", help="the configuration file")
     parser.add_argument(
         "--dir", type=Path, metavar="DIR", help="check a directory as `decide --dir` reads it"

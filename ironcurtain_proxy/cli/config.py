@@ -9,16 +9,13 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ironcurtain_proxy.cli.reviewing import complain, say
 from ironcurtain_proxy.config.migration.migration import Plan, migrate, plan_of
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.mailbox.display import visible
 from ironcurtain_proxy.wiring.clocks import SystemClock
-
-if TYPE_CHECKING:
-    from ironcurtain_proxy.cli import Subparsers
 
 DESCRIPTION: Final = """\
 Bring the configuration file of an older version up to date. It means the same before and after.
@@ -35,15 +32,8 @@ without: could not be written); 2 if the configuration cannot be used
 """
 
 
-def add_parser(subparsers: "Subparsers") -> None:
-    """Add the command."""
-    parser = subparsers.add_parser(
-        "config",
-        help="bring an older configuration file up to date",
-        description=DESCRIPTION,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     action = actions.add_parser(
         "migrate",

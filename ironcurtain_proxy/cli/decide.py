@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final
+from typing import BinaryIO, Final
 
 import orjson
 
@@ -13,9 +13,6 @@ from ironcurtain_proxy.cli.kernel import Kernel
 from ironcurtain_proxy.config.policy.engine_file import load_engine
 from ironcurtain_proxy.model.decision import Escalate, effect_of
 from ironcurtain_proxy.model.json import Json
-
-if TYPE_CHECKING:
-    from ironcurtain_proxy.cli import Subparsers
 
 _MAX_LINE: Final = 64 << 20
 """Bytes of one call, as in the proxy."""
@@ -32,7 +29,7 @@ containerWorkspaceDir).
 It is the kernel alone: no user configuration is read and nothing is started or forwarded.
 """
 
-EXAMPLE: Final = """\
+EXAMPLES: Final = """\
 example:
   echo '{"serverName":"filesystem","toolName":"read_file","arguments":{"path":"/etc/hosts"}}' \\
     | ironcurtain-proxy decide --dir ./policy
@@ -42,15 +39,8 @@ used
 """
 
 
-def add_parser(subparsers: "Subparsers") -> None:
-    """Add the command."""
-    parser = subparsers.add_parser(
-        "decide",
-        help="decide calls from JSON lines, without any server",
-        description=DESCRIPTION,
-        epilog=EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
     parser.add_argument("--dir", type=Path, required=True, metavar="DIR", help="the files to use")
     parser.add_argument(
         "--no-schema",

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import orjson
 
@@ -37,9 +37,6 @@ from ironcurtain_proxy.mailbox.requests import utc_now
 from ironcurtain_proxy.sandbox.probe import Available, probe
 from ironcurtain_proxy.wiring.readiness import look_at_reviewers, look_at_servers
 
-if TYPE_CHECKING:
-    from ironcurtain_proxy.cli import Subparsers
-
 DESCRIPTION: Final = """\
 Look at this machine and say what is missing, each with the command that helps: the programs that
 a sandbox is made of, a sandbox that really runs, the configuration, the program of each server,
@@ -64,15 +61,8 @@ _COLOURS: Final = {"ok": "32", "warn": "33", "fail": "1;31"}
 _NARROWEST_NAME: Final = 12
 
 
-def add_parser(subparsers: "Subparsers") -> None:
-    """Add the command."""
-    parser = subparsers.add_parser(
-        "doctor",
-        help="say what is missing on this machine, and how to get it",
-        description=DESCRIPTION,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
     parser.add_argument("--config", type=Path, metavar="FILE", help="the configuration file")
     parser.add_argument("--json", action="store_true", help="print one JSON list")
 

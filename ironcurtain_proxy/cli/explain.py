@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import orjson
 
@@ -32,9 +32,6 @@ from ironcurtain_proxy.model.policy import Policy, Rule
 from ironcurtain_proxy.model.request import Facts, Gathered
 from ironcurtain_proxy.wiring.readiness import look_at_the_start
 
-if TYPE_CHECKING:
-    from ironcurtain_proxy.cli import Subparsers
-
 DESCRIPTION: Final = """\
 Show each step of one decision: every argument with its role and canonical value, every invariant
 and rule that was tried and why it did or did not hold, what asks besides the policy, what the
@@ -42,7 +39,7 @@ server's sandbox would refuse, and the smallest change of policy that would allo
 is forwarded or recorded; nothing is started but, once for this machine, an empty sandbox.
 """
 
-EXAMPLE: Final = """\
+EXAMPLES: Final = """\
 example:
   ironcurtain-proxy explain filesystem/read_file --args '{"path": "~/notes.txt"}'
   ironcurtain-proxy explain git/git_status --args '{"repo_path": "."}' --dir ./policy --json
@@ -51,15 +48,8 @@ exit status: 0, whatever the decision; 2 if the arguments or the files cannot be
 """
 
 
-def add_parser(subparsers: "Subparsers") -> None:
-    """Add the command."""
-    parser = subparsers.add_parser(
-        "explain",
-        help="show step by step why a call is allowed, escalated or denied",
-        description=DESCRIPTION,
-        epilog=EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
     parser.add_argument(
         "tool",
         metavar="SERVER/TOOL",

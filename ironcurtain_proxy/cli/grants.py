@@ -6,16 +6,19 @@ is both is listed once.
 
 import argparse
 import os
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-import orjson
-
-from ironcurtain_proxy.cli.reviewing import add_directories, complain, say, state_directory
+from ironcurtain_proxy.cli.reviewing import (
+    add_directories,
+    complain,
+    say,
+    say_json,
+    state_directory,
+)
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.grants.file import KEPT_NAME, GrantsFile, GrantsFileError
 from ironcurtain_proxy.grants.format import KeptGrant
@@ -33,8 +36,10 @@ from ironcurtain_proxy.model.grant import CapabilityPattern
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.private_directory import MailboxDirectory, UnacceptableFileError
 
-if TYPE_CHECKING:
-    from ironcurtain_proxy.cli import Subparsers
+DESCRIPTION: Final = (
+    "Show what reviewers chose to remember, or take it back: in running sessions,\n"
+    "and what is kept beyond them. With --dir: in sessions of that directory alone."
+)
 
 EXAMPLES: Final = """\
 Grants end with their session, unless `grants.persist` keeps them. A grant is void when its tool's
@@ -48,16 +53,8 @@ examples:
 """
 
 
-def add_parser(subparsers: "Subparsers") -> None:
-    """Add the command."""
-    parser = subparsers.add_parser(
-        "grants",
-        help="list, revoke or clear remembered approvals",
-        description="Show what reviewers chose to remember, or take it back: in running sessions,\n"
-        "and what is kept beyond them. With --dir: in sessions of that directory alone.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     listing = actions.add_parser(
         "list",
@@ -251,7 +248,7 @@ def _directories(options: argparse.Namespace) -> list[Path]:
 def _list(found: Sequence[_Listed], now: datetime, options: argparse.Namespace) -> None:
     if options.json:
         listed = [{**one.words(), "unusedDays": one.unused_days(now)} for one in found]
-        sys.stdout.write(orjson.dumps(listed, option=orjson.OPT_INDENT_2).decode() + "\n")
+        say_json(listed)
         return
     if not found:
         say("nothing is remembered" if options.unused is None else "nothing is unused so long")

@@ -6,9 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-import orjson
-
-from ironcurtain_proxy.cli.reviewing import say
+from ironcurtain_proxy.cli.reviewing import say, say_json
 from ironcurtain_proxy.cli.stored import add_config, add_since, begin_of, opened_store
 from ironcurtain_proxy.config.extras import require
 from ironcurtain_proxy.model.json import Json
@@ -16,7 +14,8 @@ from ironcurtain_proxy.wiring.clocks import SystemClock
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.auto_confirm.store.metrics import Distribution, Metrics, Ratio
-    from ironcurtain_proxy.cli import Subparsers
+
+DESCRIPTION: Final = "Show how the auto-confirm engine does, against the targets it was given."
 
 EXAMPLES: Final = """\
 The numbers come from the store of the auto-confirm engine. The audit log is the record.
@@ -28,15 +27,8 @@ examples:
 """
 
 
-def add_parser(subparsers: "Subparsers") -> None:
-    """Add the command."""
-    parser = subparsers.add_parser(
-        "metrics",
-        help="show how the auto-confirm engine does",
-        description="Show how the auto-confirm engine does, against the targets it was given.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="write JSON")
     form.add_argument("--prometheus", action="store_true", help="write Prometheus' text format")
@@ -55,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
     if options.prometheus:
         sys.stdout.write(as_prometheus(metrics))
     elif options.json:
-        sys.stdout.write(orjson.dumps(_json(metrics), option=orjson.OPT_INDENT_2).decode() + "\n")
+        say_json(_json(metrics))
     else:
         for line in _lines(metrics):
             say(line.text())

@@ -6,24 +6,22 @@ Nothing becomes a pattern by itself: `propose` shows what reviewers' approvals s
 
 import argparse
 import getpass
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
-import orjson
-
-from ironcurtain_proxy.cli.reviewing import complain, say
+from ironcurtain_proxy.cli.reviewing import complain, say, say_json
 from ironcurtain_proxy.cli.stored import add_config, opened_store
 from ironcurtain_proxy.mailbox.display import visible
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.auto_confirm.store.rows import Pattern, Proposal
     from ironcurtain_proxy.auto_confirm.store.store import Store
-    from ironcurtain_proxy.cli import Subparsers
 
 _EVIDENCE: Final = 4
 """The approve rate counts from more than three decisions on; so does a proposal."""
+
+DESCRIPTION: Final = "Say what the auto-confirm engine may approve."
 
 EXAMPLES: Final = """\
 A pattern lets the engine approve an operation whose whole path matches. It never approves what is
@@ -37,15 +35,8 @@ examples:
 """
 
 
-def add_parser(subparsers: "Subparsers") -> None:
-    """Add the command."""
-    parser = subparsers.add_parser(
-        "patterns",
-        help="propose, list, promote or disable approval patterns",
-        description="Say what the auto-confirm engine may approve.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     proposing = actions.add_parser("propose", help="show what reviewers' approvals suggest")
     listing = actions.add_parser("list", help="show all patterns")
@@ -90,7 +81,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _propose(proposals: Sequence["Proposal"], *, as_json: bool) -> None:
     if as_json:
-        _write_json([asdict(one) for one in proposals])
+        say_json([asdict(one) for one in proposals])
         return
     if not proposals:
         say("nothing to propose")
@@ -104,7 +95,7 @@ def _propose(proposals: Sequence["Proposal"], *, as_json: bool) -> None:
 
 def _list(patterns: Sequence["Pattern"], *, as_json: bool) -> None:
     if as_json:
-        _write_json([asdict(one) for one in patterns])
+        say_json([asdict(one) for one in patterns])
         return
     if not patterns:
         say("there are no patterns")
@@ -135,14 +126,10 @@ def _promote(store: "Store", options: argparse.Namespace) -> int:
 
 def _done(options: argparse.Namespace, what: str) -> int:
     if options.json:
-        _write_json({"name": options.name, "state": what})
+        say_json({"name": options.name, "state": what})
     else:
         say(f"{what} {visible(options.name)}")
     return 0
-
-
-def _write_json(value: object) -> None:
-    sys.stdout.write(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode() + "\n")
 
 
 def _count(text: str) -> int:

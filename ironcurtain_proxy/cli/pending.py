@@ -1,16 +1,14 @@
 """`ironcurtain-proxy pending`: what waits for a person."""
 
 import argparse
-import sys
-from typing import TYPE_CHECKING, Final
-
-import orjson
+from typing import Final
 
 from ironcurtain_proxy.cli.review_screen.changes import changes_of
 from ironcurtain_proxy.cli.reviewing import (
     add_directories,
     existing_mailboxes_of,
     say,
+    say_json,
     state_directory,
     terminal_width,
 )
@@ -19,8 +17,7 @@ from ironcurtain_proxy.mailbox.mailboxes import keep_numbers
 from ironcurtain_proxy.mailbox.messages import timestamp
 from ironcurtain_proxy.mailbox.requests import PendingRequest, utc_now
 
-if TYPE_CHECKING:
-    from ironcurtain_proxy.cli import Subparsers
+DESCRIPTION: Final = "List the calls that wait for an approval, in full."
 
 EXAMPLES: Final = """\
 Exit code 0, also if nothing is pending.
@@ -31,15 +28,8 @@ examples:
 """
 
 
-def add_parser(subparsers: "Subparsers") -> None:
-    """Add the command."""
-    parser = subparsers.add_parser(
-        "pending",
-        help="list the calls that wait for an approval",
-        description="List the calls that wait for an approval, in full.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
     add_directories(parser)
     parser.add_argument("--json", action="store_true", help="write JSON")
 
@@ -51,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
     keep_numbers(waiting, state_directory())
     if options.json:
         listed = [_fields(one, number) for number, one in enumerate(waiting, 1)]
-        sys.stdout.write(orjson.dumps(listed, option=orjson.OPT_INDENT_2).decode() + "\n")
+        say_json(listed)
         return 0
     width = terminal_width()
     lines: list[str] = [] if waiting else ["nothing is pending"]

@@ -3,7 +3,7 @@
 import argparse
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ironcurtain_proxy.cli.reviewing import say
 from ironcurtain_proxy.cli.stored import add_config, add_since, begin_of, opened_store
@@ -11,11 +11,10 @@ from ironcurtain_proxy.config.extras import require
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.wiring.clocks import SystemClock
 
-if TYPE_CHECKING:
-    from ironcurtain_proxy.cli import Subparsers
-
 _FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
 _PRIVATE: Final = 0o600
+
+DESCRIPTION: Final = "Write a page with plots about what the auto-confirm engine did."
 
 EXAMPLES: Final = """\
 The page is one HTML file that fetches nothing and runs nothing. Only you can read it.
@@ -26,15 +25,8 @@ examples:
 """
 
 
-def add_parser(subparsers: "Subparsers") -> None:
-    """Add the command."""
-    parser = subparsers.add_parser(
-        "report",
-        help="write a page about what the auto-confirm engine did",
-        description="Write a page with plots about what the auto-confirm engine did.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
     parser.add_argument(
         "-o",
         "--output",

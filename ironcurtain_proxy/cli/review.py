@@ -5,7 +5,7 @@ import os
 import select
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ironcurtain_proxy.cli.review_screen.plain_review import PlainReview
 from ironcurtain_proxy.cli.reviewing import (
@@ -23,9 +23,6 @@ from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.mailbox.credential import Credential
 from ironcurtain_proxy.mailbox.mailboxes import Mailboxes, NotPendingError
 from ironcurtain_proxy.mailbox.requests import utc_now
-
-if TYPE_CHECKING:
-    from ironcurtain_proxy.cli import Subparsers
 
 DESCRIPTION: Final = """\
 A live list of the calls that wait for an approval, each in full: every argument, a diff for an
@@ -48,15 +45,8 @@ _POLL_SECONDS: Final = 0.1
 _CHUNK: Final = 65536
 
 
-def add_parser(subparsers: "Subparsers") -> None:
-    """Add the command."""
-    parser = subparsers.add_parser(
-        "review",
-        help="answer calls that wait for an approval, on a live screen",
-        description=DESCRIPTION,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
     add_directories(parser)
     add_credential(parser)
     parser.add_argument("--plain", action="store_true", help="read and write lines")

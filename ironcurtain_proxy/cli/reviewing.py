@@ -9,6 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+import orjson
+
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.mailbox.answering import (
     NOT_COUNTED,
@@ -264,6 +266,11 @@ def say(line: str) -> None:
     """A line of output, at once."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
+
+
+def say_json(value: object) -> None:
+    """A JSON document, for people and programs."""
+    say(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
 
 
 def complain(line: str) -> None:

@@ -2,14 +2,11 @@
 
 import argparse
 import os
-import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-import orjson
-
-from ironcurtain_proxy.cli.reviewing import complain, say
+from ironcurtain_proxy.cli.reviewing import complain, say, say_json
 from ironcurtain_proxy.cli.stored import add_config
 from ironcurtain_proxy.config.reading.operator_paths import real
 from ironcurtain_proxy.config.settings import Settings, load_settings
@@ -20,8 +17,7 @@ from ironcurtain_proxy.snapshots.faults import ConflictError, NoSnapshotError
 from ironcurtain_proxy.snapshots.places import text_of
 from ironcurtain_proxy.snapshots.rollback import Held, Restored, find, listed, restore
 
-if TYPE_CHECKING:
-    from ironcurtain_proxy.cli import Subparsers
+DESCRIPTION: Final = "Put back what a call changed that was approved under conditions."
 
 EXAMPLES: Final = """\
 ID is the id of the request or of the escalation in the audit log, or the beginning of it. What was
@@ -37,15 +33,8 @@ _MOST_SHOWN: Final = 50
 _KEYS: Final = (".ssh", ".gnupg", ".aws")
 
 
-def add_parser(subparsers: "Subparsers") -> None:
-    """Add the command."""
-    parser = subparsers.add_parser(
-        "rollback",
-        help="put back what a call changed",
-        description="Put back what a call changed that was approved under conditions.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
     what = parser.add_mutually_exclusive_group()
     what.add_argument("id", metavar="ID", nargs="?", help="which call; without it all are shown")
     what.add_argument("--list", action="store_true", help="show what can be put back")
@@ -185,4 +174,4 @@ def _held_json(one: Held) -> dict[str, Json]:
 
 
 def _write(value: Json) -> None:
-    sys.stdout.write(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode() + "\n")
+    say_json(value)

@@ -5,20 +5,17 @@ import os
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ironcurtain_proxy.config.reading.environment import ISOLATION_VARIABLE
 from ironcurtain_proxy.wiring.serving import serve
-
-if TYPE_CHECKING:
-    from ironcurtain_proxy.cli import Subparsers
 
 DESCRIPTION: Final = """\
 Serve MCP on standard input and output, in front of the configured servers. Every tool call is
 decided by the policy and recorded. This is what an MCP client starts; it is the default command.
 """
 
-EXAMPLE: Final = """\
+EXAMPLES: Final = """\
 example, in a client's configuration:
   {"mcpServers": {"guarded": {"command": "ironcurtain-proxy",
                               "args": ["--config", "/home/me/.ironcurtain/config.json"]}}}
@@ -28,15 +25,8 @@ PROTECTED_PATHS, AUDIT_LOG_PATH, SESSION_LOG_PATH, SERVER_FILTER, SERVER_CREDENT
 """
 
 
-def add_parser(subparsers: "Subparsers") -> None:
-    """Add the command."""
-    parser = subparsers.add_parser(
-        "serve",
-        help="serve MCP on stdin and stdout (the default)",
-        description=DESCRIPTION,
-        epilog=EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
     parser.add_argument(
         "--config",
         type=Path,

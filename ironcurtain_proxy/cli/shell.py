@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import orjson
 
@@ -17,9 +17,6 @@ from ironcurtain_proxy.shell.families import covers, families_of
 from ironcurtain_proxy.shell.parse import parse_command
 from ironcurtain_proxy.shell.targets import targets_of
 
-if TYPE_CHECKING:
-    from ironcurtain_proxy.cli import Subparsers
-
 DESCRIPTION: Final = """\
 Say what a shell command can do: its parts, the effect of each, what it reaches, and the kind of
 command that an approval could cover later. Nothing is run.
@@ -29,7 +26,7 @@ read as a command), beyond (it writes or deletes where a snapshot cannot hold it
 reaches a host, a registry, a cluster).
 """
 
-EXAMPLE: Final = """\
+EXAMPLES: Final = """\
 examples:
   ironcurtain-proxy shell 'go test ./... 2>&1 | tail -5'
   ironcurtain-proxy shell 'git push origin feature/x' --then 'git push origin main'
@@ -39,15 +36,8 @@ exit status: 0; 1 if a line could not be read, or if --then is not covered
 """
 
 
-def add_parser(subparsers: "Subparsers") -> None:
-    """Add the command."""
-    parser = subparsers.add_parser(
-        "shell",
-        help="what a shell command can do, and what an approval of it covers",
-        description=DESCRIPTION,
-        epilog=EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
     parser.add_argument("command_line", nargs="?", metavar="COMMAND", help="the command")
     parser.add_argument("--jsonl", action="store_true", help="read and write JSON lines")
     parser.add_argument("--json", action="store_true", help="write JSON")

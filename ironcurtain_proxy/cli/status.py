@@ -5,13 +5,12 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
-
-import orjson
+from typing import Final
 
 from ironcurtain_proxy.approval.capabilities import effective_profile
 from ironcurtain_proxy.auto_confirm.reviewers.given_up import given_up
 from ironcurtain_proxy.cli.doctor_checks import store
+from ironcurtain_proxy.cli.reviewing import say_json
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, load_policy
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.settings import Settings, load_settings
@@ -21,9 +20,6 @@ from ironcurtain_proxy.wiring.confinement import confined_servers
 from ironcurtain_proxy.wiring.overlay import isolation_of
 from ironcurtain_proxy.wiring.readiness import look_at_the_start
 from ironcurtain_proxy.wiring.running_sessions import running_sessions
-
-if TYPE_CHECKING:
-    from ironcurtain_proxy.cli import Subparsers
 
 DESCRIPTION: Final = """\
 Show what decides and who is asked, as the configuration and this machine have it: the workspace,
@@ -46,15 +42,8 @@ _WIDTH: Final = 17
 _HEARS: Final = "the user's words, where a program sends them; see docs/embedding.md"
 
 
-def add_parser(subparsers: "Subparsers") -> None:
-    """Add the command."""
-    parser = subparsers.add_parser(
-        "status",
-        help="show what decides, who is asked and what is confined",
-        description=DESCRIPTION,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
     parser.add_argument("--config", type=Path, metavar="FILE", help="the configuration file")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
@@ -75,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
     stops = [str(problem) for problem in report.problems if problem.severity == "error"]
     fields = _fields(settings, loaded, confined, stops, warnings)
     if options.json:
-        sys.stdout.write(orjson.dumps(fields, option=orjson.OPT_INDENT_2).decode() + "\n")
+        say_json(fields)
         return 0
     for line in _lines(fields):
         sys.stdout.write(line.encode("utf-8", "backslashreplace").decode() + "\n")

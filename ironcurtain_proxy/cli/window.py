@@ -4,7 +4,7 @@ import argparse
 import os
 import re
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ironcurtain_proxy.auto_confirm.windows import NAMES, Windows
 from ironcurtain_proxy.cli.reviewing import say
@@ -12,9 +12,6 @@ from ironcurtain_proxy.config.reading.operator_paths import STATE_DIRECTORY
 from ironcurtain_proxy.config.settings import home_directory
 from ironcurtain_proxy.errors import IronCurtainError
 from ironcurtain_proxy.mailbox.requests import utc_now
-
-if TYPE_CHECKING:
-    from ironcurtain_proxy.cli import Subparsers
 
 DESCRIPTION: Final = """\
 Open or close a window. During a testing window the auto-confirm engine approves what is of low
@@ -35,15 +32,8 @@ _SPAN: Final = re.compile(r"([1-9][0-9]{0,3})([mh])", re.ASCII)
 _UNITS: Final = {"m": timedelta(minutes=1), "h": timedelta(hours=1)}
 
 
-def add_parser(subparsers: "Subparsers") -> None:
-    """Add the command."""
-    parser = subparsers.add_parser(
-        "window",
-        help="open or close a testing window or a deployment",
-        description=DESCRIPTION,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
     parser.add_argument("name", choices=NAMES, help="which window")
     parser.add_argument("action", choices=("open", "close", "show"), help="what to do")
     parser.add_argument(

@@ -19,8 +19,8 @@ Extra: TypeAlias = Literal["llm", "engine", "postgres", "http"]
 MODULES: Final[Mapping[Extra, tuple[str, ...]]] = MappingProxyType(
     {
         "llm": ("litellm", "openai", "httpx"),
-        "engine": ("sqlalchemy", "alembic"),
-        "postgres": ("sqlalchemy", "alembic", "psycopg"),
+        "engine": ("sqlalchemy",),
+        "postgres": ("sqlalchemy", "psycopg"),
         "http": ("httpx",),
     }
 )

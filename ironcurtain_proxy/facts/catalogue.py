@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.annotation import Annotations, ToolAnnotation
 from ironcurtain_proxy.model.server import ServerSpec, ToolDefinition
 
@@ -77,7 +76,7 @@ def build_catalogue(
     answered, so that a name never changes its meaning.
 
     Args:
-        servers: as configured; names must be unambiguous (`refuse_ambiguous`).
+        servers: as configured; the reader of their file has refused ambiguous names.
         definitions: by server name; a server that has not answered is missing.
         annotations: by (policy server, tool).
     """
@@ -101,18 +100,3 @@ def build_catalogue(
                 )
             )
     return Catalogue(tools=tuple(tools), notices=tuple(notices))
-
-
-def refuse_ambiguous(names: Sequence[str]) -> None:
-    """Check that no exposed name could belong to two servers.
-
-    Raises:
-        ConfigurationError: `a__x` could be tool `x` of `a` or a tool of the other server.
-    """
-    for index, one in enumerate(names):
-        for other in names[index + 1 :]:
-            shorter, longer = sorted((one, other), key=len)
-            if (longer + SEPARATOR).startswith(shorter + SEPARATOR):
-                raise ConfigurationError(
-                    f'server names "{one}" and "{other}" make ambiguous tool names: rename one'
-                )

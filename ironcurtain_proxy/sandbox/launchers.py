@@ -110,15 +110,6 @@ def launched(command: str, args: Sequence[str]) -> Launched | None:
     return None
 
 
-def installation(command: str, args: Sequence[str]) -> str | None:
-    """The command that installs what a launcher would fetch; None if this is no launcher.
-
-    `npx -y cowsay@1.6.0 moo` gives `npm install -g cowsay@1.6.0`.
-    """
-    found = launched(command, args)
-    return None if found is None else found.install
-
-
 def normalized(name: str) -> str:
     """The one spelling of a Python package's name."""
     return re.sub(r"[-_.]+", "-", name).lower()

@@ -13,8 +13,6 @@ from ironcurtain_proxy.approval.modes import (
     RatedTool,
     counts_as,
     is_gate_on,
-    needs_approval,
-    printed,
     why_asked,
 )
 from ironcurtain_proxy.approval.subject import tool_names
@@ -24,6 +22,10 @@ from tests.approval.subjects import interceptors, unhurried
 SAFE, MODERATE, DANGEROUS = SafetyLevel
 POLICIES = ("dangerous", "all", "configured", "none", "", "strict")
 LEVELS = (None, 0, SAFE, MODERATE, DANGEROUS, 4, -1)
+
+
+def needs_approval(of: RatedTool, config: InterceptorConfig) -> bool:
+    return why_asked(of, config) is not None
 
 
 def tool(level: SafetyLevel | int | None = DANGEROUS) -> RatedTool:
@@ -181,8 +183,7 @@ def test_every_other_policy_holds_tools_up(policy: str) -> None:
     ("level", "word"),
     [(1, "safe"), (2, "moderate"), (3, "dangerous"), *[(n, "dangerous") for n in (None, 0, 4, -1)]],
 )
-def test_a_level_that_is_none_prints_and_counts_as_dangerous(level: int | None, word: str) -> None:
-    assert printed(level) == word
+def test_a_level_that_is_none_counts_as_dangerous(level: int | None, word: str) -> None:
     assert counts_as(level).name.lower() == word
 
 
@@ -218,12 +219,6 @@ def test_a_bare_name_exempts_a_tool_only_if_one_server_has_it(unique: bool, exem
     named = RatedTool(names=tool_names("s", "tool", is_unique=unique), safety_level=SAFE)
     config = InterceptorConfig(approval_policy="all", exempt_tools=("tool",))
     assert needs_approval(named, config) is not exempt
-
-
-@unhurried
-@given(interceptors, st.sampled_from(LEVELS))
-def test_a_mode_that_asks_can_say_why(config: InterceptorConfig, level: int | None) -> None:
-    assert needs_approval(tool(level), config) is (why_asked(tool(level), config) is not None)
 
 
 @unhurried

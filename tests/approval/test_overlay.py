@@ -263,7 +263,7 @@ def test_a_call_is_denied_or_asked_about_and_no_origin_asks_twice(
 
 @pytest.mark.requirement("D-13")
 def test_no_other_module_asks_profile_or_mode() -> None:
-    deciding = {"verdict", "level_of", "why_asked", "needs_approval"}
+    deciding = {"verdict", "level_of", "why_asked"}
     rooms = {"capabilities", "modes"}
     package = Path(ironcurtain_proxy.__file__).parent
     asking = {

@@ -19,7 +19,6 @@ from ironcurtain_proxy.auto_confirm.lazy_store import LazyStore
 from ironcurtain_proxy.auto_confirm.reviewer import AutoConfirm, Found, Ledger, Situation
 from ironcurtain_proxy.auto_confirm.reviewer_chain import ReviewerChain, Seat
 from ironcurtain_proxy.auto_confirm.store.interactions import OPEN
-from ironcurtain_proxy.auto_confirm.store.rows import RecordedInteraction
 from ironcurtain_proxy.auto_confirm.store.store import Store, open_store
 from ironcurtain_proxy.auto_confirm.store.tables import INTERACTIONS
 from ironcurtain_proxy.auto_confirm.windows import Windows
@@ -32,6 +31,7 @@ from ironcurtain_proxy.model.escalation import (
 )
 from ironcurtain_proxy.review.channel_order import FirstReviewer
 from tests.auto_confirm.engine import calls
+from tests.auto_confirm.store.direct import Recorded, recorded
 from tests.fakes import FakeClock
 from tests.questions import a_question
 
@@ -162,10 +162,10 @@ class EngineSession:
     def status(self) -> str:
         return self.store.session_health("worker-1", self.clock.now())
 
-    def found(self, question: Escalation) -> RecordedInteraction:
+    def found(self, question: Escalation) -> Recorded:
         """What the store says of it."""
         (number,) = self._numbers(INTERACTIONS.c.request_id == question.id)
-        found = self.store.interaction(number)
+        found = recorded(self.store, number)
         assert found is not None
         return found
 

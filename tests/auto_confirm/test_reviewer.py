@@ -32,6 +32,7 @@ from tests.auto_confirm.engine_session import (
     model,
 )
 from tests.auto_confirm.notify.listeners import HANGING, notifying
+from tests.auto_confirm.store.direct import trail
 from tests.mailbox.mailbox_fixture import until
 
 pytestmark = pytest.mark.anyio
@@ -114,7 +115,7 @@ async def test_every_decision_ends_what_was_open(
         await running.ask(question)
         found = running.found(question)
         assert (found.status, found.decided_by) == (status, by)
-        assert running.store.decisions(found.id)[-1].decided_by == by
+        assert trail(running.store, found.id)[-1].decided_by == by
         assert running.open() == []
         # That nobody answered makes a session stuck for a while; what is decided, never.
         assert (running.status() == "stuck") == (by == "timeout")
@@ -137,7 +138,7 @@ async def test_what_was_held_and_is_approved_by_no_reviewer_is_held_no_longer(
         assert decider(await running.ask(question)) == who
         found = running.found(question)
         assert found.status == "auto_approved"
-        line = running.store.decisions(found.id)[-1]
+        line = trail(running.store, found.id)[-1]
         assert (line.decision, line.is_automatic) == ("approved", True)
         assert running.open() == []
 

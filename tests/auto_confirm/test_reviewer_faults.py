@@ -9,6 +9,7 @@ import anyio
 import pytest
 
 from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision
+from ironcurtain_proxy.auto_confirm.engine.interaction import ApproveRate
 from ironcurtain_proxy.auto_confirm.engine_memory import StoreLedger
 from ironcurtain_proxy.auto_confirm.engine_memory_rows import LONGEST_TEXT
 from ironcurtain_proxy.auto_confirm.lazy_store import LazyStore
@@ -30,6 +31,7 @@ from tests.auto_confirm.engine_session import (
     decider,
     engine_session,
 )
+from tests.auto_confirm.store.direct import open_task, record_interaction
 from tests.auto_confirm.store.specimens import interaction, task
 from tests.fakes import FakeClock
 from tests.mailbox.mailbox_fixture import until
@@ -168,8 +170,8 @@ async def test_a_session_is_not_stuck_by_what_it_left_when_it_was_killed(tmp_pat
     earlier = FakeClock()
     earlier.seconds = -700
     with open_store(None, tmp_path, earlier) as store:
-        left = store.record_interaction(interaction(session="worker-1", band="HIGH"))
-        store.open_task(left, task())
+        left = record_interaction(store, interaction(session="worker-1", band="HIGH"))
+        open_task(store, left, task())
     async with engine_session(tmp_path) as running:
         assert running.status() == "stuck"
         assert (await running.ledger.knowledge("worker-1")).health == "normal"
@@ -186,10 +188,10 @@ async def test_an_agent_that_names_very_much_does_not_fill_what_is_read_again(
         question = running.question(calls.read(long))
         assert isinstance(await running.ask(question), Approved)
         assert running.found(question).scope is None
-        assert running.store.recent_work().scopes == frozenset()
+        assert running.store.recent_work().directories == frozenset()
         running.manager.at_once = BY_MANAGER
         await running.ask(calls.delete(long))
-        assert running.store.approve_rates() == {("delete", ""): (1, 1)}
+        assert running.store.approve_rates() == {("delete", ""): ApproveRate(1, 1)}
     with sqlite3.connect(tmp_path / "interactions.db") as connection:
         ((content,),) = connection.execute("SELECT content FROM escalation_tasks")
     connection.close()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ironcurtain_proxy.auto_approver.evaluation import Share, percentile
 from ironcurtain_proxy.auto_approver.scenarios import read_scenarios, shipped_scenarios
-from ironcurtain_proxy.cli import Subparsers, auto_approve
+from ironcurtain_proxy.cli import auto_approve
 from ironcurtain_proxy.errors import ConfigurationError
 from tests.llm.scripted_model import Step, says, scripted_model
 
@@ -34,8 +34,8 @@ CATEGORIES = {
 
 def run(*arguments: str) -> int:
     parser = argparse.ArgumentParser()
-    auto_approve.add_parser(cast("Subparsers", parser.add_subparsers()))
-    return auto_approve.run(parser.parse_args(["auto-approve", "eval", *arguments]))
+    auto_approve.add_arguments(parser)
+    return auto_approve.run(parser.parse_args(["eval", *arguments]))
 
 
 @pytest.fixture

@@ -6,14 +6,13 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import cast
 
 import anyio
 import orjson
 import pytest
 from anyio import to_thread
 
-from ironcurtain_proxy.cli import Subparsers, grants
+from ironcurtain_proxy.cli import grants
 from ironcurtain_proxy.grants.file import GrantsFile
 from ironcurtain_proxy.grants.format import KeptGrant
 from ironcurtain_proxy.mailbox.grants_command import GrantsAction
@@ -55,8 +54,8 @@ def used(kept: KeptGrant, *, times: int, after_days: float) -> KeptGrant:
 
 def command(*words: str) -> int:
     parser = argparse.ArgumentParser()
-    grants.add_parser(cast("Subparsers", parser.add_subparsers()))
-    return grants.run(parser.parse_args(["grants", *words]))
+    grants.add_arguments(parser)
+    return grants.run(parser.parse_args(words))
 
 
 def lines(capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:

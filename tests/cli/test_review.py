@@ -21,9 +21,9 @@ import argparse, sys
 from ironcurtain_proxy.cli import review
 from ironcurtain_proxy.errors import IronCurtainError
 parser = argparse.ArgumentParser()
-review.add_parser(parser.add_subparsers())
+review.add_arguments(parser)
 try:
-    sys.exit(review.run(parser.parse_args(["review", *sys.argv[1:]])))
+    sys.exit(review.run(parser.parse_args(sys.argv[1:])))
 except IronCurtainError as error:
     sys.exit(str(error))
 """

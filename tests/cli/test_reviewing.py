@@ -5,13 +5,12 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
 
 import anyio.to_thread
 import orjson
 import pytest
 
-from ironcurtain_proxy.cli import Subparsers, approve, deny, pending
+from ironcurtain_proxy.cli import Command, approve, deny, pending
 from ironcurtain_proxy.cli.reviewing import answer_several
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.mailbox import answering
@@ -36,12 +35,9 @@ def box_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 async def command(*words: str) -> int:
     parser = argparse.ArgumentParser()
-    commands = parser.add_subparsers(dest="command")
-    for module in (pending, approve, deny):
-        module.add_parser(cast("Subparsers", commands))
-    options = parser.parse_args(words)
-    run = {"pending": pending.run, "approve": approve.run, "deny": deny.run}[words[0]]
-    return await anyio.to_thread.run_sync(run, options)
+    module: Command = {"pending": pending, "approve": approve, "deny": deny}[words[0]]
+    module.add_arguments(parser)
+    return await anyio.to_thread.run_sync(module.run, parser.parse_args(words[1:]))
 
 
 async def test_a_session_is_found_shown_and_answered_by_number(

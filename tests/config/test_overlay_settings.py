@@ -9,7 +9,7 @@ from ironcurtain_proxy.approval.modes import (
     InterceptorConfig,
     RatedTool,
     is_gate_on,
-    needs_approval,
+    why_asked,
 )
 from ironcurtain_proxy.config.overlay_settings import GrantSettings, OverlaySettings
 from ironcurtain_proxy.config.reading.problems import ProblemsError
@@ -113,7 +113,7 @@ def test_a_mode_nobody_knows_is_kept_warned_of_and_asks_about_every_tool(tmp_pat
     config = overlay(tmp_path, document).interceptor
     assert config.approval_policy == "dangerus"
     safe = RatedTool(names=frozenset({"time/now"}), safety_level=SafetyLevel.SAFE)
-    assert needs_approval(safe, config)
+    assert why_asked(safe, config) is not None
 
 
 def test_an_empty_mode_is_warned_of(tmp_path: Path) -> None:

@@ -1,9 +1,6 @@
 """Which tools there are, and under which names."""
 
-import pytest
-
-from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.facts.catalogue import build_catalogue, refuse_ambiguous
+from ironcurtain_proxy.facts.catalogue import build_catalogue
 from ironcurtain_proxy.model.annotation import ToolAnnotation
 from ironcurtain_proxy.model.server import ServerSpec, ToolDefinition
 
@@ -49,16 +46,3 @@ def test_a_tool_listed_twice_is_the_first_and_is_said() -> None:
     catalogue = build_catalogue([spec("a")], definitions, {})
     assert [found.definition.raw["note"] for found in catalogue.tools] == ["first"]
     assert len(catalogue.notices) == 1
-
-
-@pytest.mark.parametrize(
-    "names", [("a", "a__b"), ("a__b", "a"), ("a", "a_"), ("a", "a"), ("_", "__")]
-)
-def test_names_that_could_belong_to_two_servers_are_refused(names: tuple[str, str]) -> None:
-    """G32."""
-    with pytest.raises(ConfigurationError):
-        refuse_ambiguous(names)
-
-
-def test_names_that_only_begin_alike_are_accepted() -> None:
-    refuse_ambiguous(("a", "ab", "b", "a-b"))

@@ -73,6 +73,7 @@ def test_folding_loses_nothing(text: str, width: int) -> None:
     assert "".join(fold(text, width)) == text
 
 
+@pytest.mark.requirement("E-37")
 def test_a_banner_says_everything() -> None:
     lines = banner(pending({"path": "/etc/hosts", "lines": [1, 2]}), 3, CLOCK.now(), ["-a", "+b"])
     text = "\n".join(lines)

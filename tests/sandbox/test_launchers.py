@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ironcurtain_proxy.sandbox.launchers import Launched, installation, launched
+from ironcurtain_proxy.sandbox.launchers import Launched, launched
 
 
 def read(words: str) -> Launched:
@@ -111,7 +111,8 @@ def test_the_command_that_installs_a_package_names_it_as_it_was_written(
     words: str, expected: str | None
 ) -> None:
     command, *args = words.split()
-    assert installation(command, args) == expected
+    found = launched(command, args)
+    assert (found and found.install) == expected
 
 
 @given(

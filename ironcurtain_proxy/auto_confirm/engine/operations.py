@@ -17,12 +17,6 @@ Operation: TypeAlias = Literal[
 ]  # fmt: skip
 """What a call does, the most dangerous first. `unknown`: the engine does not know."""
 
-CommandOperation: TypeAlias = Literal[
-    "safe", "rm", "dd", "mount", "install", "test", "deploy", "git-pull", "git-fetch",
-    "git-commit", "git-push", "git-force-push", "database", "other",
-]  # fmt: skip
-"""What a shell command does, in the words of whoever parsed it."""
-
 COMMAND_OPERATIONS: Final[Mapping[str, Operation]] = MappingProxyType(
     {
         "safe": "shell-safe",

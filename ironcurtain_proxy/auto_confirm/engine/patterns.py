@@ -11,9 +11,13 @@ from ironcurtain_proxy.auto_confirm.engine.operations import Operation
 from ironcurtain_proxy.auto_confirm.engine.path_patterns import PathRegex
 from ironcurtain_proxy.auto_confirm.engine.sessions import SessionType
 
-PatternRisk: TypeAlias = Literal["SAFE", "LOW", "MEDIUM", "HIGH", "CRITICAL"]
+RiskBand: TypeAlias = Literal["SAFE", "LOW", "MEDIUM", "HIGH", "CRITICAL"]
+"""SAFE [0, 0.2), LOW [0.2, 0.4], MEDIUM (0.4, 0.7], HIGH (0.7, 0.9], CRITICAL (0.9, 1]."""
 
-_TOO_RISKY: Final[frozenset[PatternRisk]] = frozenset({"HIGH", "CRITICAL"})
+SAFE_BANDS: Final[tuple[RiskBand, ...]] = ("SAFE", "LOW")
+"""The operations that the engine is to approve by itself."""
+HIGH_BANDS: Final[tuple[RiskBand, ...]] = ("HIGH", "CRITICAL")
+"""Those that always go to a reviewer; no pattern approves them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +30,7 @@ class ApprovalPattern:
     """None: it says nothing of scopes, and so is never an exact match."""
     session_type: SessionType | None = None
     """None: every type that is known."""
-    risk_level: PatternRisk | None = None
+    risk_level: RiskBand | None = None
     """What the operator took it for; what is computed for the call counts all the same."""
     auto_approve: bool = False
 
@@ -49,6 +53,6 @@ class ApprovalPattern:
         return (
             self.auto_approve
             and self.scope is not None
-            and self.risk_level not in _TOO_RISKY
+            and self.risk_level not in HIGH_BANDS
             and self.knows(operation, scopes, session_type)
         )

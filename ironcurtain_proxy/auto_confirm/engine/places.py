@@ -12,9 +12,6 @@ from ironcurtain_proxy.model.path import RealPath
 TEMPORARY: Final = (RealPath(("tmp",)), RealPath(("private", "tmp")))
 _HOMES: Final = RealPath(("home",))
 
-SEEDED_SAFE_PATHS: Final = ("/tmp/", "/private/tmp/", "project_root/", ".claude/", ".git/")  # noqa: S108  rows, not files
-"""What a fresh store holds. They add confidence and the read discount, nothing else."""
-
 _PROJECT_ROOT: Final = "project_root"
 _SECRET: Final = re.compile(
     r"\.env(\..*)?|\.netrc|\.npmrc|\.pypirc|\.htpasswd|\.pgpass|\.git-credentials|id_[a-z0-9]+"

@@ -7,14 +7,12 @@ throughout: the borders between bands are exact.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final, Literal, TypeAlias
+from typing import Final, TypeAlias
 
 from ironcurtain_proxy.auto_confirm.engine.extraction import Subject
 from ironcurtain_proxy.auto_confirm.engine.interaction import Hundredths, Interaction, Knowledge
 from ironcurtain_proxy.auto_confirm.engine.matrix import Row, RowLevel
-
-RiskBand: TypeAlias = Literal["SAFE", "LOW", "MEDIUM", "HIGH", "CRITICAL"]
-"""SAFE [0, 0.2), LOW [0.2, 0.4], MEDIUM (0.4, 0.7], HIGH (0.7, 0.9], CRITICAL (0.9, 1]."""
+from ironcurtain_proxy.auto_confirm.engine.patterns import RiskBand
 
 Factor: TypeAlias = tuple[str, Hundredths]
 """A name and what it contributes; the contributions add up to the risk."""

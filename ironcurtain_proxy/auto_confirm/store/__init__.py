@@ -3,8 +3,8 @@
 Imported only where the engine is on: SQLAlchemy takes a third of a second to import.
 
 - `store`: what the rest of the engine calls. `rows`, `faults`: its values, and its errors.
-- `database`, `files`, `schema`, `tables`, `migrations`: the database and its tables.
-- `interactions`, `history`, `patterns`, `health`, `retention`: the statements, by subject.
+- `database`, `files`, `schema`, `tables`: the database and its tables.
+- `interactions`, `patterns`, `health`, `retention`: the statements, by subject.
 - `metrics`, `series`, `plots`, `report`: figures for people and for Prometheus.
 - Also: `open_file`, `opening`.
 """

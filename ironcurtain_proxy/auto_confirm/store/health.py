@@ -6,8 +6,10 @@ from typing import Final
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from ironcurtain_proxy.auto_confirm.engine.interaction import SessionHealth
+from ironcurtain_proxy.auto_confirm.engine.patterns import SAFE_BANDS
 from ironcurtain_proxy.auto_confirm.store.interactions import OPEN, OURS
-from ironcurtain_proxy.auto_confirm.store.rows import SAFE_BANDS, TIMEOUT, Health
+from ironcurtain_proxy.auto_confirm.store.rows import TIMEOUT
 from ironcurtain_proxy.auto_confirm.store.tables import INTERACTIONS
 
 STUCK_AFTER: Final = timedelta(minutes=10)
@@ -39,7 +41,7 @@ def pending_of_others(connection: Connection, session: str, now: datetime) -> in
 
 def session_health(
     connection: Connection, session: str, now: datetime, began: datetime | None = None
-) -> Health:
+) -> SessionHealth:
     """How a session has fared in the last hour.
 
     `stuck`: a call waits for more than ten minutes, or one ended unanswered in the last ten.

@@ -1,13 +1,16 @@
 """Interactions and their trail, as statements on a connection. The caller holds the transaction."""
 
+from collections import Counter
 from collections.abc import Mapping
+from dataclasses import asdict
 from datetime import datetime
-from typing import Final, assert_never, cast, get_args
+from typing import Final, assert_never
 
 import orjson
 import sqlalchemy as sa
-from sqlalchemy.engine import Connection, Row
+from sqlalchemy.engine import Connection
 
+from ironcurtain_proxy.auto_confirm.engine.interaction import History
 from ironcurtain_proxy.auto_confirm.store.faults import AlreadyDecidedError, StoreError
 from ironcurtain_proxy.auto_confirm.store.rows import (
     MODEL,
@@ -15,8 +18,6 @@ from ironcurtain_proxy.auto_confirm.store.rows import (
     EscalationTask,
     Interaction,
     PermissionDecision,
-    RecordedInteraction,
-    RiskBand,
     Settlement,
     Status,
     TaskStatus,
@@ -30,12 +31,16 @@ from ironcurtain_proxy.auto_confirm.store.tables import (
     TASKS,
 )
 from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.path import RealPath
 
 OPEN: Final[tuple[Status, ...]] = ("pending", "held", "escalated")
 """Where a call still waits for its decision."""
 
 OURS: Final = INTERACTIONS.c.request_id.is_not(None)
 """Rows that another program left in the table have no request, and count nowhere."""
+
+LATELY: Final = 1000
+"""The last so many approvals count: more would cost more, and say nothing else."""
 
 _ASKED: Final[tuple[Status, ...]] = ("held", "escalated")
 
@@ -69,23 +74,9 @@ def is_of(connection: Connection, interaction_id: int, request: str | None) -> b
 def insert_interaction(connection: Connection, row: Interaction, now: datetime) -> int:
     """Write a new interaction; its id."""
     values = {
-        "request_id": row.request_id,
-        "session_name": row.session_name,
-        "session_type": row.session_type,
-        "operation": row.operation,
-        "scope": row.scope,
-        "status": row.status,
-        "auto_approved": row.status == "auto_approved",
-        "prompt_type": row.prompt_type,
-        "prompt_text": row.prompt_text,
-        "file_path": row.file_path,
-        "action_requested": row.action_requested,
-        "matched_pattern_id": row.matched_pattern_id,
-        "risk_score": row.risk_score,
-        "risk_band": row.risk_band,
-        "confidence_score": row.confidence_score,
+        **asdict(row),
         "factors": _written(row.factors),
-        "decision_ms": row.decision_ms,
+        "auto_approved": row.status == "auto_approved",
         "created_at": now,
         "responded_at": None if row.status in OPEN else now,
     }
@@ -101,47 +92,27 @@ def insert_decision(
         AlreadyDecidedError: the interaction has ended, and not so.
         StoreError: there is no such interaction.
     """
-    found = connection.execute(
-        sa.select(INTERACTIONS.c.status, INTERACTIONS.c.held_at)
-        .where(INTERACTIONS.c.id == interaction_id)
-        .with_for_update()
-    ).first()
-    if found is None:
-        raise StoreError(f"there is no interaction {interaction_id}")
-    if decision.decision == "approved" and found.status == "rejected":
+    status, held_at = _locked(connection, interaction_id)
+    if decision.decision == "approved" and status == "rejected":
         raise AlreadyDecidedError("the interaction was already refused")
     _update(connection, interaction_id, {"decided_by": decision.decided_by})
     if is_reviewer(decision.decided_by):
-        _insert_reviewer_decision(connection, interaction_id, decision, found.held_at, now)
+        line = {
+            "interaction_id": interaction_id,
+            "decision": decision.decision,
+            "decided_by": decision.decided_by,
+            "decided_at": now,
+            "reason": decision.reason,
+            "response_seconds": held_at and max(0.0, (now - held_at).total_seconds()),
+        }
+        connection.execute(sa.insert(REVIEWER_DECISIONS).values(line))
     values = {
+        **asdict(decision),
         "interaction_id": interaction_id,
-        "decision": decision.decision,
-        "reason": decision.reason,
         "auto_decision": decision.is_automatic,
-        "escalation_target": decision.escalation_target,
         "created_at": now,
-        "decided_by": decision.decided_by,
     }
     return _inserted(connection, DECISIONS, values)
-
-
-def _insert_reviewer_decision(
-    connection: Connection,
-    interaction_id: int,
-    decision: PermissionDecision,
-    held_at: datetime | None,
-    now: datetime,
-) -> None:
-    seconds = None if held_at is None else max(0.0, (now - held_at).total_seconds())
-    values = {
-        "interaction_id": interaction_id,
-        "decision": decision.decision,
-        "decided_by": decision.decided_by,
-        "decided_at": now,
-        "reason": decision.reason,
-        "response_seconds": seconds,
-    }
-    connection.execute(sa.insert(REVIEWER_DECISIONS).values(values))
 
 
 def settle(
@@ -167,8 +138,7 @@ def settle(
         outcome = "answered"
     elif settlement.decided_by == TIMEOUT:
         outcome = "timed_out"
-    still_open = (TASKS.c.interaction_id == interaction_id) & (TASKS.c.status == "open")
-    connection.execute(sa.update(TASKS).where(still_open).values(status=outcome, answered_at=now))
+    _close_tasks(connection, interaction_id, outcome, now)
     return True
 
 
@@ -181,29 +151,20 @@ def open_task(
         AlreadyDecidedError: the interaction has ended.
         StoreError: there is no such interaction.
     """
-    found = connection.execute(
-        sa.select(INTERACTIONS.c.status, INTERACTIONS.c.held_at)
-        .where(INTERACTIONS.c.id == interaction_id)
-        .with_for_update()
-    ).first()
-    if found is None:
-        raise StoreError(f"there is no interaction {interaction_id}")
-    if found.status not in OPEN:
+    status, held_at = _locked(connection, interaction_id)
+    if status not in OPEN:
         raise AlreadyDecidedError("the interaction has ended: nobody is asked any more")
     values = {
+        **asdict(task),
         "interaction_id": interaction_id,
-        "type": task.type,
-        "priority": task.priority,
-        "timeout_minutes": task.timeout_minutes,
-        "assign_to": task.assign_to,
-        "content": task.content,
         "status": "open",
         "created_at": now,
     }
+    del values["reason"], values["decided_by"]
     task_id = _inserted(connection, TASKS, values)
     changes: dict[str, object] = {
-        "status": "held" if found.status == "pending" else found.status,
-        "held_at": found.held_at or now,
+        "status": "held" if status == "pending" else status,
+        "held_at": held_at or now,
         "escalation_task_id": task_id,
         "escalation_target": task.assign_to,
         "escalation_reason": task.reason,
@@ -218,16 +179,6 @@ def open_task(
     )
     insert_decision(connection, interaction_id, line, now)
     return task_id
-
-
-def close_task(connection: Connection, task_id: int, status: TaskStatus, now: datetime) -> bool:
-    """End one task. False if it had ended."""
-    closed = connection.execute(
-        sa.update(TASKS)
-        .where((TASKS.c.id == task_id) & (TASKS.c.status == "open"))
-        .values(status=status, answered_at=now)
-    )
-    return closed.rowcount == 1
 
 
 def pass_on(
@@ -260,10 +211,7 @@ def pass_on(
         "created_at": now,
     }
     connection.execute(sa.insert(HISTORY).values(values))
-    still_open = (TASKS.c.interaction_id == interaction_id) & (TASKS.c.status == "open")
-    connection.execute(
-        sa.update(TASKS).where(still_open).values(status="timed_out", answered_at=now)
-    )
+    _close_tasks(connection, interaction_id, "timed_out", now)
     line = PermissionDecision(
         decision="timed_out", decided_by=TIMEOUT, reason=reason, escalation_target=targets[0]
     )
@@ -286,58 +234,40 @@ def set_outcome(connection: Connection, interaction_id: int, *, succeeded: bool)
     return connection.execute(pattern).scalar()
 
 
-def find_interaction(connection: Connection, interaction_id: int) -> RecordedInteraction | None:
-    """One of our interactions; None: there is none of that id."""
-    row = connection.execute(
-        sa.select(INTERACTIONS).where((INTERACTIONS.c.id == interaction_id) & OURS)
-    ).first()
-    return None if row is None else _read(row)
+def recent_work(connection: Connection) -> History:
+    """What was approved lately, in all sessions: against which a new call is held.
 
-
-def trail(connection: Connection, interaction_id: int) -> tuple[PermissionDecision, ...]:
-    """What was decided about an interaction, in order."""
+    A scope that is no path, such as a branch, says nothing of directories.
+    """
     rows = connection.execute(
-        sa.select(DECISIONS)
-        .where(DECISIONS.c.interaction_id == interaction_id)
-        .order_by(DECISIONS.c.id)
-    )
-    return tuple(
-        PermissionDecision(
-            decision=row.decision,
-            decided_by=row.decided_by or "",
-            reason=row.reason or "",
-            escalation_target=row.escalation_target,
-        )
-        for row in rows
+        sa.select(INTERACTIONS.c.operation, INTERACTIONS.c.scope)
+        .where(OURS & INTERACTIONS.c.status.in_(("approved", "auto_approved")))
+        .order_by(INTERACTIONS.c.id.desc())
+        .limit(LATELY)
+    ).all()
+    paths = {line for row in rows for line in (row.scope or "").split("\n") if line[:1] == "/"}
+    return History(
+        operations=Counter(row.operation for row in rows),
+        directories=frozenset(RealPath(RealPath.from_text(path).parts[:-1]) for path in paths),
     )
 
 
-def _read(row: Row[tuple[object, ...]]) -> RecordedInteraction:
-    if row.status not in get_args(Status):
-        raise StoreError(f"interaction {row.id} has a status that is none")
-    return RecordedInteraction(
-        id=row.id,
-        request_id=row.request_id,
-        session_name=row.session_name or "",
-        operation=row.operation or "",
-        scope=row.scope,
-        status=row.status,
-        risk_score=row.risk_score,
-        risk_band=cast("RiskBand | None", row.risk_band),
-        confidence_score=row.confidence_score,
-        auto_approved=bool(row.auto_approved),
-        decided_by=row.decided_by,
-        response=row.response,
-        escalation_target=row.escalation_target,
-        escalation_reason=row.escalation_reason,
-        escalation_time=row.escalation_time,
-        escalation_task_id=row.escalation_task_id,
-        escalation_count=row.escalation_count or 0,
-        created_at=row.created_at,
-        held_at=row.held_at,
-        responded_at=row.responded_at,
-        factors=_factors(row.factors),
-    )
+def _locked(connection: Connection, interaction_id: int) -> tuple[Status, datetime | None]:
+    found = connection.execute(
+        sa.select(INTERACTIONS.c.status, INTERACTIONS.c.held_at)
+        .where(INTERACTIONS.c.id == interaction_id)
+        .with_for_update()
+    ).first()
+    if found is None:
+        raise StoreError(f"there is no interaction {interaction_id}")
+    return found.status, found.held_at
+
+
+def _close_tasks(
+    connection: Connection, interaction_id: int, status: TaskStatus, now: datetime
+) -> None:
+    still_open = (TASKS.c.interaction_id == interaction_id) & (TASKS.c.status == "open")
+    connection.execute(sa.update(TASKS).where(still_open).values(status=status, answered_at=now))
 
 
 def _written(factors: Mapping[str, Json]) -> str:
@@ -345,14 +275,6 @@ def _written(factors: Mapping[str, Json]) -> str:
         return orjson.dumps(dict(factors)).decode()
     except orjson.JSONEncodeError as error:
         raise StoreError("the factors of a decision are no JSON") from error
-
-
-def _factors(text: str | None) -> Mapping[str, Json]:
-    try:
-        found = orjson.loads(text or "{}")
-    except orjson.JSONDecodeError:
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _update(connection: Connection, interaction_id: int, values: Mapping[str, object]) -> None:

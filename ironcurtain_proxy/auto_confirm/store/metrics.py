@@ -12,9 +12,10 @@ from typing import Final
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from ironcurtain_proxy.auto_confirm.engine.patterns import HIGH_BANDS, SAFE_BANDS
 from ironcurtain_proxy.auto_confirm.store.health import is_stuck
 from ironcurtain_proxy.auto_confirm.store.interactions import OURS
-from ironcurtain_proxy.auto_confirm.store.rows import HIGH_BANDS, HUMAN, SAFE_BANDS
+from ironcurtain_proxy.auto_confirm.store.rows import HUMAN
 from ironcurtain_proxy.auto_confirm.store.store import Store
 from ironcurtain_proxy.auto_confirm.store.tables import (
     DECISIONS,

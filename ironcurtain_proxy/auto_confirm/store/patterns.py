@@ -6,22 +6,22 @@ A proposal is made of what people and reviewers approved; an operator promotes i
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Final
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from ironcurtain_proxy.auto_confirm.engine.interaction import ApproveRate
+from ironcurtain_proxy.auto_confirm.engine.patterns import HIGH_BANDS, RiskBand
 from ironcurtain_proxy.auto_confirm.store.faults import StoreError
 from ironcurtain_proxy.auto_confirm.store.interactions import OURS
 from ironcurtain_proxy.auto_confirm.store.rows import (
-    HIGH_BANDS,
     LONGEST_REGEX,
     NewPattern,
     Pattern,
     Proposal,
-    RiskBand,
 )
 from ironcurtain_proxy.auto_confirm.store.tables import INTERACTIONS, PATTERNS, REVIEWER_DECISIONS
 
@@ -58,19 +58,8 @@ def insert_pattern(connection: Connection, pattern: NewPattern, now: datetime) -
     """
     if connection.execute(sa.select(PATTERNS.c.id).where(_named(pattern.name))).first():
         raise StoreError(f"there is a pattern {pattern.name!r} already")
-    inserted = connection.execute(
-        sa.insert(PATTERNS).values(
-            name=pattern.name,
-            operation=pattern.operation,
-            scope_regex=pattern.scope_regex,
-            session_type=pattern.session_type,
-            risk_level=pattern.risk_level,
-            auto_approve=pattern.auto_approve,
-            created_by=pattern.created_by,
-            created_at=now,
-        )
-    )
-    key = inserted.inserted_primary_key
+    values = {**asdict(pattern), "created_at": now}
+    key = connection.execute(sa.insert(PATTERNS).values(values)).inserted_primary_key
     return 0 if key is None else int(key[0])
 
 
@@ -102,8 +91,8 @@ def count_outcome(connection: Connection, pattern_id: int, *, succeeded: bool) -
     return _change(connection, pattern_id, {"success_rate": mean})
 
 
-def approve_rates(connection: Connection) -> dict[tuple[str, str], tuple[int, int]]:
-    """How people and reviewers decided, by operation and scope: (approved, all).
+def approve_rates(connection: Connection) -> dict[tuple[str, str], ApproveRate]:
+    """How people and reviewers decided, by operation and scope.
 
     No decision of a machine is among them, so the engine cannot feed itself.
     """
@@ -115,7 +104,9 @@ def approve_rates(connection: Connection) -> dict[tuple[str, str], tuple[int, in
         .where(OURS & REVIEWER_DECISIONS.c.decision.in_(("approved", "rejected")))
         .group_by(INTERACTIONS.c.operation, scope)
     )
-    return {(operation, where): (int(yes), total) for operation, where, yes, total in rows}
+    return {
+        (operation, where): ApproveRate(int(yes), total) for operation, where, yes, total in rows
+    }
 
 
 @dataclass(frozen=True, slots=True)

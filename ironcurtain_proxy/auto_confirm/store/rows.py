@@ -3,9 +3,9 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Final, Literal, TypeAlias
 
+from ironcurtain_proxy.auto_confirm.engine.patterns import HIGH_BANDS, RiskBand
 from ironcurtain_proxy.model.json import Json
 
 Status: TypeAlias = Literal["pending", "approved", "rejected", "auto_approved", "held", "escalated"]
@@ -16,18 +16,8 @@ FinalStatus: TypeAlias = Literal["approved", "rejected", "auto_approved"]
 DecisionWord: TypeAlias = Literal["approved", "rejected", "escalated", "timed_out"]
 """What was decided, in the words of `permission_decisions`."""
 
-RiskBand: TypeAlias = Literal["SAFE", "LOW", "MEDIUM", "HIGH", "CRITICAL"]
-
 TaskStatus: TypeAlias = Literal["open", "answered", "timed_out", "withdrawn"]
 """What became of the question to one reviewer."""
-
-Health: TypeAlias = Literal["well", "failing", "stuck", "unknown"]
-"""How a session has fared. `unknown`: too little is known of it."""
-
-SAFE_BANDS: Final[tuple[RiskBand, ...]] = ("SAFE", "LOW")
-"""The operations that the engine is to approve by itself."""
-HIGH_BANDS: Final[tuple[RiskBand, ...]] = ("HIGH", "CRITICAL")
-"""Those that always go to a reviewer; no pattern approves them."""
 
 HUMAN: Final = "human"
 REVIEWER_PREFIX: Final = "reviewer:"
@@ -59,7 +49,6 @@ class Interaction:
     status: Status = "pending"
     prompt_type: str = "permission"
     prompt_text: str | None = None
-    file_path: str | None = None
     action_requested: str | None = None
     matched_pattern_id: int | None = None
     risk_score: float = 0.5
@@ -120,34 +109,6 @@ class EscalationTask:
     priority: int = 9
     timeout_minutes: float = 5.0
     type: str = "claude_permission_review"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordedInteraction:
-    """An interaction as it stands. Times are aware, UTC."""
-
-    id: int
-    request_id: str
-    session_name: str
-    operation: str
-    scope: str | None
-    status: Status
-    risk_score: float
-    risk_band: RiskBand | None
-    confidence_score: float
-    auto_approved: bool
-    decided_by: str | None
-    response: str | None
-    escalation_target: str | None
-    escalation_reason: str | None
-    escalation_time: datetime | None
-    escalation_task_id: int | None
-    escalation_count: int
-    """How often it was passed on from one reviewer to another."""
-    created_at: datetime | None
-    held_at: datetime | None
-    responded_at: datetime | None
-    factors: Mapping[str, Json]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,13 +180,3 @@ class Proposal:
     """How many refusals speak against it: 0, or it would not be proposed."""
     sessions: int
     """In how many sessions."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SafePath:
-    """A path that speaks for an operation's harmlessness. Never opens what the kernel protects."""
-
-    path: str
-    """As the document writes it: `/tmp/`, `project_root/` for the workspace, `.git/` in it."""
-    operation: str | None
-    """None: every operation."""

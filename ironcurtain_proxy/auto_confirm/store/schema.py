@@ -1,20 +1,33 @@
-"""Bringing a database to the tables we need: new, ours, or one that another program began."""
+"""Bringing a database to the tables we need: new, ours, or one that another program began.
 
-from pathlib import Path
+What is missing is made; what is there stays as it is. The number in the version's table says which
+tables a store has, so that an older proxy leaves a newer one's store alone.
+"""
+
 from typing import Final
 
 import sqlalchemy as sa
-from sqlalchemy.engine import Connection
+from sqlalchemy.engine import Connection, Inspector
+from sqlalchemy.schema import CreateColumn
 
 from ironcurtain_proxy.auto_confirm.store.database import Database
 from ironcurtain_proxy.auto_confirm.store.faults import StoreError
+from ironcurtain_proxy.auto_confirm.store.tables import METADATA, SAFE_PATHS, UPKEEP
 
 VERSION_TABLE: Final = "ironcurtain_schema_version"
-"""Not Alembic's own name: the database may be shared with a program that uses that."""
+"""A name of our own: the database may be shared with another program that counts its tables."""
 HEAD: Final = "0002"
-"""The newest revision; a test holds it to the migrations."""
+"""The newest version. A column or table more is a new one; columns are never taken away."""
 KNOWN: Final = frozenset({"0001", HEAD})
 
+SEEDED: Final = ("/tmp/", "/private/tmp/", "project_root/", ".claude/", ".git/")  # noqa: S108
+"""Safe paths as the document writes them. They only speak for confidence."""
+
+_VERSION: Final = sa.Table(
+    VERSION_TABLE,
+    sa.MetaData(),
+    sa.Column("version_num", sa.String(32), primary_key=True),
+)
 _LOCK: Final = 0x1C0_51DE
 """The number under which PostgreSQL lets one process migrate at a time."""
 
@@ -26,7 +39,7 @@ def bring_up_to_date(database: Database) -> None:
         StoreError: the database is damaged, newer than we are, or not to be completed. It is then
             as it was before.
     """
-    # The usual case costs one read; Alembic is not even imported.
+    # The usual case costs one read.
     if _is_current(database, database.read(_revision)):
         return
     database.write(lambda connection: _migrate(connection, database))
@@ -55,22 +68,86 @@ def _is_current(database: Database, revision: str | None) -> bool:
 def _revision(connection: Connection) -> str | None:
     if not sa.inspect(connection).has_table(VERSION_TABLE):
         return None
-    version = sa.table(VERSION_TABLE, sa.column("version_num", sa.Text))
-    return connection.execute(sa.select(version.c.version_num)).scalars().first()
+    return connection.execute(sa.select(_VERSION.c.version_num)).scalars().first()
 
 
 def _migrate(connection: Connection, database: Database) -> None:
     if connection.dialect.name == "postgresql":
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
     # Another process may have done it while we waited for the lock.
-    if _is_current(database, _revision(connection)):
+    revision = _revision(connection)
+    if _is_current(database, revision):
         return
-    # A quarter of a second to import, and seldom needed.
-    from alembic import command, config  # noqa: PLC0415
+    inspector = sa.inspect(connection)
+    views = set(inspector.get_view_names())
+    for table in METADATA.sorted_tables:
+        if table.name in views:
+            raise StoreError(f"the database has a view named {table.name}; name another store")
+        if inspector.has_table(table.name):
+            _complete(connection, inspector, table)
+        else:
+            table.create(connection)
+    if revision is None:
+        # Once: what the operator removes stays removed.
+        _add_missing(connection, SAFE_PATHS.c.path, SEEDED)
+    # There from the beginning, so that two that want it at once have a row to wait for.
+    _add_missing(connection, UPKEEP.c.name, ("retention",))
+    _VERSION.create(connection, checkfirst=True)
+    connection.execute(sa.delete(_VERSION))
+    connection.execute(sa.insert(_VERSION).values(version_num=HEAD))
 
-    settings = config.Config()
-    settings.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
-    settings.set_main_option("path_separator", "newline")
-    settings.attributes["connection"] = connection
-    settings.attributes["version_table"] = VERSION_TABLE
-    command.upgrade(settings, "head")
+
+def _complete(connection: Connection, inspector: Inspector, table: sa.Table) -> None:
+    _refuse_what_is_not_ours(inspector, table)
+    there = {column["name"] for column in inspector.get_columns(table.name)}
+    for column in table.c:
+        if column.name not in there:
+            _add_column(connection, table, column)
+    indexes = {index["name"] for index in inspector.get_indexes(table.name)}
+    for index in sorted(table.indexes, key=lambda index: str(index.name)):
+        if index.name not in indexes:
+            _add_index(connection, table, index)
+
+
+def _refuse_what_is_not_ours(inspector: Inspector, table: sa.Table) -> None:
+    there = {column["name"]: column for column in inspector.get_columns(table.name)}
+    key = inspector.get_pk_constraint(table.name)["constrained_columns"]
+    if "id" in table.c and (key != ["id"] or not isinstance(there["id"]["type"], sa.Integer)):
+        raise StoreError(_foreign(table, "its key is not a number called id"))
+    for name, found in there.items():
+        must_be_filled = not found["nullable"] and found.get("default") is None
+        if must_be_filled and name not in table.c:
+            raise StoreError(_foreign(table, f"its column {name} must be filled"))
+    for column in table.c:
+        if not column.nullable and column.name not in there:
+            raise StoreError(_foreign(table, f"it has no column {column.name}"))
+
+
+def _foreign(table: sa.Table, why: str) -> str:
+    return f"the table {table.name} is another program's: {why}; name another store"
+
+
+def _add_column(connection: Connection, table: sa.Table, column: "sa.Column[object]") -> None:
+    default = getattr(column.server_default, "arg", None)
+    if connection.dialect.name == "sqlite" and isinstance(default, sa.Function):
+        # SQLite adds no column whose default is not a constant. We always give the time ourselves.
+        default = None
+    added = sa.Column(column.name, column.type, server_default=default)
+    sa.Table(table.name, sa.MetaData(), added)
+    words = CreateColumn(added).compile(dialect=connection.dialect)
+    connection.exec_driver_sql(f"ALTER TABLE {table.name} ADD COLUMN {words}")
+
+
+def _add_index(connection: Connection, table: sa.Table, index: sa.Index) -> None:
+    try:
+        with connection.begin_nested():
+            index.create(connection)
+    except sa.exc.IntegrityError as error:
+        raise StoreError(_foreign(table, f"its rows contradict {index.name}")) from error
+
+
+def _add_missing(connection: Connection, column: "sa.Column[str]", values: tuple[str, ...]) -> None:
+    there = set(connection.execute(sa.select(column)).scalars())
+    missing = [{column.name: value} for value in values if value not in there]
+    if missing:
+        connection.execute(sa.insert(column.table), missing)

@@ -9,8 +9,8 @@ from typing import Final, Literal, TypeAlias, get_args
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from ironcurtain_proxy.auto_confirm.engine.patterns import SAFE_BANDS, RiskBand
 from ironcurtain_proxy.auto_confirm.store.interactions import OURS
-from ironcurtain_proxy.auto_confirm.store.rows import SAFE_BANDS, RiskBand
 from ironcurtain_proxy.auto_confirm.store.store import Store
 from ironcurtain_proxy.auto_confirm.store.tables import DECISIONS, INTERACTIONS, REVIEWER_DECISIONS
 

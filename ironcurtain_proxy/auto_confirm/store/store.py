@@ -13,22 +13,23 @@ from typing import Self, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from ironcurtain_proxy.auto_confirm.engine.interaction import (
+    ApproveRate,
+    History,
+    SessionHealth,
+)
+from ironcurtain_proxy.auto_confirm.engine.places import SafePath
 from ironcurtain_proxy.auto_confirm.store import health, interactions, patterns, retention
 from ironcurtain_proxy.auto_confirm.store.database import Database
-from ironcurtain_proxy.auto_confirm.store.history import RecentWork, recent_work
 from ironcurtain_proxy.auto_confirm.store.opening import Origin, open_again, open_first
 from ironcurtain_proxy.auto_confirm.store.rows import (
     EscalationTask,
-    Health,
     Interaction,
     NewPattern,
     Pattern,
     PermissionDecision,
     Proposal,
-    RecordedInteraction,
-    SafePath,
     Settlement,
-    TaskStatus,
 )
 from ironcurtain_proxy.auto_confirm.store.tables import SAFE_PATHS
 from ironcurtain_proxy.ports import Clock
@@ -94,27 +95,6 @@ class Store:
 
     # --- one interaction's life ------------------------------------------------------------------
 
-    def record_interaction(
-        self, interaction: Interaction, decision: PermissionDecision | None = None
-    ) -> int:
-        """Write a new interaction and, if it is decided already, its decision with it.
-
-        Returns:
-            Its id.
-
-        Raises:
-            StoreError: also if this request was recorded before.
-        """
-        now = self._clock.now()
-
-        def work(connection: Connection) -> int:
-            identifier = interactions.insert_interaction(connection, interaction, now)
-            if decision is not None:
-                interactions.insert_decision(connection, identifier, decision, now)
-            return identifier
-
-        return self._database.write(work)
-
     def record_call(
         self,
         interaction: Interaction,
@@ -157,18 +137,6 @@ class Store:
         """
         return self._database.write(lambda connection: retention.remove(connection, request))
 
-    def record_decision(self, interaction_id: int, decision: PermissionDecision) -> int:
-        """Add a line to an interaction's trail; its id.
-
-        Raises:
-            AlreadyDecidedError: it would be a second `approved` or `rejected`, or an approval of
-                what was refused.
-        """
-        now = self._clock.now()
-        return self._database.write(
-            lambda c: interactions.insert_decision(c, interaction_id, decision, now)
-        )
-
     def settle(
         self, interaction_id: int, settlement: Settlement, request: str | None = None
     ) -> bool:
@@ -190,23 +158,6 @@ class Store:
                 and interactions.settle(connection, interaction_id, settlement, now)
             )
         )
-
-    def open_task(self, interaction_id: int, task: EscalationTask) -> int:
-        """Put the question to a reviewer; the interaction is `held` from then on.
-
-        Returns:
-            The task's id.
-
-        Raises:
-            AlreadyDecidedError: the interaction has ended.
-        """
-        now = self._clock.now()
-        return self._database.write(lambda c: interactions.open_task(c, interaction_id, task, now))
-
-    def close_task(self, task_id: int, status: TaskStatus) -> bool:
-        """End one task. False if it had ended; `settle` ends an interaction's tasks by itself."""
-        now = self._clock.now()
-        return self._database.write(lambda c: interactions.close_task(c, task_id, status, now))
 
     def record_escalation(
         self,
@@ -246,23 +197,15 @@ class Store:
 
         self._database.write(work)
 
-    def interaction(self, interaction_id: int) -> RecordedInteraction | None:
-        """One interaction as it stands; None: there is none of that id."""
-        return self.read(lambda c: interactions.find_interaction(c, interaction_id))
-
-    def decisions(self, interaction_id: int) -> tuple[PermissionDecision, ...]:
-        """An interaction's trail, oldest first."""
-        return self.read(lambda connection: interactions.trail(connection, interaction_id))
-
     # --- what the engine knows -------------------------------------------------------------------
 
-    def approve_rates(self) -> Mapping[tuple[str, str], tuple[int, int]]:
-        """(operation, scope) to (approved, all decided) by people and reviewers alone."""
+    def approve_rates(self) -> Mapping[tuple[str, str], ApproveRate]:
+        """By operation and scope, of people and reviewers alone."""
         return self.read(patterns.approve_rates)
 
-    def recent_work(self) -> RecentWork:
+    def recent_work(self) -> History:
         """What was approved lately, in all sessions."""
-        return self.read(recent_work)
+        return self.read(interactions.recent_work)
 
     def safe_paths(self) -> tuple[SafePath, ...]:
         """The paths that speak for harmlessness, in the order they were added."""
@@ -278,7 +221,9 @@ class Store:
         now = self._clock.now()
         return self.read(lambda connection: health.pending_of_others(connection, session, now))
 
-    def session_health(self, session: str, now: datetime, began: datetime | None = None) -> Health:
+    def session_health(
+        self, session: str, now: datetime, began: datetime | None = None
+    ) -> SessionHealth:
         """How a session has fared in the hour before `now`; see `health.session_health`."""
         return self.read(lambda connection: health.session_health(connection, session, now, began))
 
@@ -308,10 +253,6 @@ class Store:
     def disable_pattern(self, name: str) -> bool:
         """Let a pattern approve no longer. False if there is none."""
         return self._database.write(lambda c: patterns.switch_pattern(c, name, on=False))
-
-    def use_pattern(self, pattern_id: int) -> bool:
-        """Count one approval by a pattern. False if there is no such pattern."""
-        return self._database.write(lambda connection: patterns.count_use(connection, pattern_id))
 
     def propose_patterns(self, min_evidence: int) -> list[Proposal]:
         """What reviewers' own approvals suggest; changes nothing. See `patterns.propose`."""

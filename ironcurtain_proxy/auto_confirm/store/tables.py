@@ -1,4 +1,4 @@
-"""The tables as they are now. Migrations make them; a test holds the two together.
+"""The tables as they are now; `schema` makes and completes them.
 
 On SQLite types and defaults are those of the document's SQL. Columns that the document does not
 have are ours, and none of them must be filled.

@@ -10,7 +10,8 @@ from ironcurtain_proxy.auto_confirm.engine.interaction import Interaction, Knowl
 from ironcurtain_proxy.auto_confirm.engine.operations import Operation
 from ironcurtain_proxy.auto_confirm.engine.path_patterns import compile_path_regex
 from ironcurtain_proxy.auto_confirm.engine.patterns import ApprovalPattern
-from ironcurtain_proxy.auto_confirm.engine.places import SEEDED_SAFE_PATHS, SafePath
+from ironcurtain_proxy.auto_confirm.engine.places import SafePath
+from ironcurtain_proxy.auto_confirm.engine.risk import HIGH_AT_MOST, MEDIUM_AT_MOST, band_of
 from ironcurtain_proxy.auto_confirm.engine.settings import AutoConfirmSettings
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.json import Json
@@ -30,7 +31,9 @@ MIDNIGHT = datetime(2026, 3, 4, 0, 0, tzinfo=ZONE)
 WORKSPACE = RealPath.from_text("/srv/project")
 ON = AutoConfirmSettings(enabled=True)
 CALM = Knowledge(moment=NOON, health="normal")
-SAFE_PATHS = tuple(SafePath(path=path) for path in SEEDED_SAFE_PATHS)
+SAFE_PATHS = tuple(
+    SafePath(path=path) for path in ("/tmp/", "/private/tmp/", "project_root/", ".claude/", ".git/")
+)
 
 
 def path_fact(name: str, *paths: str, roles: tuple[ArgumentRole, ...]) -> ArgumentFact:
@@ -139,3 +142,20 @@ def pattern(
 
 def operations(interactions: Iterable[Interaction]) -> list[str]:
     return [decided(interaction).operation for interaction in interactions]
+
+
+def follows(decision: EngineDecision) -> bool:
+    """Whether the parts of a decision agree with what it says it rests on."""
+    risk, confidence = decision.factors, decision.confidence_factors
+    return (
+        decision.risk == sum(contribution for _, contribution in risk)
+        and decision.confidence == sum(contribution for _, contribution in confidence)
+        and decision.band == band_of(decision.risk)
+        and (
+            not decision.approves
+            or (decision.risk <= MEDIUM_AT_MOST and decision.verdict != "escalate")
+        )
+        and decision.alert == (not decision.approves and decision.risk > HIGH_AT_MOST)
+        and decision.approves == (decision.target is None) == (decision.priority is None)
+        and (decision.action == "conditional") == bool(decision.safeguards)
+    )

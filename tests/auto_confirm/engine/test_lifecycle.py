@@ -1,7 +1,6 @@
 """Where an interaction may go, what may be held, and what silence comes to."""
 
 from dataclasses import replace
-from itertools import product
 from typing import get_args
 
 import pytest
@@ -14,54 +13,17 @@ from ironcurtain_proxy.auto_confirm.engine.final_table import (
 )
 from ironcurtain_proxy.auto_confirm.engine.interaction import Interaction
 from ironcurtain_proxy.auto_confirm.engine.lifecycle import (
-    TRANSITIONS,
-    InteractionState,
-    advance,
-    after_silence,
     may_hold,
 )
 from ironcurtain_proxy.auto_confirm.engine.matrix import ROWS
 from ironcurtain_proxy.auto_confirm.engine.operations import Operation
 from ironcurtain_proxy.auto_confirm.engine.settings import AutoConfirmSettings
-from ironcurtain_proxy.errors import KernelError
 from tests.auto_confirm.engine import calls
 from tests.auto_confirm.engine.calls import CALM, ON, decided
 
-STATES: tuple[InteractionState, ...] = get_args(InteractionState)
 OPERATIONS: tuple[Operation, ...] = get_args(Operation)
 LENIENT = replace(ON, on_timeout=dict.fromkeys(OPERATIONS, "approve"))
 SICK = replace(CALM, health="stuck")
-
-
-@pytest.mark.parametrize(("state", "following"), list(product(STATES, STATES)))
-def test_only_what_the_table_says_may_follow(
-    state: InteractionState, following: InteractionState
-) -> None:
-    if following in TRANSITIONS[state]:
-        assert advance(state, following) == following
-    else:
-        with pytest.raises(KernelError):
-            advance(state, following)
-
-
-@pytest.mark.requirement("B-4", "B-178")
-def test_every_interaction_ends() -> None:
-    ends = {state for state in STATES if not TRANSITIONS[state]}
-    assert ends == {"auto_approved", "approved", "rejected"}
-    seen, here = [], {"pending"}
-    while here - ends:
-        seen.append(here)
-        here = {following for state in STATES if state in here for following in TRANSITIONS[state]}
-        assert len(seen) <= len(STATES)
-
-
-@pytest.mark.requirement("B-60", "B-169")
-def test_silence_leads_to_the_fallback_once_and_then_to_the_final_table() -> None:
-    assert after_silence("held", has_next_reviewer=True) == "escalated"
-    assert after_silence("escalated", has_next_reviewer=True) == "timed_out"
-    assert after_silence("held", has_next_reviewer=False) == "timed_out"
-    with pytest.raises(KernelError):
-        after_silence("approved", has_next_reviewer=True)
 
 
 @pytest.mark.requirement("X-17", "B-59")

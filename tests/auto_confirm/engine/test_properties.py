@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from ironcurtain_proxy.auto_confirm.engine.context_score import ContextMatch, WorkContext
-from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision, replay
+from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision
 from ironcurtain_proxy.auto_confirm.engine.evaluation import assess, decide, evaluate
 from ironcurtain_proxy.auto_confirm.engine.interaction import ApproveRate, Interaction, Knowledge
 from ironcurtain_proxy.auto_confirm.engine.settings import AutoConfirmSettings, SafetyRule
@@ -17,7 +17,7 @@ from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.path import RealPath
 from tests.architecture.no_io import no_io
 from tests.auto_confirm.engine import calls
-from tests.auto_confirm.engine.calls import MIDNIGHT, NOON, SAFE_PATHS, WORKSPACE
+from tests.auto_confirm.engine.calls import MIDNIGHT, NOON, SAFE_PATHS, WORKSPACE, follows
 
 SEVERITY: Final = {"approve": 0, "conditional": 1, "escalate": 2, "held": 3}
 
@@ -173,7 +173,7 @@ def test_the_same_input_gives_the_same_record_without_any_io(
     with no_io():
         decision = evaluate(call, config, known)
     assert evaluate(replace(call), replace(config), replace(known)) == decision
-    assert replay(decision.as_json()) == decision
+    assert follows(decision)
 
 
 WORDS: Final = st.sampled_from(

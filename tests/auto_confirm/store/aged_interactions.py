@@ -12,6 +12,7 @@ from ironcurtain_proxy.auto_confirm.store.retention import BATCH
 from ironcurtain_proxy.auto_confirm.store.rows import NewPattern
 from ironcurtain_proxy.auto_confirm.store.store import Store
 from ironcurtain_proxy.auto_confirm.store.tables import INTERACTIONS, METADATA, PATTERNS, TASKS
+from tests.auto_confirm.store.direct import open_task, record_interaction
 from tests.auto_confirm.store.specimens import auto_approved, ends, interaction, task
 from tests.fakes import FakeClock
 
@@ -51,14 +52,14 @@ def lived(store: Store, clock: FakeClock, past: Past) -> int:
     if past.kind == "auto":
         row = interaction(status="auto_approved", scope=past.scope, pattern=1)
         return auto_approved(store, row)
-    identifier = store.record_interaction(interaction(scope=past.scope))
+    identifier = record_interaction(store, interaction(scope=past.scope))
     if past.kind == "pending":
         return identifier
-    store.open_task(identifier, task())
+    open_task(store, identifier, task())
     if past.kind == "held":
         return identifier
     store.record_escalation(identifier, "architect_manager", "human", "no answer")
-    store.open_task(identifier, task("human", "no answer"))
+    open_task(store, identifier, task("human", "no answer"))
     if past.kind == "escalated":
         return identifier
     wind(clock, TODAY - past.age + past.took)

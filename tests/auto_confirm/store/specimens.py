@@ -3,16 +3,17 @@
 import os
 from itertools import count
 
+from ironcurtain_proxy.auto_confirm.engine.patterns import RiskBand
 from ironcurtain_proxy.auto_confirm.store.rows import (
     EscalationTask,
     FinalStatus,
     Interaction,
     PermissionDecision,
-    RiskBand,
     Settlement,
     Status,
 )
 from ironcurtain_proxy.auto_confirm.store.store import Store
+from tests.auto_confirm.store.direct import open_task, record_interaction
 
 _NUMBERS = count(1)
 
@@ -61,12 +62,12 @@ def ends(
 
 def auto_approved(store: Store, row: Interaction | None = None) -> int:
     """One that the engine approved by itself."""
-    return store.record_interaction(row or interaction(status="auto_approved"), approval())
+    return record_interaction(store, row or interaction(status="auto_approved"), approval())
 
 
 def reviewed(store: Store, row: Interaction | None = None, end: Settlement | None = None) -> int:
     """One that a reviewer was asked about, and that ended."""
-    identifier = store.record_interaction(row or interaction())
-    store.open_task(identifier, task())
+    identifier = record_interaction(store, row or interaction())
+    open_task(store, identifier, task())
     assert store.settle(identifier, end or ends())
     return identifier

@@ -18,6 +18,7 @@ from sqlalchemy.engine import make_url
 from ironcurtain_proxy.auto_confirm.store.faults import StoreError
 from ironcurtain_proxy.auto_confirm.store.store import Store, open_store
 from ironcurtain_proxy.auto_confirm.store.tables import INTERACTIONS
+from tests.auto_confirm.store.direct import open_task, record_interaction, recorded, trail
 from tests.auto_confirm.store.specimens import (
     approval,
     auto_approved,
@@ -48,7 +49,7 @@ def whole(state: Path) -> dict[int, list[str]]:
         assert store.read(lambda c: c.execute(check).scalar_one()) == "ok"
         ids = sa.select(INTERACTIONS.c.id)
         found = store.read(lambda c: list(c.execute(ids).scalars()))
-        return {one: [d.decision for d in store.decisions(one)] for one in found}
+        return {one: [d.decision for d in trail(store, one)] for one in found}
 
 
 @pytest.mark.requirement("B-179")
@@ -142,7 +143,7 @@ def test_a_lock_that_is_not_given_back_is_a_fault(tmp_path: Path) -> None:
             with pytest.raises(StoreError, match="locked"):
                 store.settle(identifier, ends())
             # Readers are not in its way.
-            assert store.interaction(identifier) is not None
+            assert recorded(store, identifier) is not None
             with open_store(None, tmp_path / "state", FakeClock()) as second:
                 assert len(second.safe_paths()) == 5
         auto_approved(store)
@@ -191,13 +192,13 @@ def test_threads_share_one_store(store: Store) -> None:
         thread.join(timeout=50)
     assert len(set(written)) == 80
     for identifier in written:
-        assert [one.decision for one in store.decisions(identifier)] == ["escalated", "approved"]
+        assert [one.decision for one in trail(store, identifier)] == ["escalated", "approved"]
 
 
 @pytest.mark.parametrize("turn", range(5))
 def test_reviewers_that_answer_at_once_get_one_yes(store: Store, turn: int) -> None:
-    identifier = store.record_interaction(interaction())
-    store.open_task(identifier, task())
+    identifier = record_interaction(store, interaction())
+    open_task(store, identifier, task())
     taken: list[bool] = []
     together = threading.Barrier(4)
 
@@ -211,7 +212,7 @@ def test_reviewers_that_answer_at_once_get_one_yes(store: Store, turn: int) -> N
     for thread in threads:
         thread.join(timeout=30)
     assert sorted(taken) == [False, False, False, True]
-    decided = [one.decision for one in store.decisions(identifier)]
+    decided = [one.decision for one in trail(store, identifier)]
     assert decided == ["escalated", "approved"]
 
 
@@ -226,7 +227,7 @@ def test_connections_that_the_server_ended_are_made_anew(
                 [make_url(postgres_url).database],
             )
             assert ended.fetchall() != []
-        assert store.interaction(identifier) is not None
+        assert recorded(store, identifier) is not None
 
 
 def test_a_reader_changes_nothing(postgres_url: str, tmp_path: Path) -> None:
@@ -240,10 +241,11 @@ def test_a_reader_changes_nothing(postgres_url: str, tmp_path: Path) -> None:
 def test_tables_that_vanish_are_a_fault_that_repeats_no_values(store: Store) -> None:
     store._database.write(lambda c: c.execute(sa.text("DROP TABLE permission_decisions")))
     with pytest.raises(StoreError) as caught:
-        store.record_interaction(
+        record_interaction(
+            store,
             interaction(session="secret-session", status="auto_approved"),
             approval(reason="secret-reason"),
         )
     assert "secret" not in str(caught.value)
     assert "\n" not in str(caught.value)
-    assert store.interaction(1) is None
+    assert recorded(store, 1) is None

@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 
 from ironcurtain_proxy.auto_confirm.store.store import Store
+from tests.auto_confirm.store.direct import open_task, record_interaction
 from tests.auto_confirm.store.specimens import auto_approved, ends, interaction, reviewed, task
 from tests.fakes import FakeClock
 
@@ -62,7 +63,7 @@ def test_only_the_last_ten_calls_count(store: Store, clock: FakeClock) -> None:
 def test_what_waited_before_the_proxy_was_started_again_waits_no_longer(
     store: Store, clock: FakeClock
 ) -> None:
-    store.open_task(store.record_interaction(SERIOUS), task())
+    open_task(store, record_interaction(store, SERIOUS), task())
     clock.seconds = timedelta(minutes=11).total_seconds()
     assert health(store, clock) == "stuck"
     assert store.session_health("s1", clock.now(), clock.now()) == "unknown"
@@ -71,8 +72,8 @@ def test_what_waited_before_the_proxy_was_started_again_waits_no_longer(
 @pytest.mark.requirement("B-35")
 def test_a_call_that_waits_too_long_makes_a_session_stuck(store: Store, clock: FakeClock) -> None:
     ended(store, well=5)
-    identifier = store.record_interaction(SERIOUS)
-    store.open_task(identifier, task())
+    identifier = record_interaction(store, SERIOUS)
+    open_task(store, identifier, task())
     clock.seconds = 600
     assert health(store, clock) == "well"
     clock.seconds = 601
@@ -103,7 +104,7 @@ def test_what_is_safe_does_not_keep_a_session_stuck(store: Store, clock: FakeClo
         clock.seconds += 60
         reviewed(store, end=UNANSWERED)
     assert health(store, clock) == "well"
-    store.open_task(store.record_interaction(interaction()), task())
+    open_task(store, record_interaction(store, interaction()), task())
     clock.seconds += 700
     assert health(store, clock) == "well"
 
@@ -111,11 +112,11 @@ def test_what_is_safe_does_not_keep_a_session_stuck(store: Store, clock: FakeClo
 @pytest.mark.requirement("B-32")
 def test_the_queue_is_what_waits_in_other_sessions(store: Store, clock: FakeClock) -> None:
     for session in ("me", "me", "a", "b"):
-        store.record_interaction(interaction(session=session))
-    held = store.record_interaction(interaction(session="a"))
-    store.open_task(held, task())
-    passed_on = store.record_interaction(interaction(session="a"))
-    store.open_task(passed_on, task())
+        record_interaction(store, interaction(session=session))
+    held = record_interaction(store, interaction(session="a"))
+    open_task(store, held, task())
+    passed_on = record_interaction(store, interaction(session="a"))
+    open_task(store, passed_on, task())
     store.record_escalation(passed_on, "x", "y", "late")
     auto_approved(store, interaction(session="a", status="auto_approved"))
     reviewed(store, interaction(session="b"))

@@ -2,8 +2,10 @@
 
 import pytest
 
-from ironcurtain_proxy.auto_confirm.store.history import LATELY
+from ironcurtain_proxy.auto_confirm.store.interactions import LATELY
 from ironcurtain_proxy.auto_confirm.store.store import Store
+from ironcurtain_proxy.model.path import RealPath
+from tests.auto_confirm.store.direct import record_interaction
 from tests.auto_confirm.store.specimens import auto_approved, ends, interaction, reviewed
 
 
@@ -13,12 +15,12 @@ def test_approvals_of_all_sessions_count_and_nothing_else(store: Store) -> None:
     auto_approved(
         store, interaction(operation="edit", scope=None, status="auto_approved", session="s2")
     )
-    reviewed(store, interaction(operation="delete", scope="/srv/b\n/srv/c"), end=ends("approved"))
+    reviewed(store, interaction(operation="delete", scope="/srv/b\n/srv/c/d"), end=ends("approved"))
     reviewed(store, interaction(operation="deploy", scope="/srv/d"), end=ends("rejected"))
-    store.record_interaction(interaction(operation="network", scope="/srv/e"))
+    record_interaction(store, interaction(operation="network", scope="/srv/e"))
     found = store.recent_work()
     assert found.operations == {"edit": 2, "delete": 1}
-    assert found.scopes == {"/srv/a", "/srv/b\n/srv/c"}
+    assert found.directories == {RealPath(("srv",)), RealPath(("srv", "c"))}
 
 
 def test_what_lies_far_back_is_forgotten(sqlite_store: Store) -> None:

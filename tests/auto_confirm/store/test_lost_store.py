@@ -28,6 +28,7 @@ from tests.auto_confirm.engine_session import (
     decider,
     engine_session,
 )
+from tests.auto_confirm.store.direct import recorded, trail
 from tests.auto_confirm.store.specimens import auto_approved, ends, interaction, task
 from tests.fakes import FakeClock
 from tests.mailbox.mailbox_fixture import until
@@ -75,7 +76,7 @@ async def test_a_store_that_was_removed_approves_nothing_until_it_is_back(tmp_pa
         assert decider(await duty.ask(READ)) == ENGINE
     with open_store(None, state, FakeClock()) as store:
         store._database.look_for_damage()
-        assert store.interaction(2) is not None
+        assert recorded(store, 2) is not None
 
 
 async def test_a_removal_is_noticed_although_all_that_is_known_is_fresh(tmp_path: Path) -> None:
@@ -99,7 +100,7 @@ async def test_a_backup_that_was_put_in_place_is_the_store_from_the_next_questio
         assert decider(await duty.ask(question)) == ENGINE
         with open_store(None, state, FakeClock()) as store:
             store._database.look_for_damage()
-            found = store.interaction(2)
+            found = recorded(store, 2)
             assert found is not None
             assert found.request_id == question.id
 
@@ -153,8 +154,8 @@ def test_a_time_that_was_set_loses_nothing(tmp_path: Path) -> None:
         first = auto_approved(store)
         os.utime(database(tmp_path), (1, 1))
         second = auto_approved(store)
-        assert store.interaction(first) is not None
-        assert store.interaction(second) is not None
+        assert recorded(store, first) is not None
+        assert recorded(store, second) is not None
         assert not (tmp_path / "interactions.db-wal.replaced").exists()
 
 
@@ -231,7 +232,7 @@ async def test_how_a_question_ended_is_written_when_the_store_is_back(tmp_path: 
         await until(lambda: not duty.ledger._owed)
         tasks.cancel_scope.cancel()
     with open_store(None, state, FakeClock()) as store:
-        found = store.interaction(1)
+        found = recorded(store, 1)
         assert found is not None
         assert (found.status, found.decided_by) == ("approved", MANAGER)
 
@@ -248,7 +249,7 @@ async def test_a_session_that_ends_writes_what_it_owes(tmp_path: Path) -> None:
         (state / "away.db").rename(database(state))
         await duty.ledger.aclose()
     with open_store(None, state, FakeClock()) as store:
-        found = store.interaction(1)
+        found = recorded(store, 1)
         assert found is not None
         assert found.status == "approved"
 
@@ -279,7 +280,7 @@ def test_the_ids_of_another_store_are_nobodys_here(store: Store) -> None:
     assert not store.settle(mine, ends(), "another's")
     assert not store.record_escalation(mine, "a", "b", "late", "another's")
     store.record_outcome(mine, succeeded=True, request="another's")
-    found = store.interaction(mine)
+    found = recorded(store, mine)
     assert found is not None
     assert found.status == "held"
     assert store.settle(mine, ends(), "mine")
@@ -289,14 +290,14 @@ def test_a_call_whose_task_cannot_be_written_is_not_written_either(store: Store)
     store._database.write(lambda c: c.execute(sa.text("DROP TABLE escalation_tasks")))
     with pytest.raises(StoreError):
         store.record_call(interaction(), task())
-    assert store.interaction(1) is None
+    assert recorded(store, 1) is None
 
 
 def test_an_interaction_is_forgotten_with_all_that_is_its(store: Store) -> None:
     identifier = store.record_call(interaction(request="gone"), task())
     assert store.forget_request("gone")
-    assert store.interaction(identifier) is None
-    assert store.decisions(identifier) == ()
+    assert recorded(store, identifier) is None
+    assert trail(store, identifier) == ()
     assert not store.forget_request("gone")
 
 
@@ -311,7 +312,7 @@ def test_a_log_of_a_replaced_file_is_not_replayed_into_the_other(tmp_path: Path)
             auto_approved(store)
         with store.reopened() as again:
             again._database.look_for_damage()
-            assert again.interaction(1) is None
+            assert recorded(again, 1) is None
 
 
 async def test_what_is_wrong_with_the_store_names_its_file(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from ironcurtain_proxy.auto_confirm.store.rows import NewPattern
 from ironcurtain_proxy.auto_confirm.store.store import open_store
 from ironcurtain_proxy.auto_confirm.store.tables import DECISIONS, INTERACTIONS
+from tests.auto_confirm.store.direct import open_task, record_interaction
 from tests.auto_confirm.store.specimens import interaction, task
 from tests.fakes import FakeClock
 
@@ -48,8 +49,8 @@ def test_many_processes_write_at_once(url: str | None, tmp_path: Path) -> None:
     size = 10 if url is None else 5
     state = tmp_path / "state"
     with open_store(url, state, FakeClock()) as store:
-        shared = store.record_interaction(interaction(session="shared"))
-        store.open_task(shared, task())
+        shared = record_interaction(store, interaction(session="shared"))
+        open_task(store, shared, task())
         store.add_pattern(
             NewPattern(name="p", operation="o", scope_regex=None, created_by="operator")
         )

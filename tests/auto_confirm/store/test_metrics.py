@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ironcurtain_proxy.auto_confirm.engine.patterns import RiskBand
 from ironcurtain_proxy.auto_confirm.store.metrics import (
     Distribution,
     Metrics,
@@ -15,8 +16,9 @@ from ironcurtain_proxy.auto_confirm.store.metrics import (
     compute,
     rank,
 )
-from ironcurtain_proxy.auto_confirm.store.rows import RiskBand, Status
+from ironcurtain_proxy.auto_confirm.store.rows import Status
 from ironcurtain_proxy.auto_confirm.store.store import Store
+from tests.auto_confirm.store.direct import open_task, record_interaction
 from tests.auto_confirm.store.specimens import (
     approval,
     auto_approved,
@@ -57,7 +59,7 @@ def test_the_rate_of_safe_operations_approved_without_a_reviewer(
 def test_only_decisions_to_approve_count_as_approvals(store: Store, clock: FakeClock) -> None:
     statuses: tuple[Status, ...] = ("auto_approved", "approved", "pending")
     for status in statuses:
-        store.record_interaction(interaction(status=status))
+        record_interaction(store, interaction(status=status))
     reviewed(store, end=ends("rejected", "timeout"))
     reviewed(store, end=ends("rejected", "human"))
     metrics = metrics_of(store, clock)
@@ -75,8 +77,8 @@ def test_only_decisions_to_approve_count_as_approvals(store: Store, clock: FakeC
 @pytest.mark.requirement("B-174")
 def test_the_time_to_decide_is_spread_by_nearest_rank(store: Store, clock: FakeClock) -> None:
     for milliseconds in range(1, 201):
-        store.record_interaction(interaction(decision_ms=float(milliseconds)))
-    store.record_interaction(interaction())
+        record_interaction(store, interaction(decision_ms=float(milliseconds)))
+    record_interaction(store, interaction())
     found = metrics_of(store, clock).decision_ms
     assert (found.count, found.p50, found.p99) == (200, 100.0, 198.0)
     assert found.within_target == 99
@@ -114,8 +116,8 @@ def test_the_share_of_high_risk_that_went_to_a_reviewer(store: Store, clock: Fak
 @pytest.mark.requirement("B-177")
 def test_response_times_are_those_of_reviewers(store: Store, clock: FakeClock) -> None:
     for seconds in (10, 30, 299, 300):
-        identifier = store.record_interaction(interaction())
-        store.open_task(identifier, task())
+        identifier = record_interaction(store, interaction())
+        open_task(store, identifier, task())
         clock.seconds += seconds
         store.settle(identifier, ends())
     reviewed(store, end=ends("rejected", "timeout"))
@@ -129,8 +131,8 @@ def test_a_session_with_calls_that_should_be_decided_is_stuck(
     store: Store, clock: FakeClock
 ) -> None:
     for session in ("a", "a", "b"):
-        identifier = store.record_interaction(interaction(session=session))
-        store.open_task(identifier, task())
+        identifier = record_interaction(store, interaction(session=session))
+        open_task(store, identifier, task())
     reviewed(store, interaction(session="c"))
     assert metrics_of(store, clock).stuck_sessions == 0
     clock.seconds = 601
@@ -144,7 +146,7 @@ def test_the_trail_is_complete_where_every_interaction_has_a_decision(
     auto_approved(store)
     reviewed(store)
     assert metrics_of(store, clock).audited == Ratio(2, 2)
-    store.record_interaction(interaction())
+    record_interaction(store, interaction())
     assert metrics_of(store, clock).audited == Ratio(2, 3)
 
 
@@ -152,10 +154,10 @@ def test_the_trail_is_complete_where_every_interaction_has_a_decision(
 def test_the_shares_of_approved_and_escalated(store: Store, clock: FakeClock) -> None:
     for _ in range(3):
         auto_approved(store)
-    identifier = store.record_interaction(interaction())
-    store.open_task(identifier, task())
+    identifier = record_interaction(store, interaction())
+    open_task(store, identifier, task())
     store.record_escalation(identifier, "a", "b", "late")
-    store.open_task(identifier, task("b"))
+    open_task(store, identifier, task("b"))
     metrics = metrics_of(store, clock)
     assert metrics.auto_approved == Ratio(3, 4)
     assert metrics.escalated == Ratio(1, 4)
@@ -211,7 +213,7 @@ def test_what_has_no_value_yet_has_no_line(store: Store, clock: FakeClock) -> No
 
 @pytest.mark.parametrize("words", ['a"b', "a\\b", 'a\n{evil="1"} 1', "a\r\n# TYPE x counter"])
 def test_a_label_cannot_end_its_line(store: Store, clock: FakeClock, words: str) -> None:
-    store.record_interaction(interaction(status="auto_approved"), approval(by=words))
+    record_interaction(store, interaction(status="auto_approved"), approval(by=words))
     found = metrics_of(store, clock)
     assert sum(found.decisions.values()) == 1
     (line,) = [one for one in as_prometheus(found).splitlines() if "decision=" in one]

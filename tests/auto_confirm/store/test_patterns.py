@@ -8,9 +8,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ironcurtain_proxy.auto_confirm.engine.interaction import ApproveRate
+from ironcurtain_proxy.auto_confirm.engine.patterns import RiskBand
 from ironcurtain_proxy.auto_confirm.store.faults import StoreError
-from ironcurtain_proxy.auto_confirm.store.rows import NewPattern, Pattern, RiskBand
+from ironcurtain_proxy.auto_confirm.store.rows import NewPattern, Pattern
 from ironcurtain_proxy.auto_confirm.store.store import Store, open_store
+from tests.auto_confirm.store.direct import use_pattern
 from tests.auto_confirm.store.specimens import auto_approved, ends, interaction, reviewed
 from tests.fakes import FakeClock
 
@@ -91,17 +94,17 @@ def test_uses_are_counted_and_outcomes_make_the_rate(store: Store) -> None:
     rates = []
     for succeeded in (True, True, False, True):
         identifier = auto_approved(store, interaction(status="auto_approved", pattern=number))
-        assert store.use_pattern(number)
+        assert use_pattern(store, number)
         store.record_outcome(identifier, succeeded=succeeded)
         rates.append(only(store).success_rate)
     assert rates == pytest.approx([1.0, 1.0, 2 / 3, 3 / 4])
     assert only(store).usage_count == 4
-    assert not store.use_pattern(4711)
+    assert not use_pattern(store, 4711)
 
 
 def test_an_outcome_counts_once_and_only_for_the_pattern_that_approved(store: Store) -> None:
     number = store.add_pattern(pattern())
-    store.use_pattern(number)
+    use_pattern(store, number)
     by_reviewer = reviewed(store, interaction(pattern=number))
     store.record_outcome(by_reviewer, succeeded=False)
     assert only(store).success_rate == 1.0
@@ -125,8 +128,8 @@ def test_rates_come_from_people_and_reviewers_alone(store: Store) -> None:
     auto_approved(store)
     reviewed(store, interaction(operation="git_push", scope=None))
     assert store.approve_rates() == {
-        ("file_edit", "/srv/app/docs/a.md"): (3, 4),
-        ("git_push", ""): (1, 1),
+        ("file_edit", "/srv/app/docs/a.md"): ApproveRate(3, 4),
+        ("git_push", ""): ApproveRate(1, 1),
     }
 
 

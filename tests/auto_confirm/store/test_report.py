@@ -10,12 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ironcurtain_proxy.auto_confirm.engine.patterns import RiskBand
 from ironcurtain_proxy.auto_confirm.store.metrics import Ratio, compute
 from ironcurtain_proxy.auto_confirm.store.plots import shown
 from ironcurtain_proxy.auto_confirm.store.report import html
-from ironcurtain_proxy.auto_confirm.store.rows import FinalStatus, RiskBand
+from ironcurtain_proxy.auto_confirm.store.rows import FinalStatus
 from ironcurtain_proxy.auto_confirm.store.series import Series, collect
 from ironcurtain_proxy.auto_confirm.store.store import Store
+from tests.auto_confirm.store.direct import open_task, record_interaction
 from tests.auto_confirm.store.specimens import auto_approved, ends, interaction, reviewed, task
 from tests.fakes import FakeClock
 
@@ -69,8 +71,8 @@ def filled(store: Store, clock: FakeClock) -> Store:
                 store,
                 interaction(status="auto_approved", band=band, decision_ms=3.0, session=EVIL),
             )
-        identifier = store.record_interaction(interaction(band=bands[hour % 5], operation=EVIL))
-        store.open_task(identifier, task(reason=EVIL))
+        identifier = record_interaction(store, interaction(band=bands[hour % 5], operation=EVIL))
+        open_task(store, identifier, task(reason=EVIL))
         clock.seconds += 10 * hour
         status, by = HOW[hour % 3]
         assert store.settle(identifier, ends(status, by))
@@ -164,8 +166,8 @@ def test_response_times_are_put_in_the_bar_below_their_bound(
     store: Store, clock: FakeClock
 ) -> None:
     for seconds in (0, 1, 14.9, 15, 299, 300, 4000):
-        identifier = store.record_interaction(interaction())
-        store.open_task(identifier, task())
+        identifier = record_interaction(store, interaction())
+        open_task(store, identifier, task())
         clock.seconds += seconds
         store.settle(identifier, ends())
     assert list(collect(store).responses) == [1, 1, 1, 1, 0, 0, 1, 2]
@@ -175,8 +177,8 @@ def test_the_bars_of_high_risk_are_as_long_as_the_number_says(
     store: Store, clock: FakeClock
 ) -> None:
     reviewed(store, interaction(band="HIGH"), end=ends("rejected", reason="reviewer:architect"))
-    waiting = store.record_interaction(interaction(band="HIGH"))
-    store.open_task(waiting, task())
+    waiting = record_interaction(store, interaction(band="HIGH"))
+    open_task(store, waiting, task())
     metrics, series = compute(store, clock.now()), collect(store)
     assert metrics.high_risk_escalated == Ratio(2, 2)
     assert series.bands == {"HIGH": {"rejected": 1, "waiting": 1}}

@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ironcurtain_proxy.auto_confirm.engine.interaction import ApproveRate
 from ironcurtain_proxy.auto_confirm.store import retention
 from ironcurtain_proxy.auto_confirm.store.faults import StoreError
 from ironcurtain_proxy.auto_confirm.store.store import Store
@@ -25,6 +26,7 @@ from tests.auto_confirm.store.aged_interactions import (
     purge,
     wind,
 )
+from tests.auto_confirm.store.direct import recorded
 from tests.auto_confirm.store.specimens import auto_approved
 from tests.fakes import FakeClock
 
@@ -73,7 +75,8 @@ def test_what_is_left_is_whole_and_is_all_that_the_engine_learns_from(
     decided = Counter(past.scope for past in left if past.kind in {"approved", "refused"})
     approved = Counter(past.scope for past in left if past.kind == "approved")
     assert store.approve_rates() == {
-        ("file_edit", scope): (approved[scope], count) for scope, count in decided.items()
+        ("file_edit", scope): ApproveRate(approved[scope], count)
+        for scope, count in decided.items()
     }
     assert len(store.patterns()) == 1
     assert len(store.safe_paths()) == 5
@@ -88,7 +91,7 @@ def test_what_is_older_than_it_is_kept_goes_with_everything(
     young = lived(store, clock, Past(kind, age=90))
     assert purge(store, clock, 90) == 1
     assert ids(store) == {young}
-    assert store.interaction(old) is None
+    assert recorded(store, old) is None
     for table in retention.THEIRS:
         assert old not in ids(store, table, "interaction_id")
 

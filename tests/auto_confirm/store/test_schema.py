@@ -9,15 +9,12 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from alembic.autogenerate import compare_metadata
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
 
 from ironcurtain_proxy.auto_confirm.store import schema
 from ironcurtain_proxy.auto_confirm.store.faults import StoreError
 from ironcurtain_proxy.auto_confirm.store.store import Store, open_store
 from ironcurtain_proxy.auto_confirm.store.tables import METADATA
+from tests.auto_confirm.store.direct import recorded
 from tests.auto_confirm.store.specimens import auto_approved, reviewed
 from tests.fakes import FakeClock
 
@@ -136,25 +133,6 @@ def test_keys_and_constraints_are_those_of_the_document(tmp_path: Path) -> None:
             sql(path, statement)
 
 
-def test_migrations_make_what_the_code_expects(store: Store) -> None:
-    def differences(connection: sa.Connection) -> object:
-        context = MigrationContext.configure(
-            connection, opts={"version_table": schema.VERSION_TABLE, "compare_type": True}
-        )
-        return compare_metadata(context, METADATA)
-
-    assert store.read(differences) == []
-
-
-def test_the_newest_revision_is_the_one_the_code_names() -> None:
-    config = Config()
-    config.set_main_option("script_location", str(Path(schema.__file__).parent / "migrations"))
-    config.set_main_option("path_separator", "newline")
-    scripts = ScriptDirectory.from_config(config)
-    assert scripts.get_current_head() == schema.HEAD
-    assert {script.revision for script in scripts.walk_revisions()} == schema.KNOWN
-
-
 @pytest.mark.requirement("B-127", "B-150")
 def test_opening_again_changes_nothing(url: str | None, tmp_path: Path, clock: FakeClock) -> None:
     with open_store(url, tmp_path / "state", clock) as store:
@@ -162,7 +140,7 @@ def test_opening_again_changes_nothing(url: str | None, tmp_path: Path, clock: F
     for _ in range(2):
         with open_store(url, tmp_path / "state", clock) as store:
             assert len(store.safe_paths()) == 5
-            assert store.interaction(identifier) is not None
+            assert recorded(store, identifier) is not None
             names = store.read(lambda c: set(sa.inspect(c).get_table_names()))
             assert names == OURS
 
@@ -186,7 +164,7 @@ def test_a_store_of_the_first_revision_learns_to_remove_what_is_old(
     clock.seconds = timedelta(days=91).total_seconds()
     for expected in (1, 0):
         with open_store(url, tmp_path / "state", clock) as store:
-            assert (store.interaction(identifier) is not None) is (expected == 1)
+            assert (recorded(store, identifier) is not None) is (expected == 1)
             assert store.begin_purge(timedelta(days=90)) == expected
             indexes = store.read(lambda c: sa.inspect(c).get_indexes("claude_interactions"))
             assert "ix_interactions_created" in {index["name"] for index in indexes}
@@ -232,10 +210,10 @@ def test_an_older_table_is_completed_and_keeps_its_rows(
     for _ in range(2):
         with opened(tmp_path) as store:
             identifier = auto_approved(store)
-            assert store.interaction(identifier) is not None
+            assert recorded(store, identifier) is not None
             # What was there before us is nobody's queue and no session's health.
             assert store.pending_of_other_sessions("me") == 0
-            assert store.interaction(1) is None or not filled
+            assert recorded(store, 1) is None or not filled
     found = columns(path, "claude_interactions")
     for name, kind, _ in DOCUMENT["claude_interactions"]:
         assert found[name][0] == kind
@@ -259,7 +237,7 @@ def test_an_older_table_on_postgresql_is_completed_too(postgres_url: str, tmp_pa
         connection.execute(sa.text("INSERT INTO claude_interactions (session_name) VALUES ('old')"))
     clock = FakeClock()
     with open_store(postgres_url, tmp_path, clock) as store:
-        found = store.interaction(reviewed(store))
+        found = recorded(store, reviewed(store))
         assert found is not None
         assert found.created_at == clock.now()
     with engine.begin() as connection:

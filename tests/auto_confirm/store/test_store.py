@@ -20,6 +20,13 @@ from ironcurtain_proxy.auto_confirm.store.tables import (
     REVIEWER_DECISIONS,
     TASKS,
 )
+from tests.auto_confirm.store.direct import (
+    open_task,
+    record_decision,
+    record_interaction,
+    recorded,
+    trail,
+)
 from tests.auto_confirm.store.specimens import (
     approval,
     auto_approved,
@@ -56,8 +63,8 @@ def test_an_approval_by_the_engine_is_one_row_with_one_decision(
         factors={"row": "file_edit_project", "base": 0.3},
         decision_ms=4.5,
     )
-    identifier = store.record_interaction(row, approval())
-    found = store.interaction(identifier)
+    identifier = record_interaction(store, row, approval())
+    found = recorded(store, identifier)
     assert found is not None
     assert (found.request_id, found.session_name, found.scope) == (
         "r1",
@@ -69,16 +76,16 @@ def test_an_approval_by_the_engine_is_one_row_with_one_decision(
     assert found.factors == {"row": "file_edit_project", "base": 0.3}
     assert found.created_at == found.responded_at == clock.now()
     assert found.decided_by == "engine:pattern"
-    assert store.decisions(identifier) == (approval(),)
-    assert store.decisions(identifier)[0].is_automatic
+    assert trail(store, identifier) == (approval(),)
+    assert trail(store, identifier)[0].is_automatic
 
 
 @pytest.mark.requirement("B-102", "B-53", "B-54", "B-55", "B-56", "B-123")
 def test_asking_a_reviewer_holds_the_interaction(store: Store, clock: FakeClock) -> None:
-    identifier = store.record_interaction(interaction())
+    identifier = record_interaction(store, interaction())
     clock.seconds = 2
-    number = store.open_task(identifier, task())
-    found = store.interaction(identifier)
+    number = open_task(store, identifier, task())
+    found = recorded(store, identifier)
     assert found is not None
     assert found.status == "held"
     assert found.escalation_task_id == number
@@ -89,19 +96,19 @@ def test_asking_a_reviewer_holds_the_interaction(store: Store, clock: FakeClock)
     assert row["type"] == "claude_permission_review"
     assert (row["priority"], row["timeout_minutes"]) == (9, 5.0)
     assert (row["assign_to"], row["status"]) == ("architect_manager", "open")
-    (line,) = store.decisions(identifier)
+    (line,) = trail(store, identifier)
     assert (line.decision, line.escalation_target) == ("escalated", "architect_manager")
 
 
 def test_an_answer_ends_the_interaction_and_its_task(store: Store, clock: FakeClock) -> None:
-    identifier = store.record_interaction(interaction())
-    store.open_task(identifier, task())
+    identifier = record_interaction(store, interaction())
+    open_task(store, identifier, task())
     clock.seconds = 42
     end = Settlement(
         status="approved", decided_by="reviewer:a", reason="fine", response="go on, then"
     )
     assert store.settle(identifier, end)
-    found = store.interaction(identifier)
+    found = recorded(store, identifier)
     assert found is not None
     assert (found.status, found.auto_approved) == ("approved", False)
     assert (found.response, found.decided_by) == ("go on, then", "reviewer:a")
@@ -114,14 +121,14 @@ def test_an_answer_ends_the_interaction_and_its_task(store: Store, clock: FakeCl
 
 @pytest.mark.requirement("B-60", "B-169")
 def test_an_unanswered_question_goes_to_the_next_reviewer(store: Store, clock: FakeClock) -> None:
-    identifier = store.record_interaction(interaction())
-    store.open_task(identifier, task())
+    identifier = record_interaction(store, interaction())
+    open_task(store, identifier, task())
     clock.seconds = 300
     assert store.record_escalation(
         identifier, "architect_manager", "claude_code_high_level", "no answer in 5 minutes"
     )
-    second = store.open_task(identifier, task("claude_code_high_level", "no answer in 5 minutes"))
-    found = store.interaction(identifier)
+    second = open_task(store, identifier, task("claude_code_high_level", "no answer in 5 minutes"))
+    found = recorded(store, identifier)
     assert found is not None
     assert (found.status, found.escalation_count) == ("escalated", 1)
     assert found.escalation_target == "claude_code_high_level"
@@ -135,12 +142,12 @@ def test_an_unanswered_question_goes_to_the_next_reviewer(store: Store, clock: F
         "claude_code_high_level",
     )
     assert [row["status"] for row in rows(store, TASKS)] == ["timed_out", "open"]
-    assert [one.decision for one in store.decisions(identifier)] == [
+    assert [one.decision for one in trail(store, identifier)] == [
         *("escalated", "timed_out", "escalated"),
     ]
     clock.seconds = 600
     assert store.settle(identifier, ends("rejected", "timeout", "nobody answered"))
-    assert store.decisions(identifier)[-1].decision == "timed_out"
+    assert trail(store, identifier)[-1].decision == "timed_out"
     assert [row["status"] for row in rows(store, TASKS)] == ["timed_out", "timed_out"]
     assert rows(store, REVIEWER_DECISIONS) == []
 
@@ -150,12 +157,12 @@ def test_an_unanswered_question_goes_to_the_next_reviewer(store: Store, clock: F
 @pytest.mark.parametrize("second", ["approved", "rejected", "auto_approved"])
 def test_the_first_answer_wins(store: Store, first: FinalStatus, second: FinalStatus) -> None:
     identifier = reviewed(store, end=ends(first))
-    trail = store.decisions(identifier)
+    before = trail(store, identifier)
     assert not store.settle(identifier, ends(second, "reviewer:late"))
-    found = store.interaction(identifier)
+    found = recorded(store, identifier)
     assert found is not None
     assert found.status == first
-    assert store.decisions(identifier) == trail
+    assert trail(store, identifier) == before
 
 
 MOVES: dict[tuple[Status, FinalStatus], bool] = {
@@ -175,29 +182,29 @@ MOVES: dict[tuple[Status, FinalStatus], bool] = {
 def test_only_these_moves_end_an_interaction(
     sqlite_store: Store, move: tuple[Status, FinalStatus], may: bool
 ) -> None:
-    identifier = sqlite_store.record_interaction(interaction())
+    identifier = record_interaction(sqlite_store, interaction())
     if move[0] != "pending":
-        sqlite_store.open_task(identifier, task())
+        open_task(sqlite_store, identifier, task())
     if move[0] == "escalated":
         sqlite_store.record_escalation(identifier, "a", "b", "late")
     by = "engine:x" if move[1] == "auto_approved" else "human"
     assert sqlite_store.settle(identifier, ends(move[1], by)) is may
-    found = sqlite_store.interaction(identifier)
+    found = recorded(sqlite_store, identifier)
     assert found is not None
     assert found.status == (move[1] if may else move[0])
 
 
 @pytest.mark.requirement("B-172")
 def test_what_nobody_answered_can_end_in_an_approval_by_the_final_table(store: Store) -> None:
-    identifier = store.record_interaction(interaction())
+    identifier = record_interaction(store, interaction())
     by_table = ends("auto_approved", "timeout", "nobody answered; on_timeout approves")
     assert not store.settle(identifier, by_table)
-    store.open_task(identifier, task())
+    open_task(store, identifier, task())
     assert store.settle(identifier, by_table)
-    found = store.interaction(identifier)
+    found = recorded(store, identifier)
     assert found is not None
     assert found.auto_approved
-    line = store.decisions(identifier)[-1]
+    line = trail(store, identifier)[-1]
     assert (line.decision, line.is_automatic) == ("approved", True)
     assert store.approve_rates() == {}
 
@@ -205,13 +212,14 @@ def test_what_nobody_answered_can_end_in_an_approval_by_the_final_table(store: S
 def test_nothing_is_approved_twice(store: Store) -> None:
     identifier = auto_approved(store)
     with pytest.raises(AlreadyDecidedError):
-        store.record_decision(identifier, approval("human", "again"))
+        record_decision(store, identifier, approval("human", "again"))
     with pytest.raises(AlreadyDecidedError):
-        store.record_decision(
+        record_decision(
+            store,
             identifier,
             PermissionDecision(decision="rejected", decided_by="human", reason="no"),
         )
-    assert len(store.decisions(identifier)) == 1
+    assert len(trail(store, identifier)) == 1
 
 
 def test_the_database_itself_refuses_a_second_approval(store: Store) -> None:
@@ -226,48 +234,40 @@ def test_the_database_itself_refuses_a_second_approval(store: Store) -> None:
 def test_what_ran_out_of_time_is_not_approved_afterwards(store: Store) -> None:
     identifier = reviewed(store, end=ends("rejected", "timeout", "nobody answered"))
     with pytest.raises(AlreadyDecidedError):
-        store.record_decision(identifier, approval("reviewer:late"))
+        record_decision(store, identifier, approval("reviewer:late"))
     with pytest.raises(AlreadyDecidedError):
-        store.open_task(identifier, task())
+        open_task(store, identifier, task())
     assert not store.record_escalation(identifier, "a", "b", "late")
-    assert "approved" not in {one.decision for one in store.decisions(identifier)}
+    assert "approved" not in {one.decision for one in trail(store, identifier)}
 
 
 def test_a_request_is_recorded_once(store: Store) -> None:
     auto_approved(store, interaction(request="r1", status="auto_approved"))
     with pytest.raises(StoreError):
-        store.record_interaction(interaction(request="r1"))
+        record_interaction(store, interaction(request="r1"))
     assert len(rows(store, INTERACTIONS)) == 1
 
 
 def test_a_decision_that_cannot_be_written_leaves_no_interaction(store: Store) -> None:
     bad = replace(approval(), decision=None)  # type: ignore[arg-type]
     with pytest.raises(StoreError):
-        store.record_interaction(interaction(status="auto_approved"), bad)
+        record_interaction(store, interaction(status="auto_approved"), bad)
     assert rows(store, INTERACTIONS) == []
 
 
 @pytest.mark.requirement("B-129")
 def test_a_decision_belongs_to_an_interaction(store: Store) -> None:
     with pytest.raises(StoreError):
-        store.record_decision(4711, approval())
+        record_decision(store, 4711, approval())
     with pytest.raises(StoreError):
-        store.open_task(4711, task())
+        open_task(store, 4711, task())
     assert not store.settle(4711, ends())
-    assert store.interaction(4711) is None
+    assert recorded(store, 4711) is None
     statement = sa.text(
         "INSERT INTO permission_decisions (interaction_id, decision) VALUES (4711, 'escalated')"
     )
     with pytest.raises(StoreError):
         store._database.write(lambda c: c.execute(statement))
-
-
-def test_a_task_is_closed_once(store: Store) -> None:
-    identifier = store.record_interaction(interaction())
-    number = store.open_task(identifier, task())
-    assert store.close_task(number, "withdrawn")
-    assert not store.close_task(number, "answered")
-    assert [row["status"] for row in rows(store, TASKS)] == ["withdrawn"]
 
 
 @pytest.mark.parametrize(
@@ -276,8 +276,8 @@ def test_a_task_is_closed_once(store: Store) -> None:
 )
 def test_an_agents_words_are_stored_and_do_nothing(store: Store, words: str) -> None:
     row = replace(interaction(), prompt_text=words, scope=words, session_name=words)
-    identifier = store.record_interaction(row)
-    found = store.interaction(identifier)
+    identifier = record_interaction(store, row)
+    found = recorded(store, identifier)
     assert found is not None
     assert found.scope is not None
     assert found.scope.isprintable()

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from ironcurtain_proxy.auto_confirm.store.store import open_store
+from tests.auto_confirm.store.direct import record_interaction, use_pattern
 from tests.auto_confirm.store.specimens import approval, ends, interaction, reviewed
 from tests.fakes import FakeClock
 
@@ -26,8 +27,8 @@ def main(url: str, state: str, name: str, count: str, shared: str) -> None:
             row = interaction(
                 session=name, status="auto_approved", request=f"{name}-{number}", pattern=1
             )
-            say(store.record_interaction(row, approval()))
-            store.use_pattern(1)
+            say(record_interaction(store, row, approval()))
+            use_pattern(store, 1)
         say(reviewed(store, interaction(session=name, request=f"{name}-r")))
         won = int(shared) > 0 and store.settle(int(shared), ends(by=f"reviewer:{name}"))
         say("won" if won else "lost")

@@ -1,1 +1,0 @@
-"""One file a revision. A revision that was released is never edited."""
