@@ -77,6 +77,9 @@ QUIET: Final = 10.0
 PAUSE: Final = 0.25
 """Seconds between two batches, for those who wait to write."""
 
+_ATTEMPTS: Final = 3
+"""Times that a store which is lost while it is asked is asked anew."""
+
 AGAIN: Final = 3600.0
 """Seconds after which a session asks again whether a day has gone by."""
 
@@ -104,6 +107,7 @@ class StoreLedger:
     _limiter: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(4))
     _owed: Owed = field(init=False)
     _has_failed: bool = False
+    _times_lost: int = 0
 
     def __post_init__(self) -> None:
         self._began = self.clock.now()
@@ -131,7 +135,7 @@ class StoreLedger:
             self._wanted = anyio.Event()
             for session in list(self._lately):
                 try:
-                    await self._in_thread(partial(self._refresh, session))
+                    await self._refresh(session)
                 except LedgerError as error:
                     # What was known grows stale, and then nothing is approved.
                     _log.warning("the store does not answer: %s", error)
@@ -172,8 +176,7 @@ class StoreLedger:
         self._wanted.set()
         self._used.set()
         if known is None or self.clock.monotonic() - known[0] > STALE:
-            await self._in_thread(partial(self._refresh, session))
-            known = self._lately[session]
+            known = await self._refresh(session)
         now = self.clock.now()
         # Never those of a moment ago: whoever opens one goes on as soon as the command says so. Two
         # looks at small files, in place: a thread would cost more than the decision.
@@ -185,9 +188,16 @@ class StoreLedger:
             deployment=windows.deployment,
         )
 
-    def _refresh(self, session: str) -> None:
-        asked, now = self.clock.monotonic(), self.clock.now()
-        self._lately[session] = (asked, self._of_session(session, now))
+    async def _refresh(self, session: str) -> tuple[float, Knowledge]:
+        for _ in range(_ATTEMPTS):
+            lost, asked = self._times_lost, self.clock.monotonic()
+            known = await self._in_thread(lambda: self._of_session(session, self.clock.now()))
+            if lost == self._times_lost:
+                self._lately[session] = (asked, known)
+                return asked, known
+            # Somebody else found meanwhile that the store was lost: what it said is void.
+            self._forget()
+        raise self._fault("the store was lost while it was asked")
 
     def _of_session(self, session: str, now: datetime) -> Knowledge:
         lasting = self._lasting_knowledge()
@@ -351,6 +361,7 @@ class StoreLedger:
             raise self._fault("the store did not answer in time") from None
         except StoreLostError as error:
             self.store.lose()
+            self._times_lost += 1
             self._forget()
             raise self._fault(f"the store failed: {error}") from error
         except (IronCurtainError, OSError) as error:
