@@ -27,9 +27,9 @@ from ironcurtain_proxy.auto_confirm.engine_memory_rows import (
 )
 from ironcurtain_proxy.auto_confirm.lazy_store import LazyStore
 from ironcurtain_proxy.auto_confirm.owed import Owed
+from ironcurtain_proxy.auto_confirm.owner import this_owner
 from ironcurtain_proxy.auto_confirm.reviewer import AFTER_SILENCE, WITHDRAWN, Found, LedgerError
 from ironcurtain_proxy.auto_confirm.store.faults import AlreadyDecidedError, StoreLostError
-from ironcurtain_proxy.auto_confirm.store.retention import BATCH
 from ironcurtain_proxy.auto_confirm.store.rows import (
     TIMEOUT,
     EscalationTask,
@@ -37,6 +37,7 @@ from ironcurtain_proxy.auto_confirm.store.rows import (
     PermissionDecision,
     Settlement,
 )
+from ironcurtain_proxy.auto_confirm.upkeep import QUIET, Upkeep
 from ironcurtain_proxy.auto_confirm.windows import Windows
 from ironcurtain_proxy.errors import IronCurtainError
 from ironcurtain_proxy.model.escalation import (
@@ -71,17 +72,8 @@ LATELY: Final = 0.5
 STALE: Final = 5.0
 """Seconds after which a call waits for a fresh look instead of being decided by the last one."""
 
-QUIET: Final = 10.0
-"""Seconds after a session's first question before anything is removed."""
-
-PAUSE: Final = 0.25
-"""Seconds between two batches, for those who wait to write."""
-
 _ATTEMPTS: Final = 3
 """Times that a store which is lost while it is asked is asked anew."""
-
-AGAIN: Final = 3600.0
-"""Seconds after which a session asks again whether a day has gone by."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -97,30 +89,34 @@ class StoreLedger:
     quiet: float = QUIET
     _began: datetime = field(init=False)
     """What waited before is what an earlier life of the session left when it was killed."""
+    _owner: str | None = field(init=False)
     _rows: dict[EscalationId, int] = field(default_factory=dict)
     _pattern_ids: dict[str, int] = field(default_factory=dict)
     _lasting: tuple[float, Knowledge] | None = None
     _history: tuple[float, History] | None = None
     _lately: dict[str, tuple[float, Knowledge]] = field(default_factory=dict)
     _wanted: anyio.Event = field(default_factory=anyio.Event)
-    _used: anyio.Event = field(default_factory=anyio.Event)
     _limiter: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(4))
     _owed: Owed = field(init=False)
+    _upkeep: Upkeep = field(init=False)
     _has_failed: bool = False
     _times_lost: int = 0
 
     def __post_init__(self) -> None:
         self._began = self.clock.now()
+        self._owner = this_owner()
         self._owed = Owed(self._in_thread)
+        self._upkeep = Upkeep(
+            store=self.store, in_thread=self._in_thread, keep=self.keep, quiet=self.quiet
+        )
 
     async def run(self) -> None:
-        """Keep what is known fresh while it is asked for, and remove what is too old.
+        """Keep what is known fresh while it is asked for, and the store in order.
 
         Never raises but when cancelled.
         """
         async with anyio.create_task_group() as tasks:
-            if self.keep is not None:
-                tasks.start_soon(self._remove_old, self.keep)
+            tasks.start_soon(self._upkeep.run)
             tasks.start_soon(self._owed.run)
             await self._keep_fresh()
 
@@ -141,29 +137,6 @@ class StoreLedger:
                     _log.warning("the store does not answer: %s", error)
             await anyio.sleep(LATELY)
 
-    async def _remove_old(self, keep: timedelta) -> None:
-        await self._used.wait()
-        await anyio.sleep(self.quiet)
-        while True:
-            try:
-                await self._purge(keep)
-            except LedgerError as error:
-                _log.warning("old interactions are not removed: %s", error)
-            except Exception:  # noqa: BLE001  a defect here must not end the engine
-                _log.exception("old interactions are not removed")
-            await anyio.sleep(AGAIN)
-
-    async def _purge(self, keep: timedelta) -> None:
-        # A call of its own for each batch: the session may end in between.
-        count = total = await self._in_thread(lambda: self.store.get().begin_purge(keep))
-        while count == BATCH:
-            await anyio.sleep(PAUSE)
-            count = await self._in_thread(lambda: self.store.get().go_on_purging(keep))
-            total += count
-        if total:
-            days = keep / timedelta(days=1)
-            _log.info("%d interactions older than %g days were removed", total, days)
-
     async def aclose(self) -> None:
         """Write what is still owed, if that can be done, and give the connections back."""
         await self._owed.pay()
@@ -174,7 +147,7 @@ class StoreLedger:
         """What is known, as it was at most a few seconds ago."""
         known = self._lately.get(session)
         self._wanted.set()
-        self._used.set()
+        self._upkeep.used.set()
         if known is None or self.clock.monotonic() - known[0] > STALE:
             known = await self._refresh(session)
         now = self.clock.now()
@@ -245,7 +218,7 @@ class StoreLedger:
     async def opened(self, escalation: Escalation, decision: EngineDecision, found: Found) -> None:
         """Write a decision down, with its approval if it is one."""
         pattern = None if found.pattern is None else self._pattern_ids.get(found.pattern)
-        row = row_of(escalation, decision, found, pattern)
+        row = replace(row_of(escalation, decision, found, pattern), owner=self._owner)
         then: PermissionDecision | EscalationTask
         if decision.approves:
             then = PermissionDecision(

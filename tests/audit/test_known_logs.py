@@ -36,7 +36,7 @@ def other(tmp_path: Path, state: Path) -> Path:
 
 @pytest.fixture
 def audit(state: Path, capsys: pytest.CaptureFixture[str]) -> Command:
-    assert state
+    assert not (state / "audit.jsonl").exists()
 
     def command(*arguments: str) -> tuple[int, str, str]:
         code = main(["audit", *arguments])

@@ -86,6 +86,7 @@ def insert_interaction(connection: Connection, row: Interaction, now: datetime) 
         "confidence_score": row.confidence_score,
         "factors": _written(row.factors),
         "decision_ms": row.decision_ms,
+        "owner": row.owner,
         "created_at": now,
         "responded_at": None if row.status in OPEN else now,
     }

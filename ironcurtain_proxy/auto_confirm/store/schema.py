@@ -11,9 +11,9 @@ from ironcurtain_proxy.auto_confirm.store.faults import StoreError
 
 VERSION_TABLE: Final = "ironcurtain_schema_version"
 """Not Alembic's own name: the database may be shared with a program that uses that."""
-HEAD: Final = "0002"
+HEAD: Final = "0003"
 """The newest revision; a test holds it to the migrations."""
-KNOWN: Final = frozenset({"0001", HEAD})
+KNOWN: Final = frozenset({"0001", "0002", HEAD})
 
 _LOCK: Final = 0x1C0_51DE
 """The number under which PostgreSQL lets one process migrate at a time."""

@@ -13,7 +13,13 @@ from typing import Self, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from ironcurtain_proxy.auto_confirm.store import health, interactions, patterns, retention
+from ironcurtain_proxy.auto_confirm.store import (
+    abandoned,
+    health,
+    interactions,
+    patterns,
+    retention,
+)
 from ironcurtain_proxy.auto_confirm.store.database import Database
 from ironcurtain_proxy.auto_confirm.store.history import RecentWork, recent_work
 from ironcurtain_proxy.auto_confirm.store.opening import Origin, open_again, open_first
@@ -331,7 +337,20 @@ class Store:
             )
         )
 
-    # --- what is removed -------------------------------------------------------------------------
+    # --- what is ended and removed ----------------------------------------------------------------
+
+    def end_abandoned(self, is_gone: Callable[[str], bool]) -> int:
+        """End open interactions whose process has ended, a batch at most.
+
+        Args:
+            is_gone: whether an owner's process has certainly ended.
+
+        Returns:
+            How many; `retention.BATCH`: there may be more.
+        """
+        gone = {one for one in self.read(abandoned.owners) if is_gone(one)}
+        now = self._clock.now()
+        return self._database.write(lambda c: abandoned.end(c, gone, now)) if gone else 0
 
     def begin_purge(self, keep: timedelta) -> int:
         """Delete a first batch of old interactions, unless somebody began within the last day.

@@ -26,7 +26,7 @@ from tests.fakes import FakeClock
 
 pytestmark = pytest.mark.anyio
 
-LOGGER = "ironcurtain_proxy.auto_confirm.engine_memory"
+LOGGER = "ironcurtain_proxy.auto_confirm.upkeep"
 
 
 @dataclass
@@ -188,8 +188,8 @@ async def test_a_session_that_ends_does_not_wait_for_the_rest(
     tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ironcurtain_proxy.auto_confirm.store.retention.BATCH", 1)
-    monkeypatch.setattr("ironcurtain_proxy.auto_confirm.engine_memory.BATCH", 1)
-    monkeypatch.setattr("ironcurtain_proxy.auto_confirm.engine_memory.PAUSE", 3600)
+    monkeypatch.setattr("ironcurtain_proxy.auto_confirm.upkeep.BATCH", 1)
+    monkeypatch.setattr("ironcurtain_proxy.auto_confirm.upkeep.PAUSE", 3600)
     with filled(None, tmp_path, clock) as store:
         lived(store, clock, Past("approved", age=92))
         wind(clock, TODAY)
