@@ -40,7 +40,7 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
     "decision.authorizer": _RULES, "decision.breaker": ("decision/test_breaker",),
     "decision.combining": _ALL, "decision.explanation": _ALL, "decision.invariants": _ALL,
     "decision.matching": _RULES, "decision.prior_consent": ("decision/test_prior_consent",),
-    "decision.rules": _ALL,
+    "decision.rules": (*_ALL, "decision/test_prior_consent"),
     "mediation.mediator": _CALLS, "mediation.judge": _CALLS, "mediation.refusals": _CALLS,
     "grants.patterns": _GRANTS, "grants.matching": _GRANTS, "grants.grant_settlement": _GRANTS,
     "facts.paths": ("facts/test_paths", "facts/test_namesakes"),

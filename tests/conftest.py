@@ -1,10 +1,13 @@
 """Fixtures that every test may use."""
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-# Each property is tried every time; hundreds of tries of all of them would be a minute.
-settings.register_profile("suite", max_examples=60)
+# Each property is tried every time; hundreds of tries of all of them would be a minute. How long a
+# try takes says more of the machine than of the program.
+settings.register_profile(
+    "suite", max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("suite")
 
 

@@ -5,5 +5,5 @@
 - `files`, `reading`, `verify`, `display`, `statistics`: how a log is read and checked.
 - `hanging`: ends the process when a write does not return.
 - `settings`: how a log is written.
-- Also: `denials`, `family`, `finding`, `keys`, `provider_keys`, `rows`, `tailing`.
+- Also: `denials`, `family`, `finding`, `keys`, `known_logs`, `provider_keys`, `rows`, `tailing`.
 """

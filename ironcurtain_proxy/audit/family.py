@@ -14,7 +14,9 @@ from typing import Final
 from ironcurtain_proxy.audit.files import rotated_paths
 
 _MEMBER: Final = re.compile(r"(?:\.([1-9]\d{0,9}))?(?:\.0\d{5})?")
-_NUMBER: Final = re.compile(r"(?:([1-9]\d{0,9}):)?(\d{1,18})", re.ASCII)
+_NUMBER: Final = re.compile(
+    r"(?:([1-9]\d{0,9}|x[0-9a-f]{3,32}(?:\.[1-9]\d{0,9})?):)?(\d{1,18})", re.ASCII
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +25,8 @@ class Member:
 
     path: Path
     process: str = ""
-    """Whose it is, where it is a log beside the one that was asked for: `4711`."""
+    """Whose it is, where it is a log beside the one that was asked for: `4711`; in another place:
+    `x3f2`, `x3f2.4711`."""
 
     def changed(self) -> float:
         """When one of its files was last written, in seconds since 1970."""

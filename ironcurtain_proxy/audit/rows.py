@@ -46,6 +46,8 @@ class Table:
     zone: str = ""
     """The name of the zone of those times."""
     is_colourful: bool = False
+    longest_number: int = 0
+    """Of the lines that are shown: a number is of no use in part."""
 
     def header(self) -> str:
         """The names of the columns."""
@@ -64,7 +66,6 @@ class Table:
                 text = self.when(text)[-width:]
             cell = fit(text, width)
             if column.title == "NO" and self.width is None:
-                # A number is of no use in part.
                 cell = max(cell, text, key=len)
             cells.append(cell)
         line = self._bounded(_GAP.join([*cells, printable(entry.outcome)]))
@@ -72,7 +73,9 @@ class Table:
 
     def _shown(self) -> list[tuple[_Column, int]]:
         layout = self._layout()
-        return [(one, one.widths[layout]) for one in _COLUMNS if one.widths[layout]]
+        shown = [(one, one.widths[layout]) for one in _COLUMNS if one.widths[layout]]
+        first, width = shown[0]
+        return [(first, max(width, self.longest_number)), *shown[1:]]
 
     def _layout(self) -> int:
         if self.width is None:

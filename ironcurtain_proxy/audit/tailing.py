@@ -2,13 +2,13 @@
 
 import heapq
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Final, TypeVar
 
 from ironcurtain_proxy.audit.display import Entry, ended_at, entry_of
-from ironcurtain_proxy.audit.family import Member, family, newest_first
+from ironcurtain_proxy.audit.family import Member, newest_first
 from ironcurtain_proxy.audit.files import parsed, rotated_paths
 from ironcurtain_proxy.audit.reading import last_lines
 
@@ -87,23 +87,26 @@ def _calls_backwards(member: Member) -> Iterator[Entry]:
 
 
 class Follower:
-    """What is added to a log and to those beside it, those included that begin later."""
+    """What is added to logs, those included that begin later."""
 
-    def __init__(self, log: Path) -> None:
+    def __init__(self, members: Callable[[], tuple[Member, ...]]) -> None:
         """From now on.
+
+        Args:
+            members: gives the logs that there are.
 
         Raises:
             OSError: a log cannot be read.
         """
-        self._log = log
-        self._ends = {member: _End(member.path) for member in family(log)}
+        self._members = members
+        self._ends = {member.path: _End(member.path) for member in members()}
 
     def new_lines(self) -> Iterator[tuple[Member, bytes]]:
         """The lines that were completed since the last time."""
-        for member in family(self._log):
-            if member not in self._ends:
-                self._ends[member] = _End(member.path, whole=True)
-            for line in self._ends[member].new_lines():
+        for member in self._members():
+            if member.path not in self._ends:
+                self._ends[member.path] = _End(member.path, whole=True)
+            for line in self._ends[member.path].new_lines():
                 yield member, line
 
 

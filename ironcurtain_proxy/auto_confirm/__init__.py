@@ -7,5 +7,5 @@
 - `snapshot_guard`: a snapshot before a conditionally approved call, and a look after it.
 - `notify`, `approval_tally`: who is told.
 - `windows`: testing windows and deployments that the operator announces.
-- Also: `lazy_store`, `owed`.
+- Also: `lazy_store`, `owed`, `owner`, `upkeep`.
 """

@@ -23,9 +23,9 @@ from ironcurtain_proxy.auto_confirm.engine_memory_rows import (
 )
 from ironcurtain_proxy.auto_confirm.lazy_store import LazyStore
 from ironcurtain_proxy.auto_confirm.owed import Owed
+from ironcurtain_proxy.auto_confirm.owner import this_owner
 from ironcurtain_proxy.auto_confirm.reviewer import AFTER_SILENCE, WITHDRAWN, Found, LedgerError
 from ironcurtain_proxy.auto_confirm.store.faults import AlreadyDecidedError, StoreLostError
-from ironcurtain_proxy.auto_confirm.store.retention import BATCH
 from ironcurtain_proxy.auto_confirm.store.rows import (
     TIMEOUT,
     EscalationTask,
@@ -33,6 +33,7 @@ from ironcurtain_proxy.auto_confirm.store.rows import (
     PermissionDecision,
     Settlement,
 )
+from ironcurtain_proxy.auto_confirm.upkeep import QUIET, Upkeep
 from ironcurtain_proxy.auto_confirm.windows import Windows
 from ironcurtain_proxy.errors import IronCurtainError
 from ironcurtain_proxy.model.escalation import (
@@ -67,14 +68,8 @@ LATELY: Final = 0.5
 STALE: Final = 5.0
 """Seconds after which a call waits for a fresh look instead of being decided by the last one."""
 
-QUIET: Final = 10.0
-"""Seconds after a session's first question before anything is removed."""
-
-PAUSE: Final = 0.25
-"""Seconds between two batches, for those who wait to write."""
-
-AGAIN: Final = 3600.0
-"""Seconds after which a session asks again whether a day has gone by."""
+_ATTEMPTS: Final = 3
+"""Times that a store which is lost while it is asked is asked anew."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -90,29 +85,34 @@ class StoreLedger:
     quiet: float = QUIET
     _began: datetime = field(init=False)
     """What waited before is what an earlier life of the session left when it was killed."""
+    _owner: str | None = field(init=False)
     _rows: dict[EscalationId, int] = field(default_factory=dict)
     _pattern_ids: dict[str, int] = field(default_factory=dict)
     _lasting: tuple[float, Knowledge] | None = None
     _history: tuple[float, History] | None = None
     _lately: dict[str, tuple[float, Knowledge]] = field(default_factory=dict)
     _wanted: anyio.Event = field(default_factory=anyio.Event)
-    _used: anyio.Event = field(default_factory=anyio.Event)
     _limiter: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(4))
     _owed: Owed = field(init=False)
+    _upkeep: Upkeep = field(init=False)
     _has_failed: bool = False
+    _times_lost: int = 0
 
     def __post_init__(self) -> None:
         self._began = self.clock.now()
+        self._owner = this_owner()
         self._owed = Owed(self._in_thread)
+        self._upkeep = Upkeep(
+            store=self.store, in_thread=self._in_thread, keep=self.keep, quiet=self.quiet
+        )
 
     async def run(self) -> None:
-        """Keep what is known fresh while it is asked for, and remove what is too old.
+        """Keep what is known fresh while it is asked for, and the store in order.
 
         Never raises but when cancelled.
         """
         async with anyio.create_task_group() as tasks:
-            if self.keep is not None:
-                tasks.start_soon(self._remove_old, self.keep)
+            tasks.start_soon(self._upkeep.run)
             tasks.start_soon(self._owed.run)
             await self._keep_fresh()
 
@@ -127,34 +127,11 @@ class StoreLedger:
             self._wanted = anyio.Event()
             for session in list(self._lately):
                 try:
-                    await self._in_thread(partial(self._refresh, session))
+                    await self._refresh(session)
                 except LedgerError as error:
                     # What was known grows stale, and then nothing is approved.
                     _log.warning("the store does not answer: %s", error)
             await anyio.sleep(LATELY)
-
-    async def _remove_old(self, keep: timedelta) -> None:
-        await self._used.wait()
-        await anyio.sleep(self.quiet)
-        while True:
-            try:
-                await self._purge(keep)
-            except LedgerError as error:
-                _log.warning("old interactions are not removed: %s", error)
-            except Exception:  # noqa: BLE001  a defect here must not end the engine
-                _log.exception("old interactions are not removed")
-            await anyio.sleep(AGAIN)
-
-    async def _purge(self, keep: timedelta) -> None:
-        # A call of its own for each batch: the session may end in between.
-        count = total = await self._in_thread(lambda: self.store.get().begin_purge(keep))
-        while count == BATCH:
-            await anyio.sleep(PAUSE)
-            count = await self._in_thread(lambda: self.store.get().go_on_purging(keep))
-            total += count
-        if total:
-            days = keep / timedelta(days=1)
-            _log.info("%d interactions older than %g days were removed", total, days)
 
     async def aclose(self) -> None:
         """Write what is still owed, if that can be done, and give the connections back."""
@@ -166,10 +143,9 @@ class StoreLedger:
         """What is known, as it was at most a few seconds ago."""
         known = self._lately.get(session)
         self._wanted.set()
-        self._used.set()
+        self._upkeep.used.set()
         if known is None or self.clock.monotonic() - known[0] > STALE:
-            await self._in_thread(partial(self._refresh, session))
-            known = self._lately[session]
+            known = await self._refresh(session)
         now = self.clock.now()
         # Never those of a moment ago: whoever opens one goes on as soon as the command says so. Two
         # looks at small files, in place: a thread would cost more than the decision.
@@ -181,9 +157,16 @@ class StoreLedger:
             deployment=windows.deployment,
         )
 
-    def _refresh(self, session: str) -> None:
-        asked, now = self.clock.monotonic(), self.clock.now()
-        self._lately[session] = (asked, self._of_session(session, now))
+    async def _refresh(self, session: str) -> tuple[float, Knowledge]:
+        for _ in range(_ATTEMPTS):
+            lost, asked = self._times_lost, self.clock.monotonic()
+            known = await self._in_thread(lambda: self._of_session(session, self.clock.now()))
+            if lost == self._times_lost:
+                self._lately[session] = (asked, known)
+                return asked, known
+            # Somebody else found meanwhile that the store was lost: what it said is void.
+            self._forget()
+        raise self._fault("the store was lost while it was asked")
 
     def _of_session(self, session: str, now: datetime) -> Knowledge:
         lasting = self._lasting_knowledge()
@@ -224,7 +207,7 @@ class StoreLedger:
     async def opened(self, escalation: Escalation, decision: EngineDecision, found: Found) -> None:
         """Write a decision down, with its approval if it is one."""
         pattern = None if found.pattern is None else self._pattern_ids.get(found.pattern)
-        row = row_of(escalation, decision, found, pattern)
+        row = replace(row_of(escalation, decision, found, pattern), owner=self._owner)
         then: PermissionDecision | EscalationTask
         if decision.approves:
             then = PermissionDecision(
@@ -340,6 +323,7 @@ class StoreLedger:
             raise self._fault("the store did not answer in time") from None
         except StoreLostError as error:
             self.store.lose()
+            self._times_lost += 1
             self._forget()
             raise self._fault(f"the store failed: {error}") from error
         except (IronCurtainError, OSError) as error:

@@ -13,10 +13,12 @@ from ironcurtain_proxy.audit.display import details, entry_of, printable
 from ironcurtain_proxy.audit.family import Member, family
 from ironcurtain_proxy.audit.files import parsed
 from ironcurtain_proxy.audit.finding import find_calls
+from ironcurtain_proxy.audit.known_logs import all_logs
 from ironcurtain_proxy.audit.rows import Table
 from ironcurtain_proxy.audit.tailing import Follower, last_calls, last_records
 from ironcurtain_proxy.cli.audit_whole import (
     MOST_NAMES,
+    Logs,
     count_logs,
     local_time,
     say,
@@ -30,7 +32,8 @@ from ironcurtain_proxy.errors import ConfigurationError, IronCurtainError
 DESCRIPTION: Final = """\
 Every tool call leaves a line in the audit log: what was asked, what was decided and by which rule,
 and what became of it. These commands show the log and prove that nobody changed it. Where several
-clients ran at once each had a log of its own; all of them are read.
+clients ran at once each had a log of its own; all of them are read, and those that proxies of yours
+wrote in other places, unless one is named.
 """
 
 EXAMPLES: Final = """\
@@ -104,9 +107,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Carry out one of the commands. 0 if all is well, 1 if a problem was found."""
-    log = options.log or options.path or default_log()
+    named: Path | None = options.log or options.path
+    log = named or default_log()
     try:
-        return _COMMANDS[options.audit_command](log.expanduser(), options)
+        if named is not None:
+            logs = Logs(named.expanduser(), lambda: family(named.expanduser()))
+        else:
+            logs = Logs(log, lambda: all_logs(log, state_directory()))
+        return _COMMANDS[options.audit_command](logs, options)
     except BrokenPipeError:
         raise
     except FileNotFoundError as error:
@@ -123,7 +131,9 @@ def run(options: argparse.Namespace) -> int:
 def default_log() -> Path:
     """The log of the environment, of the configuration file, or the standard one."""
     named = os.environ.get("AUDIT_LOG_PATH")
-    return Path(named) if named else _configured_log() or state_directory() / "audit.jsonl"
+    if named:
+        return Path(named).expanduser()
+    return _configured_log() or state_directory() / "audit.jsonl"
 
 
 def _configured_log() -> Path | None:
@@ -150,10 +160,12 @@ def _count(text: str) -> int:
 # --- tail ----------------------------------------------------------------------------------------
 
 
-def _tail(log: Path, options: argparse.Namespace) -> int:
-    members = family(log)
-    follower = Follower(log) if options.follow else None
+def _tail(logs: Logs, options: argparse.Namespace) -> int:
+    members = logs.members()
+    follower = Follower(logs.members) if options.follow else None
+    last = [] if options.json else last_calls(members, options.n)
     table = Table(
+        longest_number=max([len(entry.number) for entry in last], default=0),
         width=terminal_width(),
         when=local_time,
         zone=datetime.fromtimestamp(0).astimezone().tzname() or "",
@@ -163,7 +175,6 @@ def _tail(log: Path, options: argparse.Namespace) -> int:
         for raw in last_records(members, options.n):
             say_raw(raw)
     else:
-        last = last_calls(members, options.n)
         say(table.header())
         for entry in last:
             say(table.row(entry))
@@ -191,9 +202,9 @@ def _follow(member: Member, raw: bytes, table: Table | None) -> None:
 # --- show ----------------------------------------------------------------------------------------
 
 
-def _show(log: Path, options: argparse.Namespace) -> int:
+def _show(logs: Logs, options: argparse.Namespace) -> int:
     reference: str = options.reference
-    calls = find_calls(family(log), reference)
+    calls = find_calls(logs.members(), reference)
     if len(calls) > 1 and not options.json:
         sys.stderr.write(
             f"ironcurtain-proxy: {len(calls)} calls begin with {printable(reference)}: "
@@ -202,7 +213,7 @@ def _show(log: Path, options: argparse.Namespace) -> int:
         return 1
     if not calls:
         sys.stderr.write(
-            f"ironcurtain-proxy: no record {printable(reference)} in {log}; "
+            f"ironcurtain-proxy: no record {printable(reference)} in {logs.log}; "
             "`ironcurtain-proxy audit tail` shows the numbers\n"
         )
         return 1
@@ -225,7 +236,7 @@ def _is_colourful() -> bool:
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
-_COMMANDS: Final[dict[str, Callable[[Path, argparse.Namespace], int]]] = {
+_COMMANDS: Final[dict[str, Callable[[Logs, argparse.Namespace], int]]] = {
     "tail": _tail,
     "show": _show,
     "verify": verify_logs,

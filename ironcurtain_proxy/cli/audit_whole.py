@@ -3,6 +3,8 @@
 import argparse
 import re
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -10,7 +12,7 @@ from typing import Final
 import orjson
 
 from ironcurtain_proxy.audit.display import printable
-from ironcurtain_proxy.audit.family import Member, family
+from ironcurtain_proxy.audit.family import Member
 from ironcurtain_proxy.audit.files import parsed
 from ironcurtain_proxy.audit.reading import read_lines
 from ironcurtain_proxy.audit.statistics import Statistics
@@ -21,7 +23,17 @@ _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 MOST_NAMES: Final = 10
 
 
-def verify_logs(log: Path, options: argparse.Namespace) -> int:
+@dataclass(frozen=True, slots=True)
+class Logs:
+    """What a command reads."""
+
+    log: Path
+    """The one that was asked for, or the default."""
+    members: Callable[[], tuple[Member, ...]]
+    """All that there are now."""
+
+
+def verify_logs(logs: Logs, options: argparse.Namespace) -> int:
     """Carry out `audit verify`. 1: a log is not whole."""
     expect: str | None = options.expect
     if expect is not None:
@@ -30,7 +42,7 @@ def verify_logs(log: Path, options: argparse.Namespace) -> int:
             raise ConfigurationError(
                 "--expect takes the digest that `audit verify` printed: 64 hexadecimal digits"
             )
-    members = family(log)
+    members = logs.members()
     several = len(members) > 1
     found = [(one, verify(one.path, expect, elsewhere=several)) for one in members]
     is_missing = several and expect is not None and not any(one.has_expected for _, one in found)
@@ -103,10 +115,10 @@ def _say_verdict(log: Path, verdict: Verdict) -> None:
     say(f"last     {verdict.last.digest}")
 
 
-def count_logs(log: Path, options: argparse.Namespace) -> int:
+def count_logs(logs: Logs, options: argparse.Namespace) -> int:
     """Carry out `audit stats`."""
     statistics = Statistics()
-    members = family(log)
+    members = logs.members()
     for member in members:
         for line in read_lines(member.path):
             fields = None if line.raw is None else parsed(line.raw)

@@ -12,8 +12,10 @@ import orjson
 
 from ironcurtain_proxy.audit.family import family
 from ironcurtain_proxy.audit.files import parsed
+from ironcurtain_proxy.audit.known_logs import all_logs
 from ironcurtain_proxy.audit.reading import read_lines
 from ironcurtain_proxy.cli.audit import default_log
+from ironcurtain_proxy.cli.reviewing import state_directory
 from ironcurtain_proxy.errors import ConfigurationError
 
 DESCRIPTION: Final = """\
@@ -79,9 +81,10 @@ def compare_log(options: argparse.Namespace) -> int:
     """Carry out `compare`."""
     log: Path = (options.log or default_log()).expanduser()
     try:
+        members = family(log) if options.log else all_logs(log, state_directory())
         found = agreements(
             fields
-            for member in family(log)
+            for member in members
             for line in read_lines(member.path)
             if line.raw is not None and (fields := parsed(line.raw)) is not None
         )

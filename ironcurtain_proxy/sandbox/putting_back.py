@@ -4,8 +4,9 @@ Servers may change the directories meanwhile: each is reached without following 
 taken is moved in one step, whatever it is. What is moved is kept: it may be the user's own.
 """
 
+import hashlib
 import os
-import shutil
+import stat
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,17 +15,23 @@ from typing import Final
 from ironcurtain_proxy.sandbox.steering import Item, opened
 
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-_MOST_KEPT: Final = 100
-"""A server that makes the same thing again and again does not fill the disk."""
+_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_MOST_KEPT: Final = 1000
+"""Entries of the directory. What comes after them stays on its own file system, under a name that
+steers nothing: a server that makes the same thing again and again does not fill our directory."""
+_LARGEST_COPY: Final = 1 << 20
+_LONGEST_NAME: Final = 150
+"""Bytes of the name that are kept; with ours around them it is still a name."""
 
 
 @dataclass(slots=True)
 class Keeper:
-    """Where things are moved to."""
+    """Where things are moved to. Nothing is ever removed, unless it is kept already."""
 
     directory: Path
     """In the state directory, where no server looks. Made when it is needed."""
-    _kept: int = field(default=0, init=False)
+    _known: dict[bytes, str] = field(default_factory=dict, init=False)
+    """Where files of a content are kept."""
 
     def take(self, path: str) -> str:
         """Move a file or directory away; gives where it is now, or an empty text if it is gone.
@@ -34,30 +41,71 @@ class Keeper:
         """
         parent, _, name = path.rpartition("/")
         with opened(parent or "/") as place:
-            if self._kept >= _MOST_KEPT:
-                _remove(name, place)
-                return ""
-            self._kept += 1
-            kept = f"{self._kept:03}-{name}"
-            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # In one step, so that what is kept is what was there; and where a rename always works.
+            aside = f"put-back-{os.urandom(4).hex()}-{_cut(name)}.sample"
             try:
-                os.rename(name, self.directory / kept, src_dir_fd=place)
+                os.rename(name, aside, src_dir_fd=place, dst_dir_fd=place)
             except FileNotFoundError:
                 return ""
-            except OSError:
-                # Another file system. A name of its own steers nothing.
-                beside = f"{name}.put-back-{os.urandom(4).hex()}"
-                os.rename(name, beside, src_dir_fd=place, dst_dir_fd=place)
-                return f"{parent}/{beside}"
-            return str(self.directory / kept)
+            content = _content(aside, place)
+            digest = None if content is None else hashlib.sha256(content).digest()
+            before = None if digest is None else self._known.get(digest)
+            if before is not None and os.path.lexists(before):
+                with suppress(FileNotFoundError):
+                    os.unlink(aside, dir_fd=place)
+                return before
+            kept = self._keep(name, aside, place, content)
+            if kept is None:
+                return f"{parent}/{aside}"
+            if digest is not None:
+                self._known[digest] = kept
+            return kept
 
-
-def _remove(name: str, parent: int) -> None:
-    with suppress(FileNotFoundError):
+    def _keep(self, name: str, aside: str, place: int, content: bytes | None) -> str | None:
+        """Move it into our directory; None: it stays where it is."""
+        kept = self.directory / f"{os.urandom(6).hex()}-{_cut(name)}"
         try:
-            os.unlink(name, dir_fd=parent)
-        except IsADirectoryError:
-            shutil.rmtree(name, dir_fd=parent)
+            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with os.scandir(self.directory) as entries:
+                if sum(1 for _ in entries) >= _MOST_KEPT:
+                    return None
+            os.rename(aside, kept, src_dir_fd=place)
+        except OSError:
+            # Another file system, or a full one.
+            is_kept = content is not None and _copied(content, kept)
+            if is_kept:
+                with suppress(FileNotFoundError):
+                    os.unlink(aside, dir_fd=place)
+            return str(kept) if is_kept else None
+        return str(kept)
+
+
+def _cut(name: str) -> str:
+    return os.fsdecode(os.fsencode(name)[:_LONGEST_NAME])
+
+
+def _content(name: str, place: int) -> bytes | None:
+    """A small file's content; None: it is something else, or cannot be read."""
+    try:
+        descriptor = os.open(name, _READ, dir_fd=place)
+        with os.fdopen(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                return None
+            content = file.read(_LARGEST_COPY + 1)
+    except OSError:
+        return None
+    return content if len(content) <= _LARGEST_COPY else None
+
+
+def _copied(content: bytes, to: Path) -> bool:
+    try:
+        with os.fdopen(os.open(to, _NEW, 0o600), "wb") as file:
+            file.write(content)
+    except OSError:
+        with suppress(OSError):
+            to.unlink()
+        return False
+    return True
 
 
 def restore(path: str, item: Item) -> None:

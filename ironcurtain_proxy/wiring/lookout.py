@@ -23,6 +23,10 @@ from ironcurtain_proxy.sandbox.putting_back import Keeper
 _LOGGER: Final = logging.getLogger(__name__)
 _MOST_SAID: Final = 20
 """Lines on standard error; the audit log has them all."""
+_YOURS: Final = (
+    "files that steer git or an agent are put back, whoever writes them while servers run: what is "
+    "yours among them, move to its place before you start the proxy"
+)
 _QUIET: Final = 0.2
 """Seconds between two looks that no call asks for."""
 
@@ -64,6 +68,8 @@ class Watchman:
         for text in [one.full for one in found]:
             if text in self._said:
                 continue
+            if not self._said:
+                _LOGGER.warning("%s", _YOURS)
             if len(self._said) < _MOST_SAID:
                 _LOGGER.warning("%s", text, extra={"most": _MOST_SAID})
             elif len(self._said) == _MOST_SAID:
@@ -72,14 +78,13 @@ class Watchman:
 
 
 def looked_after(
-    confined: Mapping[str, Confinement], settings: Settings, state: Path
+    confined: Mapping[str, Confinement], settings: Settings
 ) -> tuple[Watchman | None, Mapping[str, Confinement]]:
     """Begin to look after the places where confined servers may write.
 
     Args:
         confined: the servers' confinements.
         settings: what the operator said.
-        state: the session's directory, where things are kept that were put back.
 
     Returns:
         Who looks, None if there is nothing to look after; and the confinements, which close what
@@ -89,7 +94,7 @@ def looked_after(
     if not roots:
         return None, confined
     try:
-        lookout = Lookout(roots, Keeper(state / "put-back"), Inotify())
+        lookout = Lookout(roots, Keeper(settings.state_dir / "put-back"), Inotify())
     except OSError as error:
         _LOGGER.warning(
             "files that steer git are not looked after: %s (sysctl fs.inotify.max_user_instances)",

@@ -179,7 +179,7 @@ def assemble(
     )
     specs = settled(settings, environ)
     confined = confinements(sandbox, specs, settings, loaded.policy)
-    watchman, confined = looked_after(confined, settings, state_of(settings))
+    watchman, confined = looked_after(confined, settings)
     servers = DownstreamServers(specs, downstream_options(settings, environ, confined))
     overlay = overlay_for(settings, confined)
     catalogue = LiveCatalogue(settings.servers, loaded.annotations, servers)

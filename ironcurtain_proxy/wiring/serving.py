@@ -5,6 +5,7 @@ are started; then the SDK is imported, which takes half a second that the server
 """
 
 import gc
+import logging
 import signal
 from collections.abc import Mapping, MutableMapping
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Final
 import anyio
 
 from ironcurtain_proxy.agent.guidance import tool_usage
+from ironcurtain_proxy.audit.known_logs import note_log
 from ironcurtain_proxy.config.policy.policy_loading import load_policy
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.settings import Settings, load_settings
@@ -35,6 +37,7 @@ from ironcurtain_proxy.wiring.running_sessions import forget_session, note_sessi
 from ironcurtain_proxy.wiring.session_directories import remove_old_sessions_later
 from ironcurtain_proxy.wiring.unattended import LOGGER, telling
 
+_log: Final = logging.getLogger(__name__)
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -81,9 +84,17 @@ def serve(environ: MutableMapping[str, str], config: Path | None = None) -> int:
 def _start(proxy: Proxy) -> None:
     """What needs no event loop: it goes on while the SDK is imported."""
     note_session(proxy.settings)
+    _note_log(proxy.settings)
     proxy.servers.start_processes()
     remove_old_sessions_later(proxy.settings)
     _import_heavy()
+
+
+def _note_log(settings: Settings) -> None:
+    try:
+        note_log(settings.state_dir, settings.audit.path)
+    except (OSError, ConfigurationError) as error:
+        _log.warning("`audit` finds this log by its name only: %s", error)
 
 
 def _leave(settings: Settings) -> None:

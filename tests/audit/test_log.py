@@ -34,7 +34,10 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opener]:
 
     def opener(max_bytes: int | None = None) -> AuditLog:
         always = request.param == "fsync always"
-        settings = LogSettings(fsync="always" if always else "group", max_bytes=max_bytes)
+        # The disk of a busy machine takes seconds; what a hanging disk does is tried below.
+        settings = LogSettings(
+            fsync="always" if always else "group", max_bytes=max_bytes, write_deadline=60
+        )
         on_hang: OnHang | None = never if request.param == "on the loop" else None
         logs.append(AuditLog.open(tmp_path / "audit.jsonl", settings, on_hang))
         return logs[-1]

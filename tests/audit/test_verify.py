@@ -49,7 +49,9 @@ def test_a_log_that_nobody_touched_is_whole(written: Path) -> None:
 
 
 shared = settings(
-    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=300,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 
 

@@ -165,13 +165,14 @@ def test_all_modules_but_those_of_the_extras_can_be_imported_from_the_base(tmp_p
 
 def _base_modules() -> Iterator[str]:
     above_the_extras = ("auto_confirm.store", "llm.http", "__main__")
-    first = {"wiring.auto_confirm", "auto_confirm.lazy_store", "auto_confirm.engine_memory"}
+    first = {
+        *("wiring.auto_confirm", "auto_confirm.lazy_store", "auto_confirm.engine_memory"),
+        *("auto_confirm.engine_memory_rows", "auto_confirm.upkeep"),
+    }
     for module in sorted(PACKAGE.rglob("*.py")):
         name = ".".join(module.relative_to(PACKAGE).with_suffix("").parts)
         name = name.removesuffix(".__init__")
-        if not name.startswith(above_the_extras) and name not in first | {
-            "auto_confirm.engine_memory_rows"
-        }:
+        if not name.startswith(above_the_extras) and name not in first:
             yield f"ironcurtain_proxy.{name}".removesuffix(".__init__")
 
 

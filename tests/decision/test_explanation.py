@@ -100,6 +100,31 @@ def test_a_path_that_is_also_a_url_can_be_allowed_by_no_narrow_rule() -> None:
     assert explanation.advice == "No single rule for each argument role would allow it."
 
 
+def test_a_value_that_is_no_path_is_in_no_directory() -> None:
+    url = UrlValue("https://a.org/", ("a.org",))
+    both = ArgumentFact(
+        "x", ("read-path", "fetch-url"), (PathValue("/a", RealPath.from_text("/a")), url)
+    )
+    assert explain(request(both, server="s"), Policy(rules=())).change == ()
+
+
+@pytest.mark.parametrize(
+    ("role", "words"),
+    [
+        ("branch-name", "says allow"),
+        ("commit-message", "is about argument roles that the tool does not have"),
+    ],
+)
+def test_a_rule_on_what_names_no_resource_is_about_the_tools_own_roles(
+    role: ArgumentRole, words: str
+) -> None:
+    call = request(ArgumentFact("b", ("branch-name",), (TextValue("main"),)), server="git")
+    rule = Rule(name="r", effect="allow", reason="", roles=frozenset({role}))
+    (trace,) = explain(call, Policy(rules=(rule,))).roles
+    assert trace.role is None
+    assert trace.trials[0].why.startswith(words)
+
+
 def test_each_rule_says_why_it_does_not_hold() -> None:
     call = request(path("p", READ, "/b/x"), server="s", tool="t")
     on_list = Rule(

@@ -66,3 +66,17 @@ def test_a_star_stands_for_public_hosts(host: str) -> None:
 
 def test_an_empty_list_matches_nothing() -> None:
     assert not host_matches("github.com", frozenset())
+
+
+@pytest.mark.parametrize(
+    "ending",
+    sorted(
+        {"corp", "home", "home.arpa", "internal", "intranet", "invalid", "lan", "local"}
+        | {"localdomain", "localhost", "onion", "private", "lacolhost.com", "localtest.me"}
+        | {"lvh.me", "nip.io", "sslip.io", "vcap.me", "xip.io"}
+    ),
+)
+def test_a_star_stands_for_no_name_below_an_ending_that_leads_here_or_nowhere(ending: str) -> None:
+    for host in (f"a.{ending}", f"a.b.{ending}", f"A.{ending.upper()}."):
+        assert not is_public_host(host)
+    assert is_public_host(f"{ending}.example.com")

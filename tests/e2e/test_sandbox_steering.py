@@ -156,6 +156,20 @@ def test_what_the_user_does_to_a_closed_hook_directory_stays(cell: Cell) -> None
     assert hook.read_text() == HOOK
 
 
+def test_settings_that_the_user_writes_meanwhile_are_kept_where_the_record_says(cell: Cell) -> None:
+    installation, agent = cell
+    file = installation.workspace / ".claude/settings.local.json"
+    mine = '{"permissions": {"allow": ["Bash(make)"]}}'
+    file.write_text(mine)
+    done(agent.call("pids"))
+    assert not file.exists()
+    kept = Path(str(at(installation.outcomes()[-1], "putBack", 0)).rpartition(" ")[2])
+    assert kept.read_text() == mine
+    assert kept.parent.parts[-2:] == (".ironcurtain", "put-back")
+    warned = Path(installation.root / "stderr-0.txt").read_text()
+    assert warned.count("move to its place before you start the proxy") == 1
+
+
 def test_what_is_written_late_is_put_back_too_and_said_with_the_next_call(cell: Cell) -> None:
     installation, agent = cell
     place = installation.workspace / "late"

@@ -228,3 +228,23 @@ def test_git_writes_no_trace_and_takes_no_lock(
     assert asked["GIT_OPTIONAL_LOCKS"] == "0"
     assert asked["GIT_TERMINAL_PROMPT"] == "0"
     assert not [name for name in asked if name.startswith("GIT_TRACE") or name == "EDITOR"]
+
+
+@pytest.mark.parametrize("value", [["origin", 1], [["origin"]], [None, "origin"]])
+def test_what_is_no_text_among_remotes_is_refused_as_that(remotes: GitRemotes, value: Json) -> None:
+    refused = read(remotes, "git_fetch", value)
+    assert isinstance(refused, Refusal)
+    assert "too many" not in refused.reason
+    many = read(remotes, "git_fetch", [GOOD] * 17)
+    assert isinstance(many, Refusal)
+    assert "too many" in many.reason
+
+
+def test_the_name_of_a_remote_is_no_url_that_could_be_unclear(
+    repository: Callable[[str], str], remotes: GitRemotes
+) -> None:
+    place = repository(f'[remote "origin"]\n\turl = {GOOD}\n')
+    (found,) = hosts(read(remotes, "git_push", "origin", inside=place, plain=True))
+    assert found[0].startswith("github.com")
+    unclear = read(remotes, "git_push", "https://github.com\\@evil.example/x", plain=True)
+    assert isinstance(unclear, Refusal)

@@ -4,7 +4,8 @@ Imported only where the engine is on: SQLAlchemy takes a third of a second to im
 
 - `store`: what the rest of the engine calls. `rows`, `faults`: its values, and its errors.
 - `database`, `files`, `schema`, `tables`: the database and its tables.
-- `interactions`, `patterns`, `health`, `retention`: the statements, by subject.
+- `interactions`, `patterns`, `health`, `retention`, `abandoned`: the statements,
+  each about one subject.
 - `metrics`, `series`, `plots`, `report`: figures for people and for Prometheus.
 - Also: `open_file`, `opening`.
 """

@@ -58,6 +58,8 @@ class Interaction:
     """What risk and confidence were made of."""
     decision_ms: float | None = None
     """How long it took to decide, in milliseconds; without models and reviewers."""
+    owner: str | None = None
+    """The process that asks, as `auto_confirm.owner` names it; None: nobody knows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

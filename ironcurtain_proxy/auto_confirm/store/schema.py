@@ -16,9 +16,9 @@ from ironcurtain_proxy.auto_confirm.store.tables import METADATA, SAFE_PATHS, UP
 
 VERSION_TABLE: Final = "ironcurtain_schema_version"
 """A name of our own: the database may be shared with another program that counts its tables."""
-HEAD: Final = "0002"
+HEAD: Final = "0003"
 """The newest version. A column or table more is a new one; columns are never taken away."""
-KNOWN: Final = frozenset({"0001", HEAD})
+KNOWN: Final = frozenset({"0001", "0002", HEAD})
 
 SEEDED: Final = ("/tmp/", "/private/tmp/", "project_root/", ".claude/", ".git/")  # noqa: S108
 """Safe paths as the document writes them. They only speak for confidence."""

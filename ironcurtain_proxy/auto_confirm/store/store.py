@@ -19,7 +19,13 @@ from ironcurtain_proxy.auto_confirm.engine.interaction import (
     SessionHealth,
 )
 from ironcurtain_proxy.auto_confirm.engine.places import SafePath
-from ironcurtain_proxy.auto_confirm.store import health, interactions, patterns, retention
+from ironcurtain_proxy.auto_confirm.store import (
+    abandoned,
+    health,
+    interactions,
+    patterns,
+    retention,
+)
 from ironcurtain_proxy.auto_confirm.store.database import Database
 from ironcurtain_proxy.auto_confirm.store.opening import Origin, open_again, open_first
 from ironcurtain_proxy.auto_confirm.store.rows import (
@@ -272,7 +278,20 @@ class Store:
             )
         )
 
-    # --- what is removed -------------------------------------------------------------------------
+    # --- what is ended and removed ----------------------------------------------------------------
+
+    def end_abandoned(self, is_gone: Callable[[str], bool]) -> int:
+        """End open interactions whose process has ended, a batch at most.
+
+        Args:
+            is_gone: whether an owner's process has certainly ended.
+
+        Returns:
+            How many; `retention.BATCH`: there may be more.
+        """
+        gone = {one for one in self.read(abandoned.owners) if is_gone(one)}
+        now = self._clock.now()
+        return self._database.write(lambda c: abandoned.end(c, gone, now)) if gone else 0
 
     def begin_purge(self, keep: timedelta) -> int:
         """Delete a first batch of old interactions, unless somebody began within the last day.

@@ -136,6 +136,7 @@ INTERACTIONS: Final = _table(
     sa.Column("decided_by", StoredText),
     sa.Column("decision_ms", sa.Float),
     sa.Column("succeeded", sa.Boolean),
+    sa.Column("owner", StoredText),
     sa.Index("ix_interactions_request", "request_id", unique=True),
     sa.Index("ix_interactions_session", "session_name", "created_at"),
     sa.Index("ix_interactions_status", "status"),

@@ -4,18 +4,21 @@ what becomes of it.
 
 import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
 import anyio
+import anyio.from_thread
 import anyio.to_thread
 import pytest
 import sqlalchemy as sa
 
 from ironcurtain_proxy.auto_confirm.engine_memory import StoreLedger
 from ironcurtain_proxy.auto_confirm.lazy_store import LazyStore
+from ironcurtain_proxy.auto_confirm.reviewer import LedgerError
+from ironcurtain_proxy.auto_confirm.store.faults import StoreLostError
 from ironcurtain_proxy.auto_confirm.store.store import Store, open_store
 from ironcurtain_proxy.auto_confirm.windows import Windows
 from tests.auto_confirm.store.aged_interactions import TODAY, Past, ids, lived, wind
@@ -23,7 +26,7 @@ from tests.fakes import FakeClock
 
 pytestmark = pytest.mark.anyio
 
-LOGGER = "ironcurtain_proxy.auto_confirm.engine_memory"
+LOGGER = "ironcurtain_proxy.auto_confirm.upkeep"
 
 
 @dataclass
@@ -146,12 +149,47 @@ async def test_a_store_that_cannot_be_purged_is_a_line_in_the_log_and_no_more(
         assert len(ids(store)) == 2
 
 
+class LostMeanwhile(LazyStore):
+    """Somebody else's statement fails on the lost store while the first question is read."""
+
+    ledger: StoreLedger
+    gets = 0
+
+    def get(self) -> Store:
+        self.gets += 1
+        if self.gets == 3:
+            with suppress(LedgerError):
+                anyio.from_thread.run(self.ledger._in_thread, _lost)
+        return super().get()
+
+
+def _lost() -> None:
+    raise StoreLostError("gone")
+
+
+async def test_what_a_store_said_that_was_lost_meanwhile_is_asked_again(
+    tmp_path: Path, clock: FakeClock
+) -> None:
+    with filled(None, tmp_path, clock):
+        store = LostMeanwhile(lambda: open_store(None, tmp_path, clock))
+        ledger = StoreLedger(
+            store=store, clock=clock, windows=Windows(tmp_path / "windows"), timeout_minutes=5
+        )
+        store.ledger = ledger
+        with anyio.fail_after(30):
+            await ledger.knowledge("s1")
+        first = store.gets
+        await ledger.knowledge("s1")
+        assert store.gets == first > 10
+        await ledger.aclose()
+
+
 async def test_a_session_that_ends_does_not_wait_for_the_rest(
     tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ironcurtain_proxy.auto_confirm.store.retention.BATCH", 1)
-    monkeypatch.setattr("ironcurtain_proxy.auto_confirm.engine_memory.BATCH", 1)
-    monkeypatch.setattr("ironcurtain_proxy.auto_confirm.engine_memory.PAUSE", 3600)
+    monkeypatch.setattr("ironcurtain_proxy.auto_confirm.upkeep.BATCH", 1)
+    monkeypatch.setattr("ironcurtain_proxy.auto_confirm.upkeep.PAUSE", 3600)
     with filled(None, tmp_path, clock) as store:
         lived(store, clock, Past("approved", age=92))
         wind(clock, TODAY)

@@ -1,0 +1,137 @@
+"""Where the logs of this user's proxies are: each proxy notes it at its start.
+
+A log may be named in one client's environment only, where nobody who asks later can see it. One
+small file for each log, `~/.ironcurtain/audit-logs/DIGEST`, holds its path. A note opens nothing:
+what it names is read if it is a log of this user's, with the lock beside it that a proxy leaves.
+"""
+
+import hashlib
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from ironcurtain_proxy.audit.family import Member, family
+from ironcurtain_proxy.audit.files import lock_path, rotated_paths
+from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.private_directory import MailboxDirectory, UnacceptableFileError
+
+DIRECTORY: Final = "audit-logs"
+MOST_LOGS: Final = 100
+"""The one that was noted longest ago gives way."""
+_LONGEST_PATH: Final = 4096
+_SHORTEST_LABEL: Final = 3
+_FULL_LABEL: Final = 32
+
+
+def note_log(state: Path, log: Path) -> None:
+    """Note a log, and forget those that are gone.
+
+    Raises:
+        OSError: it cannot be noted.
+        ConfigurationError: the directory for it cannot be used.
+    """
+    path = os.fsencode(os.path.realpath(log))
+    notes = MailboxDirectory.open(state / DIRECTORY, create=True)
+    try:
+        own = _digest(path)
+        notes.write(own, path)
+        kept = []
+        for name in notes.names():
+            noted = _read(notes, name)
+            is_log = noted is not None and (name == own or _is_there(noted))
+            if is_log and (found := notes.modified_ns(name)) is not None:
+                kept.append((name == own, found[1], name))
+            else:
+                notes.discard_ours(name)
+        for _, _, name in sorted(kept)[:-MOST_LOGS]:
+            notes.discard_ours(name)
+    finally:
+        notes.close()
+
+
+def all_logs(log: Path, state: Path) -> tuple[Member, ...]:
+    """A log with its family, and all that are noted and can be read.
+
+    Raises:
+        OSError: the directory of the log itself cannot be read.
+    """
+    others = dict(_noted(state))
+    others.pop(_digest(os.fsencode(os.path.realpath(log))), None)
+    labels = _labels(others)
+    own = family(log)
+    known = {os.path.realpath(member.path) for member in own}
+    found: list[Member] = []
+    for digest, other in sorted(others.items(), key=lambda one: one[1]):
+        with suppress(OSError):
+            for member in family(other):
+                paths = (member.path, *rotated_paths(member.path))
+                if os.path.realpath(member.path) not in known and all(map(_is_ours, paths)):
+                    process = f".{member.process}" if member.process else ""
+                    found.append(replace(member, process=f"{labels[digest]}{process}"))
+    # Nobody asked for the first one by name: where others are, it need not be.
+    return tuple(found) if found and not _exists(own[0]) else (*own, *found)
+
+
+def _noted(state: Path) -> Iterator[tuple[str, Path]]:
+    try:
+        notes = MailboxDirectory.open(state / DIRECTORY, create=False)
+    except (OSError, ConfigurationError):
+        return
+    try:
+        for name in sorted(notes.names())[: 2 * MOST_LOGS]:
+            noted = _read(notes, name)
+            if noted is not None and _is_there(noted):
+                yield name, noted
+    finally:
+        notes.close()
+
+
+def _read(notes: MailboxDirectory, name: str) -> Path | None:
+    """The log that a note names; None: it is no note."""
+    try:
+        path = notes.read(name, _LONGEST_PATH)
+    except (OSError, UnacceptableFileError):
+        return None
+    return Path(os.fsdecode(path)) if path.startswith(b"/") and name == _digest(path) else None
+
+
+def _digest(path: bytes) -> str:
+    return hashlib.sha256(path).hexdigest()[:_FULL_LABEL]
+
+
+def _is_there(log: Path) -> bool:
+    return _is_ours(lock_path(log)) and (_is_ours(log) or _has_others(log))
+
+
+def _has_others(log: Path) -> bool:
+    with suppress(OSError):
+        return any(_is_ours(one.path) for one in family(log)) or bool(rotated_paths(log))
+    return False
+
+
+def _exists(member: Member) -> bool:
+    with suppress(OSError):
+        return bool(member.path.exists() or rotated_paths(member.path))
+    return True
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether it is a file of this user's that can be read, and waits for nobody."""
+    try:
+        found = path.lstat()
+    except (OSError, ValueError):
+        return False
+    is_file = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()
+    return is_file and os.access(path, os.R_OK)
+
+
+def _labels(others: Mapping[str, Path]) -> Mapping[str, str]:
+    """A short name for each log: `x3f2`, longer where two would be the same."""
+    for length in range(_SHORTEST_LABEL, _FULL_LABEL):
+        if len({digest[:length] for digest in others}) == len(others):
+            break
+    return {digest: f"x{digest[:length]}" for digest in others}

@@ -1,0 +1,96 @@
+"""What a session does for the store beside its questions: rows that nobody ends, and old ones.
+
+In the background, each step a transaction of its own: the session may end in between.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final, Protocol, TypeVar
+
+import anyio
+
+from ironcurtain_proxy.auto_confirm.lazy_store import LazyStore
+from ironcurtain_proxy.auto_confirm.owner import is_gone
+from ironcurtain_proxy.auto_confirm.reviewer import LedgerError
+from ironcurtain_proxy.auto_confirm.store.retention import BATCH
+
+_log: Final = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+QUIET: Final = 10.0
+"""Seconds after a session's first question before anything is removed."""
+
+PAUSE: Final = 0.25
+"""Seconds between two batches, for those who wait to write."""
+
+AGAIN: Final = 3600.0
+"""Seconds after which a session asks again whether a day has gone by."""
+
+LOOK: Final = 60.0
+"""Seconds between two looks for what killed proxies left open."""
+
+
+class InThread(Protocol):
+    """Asks the store in a thread, with a deadline."""
+
+    def __call__(self, work: Callable[[], T], /) -> Awaitable[T]:
+        """Raises `LedgerError` where it fails."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Upkeep:
+    """One for each session."""
+
+    store: LazyStore
+    in_thread: InThread
+    keep: timedelta | None = None
+    """How long the store keeps what has ended; None: for ever."""
+    quiet: float = QUIET
+    used: anyio.Event = field(default_factory=anyio.Event)
+    """Set with the first question."""
+
+    async def run(self) -> None:
+        """Work until cancelled. Never raises otherwise."""
+        async with anyio.create_task_group() as tasks:
+            if self.keep is not None:
+                tasks.start_soon(self._remove_old, self.keep)
+            while True:
+                await self._tried("what killed proxies left open stays so", self._end_abandoned)
+                await anyio.sleep(LOOK)
+
+    async def _remove_old(self, keep: timedelta) -> None:
+        await self.used.wait()
+        await anyio.sleep(self.quiet)
+        while True:
+            await self._tried("old interactions are not removed", lambda: self._purge(keep))
+            await anyio.sleep(AGAIN)
+
+    async def _tried(self, what: str, work: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await work()
+        except LedgerError as error:
+            _log.warning("%s: %s", what, error)
+        except Exception:  # noqa: BLE001  a defect here must not end the engine
+            _log.exception("%s", what)
+
+    async def _end_abandoned(self) -> None:
+        count = total = await self.in_thread(lambda: self.store.get().end_abandoned(is_gone))
+        while count == BATCH:
+            await anyio.sleep(PAUSE)
+            count = await self.in_thread(lambda: self.store.get().end_abandoned(is_gone))
+            total += count
+        if total:
+            _log.info("%d open questions of proxies that are gone were ended", total)
+
+    async def _purge(self, keep: timedelta) -> None:
+        count = total = await self.in_thread(lambda: self.store.get().begin_purge(keep))
+        while count == BATCH:
+            await anyio.sleep(PAUSE)
+            count = await self.in_thread(lambda: self.store.get().go_on_purging(keep))
+            total += count
+        if total:
+            days = keep / timedelta(days=1)
+            _log.info("%d interactions older than %g days were removed", total, days)
