@@ -23,6 +23,8 @@ class ResultSummary:
     size: int | None = None
     """Bytes of the result's compact JSON; None if there was none."""
     sha256: str | None = None
+    asked: str | None = None
+    """What the answer asks for instead of answering; it is not passed on."""
 
 
 @dataclass(frozen=True, slots=True)
