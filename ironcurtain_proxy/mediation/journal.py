@@ -9,7 +9,7 @@ import anyio
 
 from ironcurtain_proxy.errors import AuditError
 from ironcurtain_proxy.mediation.unattended import Unattended
-from ironcurtain_proxy.model.audit import AuditRecord, ResultSummary
+from ironcurtain_proxy.model.audit import AuditRecord, OwnField, ResultSummary
 from ironcurtain_proxy.model.call import ToolCall
 from ironcurtain_proxy.model.case import Arrival, Case
 from ironcurtain_proxy.model.crossing import divide
@@ -174,7 +174,7 @@ class Journal:
 
     async def refuse(self, case: Case, by: RefusedBy, ground: Ground, note: str = "") -> Refused:
         """Write that a call was not forwarded. The refusal stands whether or not that succeeds."""
-        case.note(("refusedBy", by))
+        case.note(OwnField("refusedBy", by))
         if ground.rule != case.decision.ground.rule:
             # What the agent is told, where it is not what the policy said.
             case.note(("refusalRule", ground.rule))

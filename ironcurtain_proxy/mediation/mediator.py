@@ -78,16 +78,17 @@ class Mediator:
     async def _decide(self, case: Case, on_progress: ProgressListener | None) -> Reply:
         # (1) Facts: the arguments are held to the schema and turned into what they name. All disk,
         # git and parsing that a decision needs is here.
-        facts = await self.world.facts.gather(case.call)
+        call = case.call
+        facts = await self.world.facts.gather(call)
         # (2) Decision: the policy is asked, and what the operator wants to be asked about besides.
         # The answer is never edited, only acted on.
-        judged = self.judge.judge(case.call, facts)
+        judged = self.judge.judge(call, facts)
         case.judge(judged, facts.arguments if isinstance(facts, Facts) else None)
         # (3) Repetition: the same call again and again ends here, whatever the policy says of it,
         # so that no reviewer is worn down.
-        key = self.world.facts.fingerprint(case.call, case.arguments)
+        key = self.world.facts.fingerprint(call, case.arguments)
         if self.breaker.trips(key, self.world.clock.monotonic()):
-            ground = self.breaker.ground(case.call.server, case.call.tool)
+            ground = self.breaker.ground(call.server, call.tool)
             return await self.journal.refuse(case, "breaker", ground)
         if isinstance(facts, Unresolvable):
             return await self.journal.refuse(case, "arguments", facts.ground)
@@ -191,18 +192,19 @@ class Mediator:
             await self.journal.intend(case)
         except AuditError:
             return await self.journal.refuse(case, "audit", NOT_RECORDED)
-        call = AuthorizedCall(
-            request_id=case.call.request_id,
-            server=case.call.server,
-            tool=case.call.tool,
+        call = case.call
+        authorized = AuthorizedCall(
+            request_id=call.request_id,
+            server=call.server,
+            tool=call.tool,
             arguments=case.arguments,
-            params=case.call.params,
+            params=call.params,
             request=facts.request,
         )
         # (8) Forwarding: the server is asked. Whatever happens now has an outcome record.
         case.send()
         try:
-            result = await self._send(case, call, consent, on_progress)
+            result = await self._send(case, authorized, consent, on_progress)
         except DownstreamError as error:
             failure = ResultSummary(status="error", error=str(error))
             recorded = await self.journal.end(case, failure)
@@ -217,7 +219,7 @@ class Mediator:
         if (asking := question_in(result)) is not None:
             return await withhold(self.journal, case, summary, asking)
         if summary.status == "success":
-            self.world.facts.succeeded(call)
+            self.world.facts.succeeded(authorized)
         recorded = await self.journal.end(case, summary)
         allowed = case.allowed
         return Answered(result=result, recorded=recorded, put_back=case.put_back, allowed=allowed)

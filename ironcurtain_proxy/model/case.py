@@ -7,7 +7,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
-from ironcurtain_proxy.model.audit import AuditRecord, EscalationResult, PutBack, ResultSummary
+from ironcurtain_proxy.model.audit import (
+    AuditRecord,
+    EscalationResult,
+    OwnField,
+    PutBack,
+    ResultSummary,
+)
 from ironcurtain_proxy.model.call import ToolCall
 from ironcurtain_proxy.model.crossing import meta_of
 from ironcurtain_proxy.model.decision import Decision, Deny, Effect, Escalate, Ground, effect_of
@@ -177,8 +183,8 @@ class Case:
 
     def _context(self, asked: str | None) -> tuple[tuple[str, Json], ...]:
         extra = () if self.settlement is None else self.settlement.extra
-        waited: Json = round(self.waited * 1000)
-        told = (*extra, *self.notes, *((("waitedMs", waited),) if waited else ()))
+        waited = round(self.waited * 1000)
+        told = (*extra, *self.notes, *((OwnField("waitedMs", waited),) if waited else ()))
         if self.judged.reasons:
             told = (*told, ("stages", self._stages()))
         return (*told, *self._besides(asked))
