@@ -42,6 +42,7 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
     "decision.matching": _RULES, "decision.prior_consent": ("decision/test_prior_consent",),
     "decision.rules": (*_ALL, "decision/test_prior_consent"),
     "mediation.mediator": _CALLS, "mediation.judge": _CALLS, "mediation.refusals": _CALLS,
+    "mediation.escalated": _CALLS,
     "grants.patterns": _GRANTS, "grants.matching": _GRANTS, "grants.grant_settlement": _GRANTS,
     "facts.paths": ("facts/test_paths", "facts/test_namesakes"),
     "facts.remotes": ("facts/test_remotes", "facts/test_bare_repositories"),

@@ -5,11 +5,16 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
+from ironcurtain_proxy.approval.judging import Overlay
 from ironcurtain_proxy.errors import AuditError
-from ironcurtain_proxy.mediation.mediator import Mediator
+from ironcurtain_proxy.grants.book import GrantBook
+from ironcurtain_proxy.grants.budget import BudgetBook
+from ironcurtain_proxy.grants.claims import Approvals
+from ironcurtain_proxy.mediation.session import Session, Terms
 from ironcurtain_proxy.model.audit import AuditRecord, ResultSummary
 from ironcurtain_proxy.model.authorized import AuthorizedCall
 from ironcurtain_proxy.model.call import RequestId, ToolCall
+from ironcurtain_proxy.model.case import Case
 from ironcurtain_proxy.model.escalation import (
     Escalation,
     EscalationId,
@@ -17,6 +22,7 @@ from ironcurtain_proxy.model.escalation import (
     Ruling,
     Unreachable,
 )
+from ironcurtain_proxy.model.grounds import OWN_TOOL
 from ironcurtain_proxy.model.json import Arguments
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Policy
@@ -191,7 +197,7 @@ class FakeIds:
 
 @dataclass
 class Harness:
-    """A mediator over fakes."""
+    """A session over fakes."""
 
     policy: Policy
     tools: FakeTools = field(default_factory=FakeTools)
@@ -202,20 +208,43 @@ class Harness:
     clock: FakeClock = field(default_factory=FakeClock)
     aftermath: Aftermath | None = None
     lookout: Lookout | None = None
+    overlay: Overlay = field(default_factory=Overlay)
+    grants: GrantBook = field(default_factory=GrantBook)
+    budgets: BudgetBook = field(default_factory=BudgetBook)
 
     def __post_init__(self) -> None:
-        self.mediator = Mediator(
-            world=World(
-                tools=self.tools,
-                facts=self.facts,
-                desk=self.desk,
-                servers=self.servers,
-                recorder=self.recorder,
-                clock=self.clock,
-                ids=FakeIds(),
-                aftermath=self.aftermath,
-                lookout=self.lookout,
-            ),
-            policy=self.policy,
-            session="s",
+        world = World(
+            tools=self.tools,
+            facts=self.facts,
+            desk=self.desk,
+            servers=self.servers,
+            recorder=self.recorder,
+            clock=self.clock,
+            ids=FakeIds(),
+            aftermath=self.aftermath,
+            lookout=self.lookout,
         )
+        self.begin(world)
+
+    def begin(self, world: World) -> None:
+        """Take these ports from now on."""
+        self.world = world
+        session = Session.begin(
+            world,
+            Terms(session="s", policy=self.policy, overlay=self.overlay),
+            approvals=Approvals(self.grants, self.budgets),
+        )
+        self.mediator, self.journal, self.planner = (
+            session.mediator,
+            session.journal,
+            session.planner,
+        )
+
+    def arrived(self, tool: str = "read") -> Case:
+        """A call that nobody has judged yet."""
+        return self.journal.open(tool, {}, self.tools.find(tool))
+
+    def announced(self) -> Case:
+        """A call that announces a plan."""
+        name = "ironcurtain_preflight"
+        return self.journal.open(name, {}, ("ironcurtain", name), decision=OWN_TOOL)

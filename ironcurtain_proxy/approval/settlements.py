@@ -8,6 +8,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias, assert_never
 
+from ironcurtain_proxy.model.audit import OwnField
 from ironcurtain_proxy.model.case import Settlement
 from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.escalation import (
@@ -163,4 +164,4 @@ def _words(note: str) -> tuple[tuple[str, Json], ...]:
 
 def _escalation(question: EscalationId) -> tuple[str, Json]:
     """Under which number reviewers know it."""
-    return ("escalationId", question)
+    return OwnField("escalationId", question)

@@ -88,7 +88,16 @@ def shape_text(text: str, *, redaction: bool, limits: Limits = WHOLE) -> str:
 
 
 def shape_value(value: object, *, redaction: bool) -> object:
-    """The same for any value, as something orjson can encode."""
+    """The same for any value, as something orjson can encode; with the same fast way."""
+    if isinstance(value, str):
+        return shape_text(value, redaction=redaction)
+    try:
+        raw = orjson.dumps(value)
+    except TypeError:
+        pass
+    else:
+        if len(raw) <= WHOLE.value and not (redaction and is_suspicious(raw)):
+            return value
     return _Shaper(redaction=redaction).value(value, 0)
 
 

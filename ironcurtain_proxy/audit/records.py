@@ -23,7 +23,7 @@ from ironcurtain_proxy.audit.bounding import (
     shape_value,
 )
 from ironcurtain_proxy.audit.denials import Counted
-from ironcurtain_proxy.model.audit import AuditRecord, ResultSummary
+from ironcurtain_proxy.model.audit import AuditRecord, OwnField, ResultSummary
 from ironcurtain_proxy.model.call import RequestId
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.server import ToolResult
@@ -166,16 +166,21 @@ class RecordEncoder:
 
     def _add_context(self, fields: dict[str, object], record: AuditRecord) -> None:
         """Fields of later stages. None may stand in for one of ours, or a reader is misled."""
-        context = dict(record.context)
+        context = {field[0]: field for field in record.context}
         for name in ORIGINAL_FLAGS:
-            value: Json = context.pop(name, None)
+            field = context.pop(name, None)
             if name == "autoApproved" and record.escalation_result != "approved":
                 continue
-            if value:
-                fields[name] = shape_value(value, redaction=self._redaction)
-        for name, value in context.items():
-            key = f"context.{name}" if name in _TAKEN else name
-            fields[key] = shape_value(value, redaction=self._redaction)
+            if field is not None and field[1]:
+                fields[name] = self._value(field)
+        for name, field in context.items():
+            fields[f"context.{name}" if name in _TAKEN else name] = self._value(field)
+
+    def _value(self, field: tuple[str, Json]) -> object:
+        # What we wrote ourselves needs neither bounds nor a search for secrets.
+        if isinstance(field, OwnField):
+            return field.value
+        return shape_value(field[1], redaction=self._redaction)
 
     def _text(self, text: str, limits: Limits) -> str:
         if text in self._clean:

@@ -24,6 +24,7 @@ from ironcurtain_proxy.auto_confirm.engine.lifecycle import may_hold
 from ironcurtain_proxy.auto_confirm.engine.sessions import SessionType
 from ironcurtain_proxy.auto_confirm.engine.settings import AutoConfirmSettings
 from ironcurtain_proxy.errors import IronCurtainError, KernelError
+from ironcurtain_proxy.model.audit import OwnField
 from ironcurtain_proxy.model.escalation import (
     Approved,
     Declined,
@@ -346,9 +347,9 @@ def _is_own(ruling: Ruling) -> bool:
 def _details(decision: EngineDecision) -> tuple[tuple[str, Json], ...]:
     """What the record keeps: enough to replay the decision."""
     return (
-        ("risk", decision.risk / 100),
-        ("confidence", decision.confidence / 100),
-        ("engine", decision.as_json()),
+        OwnField("risk", decision.risk / 100),
+        OwnField("confidence", decision.confidence / 100),
+        OwnField("engine", decision.as_json()),
     )
 
 

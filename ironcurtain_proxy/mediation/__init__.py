@@ -1,7 +1,9 @@
 """The life of a call, from its arrival to its reply.
 
 - `mediator`: all steps; begin to read here.
-- `question`, `refusals`, `journal`: the question that is put, calls that do not go, the records.
+- `judge`: policy and overlay, asked together. `journal`: the records.
+- `escalated`, `question`, `refusals`, `unattended`: a call that somebody is asked about, what is
+  asked, what becomes of a call that is not approved, and who hears that nobody reviews.
 - `plans`, `own_tools`: announced plans, and the proxy's own tools.
-- Also: `judge`, `unattended`.
+- `session`: these parts, joined for one session.
 """

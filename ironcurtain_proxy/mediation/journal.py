@@ -1,24 +1,31 @@
 """Every call's entry in the record: opened on arrival, written when it goes and when it ends."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 import anyio
 
 from ironcurtain_proxy.errors import AuditError
 from ironcurtain_proxy.mediation.unattended import Unattended
-from ironcurtain_proxy.model.audit import AuditRecord, ResultSummary
+from ironcurtain_proxy.model.audit import AuditRecord, OwnField, ResultSummary
 from ironcurtain_proxy.model.call import ToolCall
-from ironcurtain_proxy.model.case import Case
+from ironcurtain_proxy.model.case import Arrival, Case
 from ironcurtain_proxy.model.crossing import divide
-from ironcurtain_proxy.model.decision import Deny, Ground
+from ironcurtain_proxy.model.decision import Decision, Deny, Ground
 from ironcurtain_proxy.model.escalation import EscalationId
+from ironcurtain_proxy.model.grant import GrantId
+from ironcurtain_proxy.model.grounds import DEFECT, WITHDRAWN
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.reply import Refused, RefusedBy
+from ironcurtain_proxy.model.judgement import Judged
+from ironcurtain_proxy.model.reply import Answered, Failed, Refused, RefusedBy, Reply
+from ironcurtain_proxy.model.server import ToolResult
 from ironcurtain_proxy.ports import Aftermath, Clock, IdSource, Recorder
 
 _log = logging.getLogger(__name__)
+
+UNKNOWN: Final = "the outcome of the call is not known"
 
 
 @dataclass(slots=True)
@@ -47,14 +54,22 @@ class Journal:
     unattended: Unattended = field(default_factory=Unattended)
 
     def open(
-        self, exposed_name: str, params: Mapping[str, Json], found: tuple[str, str] | None
+        self,
+        exposed_name: str,
+        params: Mapping[str, Json],
+        found: tuple[str, str] | None,
+        *,
+        decision: Decision | None = None,
+        run: GrantId | None = None,
     ) -> Case:
-        """Take a call in: denied, until something else is decided.
+        """Take a call in.
 
         Args:
             exposed_name: the tool's name as the agent used it.
             params: the raw `params`; `arguments`, if there, is an object.
             found: the server and the tool it stands for; None: there is none.
+            decision: what holds until the call is judged; None: that its tool is unknown.
+            run: the run of the composite tool that the call is a step of.
         """
         given = params.get("arguments")
         crossing = divide(params, self.named_meta)
@@ -68,15 +83,47 @@ class Journal:
             params=crossing.params,
             withheld=crossing.withheld,
         )
+        if decision is None:
+            decision = Deny(Ground("unknown-tool", f"Unknown tool: {exposed_name}"))
         return Case(
-            call=call,
-            session=self.session,
-            policy_version=self.policy_version,
-            arrived=self.clock.now(),
-            started=self.clock.monotonic(),
+            arrival=Arrival(
+                call=call,
+                session=self.session,
+                policy_version=self.policy_version,
+                time=self.clock.now(),
+                started=self.clock.monotonic(),
+                run=run,
+            ),
+            judged=Judged(decision=decision),
             arguments=call.arguments,
-            decision=Deny(Ground("unknown-tool", f"Unknown tool: {exposed_name}")),
         )
+
+    async def guard(self, case: Case, life: Awaitable[Reply]) -> Reply:
+        """The reply to a call; a defect of ours or a withdrawal is a refusal, and recorded."""
+        try:
+            return await life
+        except Exception:  # noqa: BLE001  what could not be judged is refused, here and nowhere else
+            _log.exception("call %s could not be handled", case.call.request_id)
+            if case.sent:
+                # It may have been carried out: to say otherwise would have it done twice.
+                recorded = case.recorded or await self.fail(case, UNKNOWN)
+                return Failed(
+                    message=UNKNOWN, perhaps_done=True, recorded=recorded, put_back=case.put_back
+                )
+            case.overrule(DEFECT)
+            return await self.refuse(case, "kernel", DEFECT)
+        except BaseException:
+            # Cancelled: what an agent asked for and then withdrew is recorded all the same.
+            if not case.recorded:
+                case.overrule(WITHDRAWN)
+                with anyio.CancelScope(shield=True):
+                    await self.refuse(case, "kernel", WITHDRAWN)
+            raise
+
+    async def answer(self, case: Case, result: ToolResult) -> Answered:
+        """Write that a tool of the proxy's own answered; no server was asked."""
+        summary = self.recorder.summarize(result)
+        return Answered(result=result, recorded=await self.write(case, summary))
 
     async def intend(self, case: Case) -> None:
         """Write that a call is about to be forwarded.
@@ -119,7 +166,7 @@ class Journal:
             _log.exception("what call %s did is not noted", case.call.request_id)
             return
         if case.settlement is not None:
-            case.settlement = replace(case.settlement, extra=(*case.settlement.extra, *notes))
+            case.settle(replace(case.settlement, extra=(*case.settlement.extra, *notes)))
 
     async def fail(self, case: Case, error: str) -> bool:
         """Write that a call was forwarded and brought nothing."""
@@ -127,18 +174,17 @@ class Journal:
 
     async def refuse(self, case: Case, by: RefusedBy, ground: Ground, note: str = "") -> Refused:
         """Write that a call was not forwarded. The refusal stands whether or not that succeeds."""
-        case.notes += (("refusedBy", by),)
+        case.note(OwnField("refusedBy", by))
         if ground.rule != case.decision.ground.rule:
             # What the agent is told, where it is not what the policy said.
-            case.notes += (("refusalRule", ground.rule),)
+            case.note(("refusalRule", ground.rule))
         await self.end(case, ResultSummary(status="denied", error=ground.reason))
         return Refused(by=by, ground=ground, note=note)
 
     def _record(self, case: Case, result: ResultSummary | None) -> AuditRecord:
-        case.recorded = result is not None
         return case.record(
             result,
-            elapsed=self.clock.monotonic() - case.started,
+            elapsed=self.clock.monotonic() - case.arrival.started,
             sandboxed=self.is_sandboxed(case.call.server),
             client=self.client.name,
         )

@@ -1,20 +1,23 @@
-"""What is decided of a call before anyone is asked: policy and overlay, joined. Pure.
+"""The judgement of a call before anyone is asked: policy and overlay, joined.
 
 The one place that asks both. The mediator acts on the answer and `explain` shows it, so that what
-is explained is what happens. No I/O, no clock, no log.
+is explained is what happens.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import assert_never
 
 from ironcurtain_proxy.approval.judging import NamedTool, Overlay, by_policy_alone
 from ironcurtain_proxy.decision.authorizer import authorize
 from ironcurtain_proxy.decision.combining import gravest_first
 from ironcurtain_proxy.decision.prior_consent import standing_of
+from ironcurtain_proxy.model.call import ToolCall
 from ironcurtain_proxy.model.decision import Deny
 from ironcurtain_proxy.model.judgement import Judged
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.model.request import Facts, Gathered, Unresolvable
+from ironcurtain_proxy.ports import FactGatherer, ToolFinder
 
 
 def judge(
@@ -40,3 +43,27 @@ def judge(
             )
         case _:
             assert_never(gathered)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judge:
+    """Judges the calls of one session."""
+
+    tools: ToolFinder
+    facts: FactGatherer
+    policy: Policy
+    overlay: Overlay
+
+    def judge(self, call: ToolCall, gathered: Gathered) -> Judged:
+        """The judgement of a call by its facts."""
+
+        def tool() -> NamedTool:
+            names = self.tools.names(call.server, call.tool)
+            return NamedTool(call.server, call.tool, names)
+
+        return judge(gathered, self.policy, self.overlay, tool)
+
+    async def examine(self, call: ToolCall) -> tuple[Gathered, Judged]:
+        """The facts of a call as they are now, and the judgement. Nothing is recorded."""
+        gathered = await self.facts.gather(call)
+        return gathered, self.judge(call, gathered)

@@ -20,17 +20,18 @@ from ironcurtain_proxy.agent.own_tools import (
 from ironcurtain_proxy.agent.replies import words
 from ironcurtain_proxy.approval.capabilities import described
 from ironcurtain_proxy.approval.lifecycle import EscalationState
-from ironcurtain_proxy.grants.budget import Budget
-from ironcurtain_proxy.mediation.mediator import Mediator
+from ironcurtain_proxy.grants.budget import Budget, BudgetBook
+from ironcurtain_proxy.mediation.journal import Journal
 from ironcurtain_proxy.mediation.plans import SERVER, PlannedCall, Planner, read_calls
 from ironcurtain_proxy.model.case import Case
 from ironcurtain_proxy.model.composite import CompositeSpec
 from ironcurtain_proxy.model.escalation import Escalation
+from ironcurtain_proxy.model.grant import GrantId
 from ironcurtain_proxy.model.grounds import OWN_TOOL
 from ironcurtain_proxy.model.json import Arguments, Json
 from ironcurtain_proxy.model.reply import Answered, Refused, Reply
 from ironcurtain_proxy.model.server import ToolResult
-from ironcurtain_proxy.ports import ProgressListener
+from ironcurtain_proxy.ports import Clock, ProgressListener
 
 
 class Questions(Protocol):
@@ -46,21 +47,37 @@ class Questions(Protocol):
         ...
 
 
-@dataclass(slots=True, kw_only=True)
+class StepHandler(Protocol):
+    """What carries a call of a server's tool from its arrival to its reply: the mediator."""
+
+    async def __call__(
+        self,
+        exposed_name: str,
+        params: Mapping[str, Json],
+        on_progress: ProgressListener | None = None,
+        *,
+        run: GrantId | None = None,
+    ) -> Reply:
+        """Carry the call, as a step of `run` if there is one."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OwnTools:
     """The tools of one session that no server has."""
 
-    mediator: Mediator
+    journal: Journal
+    call: StepHandler
+    """Carries out a step of a composite tool."""
+    planner: Planner
+    budgets: BudgetBook
+    clock: Clock
     desk: Questions
     ready: Callable[[str], Awaitable[None]]
     """Waits until a tool can be found, if there is one."""
     plans: bool
     """Whether plans can be announced: where nothing asks about capabilities they spare nothing."""
     composites: Mapping[str, CompositeSpec] = field(default_factory=dict)
-    planner: Planner = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.planner = Planner(self.mediator)
 
     def listing(self, *, may_hold: bool) -> list[Json]:
         """What the agent is shown.
@@ -92,22 +109,20 @@ class OwnTools:
         """Answer a call to one of them; see `has`."""
         given = params.get("arguments")
         arguments = given if isinstance(given, dict) else {}
+        case = self.journal.open(exposed_name, params, (SERVER, exposed_name), decision=OWN_TOOL)
         if exposed_name == STATUS:
-            result = status(self.desk.open(), arguments)
-            return await self.mediator.answer(exposed_name, params, ToolResult(result=result))
-        case = self.mediator.journal.open(exposed_name, params, (SERVER, exposed_name))
-        case.decision = OWN_TOOL
+            return await self._answer(case, status(self.desk.open(), arguments))
         if exposed_name == PREFLIGHT:
-            return await self.mediator.guarded(case, self._announced(case, arguments))
+            return await self.journal.guard(case, self._announced(case, arguments))
         if arguments:
             return await self._answer(case, told("This tool takes no arguments.", failed=True))
         spec = self.composites[exposed_name.removeprefix(COMPOSITE)]
-        return await self.mediator.guarded(case, self._carried_out(case, spec, on_progress))
+        return await self.journal.guard(case, self._carried_out(case, spec, on_progress))
 
     async def _announced(self, case: Case, arguments: Arguments) -> Reply:
-        now = self.mediator.world.clock.steady()
+        now = self.clock.steady()
         ended = arguments.get("end")
-        budgets = self.mediator.budgets
+        budgets = self.budgets
         if isinstance(ended, str):
             run = budgets.get(ended, now)
             if run is None or run.private:
@@ -142,7 +157,7 @@ class OwnTools:
             return opened
         if opened.asked_later and self.desk.holds:
             # A step that is held would come back as done by halves, and be done again.
-            self.mediator.budgets.close(opened.budget.id)
+            self.budgets.close(opened.budget.id)
             text = f"Make these calls one by one: {'; '.join(opened.asked_later)}"
             return await self._answer(case, told(text, failed=True))
         steps: list[tuple[str, Mapping[str, Json]]] = []
@@ -153,7 +168,7 @@ class OwnTools:
                 if result.get("isError") is True:
                     break
         finally:
-            self.mediator.budgets.close(opened.budget.id)
+            self.budgets.close(opened.budget.id)
         return await self._answer(case, composite_result(steps))
 
     async def _until_ready(self, calls: Sequence[PlannedCall]) -> None:
@@ -164,15 +179,13 @@ class OwnTools:
         self, call: PlannedCall, budget: Budget, on_progress: ProgressListener | None
     ) -> Mapping[str, Json]:
         params: dict[str, Json] = {"name": call.exposed_name, "arguments": dict(call.arguments)}
-        reply = await self.mediator.handle(call.exposed_name, params, on_progress, run=budget.id)
+        reply = await self.call(call.exposed_name, params, on_progress, run=budget.id)
         if isinstance(reply, Answered) and reply.result.error is not None:
             return told(str(reply.result.error.get("message")), failed=True)
         return words(reply, call.exposed_name)
 
     async def _answer(self, case: Case, result: dict[str, Json]) -> Reply:
-        answer = ToolResult(result=result)
-        summary = self.mediator.world.recorder.summarize(answer)
-        return Answered(result=answer, recorded=await self.mediator.journal.write(case, summary))
+        return await self.journal.answer(case, ToolResult(result=result))
 
 
 def by_name(specs: Sequence[CompositeSpec]) -> Mapping[str, CompositeSpec]:

@@ -14,8 +14,12 @@ from typing import Final
 
 from ironcurtain_proxy.approval.capabilities import described
 from ironcurtain_proxy.approval.settlements import by_reviewer
+from ironcurtain_proxy.decision.breaker import Breaker
 from ironcurtain_proxy.grants.budget import Budget
-from ironcurtain_proxy.mediation.mediator import Mediator
+from ironcurtain_proxy.grants.claims import Approvals
+from ironcurtain_proxy.mediation.journal import Journal
+from ironcurtain_proxy.mediation.judge import Judge
+from ironcurtain_proxy.mediation.question import Frame
 from ironcurtain_proxy.mediation.refusals import turn_down
 from ironcurtain_proxy.model.call import ToolCall
 from ironcurtain_proxy.model.capability import Capability
@@ -28,11 +32,12 @@ from ironcurtain_proxy.model.escalation import (
     Taken,
 )
 from ironcurtain_proxy.model.grant import GrantId
-from ironcurtain_proxy.model.grounds import CHANGED, OWN_TOOL
+from ironcurtain_proxy.model.grounds import CHANGED
 from ironcurtain_proxy.model.json import Arguments, Json
 from ironcurtain_proxy.model.judgement import Judged
 from ironcurtain_proxy.model.reply import Refused
 from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered, Unresolvable
+from ironcurtain_proxy.ports import World
 
 SERVER: Final = "ironcurtain"
 """The name that the record has for the proxy's own tools."""
@@ -70,12 +75,16 @@ class Opened:
     """Calls that the budget does not settle, with why: they are asked about when they are made."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Planner:
     """Looks at the plans of one session."""
 
-    def __init__(self, mediator: Mediator) -> None:
-        """Take what decides."""
-        self._mediator = mediator
+    world: World
+    journal: Journal
+    judge: Judge
+    breaker: Breaker
+    approvals: Approvals
+    frame: Frame
 
     async def open(
         self,
@@ -88,16 +97,15 @@ class Planner:
         """Decide a plan, ask about it if need be, and open its budget. Records only a refusal.
 
         Args:
-            case: the call that announced it.
+            case: the call that announced it, of a tool of the proxy's own.
             calls: in the order in which they will be made.
             parent: the run that it is a part of.
             private: whether only calls that name the run may use it.
         """
-        mediator = self._mediator
-        key = mediator.world.facts.fingerprint(case.call, case.call.arguments)
-        if mediator.breaker.trips(key, mediator.world.clock.monotonic()):
-            ground = mediator.breaker.ground(SERVER, case.call.tool)
-            return await mediator.journal.refuse(case, "breaker", ground)
+        key = self.world.facts.fingerprint(case.call, case.call.arguments)
+        if self.breaker.trips(key, self.world.clock.monotonic()):
+            ground = self.breaker.ground(SERVER, case.call.tool)
+            return await self.journal.refuse(case, "breaker", ground)
         steps = [await self._look_at(planned) for planned in calls]
         for number, step in enumerate(steps, 1):
             if isinstance(step.judged.decision, Deny):
@@ -114,32 +122,31 @@ class Planner:
             refused = await self._ask(case, steps, asking)
             if refused is not None:
                 return refused
-        case.decision = OWN_TOOL if case.settlement is None else case.decision
-        now = self._mediator.world.clock.steady()
+        now = self.world.clock.steady()
         expires = now + RUN_LASTS
         budget = Budget(
-            id=GrantId(self._mediator.world.ids.new()),
+            id=GrantId(self.world.ids.new()),
             capabilities=asking,
             calls=wanted,
             expires=expires if parent is None else min(expires, parent.expires),
             private=private,
             parent=parent if inner else None,
         )
-        if not self._mediator.budgets.open(budget):
+        if not self.approvals.budgets.open(budget):
             ground = Ground("too-many-runs", "too many runs are open: end those that are done")
-            return await self._mediator.journal.refuse(case, "policy", ground)
+            return await self.journal.refuse(case, "policy", ground)
         return Opened(budget, _asked_later(steps))
 
     def _still_open(self, run: Budget | None) -> Budget | None:
         """An outer run, unless it ended or was taken back while the steps were looked at."""
-        now = self._mediator.world.clock.steady()
-        return None if run is None else self._mediator.budgets.get(run.id, now)
+        now = self.world.clock.steady()
+        return None if run is None else self.approvals.budgets.get(run.id, now)
 
     async def _look_at(self, planned: PlannedCall) -> _Step:
-        found = self._mediator.world.tools.find(planned.exposed_name)
+        found = self.world.tools.find(planned.exposed_name)
         server, tool = found or ("unknown", planned.exposed_name)
         call = ToolCall(
-            request_id=self._mediator.world.ids.new(),
+            request_id=self.world.ids.new(),
             exposed_name=planned.exposed_name,
             server=server,
             tool=tool,
@@ -149,19 +156,18 @@ class Planner:
         if found is None:
             ground = Ground("unknown-tool", f"Unknown tool: {planned.exposed_name}")
             return _Step(call, Unresolvable(ground=ground), Judged(decision=Deny(ground)))
-        return _Step(call, *await self._mediator.examine(call))
+        return _Step(call, *await self.judge.examine(call))
 
     def _granted(self, asking: frozenset[Capability]) -> bool:
         """Whether nothing is left to ask: all of it was approved for the session before."""
-        now, grants = self._mediator.world.clock.steady(), self._mediator.grants
+        now, grants = self.world.clock.steady(), self.approvals.grants
         return all(grants.find_capability(name, now) is not None for name in asking)
 
     async def _refuse_step(self, case: Case, number: int, step: _Step) -> Refused:
         ground = step.judged.decision.ground
-        case.decision = Deny(
-            Ground(ground.rule, f"step {number}, {step.call.exposed_name}: {ground.reason}")
-        )
-        return await self._mediator.journal.refuse(case, "policy", case.decision.ground)
+        named = Ground(ground.rule, f"step {number}, {step.call.exposed_name}: {ground.reason}")
+        case.judge(Judged(decision=Deny(named)))
+        return await self.journal.refuse(case, "policy", named)
 
     async def _ask(
         self, case: Case, steps: Sequence[_Step], asking: frozenset[Capability]
@@ -169,16 +175,16 @@ class Planner:
         """Put the one question. None: it was approved."""
         while True:
             question = self._question(case, steps, asking)
-            case.decision, case.reasons = Escalate(question.ground), question.reasons
-            ruling = await self._mediator.world.desk.settle(question)
+            case.judge(Judged(decision=Escalate(question.ground), reasons=question.reasons))
+            ruling = await self.world.desk.settle(question)
             if not isinstance(ruling, Approved | Taken):
-                return await turn_down(self._mediator.journal, case, question, ruling)
+                return await turn_down(self.journal, case, question, ruling)
             for step in steps:
-                again = await self._mediator.examine(step.call)
+                again = await self.judge.examine(step.call)
                 if again != (step.gathered, step.judged):
-                    return await self._mediator.journal.refuse(case, "policy", CHANGED)
+                    return await self.journal.refuse(case, "policy", CHANGED)
             if isinstance(ruling, Approved):
-                case.settlement = by_reviewer(ruling, question.id)
+                case.settle(by_reviewer(ruling, question.id))
                 return None
             # The same plan, asked for twice: the approval was the other's.
 
@@ -192,7 +198,7 @@ class Planner:
             "approval is for this run alone, and for as many calls of each of these tools; what "
             "they name may differ, and the policy decides each",
         )
-        world, frame = self._mediator.world, self._mediator.frame
+        world, frame = self.world, self.frame
         now = world.clock.steady()
         return Escalation(
             id=world.ids.new_escalation(),

@@ -19,15 +19,15 @@ async def turn_down(
     """Record that a call may not go, or not yet."""
     match ruling:
         case Unreachable(details=details):
-            case.notes += details
+            case.note(*details)
             refused = await journal.refuse(case, "no-reviewer", question.ground)
             await journal.unattended.found()
             return refused
         case Held(id=identifier):
-            case.settlement = held(question.ground, identifier)
+            case.settle(held(question.ground, identifier))
             return await journal.refuse(case, "held", question.ground, identifier)
         case Declined(note=note):
-            case.settlement = by_refusal(ruling, question.id)
+            case.settle(by_refusal(ruling, question.id))
             refused = await journal.refuse(case, refused_by(ruling), question.ground, note)
             return replace(refused, decider=decider_of(ruling))
         case _:
@@ -43,9 +43,8 @@ async def withhold(journal: Journal, case: Case, summary: ResultSummary, asked: 
         summary: the answer's.
         asked: what it asks for; see `model.asking`.
     """
-    case.asked = asked
     ground = asking_answer(asked)
-    denied = replace(summary, status="denied", error=ground.reason)
+    denied = replace(summary, status="denied", error=ground.reason, asked=asked)
     recorded = await journal.end(case, denied)
     return Withheld(ground=ground, recorded=recorded, put_back=case.put_back)
 

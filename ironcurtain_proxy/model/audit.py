@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from ironcurtain_proxy.model.call import RequestId
 from ironcurtain_proxy.model.decision import Effect
@@ -14,6 +14,16 @@ ResultStatus: TypeAlias = Literal["success", "denied", "error"]
 EscalationResult: TypeAlias = Literal["approved", "denied"]
 
 
+class OwnField(NamedTuple):
+    """A further field of a record, all of whose words are ours: nobody hides a secret in it.
+
+    What came from an agent, a server or a reviewer is a plain pair.
+    """
+
+    name: str
+    value: Json
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultSummary:
     """A result, of which content is never recorded: only how large it was and its digest."""
@@ -23,6 +33,8 @@ class ResultSummary:
     size: int | None = None
     """Bytes of the result's compact JSON; None if there was none."""
     sha256: str | None = None
+    asked: str | None = None
+    """What the answer asks for instead of answering; it is not passed on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,4 +80,4 @@ class AuditRecord:
     sandboxed: bool | None = None
     """Whether that very process is confined; None where no server was involved."""
     context: tuple[tuple[str, Json], ...] = ()
-    """Further fields of later stages, such as `("autoApproved", true)`."""
+    """Further fields of later stages, such as `("autoApproved", true)`; see `OwnField`."""

@@ -9,6 +9,7 @@ import anyio
 from anyio.abc import TaskStatus
 
 from ironcurtain_proxy.agent.own_tools import PREFIX
+from ironcurtain_proxy.approval.judging import Overlay
 from ironcurtain_proxy.audit.hanging import end_process
 from ironcurtain_proxy.audit.log import AuditLog
 from ironcurtain_proxy.audit.settings import LogSettings
@@ -31,9 +32,11 @@ from ironcurtain_proxy.facts.paths import PathReader
 from ironcurtain_proxy.facts.resolver import Resolver, ToolSource
 from ironcurtain_proxy.facts.spelling import Speller
 from ironcurtain_proxy.grants.book import GrantBook
+from ironcurtain_proxy.grants.budget import BudgetBook
+from ironcurtain_proxy.grants.claims import Approvals
 from ironcurtain_proxy.mailbox.user_message import MessageSource
-from ironcurtain_proxy.mediation.mediator import Mediator
 from ironcurtain_proxy.mediation.own_tools import OwnTools, by_name
+from ironcurtain_proxy.mediation.session import Session, Terms
 from ironcurtain_proxy.model.decision import Deny
 from ironcurtain_proxy.model.grounds import NO_ROOM
 from ironcurtain_proxy.model.json import Json
@@ -60,7 +63,8 @@ class Proxy:
     servers: DownstreamServers
     catalogue: LiveCatalogue
     reviewers: Reviewers
-    mediator: Mediator
+    session: Session
+    overlay: Overlay
     own: OwnTools
     holds: tuple[Hold, ...]
     """Locks on the session's directories, which are not removed while it lives."""
@@ -82,7 +86,7 @@ class Proxy:
         if self.own.has(exposed_name):
             reply = await self.own.handle(exposed_name, params, on_progress)
         else:
-            reply = await self.mediator.handle(exposed_name, params, on_progress)
+            reply = await self.session.mediator.handle(exposed_name, params, on_progress)
         if self._published or len(self.reviewers.grants):
             self._publish_grants()
         await self.reviewers.keep_grants()
@@ -91,15 +95,13 @@ class Proxy:
     async def turn_away(self, exposed_name: str, params: Mapping[str, Json]) -> Reply:
         """Refuse a call because too much is under way, and record it."""
         found = self.catalogue.find(exposed_name)
-        case = self.mediator.journal.open(exposed_name, params, found)
-        case.decision = Deny(NO_ROOM)
-        return await self.mediator.guarded(
-            case, self.mediator.journal.refuse(case, "busy", NO_ROOM)
-        )
+        journal = self.session.journal
+        case = journal.open(exposed_name, params, found, decision=Deny(NO_ROOM))
+        return await journal.guard(case, journal.refuse(case, "busy", NO_ROOM))
 
     def note_client(self, name: str) -> None:
         """Take note of the program that the agent says it is."""
-        self.mediator.journal.client.name = name
+        self.session.journal.client.name = name
 
     async def list_tools(self) -> list[Json]:
         """What the agent is shown: the servers' tools, and ours."""
@@ -184,10 +186,13 @@ def assemble(
     overlay = overlay_for(settings, confined)
     catalogue = LiveCatalogue(settings.servers, loaded.annotations, servers)
     clock = SystemClock()
-    grants = GrantBook()
-    reviewers = assemble_reviewers(settings, grants, clock, environ, message, loaded.version)
-    mediator = Mediator(
-        world=World(
+    approvals = Approvals(GrantBook(), BudgetBook())
+    reviewers = assemble_reviewers(
+        settings, approvals.grants, clock, environ, message, loaded.version
+    )
+    reviewers.on_clear = approvals.budgets.clear
+    session = Session.begin(
+        World(
             tools=catalogue,
             facts=resolver_for(
                 settings,
@@ -204,17 +209,18 @@ def assemble(
             aftermath=None if reviewers.engine is None else reviewers.engine.reviewer,
             lookout=watchman,
         ),
-        policy=loaded.policy,
-        session=settings.session,
+        Terms(
+            session=settings.session,
+            policy=loaded.policy,
+            overlay=overlay,
+            patience=_patience(settings),
+            home=real(settings.home),
+            grant_ttl=_grant_ttl(settings),
+            named_meta=settings.forward_meta,
+        ),
+        approvals=approvals,
         breaker=Breaker(settings.breaker.threshold, settings.breaker.window_seconds),
-        grants=grants,
-        overlay=overlay,
-        grant_ttl=_grant_ttl(settings),
-        patience=_patience(settings),
-        named_meta=settings.forward_meta,
-        home=real(settings.home),
     )
-    reviewers.on_clear = mediator.budgets.clear
     return Proxy(
         holds=holds,
         watchman=watchman,
@@ -224,9 +230,14 @@ def assemble(
         servers=servers,
         catalogue=catalogue,
         reviewers=reviewers,
-        mediator=mediator,
+        session=session,
+        overlay=overlay,
         own=OwnTools(
-            mediator=mediator,
+            journal=session.journal,
+            call=session.mediator.handle,
+            planner=session.planner,
+            budgets=approvals.budgets,
+            clock=clock,
             desk=reviewers.desk,
             ready=catalogue.ready,
             plans=settings.overlay.capabilities.profile is not None,

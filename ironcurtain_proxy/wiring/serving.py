@@ -66,7 +66,7 @@ def serve(environ: MutableMapping[str, str], config: Path | None = None) -> int:
     proxy = assemble(settings, loaded, environ, sandbox=sandbox)
     for notice in proxy.audit.notices:
         say(notice)
-    say_what_holds(proxy.mediator.overlay, say)
+    say_what_holds(proxy.overlay, say)
     finish_logging = configure_logging(settings.session_log)
     try:
         _start(proxy)
@@ -141,7 +141,7 @@ async def _live(proxy: Proxy, read: int, write: int) -> int:
         await agent.log_message(_named(server, params, several=len(proxy.settings.servers) > 1))
 
     proxy.on_tools_changed = agent.tools_changed
-    proxy.mediator.journal.unattended.tell = telling(proxy.settings, agent.log_own_message)
+    proxy.session.journal.unattended.tell = telling(proxy.settings, agent.log_own_message)
     proxy.servers.hooks.on_log = logged
     ended_by: list[int] = []
     async with anyio.create_task_group() as tasks:

@@ -9,7 +9,7 @@ from ironcurtain_proxy.approval.judging import Overlay
 from ironcurtain_proxy.approval.modes import InterceptorConfig
 from ironcurtain_proxy.approval.overlay import OverlayRules
 from ironcurtain_proxy.grants.grant_settlement import capability_pattern
-from ironcurtain_proxy.mediation.plans import Opened, PlannedCall, Planner
+from ironcurtain_proxy.mediation.plans import Opened, PlannedCall
 from ironcurtain_proxy.model.capability import ToolDeclaration
 from ironcurtain_proxy.model.decision import Effect
 from ironcurtain_proxy.model.escalation import Approved, EscalationId
@@ -39,28 +39,28 @@ class Aftermath:
 
 def supervised(policy: Effect = "allow", recorder: FakeRecorder | None = None) -> Harness:
     rule = Rule(name="all", effect=policy, reason="so")
-    made = Harness(
+    return Harness(
         Policy(rules=(rule,), version="v1"),
         tools=FakeTools(known=TOOLS),
         recorder=recorder or FakeRecorder(),
         aftermath=Aftermath(),
-    )
-    made.mediator.overlay = Overlay(
-        rules=OverlayRules(
-            interceptor=InterceptorConfig(approval_policy="none"), profile=SUPERVISED
+        overlay=Overlay(
+            rules=OverlayRules(
+                interceptor=InterceptorConfig(approval_policy="none"), profile=SUPERVISED
+            ),
+            declarations={
+                tool: ToolDeclaration(tool_id=tool, capabilities=needs)
+                for tool, needs in NEEDS.items()
+            },
         ),
-        declarations={
-            tool: ToolDeclaration(tool_id=tool, capabilities=needs) for tool, needs in NEEDS.items()
-        },
     )
-    return made
 
 
 def grant(made: Harness, name: str, minutes: float | None = None) -> GrantId:
     """Let the session have a capability."""
     now = made.clock.now()
     identifier = GrantId(f"g-{name}")
-    made.mediator.grants.add(
+    made.grants.add(
         Grant(
             id=identifier,
             pattern=capability_pattern(name),
@@ -76,8 +76,8 @@ def grant(made: Harness, name: str, minutes: float | None = None) -> GrantId:
 async def plan(made: Harness, *names: str) -> Opened:
     """A plan that a person has approved."""
     made.desk.ruling = YES
-    case = made.mediator.journal.open("ironcurtain_preflight", {}, ("ironcurtain", "preflight"))
-    opened = await Planner(made.mediator).open(case, [PlannedCall(name, {}) for name in names])
+    case = made.announced()
+    opened = await made.planner.open(case, [PlannedCall(name, {}) for name in names])
     assert isinstance(opened, Opened)
     made.desk.asked.clear()
     return opened
@@ -88,7 +88,7 @@ async def call(made: Harness, tool: str = "edit", number: int = 0) -> Reply:
 
 
 def uses(made: Harness, identifier: GrantId) -> int:
-    (found,) = [one for one in made.mediator.grants.list() if one.grant.id == identifier]
+    (found,) = [one for one in made.grants.list() if one.grant.id == identifier]
     return found.uses
 
 

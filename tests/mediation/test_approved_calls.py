@@ -131,7 +131,7 @@ async def test_two_calls_that_wait_together_are_not_both_paid_for_by_a_budget_fo
 async def test_a_grant_that_is_revoked_while_a_reviewer_thinks_does_not_count() -> None:
     made = supervised("escalate")
     identifier = grant(made, "fs.write")
-    made.desk.ruling, made.desk.on_ask = YES, lambda: made.mediator.grants.revoke(identifier)
+    made.desk.ruling, made.desk.on_ask = YES, lambda: made.grants.revoke(identifier)
     reply = await call(made)
     assert isinstance(reply, Refused)
     assert reply.by == "lapsed"
@@ -182,7 +182,7 @@ async def test_the_record_of_a_call_that_a_reviewer_and_a_plan_settled_together_
 async def test_a_run_that_is_taken_back_while_a_reviewer_thinks_pays_for_nothing() -> None:
     made = supervised("escalate")
     await plan(made, "edit")
-    made.desk.on_ask = made.mediator.budgets.clear
+    made.desk.on_ask = made.budgets.clear
     reply = await call(made)
     assert isinstance(reply, Refused)
     assert reply.by == "lapsed"
@@ -193,7 +193,7 @@ async def test_a_grant_that_is_revoked_while_a_call_waits_for_its_repository_doe
 ):
     made = supervised()
     identifier = grant(made, "fs.write")
-    made.facts.meanwhile = lambda: made.mediator.grants.revoke(identifier)
+    made.facts.meanwhile = lambda: made.grants.revoke(identifier)
     reply = await call(made)
     assert isinstance(reply, Refused)
     assert reply.by == "no-reviewer"
@@ -208,7 +208,7 @@ async def test_grants_that_end_again_and_again_do_not_keep_a_call_for_ever() -> 
 
     @asynccontextmanager
     async def fickle(facts: Facts) -> AsyncIterator[bool]:
-        turns.append(made.mediator.grants.revoke(identifier))
+        turns.append(made.grants.revoke(identifier))
         yield False
         grant(made, "fs.write")
 
@@ -247,4 +247,4 @@ async def test_a_question_names_only_the_capabilities_that_are_missing() -> None
     assert question.ground.rule == "capability:net.egress"
     # The record says all that the call needs.
     assert made.recorder.records[0].rule == "capability:fs.write,net.egress"
-    assert len(made.mediator.grants) == 2
+    assert len(made.grants) == 2

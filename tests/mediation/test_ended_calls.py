@@ -126,7 +126,7 @@ class Watch:
 def watched(ends: Exception | None) -> tuple[Harness, anyio.Event]:
     """A session whose server leaves a hook behind, and then fails or hangs."""
     made, watch, has_begun = supervised(), Watch(), anyio.Event()
-    made.mediator.world = replace(made.mediator.world, lookout=watch)
+    made.begin(replace(made.world, lookout=watch))
     grant(made, "fs.write")
 
     async def act(_: AuthorizedCall) -> ToolResult:
@@ -207,7 +207,7 @@ async def test_who_approved_is_told_that_the_call_had_changed() -> None:
 async def test_who_approved_is_told_that_another_approval_had_ended() -> None:
     made = supervised("escalate")
     identifier = grant(made, "fs.write")
-    made.desk.ruling, made.desk.on_ask = YES, lambda: made.mediator.grants.revoke(identifier)
+    made.desk.ruling, made.desk.on_ask = YES, lambda: made.grants.revoke(identifier)
     assert isinstance(await call(made), Refused)
     assert told(made) == [None]
 

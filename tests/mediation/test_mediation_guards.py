@@ -14,6 +14,7 @@ from ironcurtain_proxy.model.call import ToolCall
 from ironcurtain_proxy.model.case import Settlement
 from ironcurtain_proxy.model.decision import Allow, Decision, Deny, Effect, Escalate, Ground
 from ironcurtain_proxy.model.escalation import Approved, Unreachable
+from ironcurtain_proxy.model.judgement import Judged
 from ironcurtain_proxy.model.policy import Policy, Rule
 from ironcurtain_proxy.model.reply import Answered, Refused, Withheld
 from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, Facts, TextValue
@@ -82,14 +83,12 @@ async def test_what_was_not_allowed_is_never_forwarded(
 ) -> None:
     """Not even by a defect of the steps before."""
     made = Harness(policy("allow"))
-    case = made.mediator.journal.open("read", {}, ("files", "read"))
-    case.decision = decision
+    case = made.arrived()
+    case.judge(Judged(decision=decision))
     if settled is not None:
-        case.settlement = Settlement(
-            effect=settled, reason="so", decided_by="human", result="approved"
-        )
+        case.settle(Settlement(effect=settled, reason="so", decided_by="human", result="approved"))
     with pytest.raises(KernelError):
-        await made.mediator._forward(case, no_roles(case.call).request, None)
+        await made.mediator._forward(case, no_roles(case.call), None, None)
     assert made.servers.forwarded == []
     assert made.recorder.records == []
 
@@ -171,9 +170,9 @@ async def test_a_rule_for_paths_allows_no_call_without_a_path(role: str) -> None
 
 async def test_an_allowed_call_needs_no_settlement_to_be_forwarded() -> None:
     made = Harness(policy("allow"))
-    case = made.mediator.journal.open("read", {}, ("files", "read"))
-    case.decision = Allow(GROUND)
-    reply = await made.mediator._forward(case, no_roles(case.call).request, None)
+    case = made.arrived()
+    case.judge(Judged(decision=Allow(GROUND)))
+    reply = await made.mediator._forward(case, no_roles(case.call), None, None)
     assert reply == Answered(result=DONE)
 
 
@@ -224,6 +223,6 @@ async def test_an_answer_that_asks_for_something_is_withheld_and_recorded_as_den
 
 async def test_a_call_of_a_tool_of_the_proxy_s_own_is_answered_and_recorded() -> None:
     made = Harness(policy("deny"))
-    reply = await made.mediator.answer("own", {}, DONE)
+    reply = await made.journal.answer(made.announced(), DONE)
     assert reply == Answered(result=DONE, recorded=True)
     assert [record.effect for record in made.recorder.records] == ["allow"]

@@ -342,7 +342,8 @@ async def test_an_approval_of_what_is_no_longer_there_forwards_nothing() -> None
 async def test_an_approval_under_a_policy_that_denies_by_now_forwards_nothing() -> None:
     harness = Harness(policy("escalate"))
     harness.desk.ruling = Approved(by="human")
-    harness.desk.on_ask = lambda: setattr(harness.mediator, "policy", policy("deny"))
+    judge = harness.mediator.judge
+    harness.desk.on_ask = lambda: object.__setattr__(judge, "policy", policy("deny"))
     await harness.mediator.handle("read", {})
     assert harness.servers.forwarded == []
 
@@ -370,10 +371,10 @@ async def test_a_remembered_approval_spares_the_question_until_it_is_revoked() -
     await harness.mediator.handle("read", {"arguments": {"path": "/out/b"}})
     assert len(harness.desk.asked) == 1
     assert len(harness.servers.forwarded) == 2
-    (remembered,) = harness.mediator.grants.list()
+    (remembered,) = harness.grants.list()
     assert remembered.uses == 1
     assert harness.recorder.records[-1].decided_by == f"grant:{remembered.grant.id}"
-    harness.mediator.grants.revoke(remembered.grant.id)
+    harness.grants.revoke(remembered.grant.id)
     await harness.mediator.handle("read", {"arguments": {"path": "/out/c"}})
     assert len(harness.desk.asked) == 2
 

@@ -9,7 +9,7 @@ from ironcurtain_proxy.approval.capabilities import AUTONOMOUS, SUPERVISED, Prof
 from ironcurtain_proxy.approval.judging import Overlay
 from ironcurtain_proxy.approval.modes import InterceptorConfig
 from ironcurtain_proxy.approval.overlay import OverlayRules
-from ironcurtain_proxy.mediation.plans import MAX_CALLS, Opened, PlannedCall, Planner, read_calls
+from ironcurtain_proxy.mediation.plans import MAX_CALLS, Opened, PlannedCall, read_calls
 from ironcurtain_proxy.model.capability import ToolDeclaration
 from ironcurtain_proxy.model.escalation import Approved, Declined, EscalationId, Held, Unreachable
 from ironcurtain_proxy.model.json import Json
@@ -29,8 +29,7 @@ def harness(profile: Profile = SUPERVISED, *, then: str = "allow", denied: str =
         Rule(name="never", effect="deny", reason="not that", tools=frozenset({denied})),
         Rule(name="all", effect="escalate" if then == "escalate" else "allow", reason="so"),
     )
-    made = Harness(Policy(rules=rules, version="v1"), tools=FakeTools(known=TOOLS))
-    made.mediator.overlay = Overlay(
+    overlay = Overlay(
         rules=OverlayRules(
             interceptor=InterceptorConfig(approval_policy="none"),
             profile=profile,
@@ -41,7 +40,8 @@ def harness(profile: Profile = SUPERVISED, *, then: str = "allow", denied: str =
             for tool, needs in NEEDS.items()
         },
     )
-    return made
+    policy = Policy(rules=rules, version="v1")
+    return Harness(policy, tools=FakeTools(known=TOOLS), overlay=overlay)
 
 
 def calls(*names: str) -> list[PlannedCall]:
@@ -49,8 +49,8 @@ def calls(*names: str) -> list[PlannedCall]:
 
 
 async def open_plan(made: Harness, *names: str) -> Opened | Refused:
-    case = made.mediator.journal.open("ironcurtain_preflight", {}, ("ironcurtain", "preflight"))
-    return await Planner(made.mediator).open(case, calls(*names))
+    case = made.announced()
+    return await made.planner.open(case, calls(*names))
 
 
 @pytest.mark.requirement("D-24", "D-25")
@@ -168,13 +168,13 @@ async def test_a_plan_within_a_plan_takes_its_part_and_beyond_it_asks() -> None:
     made.desk.ruling = Approved(by="human")
     outer = await open_plan(made, "edit", "edit")
     assert isinstance(outer, Opened)
-    planner = Planner(made.mediator)
-    case = made.mediator.journal.open("ironcurtain_preflight", {}, ("ironcurtain", "preflight"))
+    planner = made.planner
+    case = made.announced()
     inner = await planner.open(case, calls("edit"), parent=outer.budget)
     assert isinstance(inner, Opened)
     assert len(made.desk.asked) == 1
     assert outer.budget.calls[("files", "edit")] == 1
-    case = made.mediator.journal.open("ironcurtain_preflight", {}, ("ironcurtain", "preflight"))
+    case = made.announced()
     await planner.open(case, calls("edit", "push"), parent=outer.budget)
     assert len(made.desk.asked) == 2
 
@@ -184,10 +184,10 @@ async def test_a_run_that_was_taken_back_meanwhile_pays_for_no_plan_within_it() 
     made.desk.ruling = Approved(by="human")
     outer = await open_plan(made, "edit", "edit")
     assert isinstance(outer, Opened)
-    made.mediator.budgets.clear()
+    made.budgets.clear()
     made.desk.ruling = Unreachable()
-    case = made.mediator.journal.open("ironcurtain_preflight", {}, ("ironcurtain", "preflight"))
-    inner = await Planner(made.mediator).open(case, calls("edit"), parent=outer.budget)
+    case = made.announced()
+    inner = await made.planner.open(case, calls("edit"), parent=outer.budget)
     assert isinstance(inner, Refused)
 
 

@@ -13,7 +13,6 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from ironcurtain_proxy.facts.repositories import Repositories
-from ironcurtain_proxy.mediation.mediator import Mediator
 from ironcurtain_proxy.model.audit import AuditRecord
 from ironcurtain_proxy.model.authorized import AuthorizedCall
 from ironcurtain_proxy.model.call import RequestId, ToolCall
@@ -101,21 +100,15 @@ class Session:
         self.facts = SlowFacts(pushes=self.pushes)
         self.desk = Desk(self.reviewer, self.made.clock, hold_after=None, aftermath=self.aftermath)
         self.world = replace(
-            self.made.mediator.world, facts=self.facts, desk=self.desk, aftermath=self.aftermath
+            self.made.world, facts=self.facts, desk=self.desk, aftermath=self.aftermath
         )
 
     async def prepare(self) -> None:
         """With a plan for one call, if the policy asks nothing."""
-        budgets = self.made.mediator.budgets
         self.budget = None if self.policy == "escalate" else (await plan(self.made, "edit")).budget
         self.made.recorder.records.clear()
-        self.made.mediator = Mediator(
-            world=self.world,
-            policy=self.made.policy,
-            session="s",
-            overlay=self.made.mediator.overlay,
-            budgets=budgets,
-        )
+        self.made.grants.clear()
+        self.made.begin(self.world)
 
     async def _act(self, _: AuthorizedCall) -> ToolResult:
         await some_turns(3)

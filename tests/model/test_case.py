@@ -6,11 +6,12 @@ import pytest
 
 from ironcurtain_proxy.model.audit import AuditRecord, ResultSummary
 from ironcurtain_proxy.model.call import RequestId, ToolCall
-from ironcurtain_proxy.model.case import Case, Settlement
+from ironcurtain_proxy.model.case import Arrival, Case, Settlement
 from ironcurtain_proxy.model.decision import Allow, Decision, Deny, Escalate, Ground
 from ironcurtain_proxy.model.escalation import Origin, OriginReason
 from ironcurtain_proxy.model.grounds import asking_answer
 from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.judgement import Judged
 
 
 def a_case(decision: Decision, server: str = "server") -> Case:
@@ -23,13 +24,15 @@ def a_case(decision: Decision, server: str = "server") -> Case:
         params={},
     )
     return Case(
-        call=call,
-        session="s",
-        policy_version="",
-        arrived=datetime(2026, 11, 21, tzinfo=UTC),
-        started=0.0,
+        arrival=Arrival(
+            call=call,
+            session="s",
+            policy_version="",
+            time=datetime(2026, 11, 21, tzinfo=UTC),
+            started=0.0,
+        ),
         arguments={},
-        decision=decision,
+        judged=Judged(decision=decision),
     )
 
 
@@ -54,27 +57,54 @@ def test_a_confined_server_of_such_a_name_is_said_to_be_confined() -> None:
     assert said_of("unknown", confined=True) is True
 
 
+def test_a_call_whose_server_started_late_is_recorded_as_that_server_s() -> None:
+    case = a_case(Deny(Ground("rule", "reason")), "unknown")
+    arrived = case.arrival
+    case.locate("files", "read")
+    record = case.record(ResultSummary(status="success"), elapsed=0.0, sandboxed=False)
+    assert (record.server, record.tool) == ("files", "read")
+    assert record.timestamp == arrived.time
+    assert arrived.call.server == "unknown"
+
+
+def test_what_overrules_a_judgement_takes_its_approval_away_and_leaves_its_reasons() -> None:
+    case = a_case(Allow(Ground("rule", "reason")))
+    judged = Judged(decision=Escalate(Ground("r", "why")), reasons=(reason("policy"),))
+    case.judge(judged)
+    case.settle(settled("human"))
+    case.overrule(Ground("withdrawn", "gone"))
+    record = case.record(ResultSummary(status="denied"), elapsed=1.0, sandboxed=False)
+    assert (record.effect, record.rule, record.decided_by) == ("deny", "withdrawn", "kernel")
+    assert (record.origins, record.escalation_result) == ((), None)
+    assert dict(record.context)["stages"] == ["kernel:escalate", "grants:open"]
+    assert case.judged is judged
+
+
 def reason(origin: Origin) -> OriginReason:
     return OriginReason(origin=origin, ground=Ground("r", "why"))
 
 
 def stages(origins: tuple[Origin, ...], settlement: Settlement | None) -> Json:
     case = Case(
-        call=ToolCall(
-            request_id=RequestId("r"),
-            exposed_name="tool",
-            server="s",
-            tool="tool",
-            arguments={},
-            params={},
+        arrival=Arrival(
+            call=ToolCall(
+                request_id=RequestId("r"),
+                exposed_name="tool",
+                server="s",
+                tool="tool",
+                arguments={},
+                params={},
+            ),
+            session="s",
+            policy_version="",
+            time=datetime(2026, 11, 21, tzinfo=UTC),
+            started=0.0,
         ),
-        session="s",
-        policy_version="",
-        arrived=datetime(2026, 11, 21, tzinfo=UTC),
-        started=0.0,
         arguments={},
-        decision=Escalate(Ground("r", "why")),
-        reasons=tuple([reason(origin) for origin in origins]),
+        judged=Judged(
+            decision=Escalate(Ground("r", "why")),
+            reasons=tuple([reason(origin) for origin in origins]),
+        ),
         settlement=settlement,
     )
     record = case.record(ResultSummary(status="denied"), elapsed=0.0, sandboxed=False)
@@ -136,23 +166,24 @@ def test_a_record_names_what_an_answer_asks_for_and_how_long_the_call_took() -> 
 
 def stopped(asked: str | None) -> AuditRecord:
     case = Case(
-        call=ToolCall(
-            request_id=RequestId("r"),
-            exposed_name="tool",
-            server="s",
-            tool="tool",
-            arguments={},
-            params={},
+        arrival=Arrival(
+            call=ToolCall(
+                request_id=RequestId("r"),
+                exposed_name="tool",
+                server="s",
+                tool="tool",
+                arguments={},
+                params={},
+            ),
+            session="s",
+            policy_version="",
+            time=datetime(2026, 11, 21, tzinfo=UTC),
+            started=0.0,
         ),
-        session="s",
-        policy_version="",
-        arrived=datetime(2026, 11, 21, tzinfo=UTC),
-        started=0.0,
         arguments={},
-        decision=Allow(asking_answer(asked or "nothing")),
-        asked=asked,
+        judged=Judged(decision=Allow(asking_answer(asked or "nothing"))),
     )
-    return case.record(ResultSummary(status="denied"), elapsed=2.5, sandboxed=False)
+    return case.record(ResultSummary(status="denied", asked=asked), elapsed=2.5, sandboxed=False)
 
 
 def test_the_words_about_an_answer_that_asks_name_what_it_asks_for() -> None:

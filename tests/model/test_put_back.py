@@ -1,12 +1,12 @@
 """What a record says of things that were put back."""
 
-from dataclasses import replace
 from datetime import UTC, datetime
 
 from ironcurtain_proxy.model.audit import PutBack
 from ironcurtain_proxy.model.call import RequestId, ToolCall
-from ironcurtain_proxy.model.case import Case
+from ironcurtain_proxy.model.case import Arrival, Case
 from ironcurtain_proxy.model.decision import Allow, Ground
+from ironcurtain_proxy.model.judgement import Judged
 
 
 def test_a_record_names_what_was_put_back_and_where_it_is_kept() -> None:
@@ -14,16 +14,18 @@ def test_a_record_names_what_was_put_back_and_where_it_is_kept() -> None:
         request_id=RequestId("1"), exposed_name="t", server="s", tool="t", arguments={}, params={}
     )
     case = Case(
-        call=call,
-        session="session",
-        policy_version="",
-        arrived=datetime(2026, 1, 1, tzinfo=UTC),
-        started=0.0,
+        arrival=Arrival(
+            call=call,
+            session="session",
+            policy_version="",
+            time=datetime(2026, 1, 1, tzinfo=UTC),
+            started=0.0,
+        ),
         arguments={},
-        decision=Allow(Ground("rule", "reason")),
+        judged=Judged(decision=Allow(Ground("rule", "reason"))),
     )
     assert dict(case.record(None, elapsed=0, sandboxed=True).context) == {}
-    changed = replace(case, put_back=(PutBack("a was removed", "/kept/a"), PutBack("b stays")))
-    assert dict(changed.record(None, elapsed=0, sandboxed=True).context) == {
+    case.clean((PutBack("a was removed", "/kept/a"), PutBack("b stays")))
+    assert dict(case.record(None, elapsed=0, sandboxed=True).context) == {
         "putBack": ["a was removed; what was there is kept as /kept/a", "b stays"]
     }

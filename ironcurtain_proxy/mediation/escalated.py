@@ -1,0 +1,110 @@
+"""An escalated call: what may spare it a question, what is asked about it, what was consented to.
+
+`Consent` holds from the question to the moment at which the call goes; in between grants may end,
+and the tool may change.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from ironcurtain_proxy.approval.settlements import besides, by_grants, by_reviewer
+from ironcurtain_proxy.grants.claims import Approvals, Claim
+from ironcurtain_proxy.grants.grant_settlement import Remembering, without
+from ironcurtain_proxy.grants.patterns import EscalatedCall
+from ironcurtain_proxy.mediation.question import Frame, Posed, question_about
+from ironcurtain_proxy.model.case import Case
+from ironcurtain_proxy.model.decision import Escalate
+from ironcurtain_proxy.model.escalation import Approved, Escalation, OriginReason
+from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.request import Facts
+from ironcurtain_proxy.ports import Clock, FactGatherer, IdSource, Servers, ToolFinder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Consent:
+    """What an escalated call rests on: a reviewer's approval, earlier approvals, or both."""
+
+    reasons: tuple[OriginReason, ...] = ()
+    """What a reviewer approved; earlier approvals must cover the rest."""
+    definition: str | None = None
+    """SHA-256 of the tool's definition that the reviewer approved; None: nobody was asked."""
+    roots: tuple[str, ...] = ()
+    """Directories that the server must be told of for this call."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EscalatedCalls:
+    """The escalated calls of one session, and the approvals that they can rest on."""
+
+    tools: ToolFinder
+    facts: FactGatherer
+    servers: Servers
+    clock: Clock
+    ids: IdSource
+    approvals: Approvals
+    frame: Frame
+    grant_ttl: timedelta | None = None
+    """How long what is remembered holds; None: as long as the session."""
+
+    def claim(self, case: Case, facts: Facts, approved: Sequence[OriginReason] = ()) -> Claim:
+        """What asks about a call and was not approved yet, of the tool as it is now."""
+        call, decision = case.call, case.decision
+        return Claim(
+            call=EscalatedCall(
+                server=call.server,
+                tool=call.tool,
+                definition=self.tools.definition(call.server, call.tool),
+                request=facts.request,
+                arguments=facts.arguments,
+                roles=decision.roles if isinstance(decision, Escalate) else (),
+            ),
+            reasons=without(case.judged.reasons, approved),
+            run=case.arrival.run,
+        )
+
+    def left(self, claim: Claim) -> tuple[OriginReason, ...]:
+        """What no earlier approval covers now: somebody has to be asked. Uses nothing up."""
+        return self.approvals.look(claim, self.clock.steady()).open
+
+    def question(
+        self,
+        case: Case,
+        facts: Facts,
+        claim: Claim,
+        left: tuple[OriginReason, ...],
+        directories: frozenset[RealPath] | None,
+    ) -> Escalation:
+        """What a reviewer is asked."""
+        return question_about(
+            Posed(
+                id=self.ids.new_escalation(),
+                now=self.clock.steady(),
+                call=case.call,
+                facts=facts,
+                asked=claim.call,
+                reasons=left,
+                fingerprint=self.facts.fingerprint(case.call, facts.arguments),
+                directories=directories,
+                sandboxed=self.servers.is_sandboxed(case.call.server),
+            ),
+            self.frame,
+        )
+
+    def accept(self, case: Case, question: Escalation, approved: Approved, claim: Claim) -> None:
+        """Take an approval: what is to be remembered of it holds from now on."""
+        now = self.clock.steady()
+        how = Remembering(new_id=self.ids.new, now=now, ttl=self.grant_ttl)
+        self.approvals.remember(question, approved, claim.call, how)
+        case.settle(by_reviewer(approved, question.id))
+
+    def use(self, case: Case, claim: Claim) -> bool:
+        """Use earlier approvals. False: they do not cover what no reviewer approved now."""
+        cover = self.approvals.use(claim, self.clock.steady())
+        if cover.open:
+            return False
+        if case.settlement is None:
+            case.settle(by_grants(cover.grants, cover.run))
+        else:
+            case.settle(besides(case.settlement, cover.grants, cover.run))
+        return True

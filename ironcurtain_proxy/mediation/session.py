@@ -1,0 +1,109 @@
+"""The parts that mediate the calls of one session, joined."""
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from ironcurtain_proxy.approval.judging import Overlay
+from ironcurtain_proxy.decision.breaker import Breaker
+from ironcurtain_proxy.grants.book import GrantBook
+from ironcurtain_proxy.grants.budget import BudgetBook
+from ironcurtain_proxy.grants.claims import Approvals
+from ironcurtain_proxy.mediation.escalated import EscalatedCalls
+from ironcurtain_proxy.mediation.journal import Journal
+from ironcurtain_proxy.mediation.judge import Judge
+from ironcurtain_proxy.mediation.mediator import Mediator
+from ironcurtain_proxy.mediation.plans import Planner
+from ironcurtain_proxy.mediation.question import Frame
+from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.policy import Policy
+from ironcurtain_proxy.ports import World
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What the operator laid down for all calls of a session."""
+
+    session: str
+    policy: Policy
+    overlay: Overlay = field(default_factory=Overlay)
+    patience: timedelta = timedelta(seconds=300)
+    """How long a reviewer has."""
+    home: RealPath | None = None
+    """The user's home directory: never remembered as a whole."""
+    grant_ttl: timedelta | None = None
+    """How long what is remembered holds; None: as long as the session."""
+    named_meta: frozenset[str] = frozenset()
+    """Keys of `_meta` that reach servers besides the standard ones."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """One agent's session: what decides its calls and carries them out."""
+
+    journal: Journal
+    mediator: Mediator
+    planner: Planner
+
+    @classmethod
+    def begin(
+        cls,
+        world: World,
+        terms: Terms,
+        *,
+        approvals: Approvals | None = None,
+        breaker: Breaker | None = None,
+    ) -> "Session":
+        """Join the parts. Nothing is started.
+
+        Args:
+            world: the ports.
+            terms: what the operator laid down.
+            approvals: what was approved already; None: nothing.
+            breaker: stops repeated calls; None: as often as is usual.
+        """
+        approvals = approvals or Approvals(GrantBook(), BudgetBook())
+        breaker = breaker or Breaker()
+        journal = Journal(
+            recorder=world.recorder,
+            clock=world.clock,
+            ids=world.ids,
+            session=terms.session,
+            policy_version=terms.policy.version,
+            is_sandboxed=world.servers.is_sandboxed,
+            aftermath=world.aftermath,
+            named_meta=terms.named_meta,
+        )
+        judge = Judge(
+            tools=world.tools, facts=world.facts, policy=terms.policy, overlay=terms.overlay
+        )
+        frame = Frame(
+            session=terms.session,
+            policy=terms.policy,
+            home=terms.home,
+            patience=terms.patience,
+            ending="until this session ends" if terms.grant_ttl is None else "",
+        )
+        escalated = EscalatedCalls(
+            tools=world.tools,
+            facts=world.facts,
+            servers=world.servers,
+            clock=world.clock,
+            ids=world.ids,
+            approvals=approvals,
+            frame=frame,
+            grant_ttl=terms.grant_ttl,
+        )
+        return cls(
+            journal=journal,
+            mediator=Mediator(
+                world=world, journal=journal, judge=judge, breaker=breaker, escalated=escalated
+            ),
+            planner=Planner(
+                world=world,
+                journal=journal,
+                judge=judge,
+                breaker=breaker,
+                approvals=approvals,
+                frame=frame,
+            ),
+        )
