@@ -102,12 +102,17 @@ _TESTS: Mapping[Kind, Callable[[int], bool]] = {
 
 def mates(tree: Iterable[tuple[str, Entry]]) -> dict[str, frozenset[str]]:
     """The names in the workspace that share a file, for each of them."""
-    by_inode: dict[int, list[str]] = {}
+    # A plan joins what was with what is, where a number may have become another file's meanwhile.
+    alike: dict[tuple[int, str], list[str]] = {}
+    shared: set[tuple[int, str]] = set()
     for path, entry in tree:
-        if entry.kind == "file" and entry.names > 1:
-            by_inode.setdefault(entry.inode, []).append(path)
-    shared = [frozenset(paths) for paths in by_inode.values() if len(paths) > 1]
-    return {path: together for together in shared for path in together}
+        if entry.kind == "file":
+            key = entry.inode, entry.content
+            alike.setdefault(key, []).append(path)
+            if entry.names > 1:
+                shared.add(key)
+    groups = [frozenset(alike[key]) for key in shared]
+    return {path: together for together in groups if len(together) > 1 for path in together}
 
 
 def encoded(text: str) -> str:

@@ -31,7 +31,9 @@ class Noted:
     """What became of a path, and how it was left."""
 
     path: str
-    kind: ChangeKind
+    kind: ChangeKind | None
+    """None: nothing that a person would call a change. It is the same file under more or fewer
+    names, or another file that says the same."""
     after: Entry | None
 
 
@@ -42,6 +44,12 @@ class Delta:
     calls: frozenset[int]
     """The points whose calls were under way; none: nobody's that is known here."""
     changes: tuple[Noted, ...]
+
+    def counted(self) -> Iterator[tuple[str, ChangeKind]]:
+        """What a person would call a change."""
+        for noted in self.changes:
+            if noted.kind is not None:
+                yield noted.path, noted.kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,16 +121,21 @@ class History:
         kinds: dict[str, ChangeKind] = {}
         for delta in self._deltas():
             if number in delta.calls:
-                for noted in delta.changes:
-                    joined = _joined(kinds.pop(noted.path, None), noted.kind)
+                for path, kind in delta.counted():
+                    joined = _joined(kinds.pop(path, None), kind)
                     if joined is not None:
-                        kinds[noted.path] = joined
+                        kinds[path] = joined
         return tuple(sorted([Change(path, kind) for path, kind in kinds.items()]))
 
     def touched(self, number: int) -> frozenset[str]:
         """All paths that a call changed, also those that it left as they had been."""
         return frozenset(
-            [n.path for delta in self._deltas() if number in delta.calls for n in delta.changes]
+            [
+                path
+                for delta in self._deltas()
+                if number in delta.calls
+                for path, _ in delta.counted()
+            ]
         )
 
     def others(self, number: int) -> dict[str, frozenset[int]]:
@@ -130,10 +143,8 @@ class History:
         found: dict[str, frozenset[int]] = {}
         for delta in self.since(number):
             if delta.calls != {number}:
-                for noted in delta.changes:
-                    found[noted.path] = found.get(noted.path, frozenset()) | (
-                        delta.calls - {number}
-                    )
+                for path, _ in delta.counted():
+                    found[path] = found.get(path, frozenset()) | (delta.calls - {number})
         return found
 
     def since(self, number: int) -> Iterator[Delta]:

@@ -1,7 +1,7 @@
 """One timeline: the workspace, its past, and the copies. For one thread at a time."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -92,7 +92,10 @@ class Keeper:
         self._session = session
         self._now = now
         self._behind = False
-        self._begun = not is_owner
+        self._is_owner = is_owner
+        self._begun = False
+        self._open: set[int] = set()
+        """The points of calls that are under way here."""
         self._since_full: set[int] = set()
         """Calls that ended since everything was looked at."""
         self.seconds_waited = _LOCK_SECONDS
@@ -107,13 +110,16 @@ class Keeper:
         with self.log.locked(self.seconds_waited):
             if self.log.is_foreign():
                 found = self.log.read()
-                if found is None:
+                if found is None and self._is_owner:
                     found = History()
                     self.log.replace(found)
+                elif found is None:
+                    raise FileNotFoundError
                 self.history = found
                 self.scanner.assume(found.state())
-                self.blobs.keep(found.digests())
-                self._drop_old()
+                if self._is_owner:
+                    self.blobs.keep(found.digests())
+                    self._drop_old()
             elif self._behind:
                 self.log.replace(self.history)
                 self._behind = False
@@ -131,41 +137,36 @@ class Keeper:
     def _begin(self) -> None:
         if self._begun:
             return
-        self.note(self.look())
-        for left in sorted(self.history.unsettled()):
-            self._settled(left)  # the process that made it was killed: its changes are noted now
+        # The process that made these was killed: what their calls changed is noted now.
+        left = self.history.unsettled()
+        self.note(self.look(), left)
+        for number in sorted(left):
+            self.settled(number)
         self._begun = True
 
     def mark(self, call: str, server: str, tool: str) -> PointId | NotHeld:
         """Make the point before a call."""
-        return self.point(
-            lambda number: Point(
-                number=number,
-                call=call,
-                server=server,
-                tool=tool,
-                session=self._session,
-                at=self._now(),
-            )
-        )
-
-    def point(self, made: Callable[[int], Point]) -> PointId | NotHeld:
-        """Make a point."""
         try:
             with self.writing():
                 if not self.root.is_in_place():
                     return NotHeld("the workspace was moved or replaced")
                 self._begin()
-                self.note(self.look())
+                self.note(self.look(), self._open)
                 if self.scanner.full:
                     return NotHeld("no space is left for copies of files")
                 if not self._drop():
                     return NotHeld(self._too_large())
-                point = made(self.history.next)
-                self.history.add(point)
-                if not self._write(point):
-                    self.history.records.pop()
+                point = Point(
+                    number=self.history.next,
+                    call=call,
+                    server=server,
+                    tool=tool,
+                    session=self._session,
+                    at=self._now(),
+                )
+                if not self.add(point):
                     return NotHeld("the timeline cannot be written")
+                self._open.add(point.number)
                 return PointId(str(point.number))
         except TooManyError:
             return NotHeld(
@@ -180,14 +181,22 @@ class Keeper:
         except OSError as error:
             return NotHeld(f"the workspace cannot be read: {error.strerror}")
 
+    def add(self, point: Point) -> bool:
+        """Write a point down. False: that cannot be done, and there is none."""
+        self.history.add(point)
+        written = self._write(point)
+        if not written:
+            self.history.records.pop()
+        return written
+
     def settle(self, point: PointId) -> tuple[Change, ...]:
         """Note what the call changed."""
         number = int(point)
         try:
             with self.writing():
-                self.note(self.look())
+                self.note(self.look(), self._open)
                 self._since_full.add(number)
-                self._settled(number)
+                self.settled(number)
                 self._drop()
         except (TooManyError, ManyBytesError, StoppedError, OSError):
             # It stays unsettled: what it changed is noted when the workspace can be held again.
@@ -201,7 +210,7 @@ class Keeper:
             TooManyError, ManyBytesError, StoppedError, OSError: see `begin`.
         """
         with self.writing():
-            self.note(self.look(everything=True), besides=frozenset(self._since_full))
+            self.note(self.look(everything=True), self._open | self._since_full)
             self._since_full.clear()
             self._drop_old()
 
@@ -211,7 +220,7 @@ class Keeper:
             return False
         try:
             with self.writing():
-                self.note(self.look())
+                self.note(self.look(), self._open)
         except (TooManyError, ManyBytesError, StoppedError, OSError):
             return False
         return self.scanner.holds("/".join(path.parts[len(self.workspace.parts) :]))
@@ -228,38 +237,29 @@ class Keeper:
             self.blobs.keep(self._needed())
             raise
 
-    def note(
-        self, differences: list[Difference], besides: frozenset[int] = frozenset()
-    ) -> None:
-        """Write down what is different, on the account of the calls that are under way."""
-        under_way = self.history.unsettled()
+    def note(self, differences: list[Difference], calls: Set[int]) -> None:
+        """Write down what is different, on the account of these calls."""
         first = not self.history.records and not self.history.base
         if first:
             self.history.base = dict(self.scanner.all())
             self._rewrite()
             return
-        changes = [
-            Noted(one.path, kind, one.after)
-            for one in differences
-            if (kind := kind_of_change(one.before, one.after)) is not None
-        ]
-        records: list[Record] = []
+        changes = [noted for one in differences if (noted := _noted(one)) is not None]
         if changes:
-            records.append(Delta(under_way | besides, tuple(changes)))
-        for record in records:
-            self.history.add(record)
-        self._write(*records)
+            delta = Delta(frozenset(calls), tuple(changes))
+            self.history.add(delta)
+            self._write(delta)
 
-    def _settled(self, number: int) -> None:
+    def settled(self, number: int) -> None:
+        """Write down that a call has ended."""
+        self._open.discard(number)
         record = Settled(number)
         self.history.add(record)
         self._write(record)
 
-    def _write(self, *records: Record) -> bool:
-        if not records:
-            return True
+    def _write(self, record: Record) -> bool:
         try:
-            self.log.append(*records)
+            self.log.append(record)
         except OSError:
             # What is known here is written as a whole at the next occasion.
             self._behind = True
@@ -276,8 +276,7 @@ class Keeper:
         if most > 0:
             self._without(most + _MOST_POINTS // 4)
         while self.blobs.stored > self._limits.max_bytes:
-            under_way = self.history.unsettled()
-            ended = [p for p in self.history.points() if p.number not in under_way]
+            ended = [p for p in self.history.points() if p.number not in self._open]
             if not ended:
                 self._without(0)
                 return self.blobs.stored <= self._limits.max_bytes
@@ -295,9 +294,8 @@ class Keeper:
             self._without(old)
 
     def _without(self, count: int) -> None:
-        under_way = self.history.unsettled()
         for index, point in enumerate(self.history.points()[:count]):
-            if point.number in under_way:
+            if point.number in self._open:
                 count = index
                 break
         self.history = self.history.without_oldest(count)
@@ -317,3 +315,14 @@ class Keeper:
         """Give everything back."""
         self.scanner.close()
         self.root.close()
+
+
+def _noted(one: Difference) -> Noted | None:
+    kind = kind_of_change(one.before, one.after)
+    before, after = one.before, one.after
+    if kind is None and before is not None and after is not None:
+        if (before.inode, before.names) == (after.inode, after.names):
+            return None
+        if after.kind == "directory":
+            return None
+    return Noted(one.path, kind, after)

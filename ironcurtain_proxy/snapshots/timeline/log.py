@@ -98,13 +98,13 @@ class Log:
         self._known = (found[0], len(whole) + 1) if found else None
         return history
 
-    def append(self, *records: Record) -> None:
-        """Write records, all or none.
+    def append(self, record: Record) -> None:
+        """Write a record, all of it or nothing.
 
         Raises:
             OSError: they could not be written.
         """
-        data = b"".join([orjson.dumps(_row(record)) + b"\n" for record in records])
+        data = orjson.dumps(_row(record)) + b"\n"
         descriptor = os.open(self._path, _APPEND)
         try:
             assert self._known is not None  # noqa: S101  it was read or made

@@ -94,9 +94,7 @@ class Reader:
 
     def _copied(self, descriptor: int, found: os.stat_result) -> Entry:
         try:
-            content, taken = self._blobs.add(
-                descriptor, found.st_size, sparse=is_sparse(found)
-            )
+            content, taken = self._blobs.add(descriptor, found.st_size, sparse=is_sparse(found))
             attributes = _attributes(descriptor)
         except OSError as error:
             if error.errno in _FULL:

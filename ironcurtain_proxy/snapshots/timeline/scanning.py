@@ -251,7 +251,11 @@ class Scanner:
                 status = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
             except FileNotFoundError:
                 continue
-            if old is not None and is_as_seen(old, status) and name not in self._again.get(path, ()):
+            if (
+                old is not None
+                and is_as_seen(old, status)
+                and name not in self._again.get(path, ())
+            ):
                 now[name] = old
             else:
                 self._look_at(path, descriptor, name, status, now)
@@ -311,11 +315,11 @@ class Scanner:
                 continue
             old = before.get(path, {})
             self.directories[path] = now
-            changed = [name for name in old.keys() | now.keys() if old.get(name) is not now.get(name)]
+            changed = [
+                name for name in old.keys() | now.keys() if old.get(name) is not now.get(name)
+            ]
             for name in changed:
-                yield Difference(
-                    f"{path}/{name}" if path else name, old.get(name), now.get(name)
-                )
+                yield Difference(f"{path}/{name}" if path else name, old.get(name), now.get(name))
             if changed and before:
                 self._recent.pop(path, None)
                 self._recent[path] = None
@@ -327,7 +331,9 @@ class Scanner:
         self.left_out.update(self._seen_left_out)
         self._again.update(self._seen_again)
         if everything:
-            self._control = tuple([path for path in self.directories if _is_control(path)][:_CONTROL])
+            self._control = tuple(
+                [path for path in self.directories if _is_control(path)][:_CONTROL]
+            )
         self._seen = {}
 
     def _no_longer_there(self) -> set[str]:
