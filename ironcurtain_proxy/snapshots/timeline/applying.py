@@ -1,0 +1,254 @@
+"""Brings paths back: each file whole or not at all, through no link, never outside the workspace.
+
+A file is written beside and renamed over: a hard link to it from elsewhere keeps what it has. Cut
+short at any point it can be done again.
+"""
+
+import errno
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final, assert_never
+
+from ironcurtain_proxy.snapshots.faults import RollbackError
+from ironcurtain_proxy.snapshots.timeline.blobs import Blobs, DamagedError
+from ironcurtain_proxy.snapshots.timeline.entry import (
+    Entry,
+    Tree,
+    is_as_seen,
+    mates,
+    parent_of,
+)
+from ironcurtain_proxy.snapshots.timeline.opening import PASSED, Root
+from ironcurtain_proxy.snapshots.timeline.planning import Plan, Step
+
+_CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_PRIVATE: Final = 0o600
+_OURS: Final = 0o700
+TEMPORARY: Final = ".ironcurtain-rollback.tmp"
+"""The name of a file while it is written, in its directory; one that was left is written over."""
+
+
+class Application:
+    """The putting back of a plan's paths."""
+
+    def __init__(self, root: Root, blobs: Blobs, plan: Plan, now: Tree) -> None:
+        """Say what is to be put back, and what is there now."""
+        self._root = root
+        self._blobs = blobs
+        self._plan = plan
+        self._now = now
+        self._mates = mates(plan.target.items())
+        self._shared = self._mates.keys() | mates(now.items()).keys()
+        self._pending = {step.path for step in plan.steps}
+        self.stayed: list[str] = []
+        """Directories that something unseen is in, such as a named cache."""
+
+    def apply(self) -> None:
+        """Do it.
+
+        Raises:
+            RollbackError: it could not be done; it may be tried again.
+        """
+        try:
+            opened = self._open_up()
+            for step in reversed(self._plan.steps):
+                self._take_away(step)
+            for step in self._plan.steps:
+                self._put_back(step)
+            self._finish_directories(opened)
+        except OSError as error:
+            raise RollbackError(
+                f"{error.filename or 'a path'}: {error.strerror}; what is missing can be put back "
+                "by running it again"
+            ) from None
+
+    def _open_up(self) -> list[str]:
+        """Make the directories that something changes in writable; they get their modes later."""
+        opened = []
+        for path in sorted(_above(step.path for step in self._plan.steps)):
+            entry = self._now.get(path)
+            if entry is not None and entry.kind == "directory":
+                opened.append(path)
+                if entry.mode & _OURS != _OURS:
+                    self._set_mode(path, entry.mode | _OURS)
+        return opened
+
+    def _take_away(self, step: Step) -> None:
+        """Remove what is not to be there, or is a directory where another thing is to be."""
+        present, wanted = self._now.get(step.path), self._plan.target.get(step.path)
+        if present is None or (
+            wanted is not None and "directory" not in (wanted.kind, present.kind)
+        ):
+            return
+        if wanted is not None and wanted.kind == present.kind:
+            return
+        with self._parent(step.path) as (parent, name):
+            if present.kind != "directory":
+                self._check(parent, name, step.path)
+                os.unlink(name, dir_fd=parent)
+                return
+            try:
+                os.rmdir(name, dir_fd=parent)
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST) or wanted is not None:
+                    raise _named(error, step.path) from None
+                self.stayed.append(step.path)
+                self._set_mode(step.path, present.mode)
+
+    def _put_back(self, step: Step) -> None:
+        wanted = self._plan.target.get(step.path)
+        if wanted is None:
+            return
+        with self._parent(step.path) as (parent, name):
+            if wanted.kind == "directory":
+                with suppress(FileExistsError):
+                    os.mkdir(name, _OURS, dir_fd=parent)
+                return
+            # A mode is that of all names of a file.
+            if step.act == "mode" and step.path not in self._shared:
+                self._check(parent, name, step.path)
+                _set_mode_of(parent, name, wanted.mode)
+            else:
+                self._check(parent, name, step.path)
+                with suppress(FileNotFoundError):
+                    os.unlink(TEMPORARY, dir_fd=parent)
+                self._make(parent, step.path, wanted)
+                os.rename(TEMPORARY, name, src_dir_fd=parent, dst_dir_fd=parent)
+            # Of two names of one file, a rename of one to the other does nothing.
+            with suppress(FileNotFoundError):
+                os.unlink(TEMPORARY, dir_fd=parent)
+        self._pending.discard(step.path)
+
+    def _make(self, parent: int, path: str, wanted: Entry) -> None:
+        match wanted.kind:
+            case "file":
+                if not self._link(parent, path):
+                    self._file(parent, path, wanted)
+            case "link":
+                os.symlink(wanted.content, TEMPORARY, dir_fd=parent)
+                _set_time(parent, TEMPORARY, wanted)
+            case "pipe":
+                os.mkfifo(TEMPORARY, _PRIVATE, dir_fd=parent)
+                _set_mode_of(parent, TEMPORARY, wanted.mode)
+            case "directory" | "lost":
+                raise RollbackError(f"{path}: was never held")
+            case _:
+                assert_never(wanted.kind)
+
+    def _link(self, parent: int, path: str) -> bool:
+        """Make it another name of a file that is as it is to be, if it had one."""
+        for mate in sorted(self._mates.get(path, frozenset()) - {path}):
+            if mate in self._pending:
+                continue
+            try:
+                with self._parent(mate) as (source, name):
+                    os.link(
+                        name, TEMPORARY, src_dir_fd=source, dst_dir_fd=parent, follow_symlinks=False
+                    )
+            except OSError:
+                continue
+            return True
+        return False
+
+    def _file(self, parent: int, path: str, wanted: Entry) -> None:
+        descriptor = os.open(TEMPORARY, _CREATE, _PRIVATE, dir_fd=parent)
+        try:
+            self._blobs.restore(wanted.content, descriptor)
+            for name, value in wanted.attributes:
+                os.setxattr(descriptor, name, bytes.fromhex(value))
+            os.fchmod(descriptor, wanted.mode)
+            os.utime(descriptor, ns=(wanted.mtime_ns, wanted.mtime_ns))
+            os.fsync(descriptor)
+        except DamagedError:
+            raise RollbackError(f"{path}: the copy is gone or damaged") from None
+        except OSError as error:
+            raise _named(error, path) from None
+        finally:
+            os.close(descriptor)
+
+    def _check(self, parent: int, name: str, path: str) -> None:
+        """See once more that nobody wrote there since it was looked at."""
+        present = self._now.get(path)
+        try:
+            found = os.stat(name, dir_fd=parent, follow_symlinks=False)
+        except FileNotFoundError:
+            if present is None or present.kind == "directory":
+                return
+            raise _in_the_way(path) from None
+        if present is None or present.kind == "directory":
+            raise _in_the_way(path)
+        # A hard link that was cut or made by this very rollback has a new time.
+        if not is_as_seen(present, found) and path not in self._shared:
+            raise _in_the_way(path)
+
+    def _finish_directories(self, opened: list[str]) -> None:
+        """Set modes and times, the deepest first."""
+        made = [step.path for step in self._plan.steps]
+        for path in sorted({*opened, *made}, reverse=True):
+            wanted = self._plan.target.get(path)
+            if wanted is None or wanted.kind != "directory":
+                continue
+            self._set_mode(path, wanted.mode)
+            with self._parent(path) as (parent, name):
+                _set_time(parent, name, wanted)
+
+    def _set_mode(self, path: str, mode: int) -> None:
+        with self._parent(path) as (parent, name):
+            _set_mode_of(parent, name, mode)
+
+    @contextmanager
+    def _parent(self, path: str) -> Iterator[tuple[int, str]]:
+        with self._root.directory(parent_of(path), PASSED) as parent:
+            yield parent, path.rpartition("/")[2]
+
+
+def _above(paths: Iterable[str]) -> set[str]:
+    """All directories that paths are in, at whatever depth."""
+    found: set[str] = set()
+    for path in paths:
+        above = parent_of(path)
+        while above and above not in found:
+            found.add(above)
+            above = parent_of(above)
+    return found
+
+
+def open_unlisted(root: Root, path: str, mode: int) -> bool:
+    """Give a directory its permissions back, so that it can be looked into. False: it cannot."""
+    try:
+        with root.directory(parent_of(path), PASSED) as parent:
+            _set_mode_of(parent, path.rpartition("/")[2], mode | _OURS)
+    except OSError:
+        return False
+    return True
+
+
+def _set_mode_of(parent: int, name: str, mode: int) -> None:
+    """By a descriptor: by its name a link in its place would be followed."""
+    flags = getattr(os, "O_PATH", os.O_RDONLY) | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(name, flags, dir_fd=parent)
+    try:
+        if stat.S_ISLNK(os.fstat(descriptor).st_mode):
+            return
+        if hasattr(os, "O_PATH"):
+            Path(f"/proc/self/fd/{descriptor}").chmod(mode)
+        else:
+            os.fchmod(descriptor, mode)
+    finally:
+        os.close(descriptor)
+
+
+def _set_time(parent: int, name: str, wanted: Entry) -> None:
+    times = (wanted.mtime_ns, wanted.mtime_ns)
+    os.utime(name, ns=times, dir_fd=parent, follow_symlinks=False)
+
+
+def _named(error: OSError, path: str) -> OSError:
+    return OSError(error.errno, error.strerror, path)
+
+
+def _in_the_way(path: str) -> RollbackError:
+    return RollbackError(f"{path}: is being changed; nothing more was put back")

@@ -1,0 +1,144 @@
+"""One path of the workspace as it was seen, and what tells two of them apart."""
+
+import os
+import stat
+from collections.abc import Callable, Iterable, Mapping
+from typing import Literal, NamedTuple, TypeAlias
+
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.timeline import ChangeKind
+
+Kind: TypeAlias = Literal["file", "directory", "link", "pipe", "lost"]
+"""`lost`: it is there and is not held, such as a socket or a file that cannot be read."""
+
+
+class Entry(NamedTuple):
+    """A path. A tuple, because a workspace has many of them."""
+
+    kind: Kind
+    mode: int
+    """Permissions, with setuid, setgid and sticky."""
+    size: int
+    """Bytes that its copy takes."""
+    inode: int
+    names: int
+    """How many hard links there are, outside of the workspace included."""
+    ctime_ns: int
+    """Nobody but the kernel sets it, unlike the time of modification."""
+    mtime_ns: int
+    content: str
+    """The digest of a file, the target of a link, why a `lost` one is not held."""
+    attributes: tuple[tuple[str, str], ...] = ()
+    """Extended ones of a file: names, and values in hexadecimal."""
+
+
+Tree: TypeAlias = Mapping[str, Entry]
+"""By path below the workspace, such as `src/a.py`."""
+
+
+def parent_of(path: str) -> str:
+    """The directory that a path is in; empty: the workspace itself."""
+    return path.rpartition("/")[0]
+
+
+def is_below(path: str, directory: str) -> bool:
+    """Whether a path lies in a directory, at whatever depth."""
+    return not directory or path.startswith(directory + "/")
+
+
+def kind_of_change(before: Entry | None, after: Entry | None) -> ChangeKind | None:
+    """What became of a path; None: nothing that counts.
+
+    The time of modification does not count. Another inode does where hard links are concerned: one
+    of them may have been cut.
+    """
+    if before is None or after is None:
+        if before is after:
+            return None
+        return "created" if before is None else "deleted"
+    if _substance(before) != _substance(after):
+        return "changed"
+    if before.inode != after.inode and max(before.names, after.names) > 1 and not _holds(before):
+        return "changed"
+    # Nobody can tell whether what is not held was written to, except by its time of change.
+    if before.kind == "lost" and before.ctime_ns != after.ctime_ns:
+        return "changed"
+    return "mode" if before.mode != after.mode else None
+
+
+def _holds(entry: Entry) -> bool:
+    return entry.kind == "directory"
+
+
+def _substance(entry: Entry) -> tuple[object, ...]:
+    if entry.kind == "directory":
+        return ("directory",)
+    return entry.kind, entry.size, entry.content, entry.attributes
+
+
+def is_as_seen(entry: Entry, found: os.stat_result) -> bool:
+    """Whether the system says of a path what it said when the path was seen."""
+    return (
+        entry.ctime_ns == found.st_ctime_ns
+        and entry.inode == found.st_ino
+        and entry.mode == stat.S_IMODE(found.st_mode)
+        and is_kind(entry.kind, found.st_mode)
+    )
+
+
+def is_kind(kind: Kind, mode: int) -> bool:
+    """Whether a mode is one of this kind; anything may be `lost`."""
+    test = _TESTS.get(kind)
+    return test is None or test(mode)
+
+
+_TESTS: Mapping[Kind, Callable[[int], bool]] = {
+    "file": stat.S_ISREG,
+    "directory": stat.S_ISDIR,
+    "link": stat.S_ISLNK,
+    "pipe": stat.S_ISFIFO,
+}
+
+
+def mates(tree: Iterable[tuple[str, Entry]]) -> dict[str, frozenset[str]]:
+    """The names in the workspace that share a file, for each of them."""
+    # A plan joins what was with what is, where a number may have become another file's meanwhile.
+    alike: dict[tuple[int, str], list[str]] = {}
+    shared: set[tuple[int, str]] = set()
+    for path, entry in tree:
+        if entry.kind == "file":
+            key = entry.inode, entry.content
+            alike.setdefault(key, []).append(path)
+            if entry.names > 1:
+                shared.add(key)
+    groups = [frozenset(alike[key]) for key in shared]
+    return {path: together for together in groups if len(together) > 1 for path in together}
+
+
+def encoded(text: str) -> str:
+    """Bytes that are a name, as text that JSON can hold."""
+    return os.fsencode(text).decode("latin-1")
+
+
+def decoded(text: str) -> str:
+    """The reverse."""
+    return os.fsdecode(text.encode("latin-1"))
+
+
+def row_of(entry: Entry) -> list[Json]:
+    """An entry as JSON."""
+    row: list[Json] = list(entry[:7])
+    row.append(encoded(entry.content))
+    if entry.attributes:
+        row.append([[encoded(name), value] for name, value in entry.attributes])
+    return row
+
+
+def entry_of(row: list) -> Entry:  # type: ignore[type-arg]  # our own file, checked by its use
+    """The reverse.
+
+    Raises:
+        TypeError, ValueError: it is no entry.
+    """
+    attributes = tuple([(decoded(name), value) for name, value in row[8]]) if len(row) > 8 else ()  # noqa: PLR2004
+    return Entry(*row[:7], decoded(row[7]), attributes)

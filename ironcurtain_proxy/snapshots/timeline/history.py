@@ -1,0 +1,221 @@
+"""What is known of the past: the workspace at the oldest point, and what changed since."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal, TypeAlias
+
+from ironcurtain_proxy.model.timeline import Change, ChangeKind
+from ironcurtain_proxy.snapshots.timeline.entry import Entry
+
+PointKind: TypeAlias = Literal["call", "rollback"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """The workspace as it was before a call, or before a rollback."""
+
+    number: int
+    kind: PointKind = "call"
+    call: str
+    """The id of the request; of a rollback an id of its own."""
+    server: str = ""
+    tool: str = ""
+    """Of a rollback, what it took back."""
+    session: str = ""
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """What became of a path, and how it was left."""
+
+    path: str
+    kind: ChangeKind | None
+    """None: nothing that a person would call a change. It is the same file under more or fewer
+    names, or another file that says the same."""
+    after: Entry | None
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """What changed between two looks."""
+
+    calls: frozenset[int]
+    """The points whose calls were under way; none: nobody's that is known here."""
+    changes: tuple[Noted, ...]
+
+    def counted(self) -> Iterator[tuple[str, ChangeKind]]:
+        """What a person would call a change."""
+        for noted in self.changes:
+            if noted.kind is not None:
+                yield noted.path, noted.kind
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """A call has ended, and all that it changed is noted before this."""
+
+    number: int
+
+
+Record: TypeAlias = Point | Delta | Settled
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dropped:
+    """What is no longer kept."""
+
+    points: int = 0
+    until: datetime | None = None
+    """When the last of them was made."""
+
+
+@dataclass(slots=True)
+class History:
+    """The past of one workspace."""
+
+    base: dict[str, Entry] = field(default_factory=dict)
+    """The workspace before the first record."""
+    records: list[Record] = field(default_factory=list)
+    dropped: Dropped = field(default_factory=Dropped)
+    next: int = 1
+    """The number of the next point."""
+
+    def add(self, record: Record) -> None:
+        """Go on."""
+        self.records.append(record)
+        if isinstance(record, Point):
+            self.next = max(self.next, record.number + 1)
+
+    def points(self) -> list[Point]:
+        """The oldest first."""
+        return [record for record in self.records if isinstance(record, Point)]
+
+    def point(self, number: int) -> Point | None:
+        """The point of that number, if it is kept."""
+        found = [point for point in self.points() if point.number == number]
+        return found[0] if found else None
+
+    def unsettled(self) -> frozenset[int]:
+        """The points whose calls have not ended, as far as is known."""
+        settled = {record.number for record in self.records if isinstance(record, Settled)}
+        return frozenset([point.number for point in self.points()]) - settled
+
+    def state(self, before: int | None = None) -> dict[str, Entry]:
+        """The workspace at a point; None: as it was last seen."""
+        tree = dict(self.base)
+        for record in self.records:
+            if isinstance(record, Point) and record.number == before:
+                break
+            if isinstance(record, Delta):
+                for noted in record.changes:
+                    if noted.after is None:
+                        tree.pop(noted.path, None)
+                    else:
+                        tree[noted.path] = noted.after
+        return tree
+
+    def changes(self, number: int) -> tuple[Change, ...]:
+        """What a call changed, each path once: it may have been looked at in between."""
+        kinds: dict[str, ChangeKind] = {}
+        for delta in self._deltas():
+            if number in delta.calls:
+                for path, kind in delta.counted():
+                    joined = _joined(kinds.pop(path, None), kind)
+                    if joined is not None:
+                        kinds[path] = joined
+        return tuple(sorted([Change(path, kind) for path, kind in kinds.items()]))
+
+    def touched(self, number: int) -> frozenset[str]:
+        """All paths that a call changed, also those that it left as they had been."""
+        return frozenset(
+            [
+                path
+                for delta in self._deltas()
+                if number in delta.calls
+                for path, _ in delta.counted()
+            ]
+        )
+
+    def others(self, number: int) -> dict[str, frozenset[int]]:
+        """By path, what else touched it since a point; no numbers: nobody's call that is known."""
+        found: dict[str, frozenset[int]] = {}
+        for delta in self.since(number):
+            if delta.calls != {number}:
+                for path, _ in delta.counted():
+                    found[path] = found.get(path, frozenset()) | (delta.calls - {number})
+        return found
+
+    def since(self, number: int) -> Iterator[Delta]:
+        """What changed since a point."""
+        reached = False
+        for record in self.records:
+            if isinstance(record, Point) and record.number == number:
+                reached = True
+            elif reached and isinstance(record, Delta):
+                yield record
+
+    def ever_touched(self) -> Iterator[str]:
+        """Every path that is known to have changed."""
+        for delta in self._deltas():
+            for noted in delta.changes:
+                if noted.after is not None and noted.after.kind == "file":
+                    yield noted.path
+
+    def digests(self) -> set[str]:
+        """The contents that are needed."""
+        found = {entry.content for entry in self.base.values() if entry.kind == "file"}
+        for delta in self._deltas():
+            found |= {
+                noted.after.content
+                for noted in delta.changes
+                if noted.after is not None and noted.after.kind == "file"
+            }
+        return found
+
+    def without_oldest(self, count: int) -> "History":
+        """The same with that many points fewer; what stays can be gone back to as before."""
+        points = self.points()
+        if count <= 0 or not points:
+            return self
+        count = min(count, len(points))
+        gone = points[:count]
+        kept = points[count] if count < len(points) else None
+        start = self.records.index(kept) if kept is not None else len(self.records)
+        return History(
+            base=self.state(kept.number if kept is not None else None),
+            records=[*_without(self.records[start:], {point.number for point in gone})],
+            dropped=Dropped(points=self.dropped.points + len(gone), until=gone[-1].at),
+            next=self.next,
+        )
+
+    def _deltas(self) -> Iterator[Delta]:
+        for record in self.records:
+            if isinstance(record, Delta):
+                yield record
+
+
+def _without(records: Iterable[Record], gone: set[int]) -> Iterator[Record]:
+    for record in records:
+        if isinstance(record, Delta):
+            yield Delta(record.calls - gone, record.changes)
+        elif not (isinstance(record, Settled) and record.number in gone):
+            yield record
+
+
+def _joined(first: ChangeKind | None, second: ChangeKind) -> ChangeKind | None:
+    """Two changes of one path as one; None: it is gone as it came."""
+    match first, second:
+        case None, _:
+            return second
+        case "created", "deleted":
+            return None
+        case "created", _:
+            return "created"
+        case "deleted", _:
+            return "changed"
+        case _, "mode":
+            return first
+        case _:
+            return second

@@ -1,0 +1,328 @@
+"""One timeline: the workspace, its past, and the copies. For one thread at a time."""
+
+import os
+from collections.abc import Callable, Iterator, Set
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.timeline import Change, NotHeld, PointId
+from ironcurtain_proxy.snapshots.timeline.blobs import Blobs
+from ironcurtain_proxy.snapshots.timeline.entry import kind_of_change
+from ironcurtain_proxy.snapshots.timeline.history import (
+    Delta,
+    History,
+    Noted,
+    Point,
+    Record,
+    Settled,
+)
+from ironcurtain_proxy.snapshots.timeline.log import Log
+from ironcurtain_proxy.snapshots.timeline.opening import Root
+from ironcurtain_proxy.snapshots.timeline.reading import Reader
+from ironcurtain_proxy.snapshots.timeline.scanning import (
+    Difference,
+    ManyBytesError,
+    Scanner,
+    StoppedError,
+    TooManyError,
+)
+
+CACHES: Final = frozenset(
+    {
+        "node_modules", "target", ".venv", "venv", "__pycache__", ".tox", ".nox", ".mypy_cache",
+        ".ruff_cache", ".pytest_cache", ".gradle", ".next", ".nuxt", ".turbo", ".parcel-cache",
+    }
+)  # fmt: skip
+"""Directories of these names hold what can be made again: they are left alone."""
+_LOCK_SECONDS: Final = 60.0
+_MOST_POINTS: Final = 2000
+_LARGEST_PART: Final = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How much is kept."""
+
+    max_bytes: int = 2 << 30
+    """Of copies. One file may take a quarter of it."""
+    max_files: int = 200_000
+    """Files, directories and links of the workspace."""
+    caches: frozenset[str] = CACHES
+    keep: timedelta = timedelta(days=14)
+
+
+class Keeper:
+    """Makes points, and says what changed since."""
+
+    def __init__(
+        self,
+        directory: Path,
+        workspace: RealPath,
+        limits: Limits,
+        *,
+        session: str,
+        now: Callable[[], datetime],
+        is_owner: bool = True,
+    ) -> None:
+        """Keep the timeline of a workspace in a directory of its own.
+
+        `is_owner`: no call is under way but what is marked here; others, such as a rollback, only
+        visit.
+
+        Raises:
+            OSError: one of the two cannot be opened.
+        """
+        self.root = Root(str(workspace))
+        self.workspace = workspace
+        self.blobs = Blobs(directory / "copies")
+        self.history = History()
+        self.log = Log(directory)
+        self.scanner = Scanner(
+            self.root,
+            Reader(self.blobs, limits.max_bytes // _LARGEST_PART),
+            caches=limits.caches,
+            max_files=limits.max_files,
+            max_bytes=limits.max_bytes,
+        )
+        self._limits = limits
+        self._session = session
+        self._now = now
+        self._behind = False
+        self._is_owner = is_owner
+        self._begun = False
+        self._open: set[int] = set()
+        """The points of calls that are under way here."""
+        self._since_full: set[int] = set()
+        """Calls that ended since everything was looked at."""
+        self.seconds_waited = _LOCK_SECONDS
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Keep other processes out, and know what they did.
+
+        Raises:
+            TimeoutError, OSError: it cannot be had.
+        """
+        with self.log.locked(self.seconds_waited):
+            if self.log.is_foreign():
+                found = self.log.read()
+                if found is None and self._is_owner:
+                    found = History()
+                    self.log.replace(found)
+                elif found is None:
+                    raise FileNotFoundError
+                self.history = found
+                self.scanner.assume(found.state())
+                if self._is_owner:
+                    self.blobs.keep(found.digests())
+                    self._drop_old()
+            elif self._behind:
+                self.log.replace(self.history)
+                self._behind = False
+            yield
+
+    def begin(self) -> None:
+        """Look at everything for the first time. What makes a point waits for it.
+
+        Raises:
+            TooManyError, ManyBytesError, StoppedError, OSError: it cannot be held as it is.
+        """
+        with self.writing():
+            self._begin()
+
+    def _begin(self) -> None:
+        if self._begun:
+            return
+        # The process that made these was killed: what their calls changed is noted now.
+        left = self.history.unsettled()
+        self.note(self.look(), left)
+        for number in sorted(left):
+            self.settled(number)
+        self._begun = True
+
+    def mark(self, call: str, server: str, tool: str) -> PointId | NotHeld:
+        """Make the point before a call."""
+        try:
+            with self.writing():
+                if not self.root.is_in_place():
+                    return NotHeld("the workspace was moved or replaced")
+                self._begin()
+                self.note(self.look(), self._open)
+                if self.scanner.full:
+                    return NotHeld("no space is left for copies of files")
+                if not self._drop():
+                    return NotHeld(self._too_large())
+                point = Point(
+                    number=self.history.next,
+                    call=call,
+                    server=server,
+                    tool=tool,
+                    session=self._session,
+                    at=self._now(),
+                )
+                if not self.add(point):
+                    return NotHeld("the timeline cannot be written")
+                self._open.add(point.number)
+                return PointId(str(point.number))
+        except TooManyError:
+            return NotHeld(
+                f"the workspace has more than {self._limits.max_files:,} files and directories"
+            )
+        except ManyBytesError:
+            return NotHeld(self._too_large())
+        except TimeoutError:
+            return NotHeld("a rollback is under way")
+        except StoppedError:
+            return NotHeld("the proxy is ending")
+        except OSError as error:
+            return NotHeld(f"the workspace cannot be read: {error.strerror}")
+
+    def add(self, point: Point) -> bool:
+        """Write a point down. False: that cannot be done, and there is none."""
+        self.history.add(point)
+        written = self._write(point)
+        if not written:
+            self.history.records.pop()
+        return written
+
+    def settle(self, point: PointId) -> tuple[Change, ...]:
+        """Note what the call changed."""
+        number = int(point)
+        try:
+            with self.writing():
+                self.note(self.look(), self._open)
+                self._since_full.add(number)
+                self.settled(number)
+                self._drop()
+        except (TooManyError, ManyBytesError, StoppedError, OSError):
+            # It stays unsettled: what it changed is noted when the workspace can be held again.
+            return self.history.changes(number)
+        return self.history.changes(number)
+
+    def verify(self) -> None:
+        """Look at everything, for what nobody was told of.
+
+        Raises:
+            TooManyError, ManyBytesError, StoppedError, OSError: see `begin`.
+        """
+        with self.writing():
+            self.note(self.look(everything=True), self._open | self._since_full)
+            self._since_full.clear()
+            self._drop_old()
+
+    def holds(self, path: RealPath) -> bool:
+        """Whether what is there could be brought back."""
+        if not path.is_within(self.workspace):
+            return False
+        try:
+            with self.writing():
+                self.note(self.look(), self._open)
+        except (TooManyError, ManyBytesError, StoppedError, OSError):
+            return False
+        return self.scanner.holds("/".join(path.parts[len(self.workspace.parts) :]))
+
+    def look(self, *, everything: bool = False) -> list[Difference]:
+        """What is different by now.
+
+        Raises:
+            TooManyError, ManyBytesError, StoppedError, OSError: see `Scanner.look`.
+        """
+        try:
+            return self.scanner.look(everything=everything)
+        except (TooManyError, ManyBytesError):
+            self.blobs.keep(self._needed())
+            raise
+
+    def note(self, differences: list[Difference], calls: Set[int]) -> None:
+        """Write down what is different, on the account of these calls."""
+        first = not self.history.records and not self.history.base
+        if first:
+            self.history.base = dict(self.scanner.all())
+            self._rewrite()
+            return
+        changes = [noted for one in differences if (noted := _noted(one)) is not None]
+        if changes:
+            delta = Delta(frozenset(calls), tuple(changes))
+            self.history.add(delta)
+            self._write(delta)
+
+    def settled(self, number: int) -> None:
+        """Write down that a call has ended."""
+        self._open.discard(number)
+        record = Settled(number)
+        self.history.add(record)
+        self._write(record)
+
+    def _write(self, record: Record) -> bool:
+        try:
+            self.log.append(record)
+        except OSError:
+            # What is known here is written as a whole at the next occasion.
+            self._behind = True
+            return False
+        return True
+
+    def _needed(self) -> set[str]:
+        seen = {entry.content for _, entry in self.scanner.all() if entry.kind == "file"}
+        return self.history.digests() | seen
+
+    def _drop(self) -> bool:
+        """Drop the oldest points until the rest fits. False: it does not, without any."""
+        most = len(self.history.points()) - _MOST_POINTS
+        if most > 0:
+            self._without(most + _MOST_POINTS // 4)
+        while self.blobs.stored > self._limits.max_bytes:
+            ended = [p for p in self.history.points() if p.number not in self._open]
+            if not ended:
+                self._without(0)
+                return self.blobs.stored <= self._limits.max_bytes
+            self._without(max(1, len(ended) // 4))
+        return True
+
+    def _drop_old(self) -> None:
+        limit = self._now() - self._limits.keep
+        old = 0
+        for point in self.history.points():
+            if point.at > limit:
+                break
+            old += 1
+        if old:
+            self._without(old)
+
+    def _without(self, count: int) -> None:
+        for index, point in enumerate(self.history.points()[:count]):
+            if point.number in self._open:
+                count = index
+                break
+        self.history = self.history.without_oldest(count)
+        self._rewrite()
+        self.blobs.keep(self._needed())
+
+    def _rewrite(self) -> None:
+        try:
+            self.log.replace(self.history)
+        except OSError:
+            self._behind = True
+
+    def _too_large(self) -> str:
+        return f"the workspace holds more than {self._limits.max_bytes / (1 << 20):,.0f} MiB"
+
+    def close(self) -> None:
+        """Give everything back."""
+        self.scanner.close()
+        self.root.close()
+
+
+def _noted(one: Difference) -> Noted | None:
+    kind = kind_of_change(one.before, one.after)
+    before, after = one.before, one.after
+    if kind is None and before is not None and after is not None:
+        if (before.inode, before.names) == (after.inode, after.names):
+            return None
+        if after.kind == "directory":
+            return None
+    return Noted(one.path, kind, after)

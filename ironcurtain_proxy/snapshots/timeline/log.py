@@ -1,0 +1,218 @@
+"""The file that the past is kept in: first the workspace at the oldest point, then a line for each
+record.
+
+A line is written at once; one that is torn, because the process was killed, is taken away by the
+next that writes. To drop points a new file is written and renamed over the old.
+"""
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Final, assert_never
+
+import orjson
+
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.snapshots.timeline.blobs import write_all
+from ironcurtain_proxy.snapshots.timeline.entry import decoded, encoded, entry_of, row_of
+from ironcurtain_proxy.snapshots.timeline.history import (
+    Delta,
+    Dropped,
+    History,
+    Noted,
+    Point,
+    Record,
+    Settled,
+)
+
+_FORM: Final = 1
+_APPEND: Final = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+_PRIVATE: Final = 0o600
+_POLL_SECONDS: Final = 0.02
+
+
+class Log:
+    """The file of one timeline."""
+
+    def __init__(self, directory: Path) -> None:
+        """Use the file in a directory."""
+        self._path = directory / "log"
+        self._lock = directory / "lock"
+        self._known: tuple[int, int] | None = None
+
+    @contextmanager
+    def locked(self, seconds: float) -> Iterator[None]:
+        """Keep other processes from writing.
+
+        Raises:
+            TimeoutError: another holds it for longer than this.
+        """
+        descriptor = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _PRIVATE)
+        try:
+            end = time.monotonic() + seconds
+            while True:
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() > end:
+                        raise TimeoutError from None
+                    time.sleep(_POLL_SECONDS)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def is_foreign(self) -> bool:
+        """Whether another process wrote since this one last did, or nothing was read yet."""
+        return self._known is None or self._state() != self._known
+
+    def _state(self) -> tuple[int, int] | None:
+        with suppress(FileNotFoundError):
+            found = self._path.stat()
+            return found.st_ino, found.st_size
+        return None
+
+    def read(self) -> History | None:
+        """All of it; None: there is none, or not one that can be understood.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        try:
+            raw = self._path.read_bytes()
+        except FileNotFoundError:
+            return None
+        whole, _, _ = raw.rpartition(b"\n")
+        head, *lines = whole.split(b"\n")
+        try:
+            history = _start(orjson.loads(head))
+            for line in lines:
+                history.add(_record(orjson.loads(line)))
+        except (ValueError, TypeError, IndexError, KeyError, AttributeError):
+            return None
+        found = self._state()
+        self._known = (found[0], len(whole) + 1) if found else None
+        return history
+
+    def append(self, record: Record) -> None:
+        """Write a record, all of it or nothing.
+
+        Raises:
+            OSError: they could not be written.
+        """
+        data = orjson.dumps(_row(record)) + b"\n"
+        descriptor = os.open(self._path, _APPEND)
+        try:
+            assert self._known is not None  # noqa: S101  it was read or made
+            size = self._known[1]
+            os.ftruncate(descriptor, size)  # a torn line
+            try:
+                write_all(descriptor, data)
+            except OSError:
+                os.ftruncate(descriptor, size)
+                raise
+        finally:
+            os.close(descriptor)
+        self._known = (self._known[0], size + len(data))
+
+    def replace(self, history: History) -> None:
+        """Write all of it anew.
+
+        Raises:
+            OSError: it could not be written; the old one stands.
+        """
+        temporary = self._path.with_suffix(".new")
+        temporary.unlink(missing_ok=True)
+        descriptor = os.open(
+            temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _PRIVATE
+        )
+        try:
+            write_all(descriptor, orjson.dumps(_head(history)) + b"\n")
+            for record in history.records:
+                write_all(descriptor, orjson.dumps(_row(record)) + b"\n")
+            os.fsync(descriptor)
+            found = os.fstat(descriptor)
+            temporary.rename(self._path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        finally:
+            os.close(descriptor)
+        self._known = (found.st_ino, found.st_size)
+
+
+def _head(history: History) -> Json:
+    until = history.dropped.until
+    return {
+        "form": _FORM,
+        "next": history.next,
+        "dropped": [history.dropped.points, until.isoformat() if until else None],
+        "base": [[encoded(path), row_of(entry)] for path, entry in history.base.items()],
+    }
+
+
+def _start(head: dict) -> History:  # type: ignore[type-arg]  # our own file, checked by its use
+    if head["form"] != _FORM:
+        raise ValueError
+    points, until = head["dropped"]
+    return History(
+        base={decoded(path): entry_of(row) for path, row in head["base"]},
+        dropped=Dropped(points=points, until=datetime.fromisoformat(until) if until else None),
+        next=head["next"],
+    )
+
+
+def _row(record: Record) -> Json:
+    match record:
+        case Point():
+            return [
+                "point",
+                record.number,
+                record.kind,
+                record.call,
+                record.server,
+                record.tool,
+                record.session,
+                record.at.isoformat(),
+            ]
+        case Delta():
+            return [
+                "changed",
+                sorted(record.calls),
+                [
+                    [encoded(noted.path), noted.kind, noted.after and row_of(noted.after)]
+                    for noted in record.changes
+                ],
+            ]
+        case Settled():
+            return ["settled", record.number]
+        case _:
+            assert_never(record)
+
+
+def _record(row: list) -> Record:  # type: ignore[type-arg]  # as above
+    match row:
+        case ["point", number, kind, call, server, tool, session, at]:
+            return Point(
+                number=number,
+                kind=kind,
+                call=call,
+                server=server,
+                tool=tool,
+                session=session,
+                at=datetime.fromisoformat(at),
+            )
+        case ["changed", calls, changes]:
+            noted = [
+                Noted(decoded(path), kind, entry_of(after) if after is not None else None)
+                for path, kind, after in changes
+            ]
+            return Delta(frozenset(calls), tuple(noted))
+        case ["settled", number]:
+            return Settled(number)
+        case _:
+            raise ValueError

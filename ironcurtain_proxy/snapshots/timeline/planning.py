@@ -1,0 +1,183 @@
+"""What a rollback comes to: which paths, in which order, and what speaks against it."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from ironcurtain_proxy.snapshots.timeline.entry import (
+    Entry,
+    Tree,
+    kind_of_change,
+    mates,
+    parent_of,
+)
+from ironcurtain_proxy.snapshots.timeline.history import History
+
+Act: TypeAlias = Literal["created", "replaced", "removed", "mode"]
+"""What becomes of a path. `created`: it comes back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One path that is put back."""
+
+    path: str
+    act: Act
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Obstacle:
+    """Why a path is not put back without force."""
+
+    path: str
+    why: str
+    calls: frozenset[int] = frozenset()
+    """Those that touched it later; it may be none that is known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What a rollback comes to."""
+
+    target: Tree
+    """The workspace as it is to be."""
+    steps: tuple[Step, ...]
+    """By path."""
+    obstacles: tuple[Obstacle, ...]
+    lost: tuple[Step, ...] = ()
+    """What should come back, and was never held."""
+    others: frozenset[int] = frozenset()
+    """Other calls that are taken back with it."""
+    stays: tuple[str, ...] = ()
+    """What the call made and stays: objects of a repository that something later may need."""
+
+
+def rewind(history: History, number: int, now: Tree) -> Plan:
+    """Go back to a point, whoever changed what since."""
+    target = history.state(number)
+    others = {call for delta in history.since(number) for call in delta.calls} - {number}
+    others |= {point.number for point in history.points() if point.number > number}
+    nobodys = {
+        path for delta in history.since(number) if not delta.calls for path, _ in delta.counted()
+    }
+    obstacles = [
+        Obstacle(path=path, why=f"cannot be held, so this could not be undone: {now[path].content}")
+        for path in sorted(nobodys & now.keys())
+        if now[path].kind == "lost" and not _same(target.get(path), now[path])
+    ]
+    return _planned(target, now, _differing(target, now), obstacles, frozenset(others))
+
+
+def take_back(history: History, number: int, now: Tree, *, force: bool) -> Plan:
+    """Take one call back, and leave what came later."""
+    before = history.state(number)
+    touched = history.touched(number)
+    later = history.others(number)
+    obstacles = [
+        Obstacle(path=path, why="was touched later", calls=later[path])
+        for path in sorted(touched & later.keys())
+        if kind_of_change(before.get(path), now.get(path)) is not None
+    ]
+    stays = _objects(touched, before, now) if later else frozenset()
+    target = dict(now)
+    for path in touched - stays:
+        if path in before:
+            target[path] = before[path]
+        else:
+            target.pop(path, None)
+    obstacles += _made_whole(target, before, touched, force=force)
+    chosen = {path for path in _differing(target, now) if path not in stays}
+    return _planned(target, now, chosen, obstacles, frozenset(), tuple(sorted(stays)))
+
+
+def _objects(touched: Iterable[str], before: Tree, now: Tree) -> frozenset[str]:
+    """Objects that a call made in a repository. Nothing changes them; a later commit may need them.
+
+    Their directories stay with them.
+    """
+    found = {
+        path
+        for path in touched
+        if "/.git/objects/" in f"/{path}" and path not in before and path in now
+    }
+    return frozenset(found)
+
+
+def _made_whole(
+    target: dict[str, Entry], before: Tree, touched: frozenset[str], *, force: bool
+) -> Iterator[Obstacle]:
+    """Give each path the directories that it is in."""
+    for path in sorted(target):
+        above = parent_of(path)
+        while above and above not in target:
+            # The call removed nothing here: a later one took the directory away, or the call made
+            # the directory and something later is in it.
+            if path in touched and above in before:
+                target[above] = before[above]
+            else:
+                break
+            above = parent_of(above)
+    for path in sorted(target):
+        if not _has_place(path, target):
+            if force:
+                target.pop(path)
+            else:
+                yield Obstacle(path=path, why="came later, and its directory would be removed")
+
+
+def _has_place(path: str, target: Mapping[str, Entry]) -> bool:
+    above = parent_of(path)
+    return not above or (above in target and target[above].kind == "directory")
+
+
+def _differing(target: Tree, now: Tree) -> set[str]:
+    """The paths that are not as they are to be, hard links included."""
+    found = set()
+    wanted_mates, present_mates = mates(target.items()), mates(now.items())
+    for path in target.keys() | now.keys():
+        before, after = target.get(path), now.get(path)
+        if not _same(before, after) or wanted_mates.get(path) != present_mates.get(path):
+            found.add(path)
+    return found
+
+
+def _same(before: Entry | None, after: Entry | None) -> bool:
+    return before is after or kind_of_change(_alone(before), _alone(after)) is None
+
+
+def _alone(entry: Entry | None) -> Entry | None:
+    return None if entry is None else entry._replace(inode=0, names=1)
+
+
+def _planned(  # noqa: PLR0913, PLR0917  parts of one value
+    target: Tree,
+    now: Tree,
+    differing: Iterable[str],
+    obstacles: Iterable[Obstacle],
+    others: frozenset[int],
+    stays: tuple[str, ...] = (),
+) -> Plan:
+    steps, lost = [], []
+    for path in sorted(differing):
+        wanted = target.get(path)
+        step = Step(path, _act(wanted, now.get(path)))
+        if wanted is not None and wanted.kind == "lost":
+            lost.append(step)
+        else:
+            steps.append(step)
+    return Plan(
+        target=target,
+        steps=tuple(steps),
+        obstacles=tuple(obstacles),
+        lost=tuple(lost),
+        others=others,
+        stays=stays,
+    )
+
+
+def _act(wanted: Entry | None, present: Entry | None) -> Act:
+    if wanted is None:
+        return "removed"
+    if present is None:
+        return "created"
+    return "mode" if kind_of_change(_alone(present), _alone(wanted)) == "mode" else "replaced"

@@ -1,0 +1,141 @@
+"""A path as it is now: what it is, and a copy of its content.
+
+Everything is opened by its name in an open directory, following no link and waiting for no pipe.
+What changes while it is read, or cannot be read, is `lost`: it is there and is not held.
+"""
+
+import errno
+import os
+import stat
+import time
+from typing import Final
+
+from ironcurtain_proxy.snapshots.timeline.blobs import Blobs, is_sparse
+from ironcurtain_proxy.snapshots.timeline.entry import Entry, Kind
+
+_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_TICK_NS: Final = 20_000_000
+"""Two changes this close together may have the same time in the file system."""
+_TRIES: Final = 3
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+CHANGING: Final = "it changed while it was read"
+
+
+class FullError(Exception):
+    """There is no space left for copies."""
+
+
+class Reader:
+    """Reads paths, and copies what they hold."""
+
+    def __init__(self, blobs: Blobs, largest: int) -> None:
+        """Copy files up to a size, in bytes."""
+        self._blobs = blobs
+        self._largest = largest
+        self.copied = 0
+        """Bytes that files were copied of, those included that were held already."""
+
+    def read(self, parent: int, name: str, found: os.stat_result) -> tuple[Entry, bool]:
+        """What is there, and whether it has to be looked at again although it seems unchanged.
+
+        Args:
+            parent: a descriptor of the directory.
+            name: the name in it.
+            found: what the system says of it.
+
+        Raises:
+            FileNotFoundError: it is gone.
+            FullError: no space is left for a copy.
+        """
+        mode = found.st_mode
+        if stat.S_ISREG(mode):
+            return self._file(parent, name, found)
+        recent = _is_recent(found, time.time_ns())
+        if stat.S_ISDIR(mode):
+            return _entry("directory", found, ""), False
+        if stat.S_ISLNK(mode):
+            try:
+                return _entry("link", found, os.readlink(name, dir_fd=parent)), recent
+            except FileNotFoundError:
+                raise
+            except OSError:
+                return _entry("lost", found, CHANGING), True
+        if stat.S_ISFIFO(mode):
+            return _entry("pipe", found, ""), recent
+        return _entry("lost", found, "it is a socket or a device"), recent
+
+    def unheld(self, found: os.stat_result, why: str) -> Entry:
+        """A path that is there and is not held."""
+        return _entry("lost", found, why)
+
+    def _file(self, parent: int, name: str, found: os.stat_result) -> tuple[Entry, bool]:
+        for _ in range(_TRIES):
+            if min(found.st_size, found.st_blocks * 512) > self._largest:
+                return _entry("lost", found, "it is too large"), False
+            started = time.time_ns()
+            try:
+                descriptor = os.open(name, _READ, dir_fd=parent)
+            except FileNotFoundError:
+                raise
+            except OSError as error:
+                return _entry("lost", found, f"it cannot be read: {error.strerror}"), False
+            try:
+                before = os.fstat(descriptor)
+                if not stat.S_ISREG(before.st_mode):
+                    return _entry("lost", found, CHANGING), True
+                entry = self._copied(descriptor, before)
+                after = os.fstat(descriptor)
+            finally:
+                os.close(descriptor)
+            if _moment(before) == _moment(after):
+                return entry, _is_recent(after, started)
+            found = after
+        return _entry("lost", found, CHANGING), True
+
+    def _copied(self, descriptor: int, found: os.stat_result) -> Entry:
+        try:
+            content, taken = self._blobs.add(descriptor, found.st_size, sparse=is_sparse(found))
+            attributes = _attributes(descriptor)
+        except OSError as error:
+            if error.errno in _FULL:
+                raise FullError from None
+            return _entry("lost", found, f"it cannot be read: {error.strerror}")
+        self.copied += taken
+        return _entry("file", found, content, attributes)._replace(size=taken)
+
+
+def _attributes(descriptor: int) -> tuple[tuple[str, str], ...]:
+    if not hasattr(os, "listxattr"):
+        return ()
+    try:
+        names = os.listxattr(descriptor)
+        return tuple([(name, os.getxattr(descriptor, name).hex()) for name in sorted(names)])
+    except OSError as error:
+        if error.errno == errno.ENOTSUP:
+            return ()
+        raise
+
+
+def _moment(found: os.stat_result) -> tuple[int, int]:
+    return found.st_ctime_ns, found.st_size
+
+
+def _is_recent(found: os.stat_result, started: int) -> bool:
+    """Whether a later change could leave the time as it is; also of a time that is to come."""
+    return found.st_ctime_ns > started - _TICK_NS
+
+
+def _entry(
+    kind: Kind, found: os.stat_result, content: str, attributes: tuple[tuple[str, str], ...] = ()
+) -> Entry:
+    return Entry(
+        kind,
+        stat.S_IMODE(found.st_mode),
+        0 if kind in ("directory", "lost") else found.st_size,
+        found.st_ino,
+        1 if kind == "directory" else found.st_nlink,
+        found.st_ctime_ns,
+        found.st_mtime_ns,
+        content,
+        attributes,
+    )

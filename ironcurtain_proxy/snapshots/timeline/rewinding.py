@@ -1,0 +1,273 @@
+"""Takes calls back. A rollback is a point of its own, so that it can be taken back too."""
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+
+from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.timeline import Change
+from ironcurtain_proxy.snapshots.faults import ConflictError, NoSnapshotError, RollbackError
+from ironcurtain_proxy.snapshots.timeline.applying import TEMPORARY, Application, open_unlisted
+from ironcurtain_proxy.snapshots.timeline.entry import parent_of
+from ironcurtain_proxy.snapshots.timeline.history import Dropped, History, Point
+from ironcurtain_proxy.snapshots.timeline.keeper import Keeper, Limits
+from ironcurtain_proxy.snapshots.timeline.log import Log
+from ironcurtain_proxy.snapshots.timeline.opening import PASSED
+from ironcurtain_proxy.snapshots.timeline.places import timelines
+from ironcurtain_proxy.snapshots.timeline.planning import Plan, rewind, take_back
+from ironcurtain_proxy.snapshots.timeline.scanning import ManyBytesError, TooManyError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """A point as a person sees it."""
+
+    point: Point
+    workspace: RealPath
+    changes: tuple[Change, ...]
+    is_settled: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """One timeline as a person sees it."""
+
+    workspace: RealPath
+    directory: Path
+    points: tuple[Listed, ...]
+    dropped: Dropped
+    not_held: tuple[str, ...]
+    """Paths that could not be brought back, when they were last seen."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What is to be taken back."""
+
+    directory: Path
+    """Of the timeline."""
+    workspace: RealPath
+    point: Point
+    rewind: bool = False
+    """All that came after the point, too."""
+    force: bool = False
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a rollback did, or would do."""
+
+    plan: Plan
+    id: str | None
+    """By which it can be taken back itself; None: nothing was done."""
+    others: tuple[Point, ...]
+    """Other calls that it takes back."""
+    nobodys: tuple[Change, ...]
+    """Changes since the point that no known call made."""
+    stayed: tuple[str, ...] = ()
+
+
+def kept(parent: Path) -> list[Kept]:
+    """All timelines, the oldest point first. Looks at no workspace."""
+    found = []
+    for directory, workspace in timelines(parent):
+        with suppress(OSError):
+            history = Log(directory).read()
+            if history is not None:
+                found.append(_kept(directory, workspace, history))
+    return found
+
+
+def _kept(directory: Path, workspace: RealPath, history: History) -> Kept:
+    open_calls = history.unsettled()
+    return Kept(
+        workspace=workspace,
+        directory=directory,
+        dropped=history.dropped,
+        points=tuple(
+            [
+                Listed(
+                    point=point,
+                    workspace=workspace,
+                    changes=history.changes(point.number),
+                    is_settled=point.number not in open_calls,
+                )
+                for point in history.points()
+            ]
+        ),
+        not_held=tuple(
+            sorted([path for path, entry in history.state().items() if entry.kind == "lost"])
+        ),
+    )
+
+
+def find(reference: str, timelines_kept: Iterable[Kept]) -> tuple[Kept, Point] | None:
+    """The point whose call's id begins so; None: there is none.
+
+    Raises:
+        NoSnapshotError: there are several.
+    """
+    found = [
+        (one, listed.point)
+        for one in timelines_kept
+        for listed in one.points
+        if listed.point.call.startswith(reference)
+    ]
+    if len(found) > 1:
+        raise NoSnapshotError(f"{len(found)} calls begin with {reference}: give more of the id")
+    return found[0] if found else None
+
+
+def roll_back(
+    request: Request,
+    limits: Limits,
+    now: Callable[[], datetime],
+    confirm: Callable[[Outcome], bool],
+) -> Outcome:
+    """Do it, or say what it would do.
+
+    Args:
+        request: what is to be done.
+        limits: those of the timeline; force goes beyond them.
+        now: the time.
+        confirm: is shown what else is taken back, if anything is; False: nothing is done.
+
+    Raises:
+        ConflictError: something speaks against it; nothing was done.
+        RollbackError: it could not be done, or not all of it.
+    """
+    if request.force:
+        limits = replace(limits, max_files=1 << 40, max_bytes=1 << 50)
+    with _errors():
+        keeper = Keeper(
+            request.directory, request.workspace, limits, session="", now=now, is_owner=False
+        )
+        try:
+            with keeper.writing():
+                return _Rollback(keeper, request, now).run(confirm)
+        finally:
+            keeper.close()
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    try:
+        yield
+    except TooManyError:
+        raise RollbackError(
+            "the workspace has more files than the timeline may hold; --force removes them although "
+            "that could not be undone"
+        ) from None
+    except ManyBytesError:
+        raise RollbackError(
+            "the workspace is larger than the timeline may hold; --force goes on although that "
+            "could not be undone"
+        ) from None
+    except TimeoutError:
+        raise RollbackError("the timeline is in use; try again") from None
+    except OSError as error:
+        raise RollbackError(f"{error.filename or 'the timeline'}: {error.strerror}") from None
+
+
+class _Rollback:
+    def __init__(self, keeper: Keeper, request: Request, now: Callable[[], datetime]) -> None:
+        self._keeper = keeper
+        self._request = request
+        self._now = now
+
+    def run(self, confirm: Callable[[Outcome], bool]) -> Outcome:
+        keeper, request = self._keeper, self._request
+        number = request.point.number
+        if keeper.history.point(number) is None:
+            raise NoSnapshotError("the point was dropped meanwhile: see rollback --list")
+        self._look()
+        plan = self._plan()
+        outcome = self._outcome(plan)
+        if request.dry_run or not (plan.steps or plan.lost):
+            return outcome
+        if plan.obstacles and not request.force:
+            raise ConflictError(
+                "nothing was put back, because of what came later",
+                tuple([f"{one.path} {one.why}" for one in plan.obstacles]),
+            )
+        if keeper.scanner.full and not request.force:
+            raise RollbackError("no space is left to keep what is there now; --force goes over it")
+        if (outcome.others or outcome.nobodys) and request.rewind and not confirm(outcome):
+            return outcome
+        return self._apply(plan, outcome)
+
+    def _look(self) -> None:
+        """See everything as it is; what was written through a mapping has kept its time."""
+        keeper = self._keeper
+        under_way = keeper.history.unsettled()
+        keeper.scanner.read_again(keeper.history.ever_touched())
+        keeper.note(keeper.look(everything=True), under_way)
+        before = keeper.history.state(self._request.point.number)
+        while not self._request.dry_run:
+            shut = [
+                path
+                for path in sorted(keeper.scanner.unlisted)
+                if path in before and before[path].mode & 0o500 == 0o500  # noqa: PLR2004
+            ]
+            if not [path for path in shut if open_unlisted(keeper.root, path, before[path].mode)]:
+                break
+            keeper.note(keeper.look(everything=True), under_way)
+            if shut == sorted(keeper.scanner.unlisted):
+                break
+        self._clean_up()
+
+    def _clean_up(self) -> None:
+        """Remove what a rollback left that was killed."""
+        keeper = self._keeper
+        left = [path for path, _ in keeper.scanner.all() if path.rpartition("/")[2] == TEMPORARY]
+        if left and not self._request.dry_run:
+            for path in left:
+                with suppress(OSError), keeper.root.directory(parent_of(path), PASSED) as parent:
+                    os.unlink(TEMPORARY, dir_fd=parent)
+            keeper.note(keeper.look(everything=True), frozenset())
+
+    def _plan(self) -> Plan:
+        history, number = self._keeper.history, self._request.point.number
+        now = dict(self._keeper.scanner.all())
+        if self._request.rewind:
+            return rewind(history, number, now)
+        return take_back(history, number, now, force=self._request.force)
+
+    def _outcome(self, plan: Plan) -> Outcome:
+        history, number = self._keeper.history, self._request.point.number
+        nobodys = {
+            Change(path, kind)
+            for delta in history.since(number)
+            if not delta.calls
+            for path, kind in delta.counted()
+        }
+        return Outcome(
+            plan=plan,
+            id=None,
+            others=tuple([point for point in history.points() if point.number in plan.others]),
+            nobodys=tuple(sorted(nobodys)) if self._request.rewind else (),
+        )
+
+    def _apply(self, plan: Plan, outcome: Outcome) -> Outcome:
+        keeper, request = self._keeper, self._request
+        own = Point(
+            number=keeper.history.next,
+            kind="rollback",
+            call=os.urandom(16).hex(),
+            tool=f"{'to ' if request.rewind else ''}{request.point.call}",
+            at=self._now(),
+        )
+        if not keeper.add(own):
+            raise RollbackError("the timeline cannot be written: nothing was put back")
+        application = Application(keeper.root, keeper.blobs, plan, dict(keeper.scanner.all()))
+        try:
+            application.apply()
+        finally:
+            with suppress(OSError, TooManyError, ManyBytesError):
+                keeper.note(keeper.look(everything=True), {own.number})
+                keeper.settled(own.number)
+        return replace(outcome, id=own.call, stayed=tuple(application.stayed))

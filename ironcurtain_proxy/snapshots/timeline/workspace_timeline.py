@@ -1,0 +1,117 @@
+"""The port `Timeline` of a workspace: one look at a time, each in a thread."""
+
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+import anyio
+import anyio.to_thread
+
+from ironcurtain_proxy.model.call import RequestId
+from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.timeline import Change, NotHeld, PointId
+from ironcurtain_proxy.snapshots.timeline.keeper import Keeper, Limits
+from ironcurtain_proxy.snapshots.timeline.places import Claim, claim, remove_old
+from ironcurtain_proxy.snapshots.timeline.scanning import (
+    ManyBytesError,
+    StoppedError,
+    TooManyError,
+)
+
+_IDLE_SECONDS: Final = 10.0
+_SHARE: Final = 50
+"""Looking at everything untold takes at most this part of the time."""
+
+
+class WorkspaceTimeline:
+    """Points in time of one workspace."""
+
+    def __init__(
+        self,
+        state_directory: Path,
+        workspace: RealPath,
+        limits: Limits,
+        *,
+        session: str,
+        now: Callable[[], datetime],
+    ) -> None:
+        """Keep it in a directory of the proxy's state.
+
+        Raises:
+            OSError: the workspace cannot be opened, or the directory not be used.
+        """
+        self._parent = state_directory
+        self._limits = limits
+        self._now = now
+        self._claim: Claim = claim(state_directory, workspace)
+        try:
+            self._keeper = Keeper(
+                self._claim.directory, workspace, limits, session=session, now=now
+            )
+        except BaseException:
+            self._claim.release()
+            raise
+        self._lock = anyio.Lock()
+
+    @property
+    def looked_at(self) -> int:
+        """How many files and directories the look that is under way has come to."""
+        return self._keeper.scanner.progress.looked_at
+
+    async def run(self) -> None:
+        """Look at the workspace for the first time, then now and then at everything.
+
+        Runs until it is cancelled. What cannot be held the next point says.
+        """
+        try:
+            job = self._first
+            while True:
+                started = anyio.current_time()
+                await self._one_at_a_time(job)
+                await anyio.sleep(max(_IDLE_SECONDS, _SHARE * (anyio.current_time() - started)))
+                job = self._verify
+        finally:
+            # A thread cannot be cancelled: it is asked to end.
+            self._keeper.scanner.progress.stop = True
+
+    def _first(self) -> None:
+        remove_old(self._parent, self._limits.keep, self._now().timestamp())
+        _suppressed(self._keeper.begin)
+
+    def _verify(self) -> None:
+        _suppressed(self._keeper.verify)
+
+    async def _one_at_a_time(self, job: Callable[[], None]) -> None:
+        async with self._lock:
+            await anyio.to_thread.run_sync(job, abandon_on_cancel=False)
+
+    async def mark(self, call: RequestId, server: str, tool: str) -> PointId | NotHeld:
+        """Make the point before a call."""
+        async with self._lock:
+            found = await anyio.to_thread.run_sync(self._keeper.mark, call, server, tool)
+        return found
+
+    async def settle(self, point: PointId) -> tuple[Change, ...]:
+        """Note what changed since the call's point."""
+        # A call that was cancelled has changed what it has changed.
+        with anyio.CancelScope(shield=True):
+            async with self._lock:
+                return await anyio.to_thread.run_sync(self._keeper.settle, point)
+
+    async def holds(self, path: RealPath) -> bool:
+        """Whether what is at this path could be brought back if the next call deleted it."""
+        async with self._lock:
+            return await anyio.to_thread.run_sync(self._keeper.holds, path)
+
+    def close(self) -> None:
+        """Give everything back. `run` has ended."""
+        self._keeper.close()
+        self._claim.release()
+
+
+def _suppressed(job: Callable[[], None]) -> None:
+    try:
+        job()
+    except (TooManyError, ManyBytesError, StoppedError, OSError):
+        return

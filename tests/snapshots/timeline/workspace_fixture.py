@@ -1,0 +1,205 @@
+"""A workspace with a timeline, and what it looks like byte for byte."""
+
+import os
+import random
+import shutil
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.timeline import Change, NotHeld, PointId
+from ironcurtain_proxy.snapshots.timeline.keeper import Keeper, Limits
+from ironcurtain_proxy.snapshots.timeline.rewinding import Outcome, Request, roll_back
+
+Picture = dict[str, tuple[object, ...]]
+
+
+def picture(top: Path, *, besides: frozenset[str] = frozenset()) -> Picture:
+    """All there is below a directory: kinds, modes, contents, targets, shared files, attributes."""
+    found: Picture = {}
+    names: dict[int, list[str]] = {}
+    waiting = [os.fsencode(top)]
+    while waiting:
+        directory = waiting.pop()
+        for name in os.listdir(directory):
+            if os.fsdecode(name) in besides:
+                continue
+            path = directory + b"/" + name
+            status = os.lstat(path)
+            key = os.fsdecode(os.path.relpath(path, os.fsencode(top)))
+            mode = status.st_mode
+            if stat.S_ISDIR(mode):
+                found[key] = ("directory", stat.S_IMODE(mode))
+                waiting.append(path)
+            elif stat.S_ISLNK(mode):
+                found[key] = ("link", os.readlink(path))
+            elif stat.S_ISREG(mode):
+                names.setdefault(status.st_ino, []).append(key)
+                attributes = tuple((a, os.getxattr(path, a)) for a in sorted(os.listxattr(path)))
+                with open(path, "rb") as file:
+                    found[key] = ("file", stat.S_IMODE(mode), file.read(), attributes)
+            else:
+                found[key] = ("other", mode)
+    for shared in names.values():
+        for key in shared:
+            found[key] = (*found[key], tuple(sorted(shared)))
+    return found
+
+
+@dataclass
+class Timelined:
+    """A workspace, its timeline in a directory beside it, and calls that are made up."""
+
+    top: Path
+    store: Path
+    limits: Limits = field(default_factory=Limits)
+    keeper: Keeper = field(init=False)
+    count: int = 0
+
+    def __post_init__(self) -> None:
+        self.top.mkdir(exist_ok=True)
+        self.store.mkdir(exist_ok=True)
+        self.reopen()
+
+    @property
+    def workspace(self) -> RealPath:
+        return RealPath.from_text(str(self.top))
+
+    def reopen(self) -> None:
+        """As a new session does."""
+        self.keeper = Keeper(
+            self.store, self.workspace, self.limits, session="s", now=lambda: datetime.now(UTC)
+        )
+
+    def mark(self, call: str = "") -> PointId:
+        self.count += 1
+        point = self.keeper.mark(call or f"call-{self.count}.", "shell", "run")
+        assert not isinstance(point, NotHeld), point
+        return point
+
+    def call(self, what: Callable[[], object], call: str = "") -> tuple[PointId, list[str]]:
+        """A call that does something; gives what it changed in words such as `created a`."""
+        point = self.mark(call)
+        what()
+        return point, words(self.keeper.settle(point))
+
+    def back(self, point: PointId | str, *, rewind: bool = False, **how: bool) -> Outcome:
+        """A rollback, as another process does it."""
+        return self.request(int(point), rewind=rewind, **how)
+
+    def request(self, number: int, **how: bool) -> Outcome:
+        held = self.keeper.log.read()
+        assert held is not None
+        point = held.point(number)
+        assert point is not None
+        return roll_back(
+            Request(directory=self.store, workspace=self.workspace, point=point, **how),
+            self.limits,
+            lambda: datetime.now(UTC),
+            lambda _: True,
+        )
+
+    def picture(self) -> Picture:
+        return picture(self.top)
+
+    def __call__(self, name: str) -> Path:
+        return self.top / name
+
+
+def words(changes: tuple[Change, ...]) -> list[str]:
+    return [f"{change.kind} {change.path}" for change in changes]
+
+
+class Vandal:
+    """Does things to a directory at random."""
+
+    def __init__(self, top: Path, seed: int) -> None:
+        self.top = top
+        self.random = random.Random(seed)
+
+    def run(self, count: int) -> None:
+        deeds = (
+            self.write, self.write, self.write_in_place, self.append, self.remove, self.directory,
+            self.link, self.hard_link, self.rename, self.mode, self.swap, self.hole, self.attribute,
+        )  # fmt: skip
+        for _ in range(count):
+            try:
+                self.random.choice(deeds)()
+            except OSError:
+                continue
+
+    def _all(self) -> list[Path]:
+        return sorted(self.top.rglob("*"))
+
+    def _any(self, *, of_files: bool = False) -> Path:
+        found = [p for p in self._all() if not of_files or (p.is_file() and not p.is_symlink())]
+        return self.random.choice(found) if found else self.top / "first"
+
+    def _new(self) -> Path:
+        places = [self.top, *[p for p in self._all() if p.is_dir() and not p.is_symlink()]]
+        name = self.random.choice(["a", "b", "c", "x y", "new\nline", "\udcff\udc80", "é", ".env"])
+        return self.random.choice(places) / name
+
+    def _bytes(self) -> bytes:
+        return self.random.randbytes(self.random.choice([0, 1, 10, 5000]))
+
+    def write(self) -> None:
+        place = self._new()
+        if place.is_symlink():
+            place.unlink()
+        place.write_bytes(self._bytes())
+
+    def write_in_place(self) -> None:
+        with self._any(of_files=True).open("r+b") as file:
+            file.write(self._bytes())
+
+    def append(self) -> None:
+        with self._any(of_files=True).open("ab") as file:
+            file.write(self._bytes())
+
+    def remove(self) -> None:
+        place = self._any()
+        if place.is_dir() and not place.is_symlink():
+            shutil.rmtree(place)
+        else:
+            place.unlink()
+
+    def directory(self) -> None:
+        self._new().mkdir()
+
+    def link(self) -> None:
+        self._new().symlink_to(self.random.choice(["a", "/etc/passwd", "../..", "nothing"]))
+
+    def hard_link(self) -> None:
+        self._new().hardlink_to(self._any(of_files=True))
+
+    def rename(self) -> None:
+        self._any().rename(self._new())
+
+    def mode(self) -> None:
+        place = self._any()
+        if not place.is_symlink():
+            place.chmod(self.random.choice([0o644, 0o600, 0o755, 0o700, 0o500]))
+
+    def swap(self) -> None:
+        """A file for a directory, and the reverse."""
+        place = self._any()
+        if place.is_dir() and not place.is_symlink():
+            shutil.rmtree(place)
+            place.write_bytes(b"was a directory")
+        else:
+            place.unlink()
+            place.mkdir()
+            (place / "in").write_bytes(b"was a file")
+
+    def hole(self) -> None:
+        with self._new().open("wb") as file:
+            file.seek(300_000)
+            file.write(b"end")
+            file.truncate(700_000)
+
+    def attribute(self) -> None:
+        os.setxattr(self._any(of_files=True), b"user.colour", self._bytes()[:20] or b"red")
