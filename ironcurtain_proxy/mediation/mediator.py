@@ -308,6 +308,8 @@ class Mediator:
                 request=facts.request,
                 arguments=facts.arguments,
                 roles=decision.roles if isinstance(decision, Escalate) else (),
+                command=facts.command,
+                place=facts.place,
             ),
             reasons=without(case.reasons, case.approved),
             run=case.run,

@@ -28,3 +28,13 @@ class Family:
         """The family as a person would write it."""
         shown = " ".join([*self.program, *self.kept])
         return shown if self.is_general else f"exactly {shown}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sought:
+    """What has to be looked up on the disk to say what a command means."""
+
+    families: tuple[Family, ...] = ()
+    """Those whose meaning lies in files."""
+    paths: tuple[str, ...] = ()
+    """Paths that may lie in the workspace, as text: whether a link leads them out of it."""

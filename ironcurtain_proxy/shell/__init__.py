@@ -6,5 +6,6 @@
 - `outward`, `beyond`, `places`, `secrets`, `targets`: what leaves the sandbox, and where to.
 - `wrappers`: programs that run others.
 - `capabilities`, `operations`, `branches`: what a profile and the engine ask of a command.
-- `families`, `family_table`, `family_words`, `disturbances`: what an approval of a command may cover.
+- `families`, `family_table`, `family_words`: what an approval of a command may cover.
+- `disturbances`: what one part of a command may change of the others.
 """

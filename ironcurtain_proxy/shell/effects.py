@@ -113,9 +113,7 @@ def _moved(command: SimpleCommand, place: Place) -> Place:
 
 def _elsewhere(place: Place, directory: str | None) -> Place:
     """Another directory may belong to another repository."""
-    return replace(
-        place, directory=directory, has_repository=False, branch=None, push_to=None
-    )
+    return replace(place, directory=directory, has_repository=False, branch=None, push_to=None)
 
 
 def _part(

@@ -16,12 +16,12 @@ stays, and of a program without an entry every word stays. So a gap in the table
 
 import posixpath
 import re
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from ironcurtain_proxy.model.command import ParsedCommand, SimpleCommand, Word
-from ironcurtain_proxy.model.family import Family
+from ironcurtain_proxy.model.family import Family, Sought
 from ironcurtain_proxy.model.place import Place
 from ironcurtain_proxy.shell.disturbances import Disturbance, disturbances
 from ironcurtain_proxy.shell.effects import Part, effect_of
@@ -56,10 +56,27 @@ def families_of(parsed: ParsedCommand, place: Place) -> tuple[Family, ...] | Non
     return tuple(dict.fromkeys(families))
 
 
-def undefined(parsed: ParsedCommand, place: Place) -> tuple[Family, ...]:
-    """The families whose meaning lies in a file that has yet to be read."""
-    families = [family for family, _ in _found(parsed, place) or () if family.defined_in]
-    return tuple(dict.fromkeys(families))
+def sought(parsed: ParsedCommand, place: Place) -> Sought:
+    """What has to be looked up on the disk before the families of a command count."""
+    found = [family for family, _ in _found(parsed, place) or ()]
+    families = [family for family in found if family.defined_in and family.meaning is not None]
+    return Sought(
+        families=tuple(dict.fromkeys(families)),
+        paths=tuple(dict.fromkeys(_paths(effect_of(parsed, place).parts))),
+    )
+
+
+def _paths(parts: Sequence[Part]) -> Iterator[str]:
+    """The paths of the workspace that a command may name."""
+    for part in parts:
+        if part.place.directory is not None and is_inside(part.place.directory, part.place):
+            yield part.place.directory
+        redirected = [one.target for one in part.command.redirections]
+        for word in (*part.command.words, *redirected):
+            for text in {word.prefix, word.prefix.partition("=")[2]}:
+                path = path_of(Word(text), part.place)
+                if path is not None and is_inside(path, part.place):
+                    yield path
 
 
 def _found(
@@ -81,6 +98,11 @@ def _found(
             return None
         if "shell" in others:
             family = replace(family, is_general=False)
+        if family.defined_in and not all(
+            one.name in _HARMLESS_VARIABLES for one in part.command.assignments
+        ):
+            # `GIT_DIR`, `MAKEFLAGS`, `npm_config_…` give the task another meaning.
+            family = replace(family, meaning=None)
         found.append((family, others))
     return found
 
@@ -90,7 +112,7 @@ def _settled(family: Family, place: Place, disturbed: frozenset[Disturbance]) ->
 
     What another part of the same command may change is not what it was when it was looked at.
     """
-    if not family.defined_in:
+    if not family.defined_in or family.meaning is None:
         return family
     of_git = family.defined_in[0].endswith(GIT_CONFIGURATION)
     if ("remotes" if of_git else "files") in disturbed:
@@ -103,6 +125,11 @@ def _settled(family: Family, place: Place, disturbed: frozenset[Disturbance]) ->
 
 
 GIT_CONFIGURATION: Final = "/.git/config"
+_HARMLESS_VARIABLES: Final = frozenset(
+    {"CI", "NO_COLOR", "FORCE_COLOR", "CLICOLOR", "TERM", "LANG", "LC_ALL", "TZ", "DEBUG",
+     "NODE_ENV", "RUST_BACKTRACE", "RUST_LOG", "PYTHONUNBUFFERED", "COLUMNS", "VERBOSE",
+     "GIT_PAGER_IN_USE", "GIT_TERMINAL_PROMPT", "GH_PROMPT_DISABLED", "HUSKY"}
+)  # fmt: skip
 
 
 def covers(granted: Sequence[Family], parsed: ParsedCommand, place: Place) -> bool:
@@ -137,18 +164,34 @@ def family_of(part: Part, parts: Sequence[Part] = ()) -> Family | None:
     script = script_of(rest, place)
     if script is not None and not outside and launcher == ():
         return _of_script(words, kept, script, place)
+    return _of_task(task, _Started(words, launcher, rest), kept, place)
+
+
+@dataclass(frozen=True, slots=True)
+class _Started:
+    """A command with what starts its program."""
+
+    words: Sequence[Word]
+    launcher: tuple[str, ...] | None
+    """None: what it starts is not known."""
+    rest: Sequence[Word]
+
+
+def _of_task(task: Task | None, started: _Started, kept: Sequence[str], place: Place) -> Family:
+    """The family of a program that is no script of the project."""
+    outside = place.directory is None or not is_inside(place.directory, place)
+    at = place.directory if task is not None and task.has_meaning else None
+    defined = tuple(posixpath.join(at, name) for name in task.files) if at and task else ()
+    launcher, rest = started.launcher, started.rest
     if task is None or outside or launcher is None or never_general(rest, task):
-        texts = tuple(word.text or "*" for word in words)
-        where = place.directory if outside or task is None else None
+        texts = tuple(word.text or "*" for word in started.words)
+        where = place.directory if outside or task is None else at
         return Family(program=texts[:1], kept=(*texts[1:], *kept), directory=where,
-                      is_general=False)  # fmt: skip
-    kept += _reduced(task, rest[len(task.path) :], place)
-    directory = place.directory if task.has_meaning else None
-    defined = tuple(posixpath.join(directory, name) for name in task.files) if directory else ()
+                      is_general=False, defined_in=defined)  # fmt: skip
     return Family(
         program=(*launcher, *task.path),
-        kept=tuple(kept),
-        directory=directory,
+        kept=(*kept, *_reduced(task, rest[len(task.path) :], place)),
+        directory=at,
         defined_in=defined,
     )
 

@@ -277,8 +277,19 @@ _INTERPRETERS: Final = frozenset(
     ]
 )
 _PROTECTED_BRANCHES: Final = frozenset(
-    {"main", "master", "trunk", "develop", "production", "prod", "release", "stable", "HEAD",
-     "@", ""}
+    {
+        "main",
+        "master",
+        "trunk",
+        "develop",
+        "production",
+        "prod",
+        "release",
+        "stable",
+        "HEAD",
+        "@",
+        "",
+    }
 )
 
 
@@ -324,7 +335,7 @@ _RUN_SCRIPTS: Final = frozenset(
 
 
 def names_what_is_never_general(texts: Sequence[str]) -> bool:
-    """Whether the name of a script or an argument of it says that it deploys, deletes, …"""
+    """Whether the name of a script or an argument of it says that it deploys or deletes."""
     parts = (part for text in texts for part in re.split(r"[^a-z]+", text.lower()))
     return not _NEVER.isdisjoint(parts)
 
