@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import orjson
 
+from ironcurtain_proxy.cli.grants_trying import add_trying, try_families
 from ironcurtain_proxy.cli.reviewing import add_directories, complain, say, state_directory
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.grants.file import KEPT_NAME, GrantsFile, GrantsFileError
@@ -45,6 +46,7 @@ examples:
   ironcurtain-proxy grants list --unused 14
   ironcurtain-proxy grants revoke 3f2a
   ironcurtain-proxy grants clear
+  ironcurtain-proxy grants try 'go test ./...' 'go test -v ./internal/store'
 """
 
 
@@ -87,6 +89,7 @@ def add_parser(subparsers: "Subparsers") -> None:
     )
     for action in (listing, revoking, clearing):
         add_directories(action)
+    add_trying(actions)
 
 
 def _days(text: str) -> int:
@@ -97,6 +100,8 @@ def _days(text: str) -> int:
 
 def run(options: argparse.Namespace) -> int:
     """Carry out one action. 1 if there was no such grant, or it could not be taken back."""
+    if options.action == "try":
+        return try_families(options)
     file = GrantsFile(state_directory() / KEPT_NAME)
     found = _found(options, file)
     match options.action:

@@ -50,7 +50,7 @@ def _reached(scripts: Mapping[str, Json], task: str) -> Mapping[str, Json]:
             continue
         said = scripts.get(name)
         found[name] = said
-        pending += [f"pre{name}", f"post{name}"]
+        pending += [other for other in (f"pre{name}", f"post{name}") if other in scripts]
         if isinstance(said, str):
             if _RUNS_OTHERS.search(said):
                 return scripts

@@ -161,6 +161,9 @@ def _scripts(path: str, task: str | None, reading: _Reading) -> None:
 
 def _packages(root: str, reading: _Reading) -> None:
     """The scripts of all packages below a directory: an option says which of them run."""
+    if not os.path.lexists(root):
+        reading.note(root, _ABSENT)
+        return
     for count, (place, directories, files) in enumerate(os.walk(root, onerror=_raise)):
         directories[:] = [name for name in directories if name not in _SKIPPED]
         if count > _MAX_DIRECTORIES:

@@ -1,5 +1,6 @@
 """Where the git commands of a shell lead: the branch, its upstream, and the URLs of remotes."""
 
+import os
 from hashlib import sha256
 
 from ironcurtain_proxy.facts.branches import current_branch
@@ -27,6 +28,8 @@ def where_git_leads(family: Family, remotes: GitRemotes) -> str | None:
     if isinstance(root, Refusal):
         return None
     repository = str(root)
+    if not os.path.isdir(repository):  # noqa: PTH112  a text
+        return "absent"
     program, named = _named(family)
     operation: Operation = "push" if program == "push" else "both"
     if named is None or "--all" in family.kept:
