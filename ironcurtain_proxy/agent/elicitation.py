@@ -15,7 +15,7 @@ from ironcurtain_proxy.model.escalation import (
     Ruling,
     Unreachable,
 )
-from ironcurtain_proxy.model.question import question, visible
+from ironcurtain_proxy.model.question import places, question, visible
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.model.json import Json
@@ -83,8 +83,7 @@ class ElicitationReviewer:
 
 def _form(escalation: Escalation) -> "dict[str, Json]":
     decisions: list[Json] = [_APPROVE, _DENY]
-    if escalation.candidates:
-        decisions.insert(1, _REMEMBER)
+    decisions[1:1] = _remembering(escalation)
     return {
         "message": "\n".join(question(escalation)),
         "requestedSchema": {
@@ -106,6 +105,11 @@ def _form(escalation: Escalation) -> "dict[str, Json]":
             "required": ["decision"],
         },
     }
+
+
+def _remembering(escalation: Escalation) -> list[str]:
+    """One decision for each candidate."""
+    return [f"{_REMEMBER}{place}" for place in places(escalation)]
 
 
 def _read(answer: "Mapping[str, Json]", escalation: Escalation) -> Ruling:
@@ -130,8 +134,9 @@ def _read_form(content: "Mapping[str, Json]", escalation: Escalation) -> Ruling:
     match content.get("decision"):
         case "approve":
             return Approved(by=HUMAN, note=note)
-        case "approve and remember" if escalation.candidates:
-            return Approved(by=HUMAN, remember=0, note=note)
+        case str() as said if said in _remembering(escalation):
+            remember = _remembering(escalation).index(said)
+            return Approved(by=HUMAN, remember=remember, note=note)
         case "deny":
             return Declined(by=HUMAN, kind="denied", note=note)
         case _:

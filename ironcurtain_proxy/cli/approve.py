@@ -15,6 +15,7 @@ Exit code 0: the proxy took every answer. 1: something was no longer pending, or
 examples:
   ironcurtain-proxy approve 7db5443e
   ironcurtain-proxy approve 1 --remember
+  ironcurtain-proxy approve 1 --kind 2
   ironcurtain-proxy approve all
   ironcurtain-proxy approve 7db5443e --dir ~/review --as night-shift --token-file ~/night.token
 """
@@ -28,9 +29,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="and let calls like it go for the rest of the session",
     )
+    parser.add_argument(
+        "--kind",
+        type=_place,
+        metavar="N",
+        help="remember the N-th of what `pending` says can be remembered; default: the first",
+    )
+
+
+def _place(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text)):
+        raise argparse.ArgumentTypeError(f"{text!r} is no place in the list")
+    return int(text)
 
 
 def run(options: argparse.Namespace) -> int:
     """Approve."""
     remember = 0 if options.remember else None
+    if options.kind is not None:
+        remember = options.kind - 1
     return answer_those(options, Verdict(approved=True, remember=remember, note=options.note))

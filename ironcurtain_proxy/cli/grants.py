@@ -12,6 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
+from ironcurtain_proxy.cli.grants_trying import add_trying, try_families
 from ironcurtain_proxy.cli.reviewing import (
     add_directories,
     complain,
@@ -50,6 +51,7 @@ examples:
   ironcurtain-proxy grants list --unused 14
   ironcurtain-proxy grants revoke 3f2a
   ironcurtain-proxy grants clear
+  ironcurtain-proxy grants try 'go test ./...' 'go test -v ./internal/store'
 """
 
 
@@ -84,6 +86,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     for action in (listing, revoking, clearing):
         add_directories(action)
+    add_trying(actions)
 
 
 def _days(text: str) -> int:
@@ -94,6 +97,8 @@ def _days(text: str) -> int:
 
 def run(options: argparse.Namespace) -> int:
     """Carry out one action. 1 if there was no such grant, or it could not be taken back."""
+    if options.action == "try":
+        return try_families(options)
     file = GrantsFile(state_directory() / KEPT_NAME)
     found = _found(options, file)
     match options.action:

@@ -230,7 +230,8 @@ def _post(mailboxes: Mailboxes, one: PendingRequest, verdict: Verdict) -> Posted
         complain(f"{_told(one)}: it is not what `pending` showed under this id; look at it again")
         return None
     if verdict.remember is not None and verdict.remember >= len(one.request.candidates):
-        complain(f"{_told(one)}: nothing of it can be remembered; approve it without")
+        what = "that cannot" if one.request.candidates else "nothing of it can"
+        complain(f"{_told(one)}: {what} be remembered; approve it without")
         return None
     place = mailboxes.place_of(one)
     posted: Posted | None = None

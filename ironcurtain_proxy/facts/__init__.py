@@ -5,6 +5,7 @@
 - `arguments`, `facts`, `paths`, `spelling`, `mounts`, `urls`: what arguments name.
 - `git`, `git_process`, `remotes`, `repositories`, `branches`: what repositories add.
 - `commands`: the shell command of a call, and where it runs.
+- `meanings`, `entries`, `pushes`: what files and remotes a command takes its meaning from.
 - `context`, `fingerprint`, `grant_facts`: what is known of a session, and of a call as a whole.
 - Also: `file_systems`.
 """

@@ -1,7 +1,8 @@
 """The shell command of a call, and where it would run.
 
-Looks at the disk once for each command: whether its directory has a repository of its own. Does not
-know what a command does.
+Looks at the disk for each command: whether its directory has a repository of its own, which branch
+is checked out and where a push would go, what gives its tasks their meaning, and which of its paths
+lead out of the workspace. Which files and paths these are it is told by whoever knows commands.
 """
 
 import os
@@ -10,7 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
+from ironcurtain_proxy.facts.git import GitRemotes
+from ironcurtain_proxy.facts.meanings import settled, strays_among
+from ironcurtain_proxy.facts.pushes import branch_of
 from ironcurtain_proxy.model.command import ParsedCommand
+from ironcurtain_proxy.model.family import Sought
 from ironcurtain_proxy.model.json import Arguments, Json
 from ironcurtain_proxy.model.place import Place
 from ironcurtain_proxy.model.request import Facts, PathValue
@@ -27,6 +32,14 @@ def _no_directory(_server: str) -> str | None:
     return None
 
 
+def _nothing_sought(_command: ParsedCommand, _place: Place) -> Sought:
+    return Sought()
+
+
+def _no_remotes(_server: str) -> GitRemotes | None:
+    return None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grounds:
     """What is known of every command of a session."""
@@ -35,6 +48,10 @@ class Grounds:
     home: str | None = None
     directory: Callable[[str], str | None] = _no_directory
     """By the operator's server name: where that server runs; None: not known."""
+    sought: Callable[[ParsedCommand, Place], Sought] = _nothing_sought
+    """What of the disk gives a command its meaning."""
+    remotes: Callable[[str], GitRemotes | None] = _no_remotes
+    """By the operator's server name: git as that server would run it."""
 
 
 def with_command(facts: Facts, argument: str, server: str, grounds: Grounds) -> Facts:
@@ -50,7 +67,31 @@ def with_command(facts: Facts, argument: str, server: str, grounds: Grounds) -> 
     odd = _changes_the_command(facts.arguments, argument)
     if odd is not None and command.unreadable is None:
         command = replace(command, unreadable=f"the argument {odd} may change what it does")
-    return replace(facts, command=command, place=_place(facts, server, grounds))
+    place = observed(command, _place(facts, server, grounds), grounds, server)
+    return replace(facts, command=command, place=place)
+
+
+def observed(command: ParsedCommand, place: Place, grounds: Grounds, server: str) -> Place:
+    """A place with all that the disk says about a command there."""
+    remotes = grounds.remotes(server)
+    if place.has_repository and place.directory is not None and place.branch is None:
+        place = replace(place, branch=branch_of(place.directory))
+    if place.branch is not None and place.directory and remotes and _may_push(command):
+        place = replace(place, push_to=remotes.push_target(place.directory, place.branch))
+    if place.workspace is not None:
+        paths = grounds.sought(command, place).paths
+        place = replace(place, strays=strays_among(paths, place.workspace))
+    # With the strays: what a link leads out of the workspace has no family to read.
+    return settled(place, grounds.sought(command, place).families, remotes)
+
+
+def asks_git(value: Json) -> bool:
+    """Whether git may have to be started to find out about a command: that takes longer."""
+    return isinstance(value, str) and any(name in value for name in ("git", "gh ", "glab"))
+
+
+def _may_push(command: ParsedCommand) -> bool:
+    return any(word.text == "push" for one in command.every_command() for word in one.words)
 
 
 def _parsed(value: Json) -> ParsedCommand:

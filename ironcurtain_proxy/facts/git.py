@@ -30,6 +30,15 @@ _SETTINGS: Final = (
 )
 _MAPPINGS: Final = r"^(push\.default|remote\..*\.push|branch\..*\.merge)$"
 """What may make a push of one branch one of another."""
+_PUSHES: Final = (
+    r"^(branch\..*\.(remote|pushremote|merge)|remote\.pushdefault|push\..*"
+    r"|remote\..*\.(push|mirror))$"
+)
+_STEERING: Final = (
+    r"^(core\.(sshcommand|gitproxy|askpass|worktree)|credential\..*|http\..*|url\..*|push\..*"
+    r"|fetch\..*|pull\..*|protocol\..*|merge\..*|filter\..*|submodule\..*|include.*"
+    r"|remotes\..*|remote\.NAME\..*)$"
+)
 
 _UNKNOWN: Final = Refusal("names a git remote, but git could not say where it leads")
 _GROUP: Final = Refusal("names a group of git remotes; name one remote")
@@ -147,6 +156,54 @@ class GitRemotes:
             for key, value in values.items()
             if key.startswith("branch.")
         )
+
+    def push_target(self, repository: str, branch: str) -> tuple[str, str] | None:
+        """Remote and branch that `git push` without operands goes to; None: that is not sure.
+
+        Args:
+            repository: a real directory.
+            branch: the one that is checked out.
+        """
+        listing, settings = self._run(
+            repository,
+            (("remote", "-v"), ("config", "-z", "--get-regexp", _PUSHES)),
+        )
+        remotes, values = _read_listing(listing), _read_settings(settings)
+        if remotes is None or values is None:
+            return None
+        (remote, *_) = _default_names(branch, "push", remotes, values)
+        (fetched, *_) = _default_names(branch, "fetch", remotes, values)
+        if any(f"remote.{remote}.{key}" in values for key in ("push", "mirror")):
+            return None
+        upstream = values.get(f"branch.{branch}.merge", "").removeprefix("refs/heads/")
+        target = upstream if remote == fetched else branch
+        match values.get("push.default", "simple"):
+            case "simple" if not target:
+                target = branch if _is_true(values.get("push.autosetupremote")) else ""
+            case "simple" if target != branch:
+                target = ""
+            case "current":
+                target = branch
+            case "upstream" | "tracking" if remote != fetched:
+                target = ""
+            case "simple" | "upstream" | "tracking":
+                pass
+            case _:
+                target = ""
+        return (remote, target) if target else None
+
+    def steering(self, repository: str, remote: str | None) -> str | None:
+        """The settings that change what git runs, or what it does with a remote; None: not known.
+
+        Args:
+            repository: a real directory.
+            remote: by name; None: all count.
+        """
+        plain = remote is not None and re.fullmatch(r"[A-Za-z0-9_]+", remote)
+        name = remote if remote is not None and plain else ".*"
+        pattern = _STEERING.replace("NAME", name)
+        (found,) = self._run(repository, (("config", "-z", "--get-regexp", pattern),))
+        return found.text if found.status in {0, 1} else None
 
     def _inside(
         self, remote: str, repository: str, operation: Operation
@@ -296,6 +353,10 @@ def _default_names(
     if operation != "push" and values.get("fetch.all", "false").lower() not in {"false", "no", "0"}:
         names += sorted(remotes.names)
     return list(dict.fromkeys([*names, "origin"]))
+
+
+def _is_true(value: str | None) -> bool:
+    return (value or "").lower() in {"true", "yes", "on", "1"}
 
 
 def _directions(operation: Operation) -> tuple[Operation, ...]:

@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeAlias, assert_never
 
+from ironcurtain_proxy.grants.families import covering, of_command
 from ironcurtain_proxy.grants.matching import covers, has_expired, is_of
 from ironcurtain_proxy.grants.patterns import EscalatedCall
 from ironcurtain_proxy.model.capability import Capability
 from ironcurtain_proxy.model.grant import (
+    CallPattern,
     CapabilityPattern,
+    FamilyPattern,
     Grant,
     GrantId,
     GrantPattern,
@@ -73,6 +76,11 @@ class GrantBook:
                 return grant
         return None
 
+    def find_command(self, call: EscalatedCall, now: datetime) -> tuple[Grant, ...] | None:
+        """The grants that together approve a shell command, however it is asked about."""
+        alive = self._alive((call.server, call.tool), now)
+        return covering(tuple([grant for grant in alive if of_command(grant, call)]), call)
+
     def find_capability(self, capability: Capability, now: datetime) -> Grant | None:
         """The grant by which the profile need not ask about a capability."""
         return next(iter(self._alive((capability,), now)), None)
@@ -119,7 +127,7 @@ class GrantBook:
 
 def _key_of(pattern: Pattern) -> _Key:
     match pattern:
-        case GrantPattern() | ToolPattern():
+        case GrantPattern() | ToolPattern() | FamilyPattern() | CallPattern():
             return pattern.server, pattern.tool
         case CapabilityPattern():
             return (pattern.capability,)

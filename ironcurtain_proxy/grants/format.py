@@ -7,7 +7,7 @@ changed is ignored, not believed. The digest is no secret: whoever may write the
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from hashlib import sha256
 from math import isfinite
 from typing import Final, Literal, TypeAlias, cast, get_args
@@ -15,13 +15,25 @@ from typing import Final, Literal, TypeAlias, cast, get_args
 import orjson
 
 from ironcurtain_proxy.grants.book import Remembered
+from ironcurtain_proxy.grants.family_format import families_of, family_fields
+from ironcurtain_proxy.grants.fields import (
+    MalformedError,
+    any_text,
+    line_of,
+    moment_of,
+    object_of,
+    path_of,
+    text_of,
+)
 from ironcurtain_proxy.grants.patterns import HISTORY
 from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole, RoleCategory
 from ironcurtain_proxy.model.boot_moment import BootMoment, boot_moment
 from ironcurtain_proxy.model.grant import (
+    CallPattern,
     CapabilityPattern,
     Constraint,
     ExactValue,
+    FamilyPattern,
     Grant,
     GrantId,
     GrantPattern,
@@ -48,6 +60,7 @@ _ENDS: Final = "expiresInBoot"
 """Left out where it is not known, as by earlier versions."""
 _TOOL_KEYS: Final = frozenset({"kind", "server", "tool", "definition", "description"})
 _PATTERN_KEYS: Final = _TOOL_KEYS | {"constraints"}
+_FAMILY_PATTERN_KEYS: Final = _TOOL_KEYS | {"workspace", "families", "phrases", "beside"}
 _CONSTRAINT_KEYS: Final[Mapping[str, frozenset[str]]] = {
     "within": frozenset({"kind", "role", "directory"}),
     "host": frozenset({"kind", "role", "domain"}),
@@ -89,10 +102,6 @@ class ReadGrants:
     """What was ignored and why, one line each."""
     is_foreign: bool = False
     """Another version of this program wrote it: nothing is read, and it must not be replaced."""
-
-
-class _MalformedError(ValueError):
-    """An entry that was not written here; says why in a few words."""
 
 
 # --- writing -------------------------------------------------------------------------------------
@@ -150,11 +159,11 @@ def _digest(fields: Mapping[str, Json]) -> str:
 
 
 def _pattern_fields(pattern: Pattern) -> dict[str, Json]:
-    if isinstance(pattern, CapabilityPattern):
-        # A capability is approved for a session, whatever the settings say.
-        raise TypeError("a capability is not kept")
+    if isinstance(pattern, CapabilityPattern | CallPattern):
+        # Both are approved for a session, whatever the settings say.
+        raise TypeError("it is not kept")
     fields: dict[str, Json] = {
-        "kind": "pattern" if isinstance(pattern, GrantPattern) else "tool",
+        "kind": _KINDS[type(pattern)],
         "server": pattern.server,
         "tool": pattern.tool,
         "definition": pattern.definition,
@@ -162,7 +171,17 @@ def _pattern_fields(pattern: Pattern) -> dict[str, Json]:
     }
     if isinstance(pattern, GrantPattern):
         fields["constraints"] = [_constraint_fields(found) for found in pattern.constraints]
+    if isinstance(pattern, FamilyPattern):
+        fields["workspace"] = str(pattern.workspace)
+        fields["families"] = [family_fields(one) for one in pattern.families]
+        fields["phrases"] = [*pattern.phrases]
+        fields["beside"] = [_constraint_fields(found) for found in pattern.beside]
     return fields
+
+
+_KINDS: Final[Mapping[type, str]] = {
+    GrantPattern: "pattern", ToolPattern: "tool", FamilyPattern: "family",
+}  # fmt: skip
 
 
 def _constraint_fields(constraint: Constraint) -> dict[str, Json]:
@@ -205,7 +224,7 @@ def _read_entries(entries: list[Json]) -> ReadGrants:
     for number, entry in enumerate(entries, 1):
         try:
             kept = _kept(entry)
-        except _MalformedError as error:
+        except MalformedError as error:
             problems.append(f"grant {number} is ignored: {error}")
             continue
         if found.setdefault(kept.id, kept) is not kept:
@@ -215,21 +234,21 @@ def _read_entries(entries: list[Json]) -> ReadGrants:
 
 def _kept(entry: Json) -> KeptGrant:
     has_ends = isinstance(entry, dict) and _ENDS in entry
-    fields = _object(entry, _ENTRY_KEYS | {_ENDS} if has_ends else _ENTRY_KEYS)
+    fields = object_of(entry, _ENTRY_KEYS | {_ENDS} if has_ends else _ENTRY_KEYS)
     if _digest(fields) != fields["digest"]:
-        raise _MalformedError("it was changed")
+        raise MalformedError("it was changed")
     scope = fields["scope"]
     if scope not in get_args(KeptScope):
-        raise _MalformedError("its scope is unknown")
-    created, expires = _moment(fields["createdAt"]), _moment(fields["expiresAt"])
+        raise MalformedError("its scope is unknown")
+    created, expires = moment_of(fields["createdAt"]), moment_of(fields["expiresAt"])
     if expires < created:
-        raise _MalformedError("it expires before it was given")
+        raise MalformedError("it expires before it was given")
     return KeptGrant(
         remembered=_remembered(fields, created, expires),
         scope=cast("KeptScope", scope),
         workspace=_workspace(fields["workspace"], of_project=scope == "project"),
-        policy_version=_text(fields["policyVersion"]),
-        server_digest=_text(fields["serverDigest"]),
+        policy_version=text_of(fields["policyVersion"]),
+        server_digest=text_of(fields["serverDigest"]),
         ends=_ends(fields[_ENDS]) if has_ends else None,
     )
 
@@ -237,54 +256,68 @@ def _kept(entry: Json) -> KeptGrant:
 def _ends(value: Json) -> BootMoment:
     found = boot_moment(value)
     if found is None:
-        raise _MalformedError("its end in this boot is none")
+        raise MalformedError("its end in this boot is none")
     return found
 
 
 def _remembered(fields: Mapping[str, Json], created: datetime, expires: datetime) -> Remembered:
     uses, last = fields["uses"], fields["lastUsed"]
     if not isinstance(uses, int) or isinstance(uses, bool) or uses < 0:
-        raise _MalformedError("its uses are no number")
+        raise MalformedError("its uses are no number")
     if (uses == 0) != (last is None):
-        raise _MalformedError("its uses and its last use contradict each other")
+        raise MalformedError("its uses and its last use contradict each other")
     grant = Grant(
-        id=GrantId(_text(fields["id"])),
+        id=GrantId(text_of(fields["id"])),
         pattern=_pattern(fields["pattern"]),
         created=created,
-        source=_text(fields["source"]),
-        reason=_any_text(fields["reason"]),
+        source=text_of(fields["source"]),
+        reason=any_text(fields["reason"]),
         expires=expires,
     )
-    return Remembered(grant=grant, uses=uses, last_used=None if last is None else _moment(last))
+    return Remembered(grant=grant, uses=uses, last_used=None if last is None else moment_of(last))
 
 
 def _workspace(value: Json, *, of_project: bool) -> RealPath | None:
     if not of_project:
         if value is not None:
-            raise _MalformedError("a grant for the user names a workspace")
+            raise MalformedError("a grant for the user names a workspace")
         return None
-    return _path(value)
+    return path_of(value)
 
 
-def _pattern(value: Json) -> GrantPattern | ToolPattern:
+def _pattern(value: Json) -> GrantPattern | ToolPattern | FamilyPattern:
     kind = value.get("kind") if isinstance(value, dict) else None
     if kind == "tool":
-        fields = _object(value, _TOOL_KEYS)
+        fields = object_of(value, _TOOL_KEYS)
         return ToolPattern(
-            server=_text(fields["server"]),
-            tool=_text(fields["tool"]),
-            definition=_text(fields["definition"]),
-            description=_line(fields["description"]),
+            server=text_of(fields["server"]),
+            tool=text_of(fields["tool"]),
+            definition=text_of(fields["definition"]),
+            description=line_of(fields["description"]),
+        )
+    if kind == "family":
+        fields = object_of(value, _FAMILY_PATTERN_KEYS)
+        families, phrases = families_of(fields)
+        beside = fields["beside"]
+        return FamilyPattern(
+            server=text_of(fields["server"]),
+            tool=text_of(fields["tool"]),
+            definition=text_of(fields["definition"]),
+            workspace=path_of(fields["workspace"]),
+            families=families,
+            phrases=phrases,
+            beside=tuple([_flag_of(one) for one in beside] if isinstance(beside, list) else ()),
+            description=line_of(fields["description"]),
         )
     if kind != "pattern":
-        raise _MalformedError("its kind is unknown")
-    fields = _object(value, _PATTERN_KEYS)
+        raise MalformedError("its kind is unknown")
+    fields = object_of(value, _PATTERN_KEYS)
     return GrantPattern(
-        server=_text(fields["server"]),
-        tool=_text(fields["tool"]),
-        definition=_text(fields["definition"]),
+        server=text_of(fields["server"]),
+        tool=text_of(fields["tool"]),
+        definition=text_of(fields["definition"]),
         constraints=_constraints(fields["constraints"]),
-        description=_line(fields["description"]),
+        description=line_of(fields["description"]),
     )
 
 
@@ -292,7 +325,7 @@ def _constraints(value: Json) -> tuple[Constraint, ...]:
     found = tuple([_constraint(one) for one in value]) if isinstance(value, list) else ()
     # INVARIANT: without a role it would speak of every call.
     if all(isinstance(one, SameFlag) for one in found):
-        raise _MalformedError("it names nothing")
+        raise MalformedError("it names nothing")
     return found
 
 
@@ -300,30 +333,34 @@ def _constraint(value: Json) -> Constraint:
     kind = value.get("kind") if isinstance(value, dict) else None
     read = _READERS.get(kind) if isinstance(kind, str) else None
     if read is None or not isinstance(kind, str):
-        raise _MalformedError("a condition is of no known kind")
-    return read(_object(value, _CONSTRAINT_KEYS[kind]))
+        raise MalformedError("a condition is of no known kind")
+    return read(object_of(value, _CONSTRAINT_KEYS[kind]))
 
 
 def _within(fields: Mapping[str, Json]) -> Constraint:
-    directory = _path(fields["directory"])
+    directory = path_of(fields["directory"])
     if not directory.parts:
-        raise _MalformedError("it speaks of everything")
+        raise MalformedError("it speaks of everything")
     return WithinDirectory(_role(fields["role"], "path"), directory)
 
 
 def _host(fields: Mapping[str, Json]) -> Constraint:
-    return OnHost(_role(fields["role"], "url"), _text(fields["domain"]))
+    return OnHost(_role(fields["role"], "url"), text_of(fields["domain"]))
 
 
 def _exact(fields: Mapping[str, Json]) -> Constraint:
-    return ExactValue(_role(fields["role"], "path", "identifier"), _text(fields["value"]))
+    return ExactValue(_role(fields["role"], "path", "identifier"), text_of(fields["value"]))
 
 
-def _flag(fields: Mapping[str, Json]) -> Constraint:
+def _flag_of(value: Json) -> SameFlag:
+    return _flag(object_of(value, _CONSTRAINT_KEYS["flag"]))
+
+
+def _flag(fields: Mapping[str, Json]) -> SameFlag:
     value = fields["value"]
     if isinstance(value, list | dict) or (isinstance(value, float) and not isfinite(value)):
-        raise _MalformedError("an argument is no single value")
-    return SameFlag(_any_text(fields["argument"]), value)
+        raise MalformedError("an argument is no single value")
+    return SameFlag(any_text(fields["argument"]), value)
 
 
 _READERS: Final[Mapping[str, Callable[[Mapping[str, Json]], Constraint]]] = {
@@ -338,49 +375,4 @@ def _role(value: Json, *categories: RoleCategory) -> ArgumentRole:
     for role, traits in ROLE_TRAITS.items():
         if role == value and role not in HISTORY and traits.category in categories:
             return role
-    raise _MalformedError("a role cannot be remembered so")
-
-
-def _object(value: Json, keys: frozenset[str]) -> Mapping[str, Json]:
-    if not isinstance(value, dict) or value.keys() != keys:
-        raise _MalformedError("it has other keys than a grant")
-    return value
-
-
-def _any_text(value: Json) -> str:
-    if not isinstance(value, str):
-        raise _MalformedError("a text is missing")
-    return value
-
-
-def _text(value: Json) -> str:
-    """A name or a digest: never empty, or nothing would be compared with nothing."""
-    text = _any_text(value)
-    if not text:
-        raise _MalformedError("a text is empty")
-    return text
-
-
-def _line(value: Json) -> str:
-    text = _text(value)
-    if not text.isprintable():
-        raise _MalformedError("its description is no line")
-    return text
-
-
-def _path(value: Json) -> RealPath:
-    text = _text(value)
-    path = RealPath.from_text(text)
-    if str(path) != text or not {".", ".."}.isdisjoint(path.parts):
-        raise _MalformedError("a path is not a real one")
-    return path
-
-
-def _moment(value: Json) -> datetime:
-    try:
-        moment = datetime.fromisoformat(_text(value))
-    except ValueError:
-        raise _MalformedError("a time is no time") from None
-    if moment.utcoffset() != timedelta(0) or moment.isoformat() != value:
-        raise _MalformedError("a time is not in UTC")
-    return moment
+    raise MalformedError("a role cannot be remembered so")

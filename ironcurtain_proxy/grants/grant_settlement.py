@@ -5,18 +5,25 @@ escalated by a pattern, what the approval mode asks by "always allow" of the too
 asks by the capability.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import assert_never
 
 from ironcurtain_proxy.approval.overlay import asked_before
 from ironcurtain_proxy.grants.book import GrantBook
+from ironcurtain_proxy.grants.families import (
+    CommandCandidates,
+    is_never_general,
+    single_families,
+)
 from ironcurtain_proxy.grants.patterns import EscalatedCall
 from ironcurtain_proxy.model.capability import CAPABILITIES, Capability
 from ironcurtain_proxy.model.escalation import Approved, Decider, Escalation, OriginReason
 from ironcurtain_proxy.model.grant import (
+    CallPattern,
     CapabilityPattern,
+    FamilyPattern,
     Grant,
     GrantId,
     GrantPattern,
@@ -48,6 +55,13 @@ def discharge(
         book: the grants of the session.
         now: aware, UTC.
     """
+    if call.command is not None:
+        covered = book.find_command(call, now)
+        if covered is not None:
+            return Discharged((), covered)
+        if is_never_general(call):
+            # INVARIANT: nothing that speaks of the whole tool speaks of a forced push.
+            return Discharged(tuple(reasons), ())
     still_open: list[OriginReason] = []
     used: dict[GrantId, Grant] = {}
     for reason in reasons:
@@ -142,14 +156,26 @@ def remembered(
     """
     patterns: dict[Pattern, str] = {}
     chosen = question.chosen(approved.remember)
+    if isinstance(chosen, FamilyPattern | CallPattern):
+        why = question.ground.reason
+        return _grants(dict.fromkeys(single_families(chosen), why), question, how)
     for reason in question.reasons:
-        if reason.origin == "capability" and _is_reviewer(approved.by):
+        # Of a shell command every program would be remembered: that takes a word of the reviewer.
+        said = question.command is None or chosen is not None
+        if reason.origin == "capability" and said and _is_reviewer(approved.by):
             for name in reason.capabilities:
                 patterns[capability_pattern(name)] = reason.ground.reason
         if reason.origin == "tool-policy" and chosen is not None and tool is not None:
             patterns[tool] = reason.ground.reason
     if chosen is not None:
         patterns.setdefault(chosen, question.ground.reason)
+    return _grants(patterns, question, how)
+
+
+def _grants(
+    patterns: Mapping[Pattern, str], question: Escalation, how: Remembering
+) -> tuple[Grant, ...]:
+    """A grant for each pattern, with why it was asked about."""
     return tuple(
         [
             Grant(
@@ -180,9 +206,20 @@ def offered(
     reasons: Sequence[OriginReason],
     patterns: Sequence[GrantPattern],
     tool: ToolPattern | None,
+    command: CommandCandidates | None = None,
 ) -> tuple[Pattern, ...]:
-    """What a reviewer may choose to remember: what the policy asks first."""
+    """What a reviewer may choose to remember: what the policy asks first.
+
+    Args:
+        reasons: what asks.
+        patterns: what may be remembered of the arguments.
+        tool: what "always allow" would remember.
+        command: what may be remembered of the shell command, if the call has one.
+    """
     asked = {reason.origin for reason in reasons}
+    if command is not None:
+        whole = tool is not None and command.is_general and asked == {"tool-policy"}
+        return (*command.patterns, *([tool] if tool is not None and whole else []))
     found: list[Pattern] = list(patterns) if "policy" in asked else []
     if tool is None or "tool-policy" not in asked:
         return tuple(found)

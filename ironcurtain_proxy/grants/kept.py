@@ -17,7 +17,13 @@ from ironcurtain_proxy.grants.book import Remembered
 from ironcurtain_proxy.grants.file import GrantsFile, GrantsFileError, Snapshot, Stamp
 from ironcurtain_proxy.grants.format import KeptGrant, KeptScope, can_be_kept
 from ironcurtain_proxy.model.boot_moment import BootMoment
-from ironcurtain_proxy.model.grant import CapabilityPattern, GrantId
+from ironcurtain_proxy.model.grant import (
+    CallPattern,
+    CapabilityPattern,
+    FamilyPattern,
+    GrantId,
+    Pattern,
+)
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.ports import Clock
 from ironcurtain_proxy.steady_clock import TOLERANCE, in_this_boot, on_the_wall
@@ -48,10 +54,11 @@ class Circumstances:
         """A grant of this session as it is kept; None: it ends with the session.
 
         A capability always does: its approval says what a session may do, whichever
-        tool does it, and no definition that could change would ever void it.
+        tool does it, and no definition that could change would ever void it. So does the identical
+        call of a command.
         """
         grant = remembered.grant
-        if isinstance(grant.pattern, CapabilityPattern):
+        if isinstance(grant.pattern, CapabilityPattern | CallPattern):
             return None
         server = self.servers.get(grant.pattern.server, "")
         kept = KeptGrant(
@@ -73,10 +80,15 @@ class Circumstances:
         return (
             fits
             and kept.policy_version == self.policy_version
-            and not isinstance(grant.pattern, CapabilityPattern)
+            and not isinstance(grant.pattern, CapabilityPattern | CallPattern)
+            and self._is_of_this_project(grant.pattern)
             and kept.server_digest == self.servers.get(grant.pattern.server)
             and grant.created <= now < self._end(kept.remembered)
         )
+
+    def _is_of_this_project(self, pattern: Pattern) -> bool:
+        # Families speak of files of one project, whatever the scope.
+        return not isinstance(pattern, FamilyPattern) or pattern.workspace == self.workspace
 
     def restored(self, kept: KeptGrant) -> Remembered:
         """The same for the book, with the shorter of its own lifetime and today's."""

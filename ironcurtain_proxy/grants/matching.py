@@ -9,8 +9,10 @@ from datetime import datetime
 from ironcurtain_proxy.grants.patterns import HISTORY, EscalatedCall, places_of
 from ironcurtain_proxy.model.annotation import ArgumentRole, same_scalar
 from ironcurtain_proxy.model.grant import (
+    CallPattern,
     Constraint,
     ExactValue,
+    FamilyPattern,
     Grant,
     GrantPattern,
     OnHost,
@@ -33,13 +35,18 @@ def covers(grant: Grant, call: EscalatedCall, now: datetime) -> bool:
     # INVARIANT: only a pattern approves what the policy escalated.
     if not isinstance(pattern, GrantPattern) or not is_of(pattern, call):
         return False
+    # INVARIANT: what a command does is not said by the directory that it runs in.
+    if call.command is not None:
+        return False
     if has_expired(grant, now):
         return False
     flags = {found.argument: found for found in pattern.constraints if isinstance(found, SameFlag)}
     return _flags_hold(flags, call) and _roles_hold(pattern.constraints, flags, call)
 
 
-def is_of(pattern: GrantPattern | ToolPattern, call: EscalatedCall) -> bool:
+def is_of(
+    pattern: GrantPattern | ToolPattern | FamilyPattern | CallPattern, call: EscalatedCall
+) -> bool:
     """Whether a pattern was approved of this very tool."""
     # INVARIANT: a tool that is not what it was when it was approved is asked about again.
     return (pattern.server, pattern.tool) == (call.server, call.tool) and (

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Final, assert_never
 
 from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
+from ironcurtain_proxy.model.command import ParsedCommand
 from ironcurtain_proxy.model.grant import (
     Constraint,
     ExactValue,
@@ -22,6 +23,7 @@ from ironcurtain_proxy.model.grant import (
 )
 from ironcurtain_proxy.model.json import Arguments, Json
 from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.place import NOWHERE, Place
 from ironcurtain_proxy.model.question import as_json, visible
 from ironcurtain_proxy.model.request import (
     AccessRequest,
@@ -64,6 +66,10 @@ class EscalatedCall:
     arguments: Arguments
     roles: tuple[ArgumentRole, ...]
     """The roles that escalated. Empty: the rule was not about a role, so all of them count."""
+    command: ParsedCommand | None = None
+    """The shell command in the arguments, where there is one."""
+    place: Place = NOWHERE
+    """Where that command runs."""
 
     @property
     def open_roles(self) -> tuple[ArgumentRole, ...]:

@@ -115,8 +115,9 @@ def value_lines(value: Json) -> tuple[str, ...]:
 
 def remembered(one: PendingRequest) -> Field:
     """What "remember" would remember."""
-    candidates = one.request.candidates
-    return Field("remember", tuple([visible(text) for text in candidates]) or ("nothing",))
+    shown = [visible(text) for text in one.request.candidates]
+    others = [f"{place}: {text}" for place, text in enumerate(shown[1:], 2)]
+    return Field("remember", (*shown[:1], *others) or ("nothing",))
 
 
 def time_left(one: PendingRequest, now: datetime) -> str:

@@ -58,6 +58,8 @@ class EscalatedCalls:
                 request=facts.request,
                 arguments=facts.arguments,
                 roles=decision.roles if isinstance(decision, Escalate) else (),
+                command=facts.command,
+                place=facts.place,
             ),
             reasons=without(case.judged.reasons, approved),
             run=case.arrival.run,

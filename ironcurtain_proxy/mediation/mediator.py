@@ -57,8 +57,7 @@ class Mediator:
         Args:
             exposed_name: the tool's name as the agent used it.
             params: the raw `params`; `arguments`, if there, is an object.
-            on_progress: gets the progress notifications of the server, and signs of life while a
-                reviewer is awaited.
+            on_progress: gets the server's progress, and signs of life while a reviewer is awaited.
             run: the run of the composite tool that the call is a step of.
         """
         found = self.world.tools.find(exposed_name)

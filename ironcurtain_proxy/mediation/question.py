@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from ironcurtain_proxy.grants.families import command_candidates
 from ironcurtain_proxy.grants.grant_settlement import offered, tool_candidate
 from ironcurtain_proxy.grants.patterns import EscalatedCall, Places, candidates
 from ironcurtain_proxy.model.call import ToolCall
@@ -75,7 +76,12 @@ def question_about(posed: Posed, frame: Frame) -> Escalation:
         place=posed.facts.place,
         branch=posed.facts.branch,
         sandboxed=posed.sandboxed,
-        candidates=offered(posed.reasons, patterns, tool_candidate(posed.asked)),
+        candidates=offered(
+            posed.reasons,
+            patterns,
+            tool_candidate(posed.asked),
+            command_candidates(posed.asked, frame.home, frame.ending),
+        ),
         fingerprint=posed.fingerprint,
         policy_version=frame.policy.version,
         created=posed.now,

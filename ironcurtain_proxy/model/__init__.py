@@ -4,7 +4,7 @@
   `reply`.
 - A decision: `policy`, `annotation`, `capability`, `argument_capability`, `judgement`, `decision`,
   `grounds`, `authorized`.
-- A question: `escalation`, `question`, `grant`.
+- A question: `escalation`, `question`, `grant`, `family`.
 - The rest: `audit`, `server`, `timeline`.
 - Also: `boot_moment`, `asking`, `crossing`.
 """

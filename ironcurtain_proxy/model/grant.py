@@ -10,6 +10,7 @@ from typing import NewType, TypeAlias
 
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.capability import Capability
+from ironcurtain_proxy.model.family import Family
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.path import RealPath
 
@@ -98,9 +99,41 @@ class CapabilityPattern(Candidate):
     capability: Capability
 
 
-Pattern: TypeAlias = GrantPattern | ToolPattern | CapabilityPattern
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FamilyPattern(Candidate):
+    """Families of shell commands. A command is covered if each of its parts is."""
+
+    server: str
+    """The operator's name."""
+    tool: str
+    definition: str
+    """SHA-256 of the tool's definition, as above."""
+    workspace: RealPath
+    """The project. Families of another one never count."""
+    families: tuple[Family, ...]
+    """General ones alone; empty: commands that only read."""
+    phrases: tuple[str, ...]
+    """The families in words, one for each; the description is all of them."""
+    beside: tuple[SameFlag, ...] = ()
+    """The arguments beside the command that may change what it does, as they were."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallPattern(Candidate):
+    """The identical call, in this session."""
+
+    server: str
+    """The operator's name."""
+    tool: str
+    definition: str
+    """SHA-256 of the tool's definition, as above."""
+    digest: str
+    """SHA-256 of the arguments and of what the disk said of the command."""
+
+
+Pattern: TypeAlias = GrantPattern | ToolPattern | CapabilityPattern | FamilyPattern | CallPattern
 """Each discharges its own kind of origin, and no other: what the policy escalated is approved by a
-`GrantPattern` alone."""
+`GrantPattern` alone; of a shell command, by families or as the identical call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Final
 
+from ironcurtain_proxy.model.family import Family
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
@@ -21,6 +23,16 @@ class Place:
     has_repository: bool = False
     """The directory has a `.git` of its own. git takes its configuration from there; in any other
     directory it could take it from files that only look like a repository."""
+    meanings: tuple[tuple[Family, str | None], ...] | None = None
+    """What the disk says of families whose meaning lies in a file, as it was just read. None: the
+    disk was not looked at."""
+    strays: tuple[str, ...] = ()
+    """Paths of the workspace that a link leads out of it."""
+
+    def meaning_of(self, family: Family) -> str | None:
+        """What the disk says of a family; None if that cannot be told."""
+        found = dict(self.meanings or ())
+        return found.get(family)
 
 
 NOWHERE: Final = Place()

@@ -79,9 +79,18 @@ def question(escalation: Escalation, *, limit: int = MAX_TEXT) -> tuple[str, ...
         f"Why you are asked: {visible(ground.reason)} (rule {visible(ground.rule)})",
         *[f"{visible(name)}: {visible(text)}" for name, text in escalation.context],
         *_arguments(escalation.arguments, limit),
-        *[f'"Remember" means: {visible(found.description)}' for found in escalation.candidates],
+        *[
+            f'"Remember{place}" means: {visible(found.description)}'
+            for place, found in zip(places(escalation), escalation.candidates, strict=True)
+        ],
     ]
     return tuple(lines)
+
+
+def places(escalation: Escalation) -> tuple[str, ...]:
+    """What stands behind "remember" for each candidate: nothing, then its number."""
+    count = len(escalation.candidates)
+    return tuple(["" if place == 1 else f" {place}" for place in range(1, count + 1)])
 
 
 def _arguments(arguments: Mapping[str, Json], limit: int) -> list[str]:

@@ -20,7 +20,7 @@ from ironcurtain_proxy.model.escalation import (
     Ruling,
     Unreachable,
 )
-from ironcurtain_proxy.model.question import question
+from ironcurtain_proxy.model.question import places, question
 from ironcurtain_proxy.ports import Clock
 
 TERMINAL: Final = "/dev/tty"
@@ -85,7 +85,8 @@ class TerminalReviewer:
 
 
 def _choices(escalation: Escalation) -> str:
-    return "[y/a/N]" if escalation.candidates else "[y/N]"
+    always = [f"a{place.strip()}/" for place in places(escalation)]
+    return f"[y/{''.join(always)}N]"
 
 
 def _ruling(answer: str, escalation: Escalation) -> Ruling:
@@ -95,6 +96,9 @@ def _ruling(answer: str, escalation: Escalation) -> Ruling:
     if word in _ALWAYS:
         # Where nothing can be remembered, it is approved this once.
         return Approved(by=HUMAN, remember=0 if escalation.candidates else None)
+    others = [f"a{place.strip()}" for place in places(escalation)]
+    if word in others:
+        return Approved(by=HUMAN, remember=others.index(word))
     return Declined(by=HUMAN, kind="denied")
 
 

@@ -7,4 +7,5 @@
 - `wrappers`: programs that run others.
 - `capabilities`, `operations`, `branches`: what a profile and the engine ask of a command.
 - `families`, `family_table`, `family_words`: what an approval of a command may cover.
+- `disturbances`: what one part of a command may change of the others.
 """

@@ -104,11 +104,16 @@ _MOVES: Final = frozenset({"cd", "pushd", "popd", "chdir"})
 def _moved(command: SimpleCommand, place: Place) -> Place:
     """The place behind a `cd`."""
     if not command.is_certain or name_of(command) != "cd":
-        return replace(place, directory=None, has_repository=False)
+        return _elsewhere(place, None)
     there = directory_after(command.words[1:], place)
     if there is not None and there == place.directory:
         return place
-    return replace(place, directory=there, has_repository=False)
+    return _elsewhere(place, there)
+
+
+def _elsewhere(place: Place, directory: str | None) -> Place:
+    """Another directory may belong to another repository."""
+    return replace(place, directory=directory, has_repository=False, branch=None, push_to=None)
 
 
 def _part(

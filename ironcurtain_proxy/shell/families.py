@@ -16,11 +16,14 @@ stays, and of a program without an entry every word stays. So a gap in the table
 
 import posixpath
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
 
 from ironcurtain_proxy.model.command import ParsedCommand, SimpleCommand, Word
+from ironcurtain_proxy.model.family import Family, Sought
 from ironcurtain_proxy.model.place import Place
+from ironcurtain_proxy.shell.disturbances import Disturbance, disturbances
 from ironcurtain_proxy.shell.effects import Part, effect_of
 from ironcurtain_proxy.shell.family_table import (
     AFTER,
@@ -29,7 +32,9 @@ from ironcurtain_proxy.shell.family_table import (
     YARN_RUNS,
     Task,
     hoisted,
+    names_what_is_never_general,
     never_general,
+    script_of,
     task_of,
 )
 from ironcurtain_proxy.shell.family_words import is_free, is_free_path, is_free_value, shortened
@@ -39,50 +44,100 @@ from ironcurtain_proxy.shell.places import (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Family:
-    """What a part of a command has in common with others of its kind."""
-
-    program: tuple[str, ...]
-    """The program, what it is started by, and its sub-command or task."""
-    kept: tuple[str, ...] = ()
-    """Options and operands that belong to the family, in the order given where that may matter."""
-    directory: str | None = None
-    """Where it runs, if that decides what a task means."""
-    is_general: bool = True
-    """Whether other commands belong to it. If not, an approval holds for this session only."""
-    defined_in: tuple[str, ...] = ()
-    """Files that may give the task its meaning, the first that exists counts."""
-
-    def words(self) -> str:
-        """The family as a person would write it."""
-        shown = " ".join([*self.program, *self.kept])
-        return shown if self.is_general else f"exactly {shown}"
-
-
 def families_of(parsed: ParsedCommand, place: Place) -> tuple[Family, ...] | None:
     """The families that all parts of a command need; None if that cannot be told.
 
     Parts that only read need none.
     """
+    found = _found(parsed, place)
+    if found is None:
+        return None
+    families = [_settled(family, place, disturbed) for family, disturbed in found]
+    return tuple(dict.fromkeys(families))
+
+
+def sought(parsed: ParsedCommand, place: Place) -> Sought:
+    """What has to be looked up on the disk before the families of a command count."""
+    found = [family for family, _ in _found(parsed, place) or ()]
+    families = [family for family in found if family.defined_in and family.meaning is not None]
+    return Sought(
+        families=tuple(dict.fromkeys(families)),
+        paths=tuple(dict.fromkeys(_paths(effect_of(parsed, place).parts))),
+    )
+
+
+def _paths(parts: Sequence[Part]) -> Iterator[str]:
+    """The paths of the workspace that a command may name."""
+    for part in parts:
+        if part.place.directory is not None and is_inside(part.place.directory, part.place):
+            yield part.place.directory
+        redirected = [one.target for one in part.command.redirections]
+        for word in (*part.command.words, *redirected):
+            for text in {word.prefix, word.prefix.partition("=")[2]}:
+                path = path_of(Word(text), part.place)
+                if path is not None and is_inside(path, part.place):
+                    yield path
+
+
+def _found(
+    parsed: ParsedCommand, place: Place
+) -> list[tuple[Family, frozenset[Disturbance]]] | None:
+    """The family of each part, with what the other parts may change of its meaning."""
     if parsed.unreadable is not None:
         return None
-    found = effect_of(parsed, place)
-    families: dict[Family, None] = {}
-    for part in found.parts:
-        if part.effect == "reads":
-            continue
-        family = family_of(part, found.parts)
+    parts = [part for part in effect_of(parsed, place).parts if part.effect != "reads"]
+    found: list[tuple[Family, frozenset[Disturbance]]] = []
+    for part in parts:
+        # All of the others: of what stands behind it, too, as one in the background may run first.
+        others = disturbances([one for one in parts if one is not part])
+        at = part.place
+        if "branch" in others:
+            at = replace(at, branch=None, push_to=None)
+        family = family_of(replace(part, place=at), parts)
         if family is None:
             return None
-        families[family] = None
-    return tuple(families)
+        if "shell" in others:
+            family = replace(family, is_general=False)
+        if family.defined_in and not all(
+            one.name in _HARMLESS_VARIABLES for one in part.command.assignments
+        ):
+            # `GIT_DIR`, `MAKEFLAGS`, `npm_config_…` give the task another meaning.
+            family = replace(family, meaning=None)
+        found.append((family, others))
+    return found
+
+
+def _settled(family: Family, place: Place, disturbed: frozenset[Disturbance]) -> Family:
+    """A family with what the disk says of it.
+
+    What another part of the same command may change is not what it was when it was looked at.
+    """
+    if not family.defined_in or family.meaning is None:
+        return family
+    of_git = family.defined_in[0].endswith(GIT_CONFIGURATION)
+    if ("remotes" if of_git else "files") in disturbed:
+        return replace(family, meaning=None)
+    if place.meanings is None:
+        return family
+    directory = None if of_git else family.directory
+    meaning = place.meaning_of(family)
+    return replace(family, meaning=meaning, directory=directory, defined_in=())
+
+
+GIT_CONFIGURATION: Final = "/.git/config"
+_HARMLESS_VARIABLES: Final = frozenset(
+    {"CI", "NO_COLOR", "FORCE_COLOR", "CLICOLOR", "TERM", "LANG", "LC_ALL", "TZ", "DEBUG",
+     "NODE_ENV", "RUST_BACKTRACE", "RUST_LOG", "PYTHONUNBUFFERED", "COLUMNS", "VERBOSE",
+     "GIT_PAGER_IN_USE", "GIT_TERMINAL_PROMPT", "GH_PROMPT_DISABLED", "HUSKY"}
+)  # fmt: skip
 
 
 def covers(granted: Sequence[Family], parsed: ParsedCommand, place: Place) -> bool:
     """Whether every part of a command belongs to a family that was approved."""
     needed = families_of(parsed, place)
-    return needed is not None and all(family in granted for family in needed)
+    return needed is not None and all(
+        family in granted and family.meaning is not None for family in needed
+    )
 
 
 def family_of(part: Part, parts: Sequence[Part] = ()) -> Family | None:
@@ -106,28 +161,61 @@ def family_of(part: Part, parts: Sequence[Part] = ()) -> Family | None:
     if rest[:2] == [Word("git"), Word("push")]:
         rest = _push_spelled_out(rest, place)
     task = task_of(tuple(word.text or "" for word in rest))
+    script = script_of(rest, place)
+    if script is not None and not outside and launcher == ():
+        return _of_script(words, kept, script, place)
+    return _of_task(task, _Started(words, launcher, rest), kept, place)
+
+
+@dataclass(frozen=True, slots=True)
+class _Started:
+    """A command with what starts its program."""
+
+    words: Sequence[Word]
+    launcher: tuple[str, ...] | None
+    """None: what it starts is not known."""
+    rest: Sequence[Word]
+
+
+def _of_task(task: Task | None, started: _Started, kept: Sequence[str], place: Place) -> Family:
+    """The family of a program that is no script of the project."""
+    outside = place.directory is None or not is_inside(place.directory, place)
+    at = place.directory if task is not None and task.has_meaning else None
+    defined = tuple(posixpath.join(at, name) for name in task.files) if at and task else ()
+    launcher, rest = started.launcher, started.rest
     if task is None or outside or launcher is None or never_general(rest, task):
-        texts = tuple(word.text or "*" for word in words)
-        where = place.directory if outside or task is None else None
+        texts = tuple(word.text or "*" for word in started.words)
+        where = place.directory if outside or task is None else at
         return Family(program=texts[:1], kept=(*texts[1:], *kept), directory=where,
-                      is_general=False)  # fmt: skip
-    kept += _reduced(task, rest[len(task.path) :], place)
-    directory = place.directory if task.has_meaning else None
-    defined = tuple(posixpath.join(directory, name) for name in task.files) if directory else ()
+                      is_general=False, defined_in=defined)  # fmt: skip
     return Family(
         program=(*launcher, *task.path),
-        kept=tuple(kept),
-        directory=directory,
+        kept=(*kept, *_reduced(task, rest[len(task.path) :], place)),
+        directory=at,
         defined_in=defined,
+    )
+
+
+def _of_script(words: Sequence[Word], kept: Sequence[str], script: str, place: Place) -> Family:
+    """A script of the project, with all its arguments: it does what the file says."""
+    texts = tuple(word.text or "*" for word in words)
+    known = all(word.text is not None for word in words)
+    return Family(
+        program=texts[:1],
+        kept=(*texts[1:], *kept),
+        directory=place.directory,
+        is_general=known and not names_what_is_never_general(texts),
+        defined_in=(script,),
     )
 
 
 def _push_spelled_out(words: list[Word], place: Place) -> list[Word]:
     """A push with its remote and branch, so that each spelling of it is the same family."""
     operands = [word for word in words[2:] if not word.prefix.startswith("-")]
-    if not operands and place.push_to is not None:
-        return [*words, *(Word(text) for text in place.push_to)]
-    if len(operands) == 2 and operands[1].text == "HEAD" and place.branch is not None:  # noqa: PLR2004
+    texts = [word.text for word in operands]
+    if place.push_to is not None and texts in ([], [place.push_to[0]]):
+        return [*words, *(Word(text) for text in place.push_to[len(texts) :])]
+    if len(operands) == 2 and texts[1] in {"HEAD", "@"} and place.branch is not None:  # noqa: PLR2004
         return [Word(place.branch) if word is operands[1] else word for word in words]
     return words
 

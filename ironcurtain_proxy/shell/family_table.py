@@ -11,6 +11,8 @@ from importlib import resources
 from typing import Final, Literal, TypeAlias
 
 from ironcurtain_proxy.model.command import Word
+from ironcurtain_proxy.model.place import Place
+from ironcurtain_proxy.shell.places import is_inside, path_of
 
 OperandKind: TypeAlias = Literal["stay", "paths", "text", "names", "first", "api", "bucket"]
 
@@ -275,7 +277,19 @@ _INTERPRETERS: Final = frozenset(
     ]
 )
 _PROTECTED_BRANCHES: Final = frozenset(
-    {"main", "master", "trunk", "develop", "production", "release", "stable", "HEAD"}
+    {
+        "main",
+        "master",
+        "trunk",
+        "develop",
+        "production",
+        "prod",
+        "release",
+        "stable",
+        "HEAD",
+        "@",
+        "",
+    }
 )
 
 
@@ -290,7 +304,40 @@ def never_general(words: Sequence[Word], task: Task) -> bool:
         return True
     if name in {"kubectl", "helm", "oc"} and any("secret" in text for text in texts):
         return True
-    return name in _INTERPRETERS and any(text in _CODE for text in texts)
+    if name not in _INTERPRETERS:
+        return False
+    # What an interpreter is handed by an option, or reads from its input, is code.
+    scripts = {"python", "python3", "node", "ruby", "perl", "php", "bash", "sh", "zsh", "lua"}
+    runs_options = name in scripts and task.path[-1:] == (texts[0],) and texts[1:2] != ["--version"]
+    return runs_options or any(text in _CODE for text in texts)
+
+
+def script_of(words: Sequence[Word], place: Place) -> str | None:
+    """The file of the project that a command runs, as an absolute path; None: it runs none."""
+    if not words:
+        return None
+    name = words[0].text or ""
+    if name.rpartition("/")[2] in _RUN_SCRIPTS and _table_name(name) is not None:
+        operand = words[1] if len(words) > 1 else Word("-")
+        script = None if operand.prefix.startswith("-") else path_of(operand, place)
+    elif "/" in name and _table_name(name) is None:
+        script = path_of(words[0], place)
+    else:
+        return None
+    is_framework = tuple(word.text for word in words[:2]) in _SCRIPTS
+    return script if script and is_inside(script, place) and not is_framework else None
+
+
+_RUN_SCRIPTS: Final = frozenset(
+    {"python", "python3", "node", "ruby", "perl", "php", "bash", "sh", "zsh", "lua", "Rscript",
+     "ts-node", "tsx", "source", "."}
+)  # fmt: skip
+
+
+def names_what_is_never_general(texts: Sequence[str]) -> bool:
+    """Whether the name of a script or an argument of it says that it deploys or deletes."""
+    parts = (part for text in texts for part in re.split(r"[^a-z]+", text.lower()))
+    return not _NEVER.isdisjoint(parts)
 
 
 def _never_git(texts: Sequence[str]) -> bool:
@@ -298,14 +345,30 @@ def _never_git(texts: Sequence[str]) -> bool:
     commands = [text for text in texts[1:] if not text.startswith("-")]
     match commands[:1]:
         case ["push"]:
-            forced = any(t.startswith(("--force", "-f", "--delete", "-d", "--mirror", "--prune"))
-                         for t in texts[1:])  # fmt: skip
-            odd = any(t.startswith(("+", ":")) for t in commands)
-            named = {t.rpartition(":")[2] for t in commands[2:]}
-            return forced or odd or not named or bool(named & _PROTECTED_BRANCHES)
+            return any(map(_forces, texts[1:])) or _pushes_protected(commands[1:])
         case ["merge"] | ["reset"] | ["clean"] | ["rm"] | ["gc"] | ["prune"] | ["filter-branch"]:
             return True
         case [] | ["update-ref"] | ["replace"]:
             return True
         case _:
             return False
+
+
+def _forces(text: str) -> bool:
+    """Whether an option of a push forces or deletes, abbreviated or among others as well."""
+    if not text.startswith("--"):
+        return text.startswith("-") and not {"f", "d"}.isdisjoint(text.partition("o")[0])
+    name = text.partition("=")[0]
+    long = ("--force", "--delete", "--mirror", "--prune", "--all", "--branches")
+    return any(name.startswith(one) or (one.startswith(name) and len(name) > 2) for one in long)  # noqa: PLR2004
+
+
+def _pushes_protected(operands: Sequence[str]) -> bool:
+    """Whether a push may change a branch that is protected, or one that is not known."""
+    if len(operands) < 2 or any(text.startswith(("+", ":")) or "*" in text for text in operands):  # noqa: PLR2004
+        return True
+    targets = {text.rpartition(":")[2].removeprefix("refs/heads/") for text in operands[1:]}
+    return any(
+        target in _PROTECTED_BRANCHES or target.startswith(("release/", "refs/"))
+        for target in targets
+    )

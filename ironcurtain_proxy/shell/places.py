@@ -58,7 +58,9 @@ def is_within(path: str, directory: str) -> bool:
 
 def is_inside(path: str, place: Place) -> bool:
     """Whether a path lies in the workspace."""
-    return place.workspace is not None and is_within(path, place.workspace)
+    if place.workspace is None or not is_within(path, place.workspace):
+        return False
+    return not any(is_within(path, stray) for stray in place.strays)
 
 
 def may_write(path: str, place: Place) -> bool:

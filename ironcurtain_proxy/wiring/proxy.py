@@ -37,9 +37,12 @@ from ironcurtain_proxy.grants.claims import Approvals
 from ironcurtain_proxy.mailbox.user_message import MessageSource
 from ironcurtain_proxy.mediation.own_tools import OwnTools, by_name
 from ironcurtain_proxy.mediation.session import Session, Terms
+from ironcurtain_proxy.model.command import ParsedCommand
 from ironcurtain_proxy.model.decision import Deny
+from ironcurtain_proxy.model.family import Sought
 from ironcurtain_proxy.model.grounds import NO_ROOM
 from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.place import Place
 from ironcurtain_proxy.model.reply import Reply
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.ports import ProgressListener, World
@@ -263,6 +266,13 @@ def _is_ours(tool: Json) -> bool:
     return isinstance(tool, dict) and str(tool.get("name")).startswith(PREFIX)
 
 
+def _sought(command: ParsedCommand, place: Place) -> Sought:
+    # The tables of families, which only tools that run commands need.
+    from ironcurtain_proxy.shell.families import sought  # noqa: PLC0415
+
+    return sought(command, place)
+
+
 def resolver_for(
     settings: Settings,
     loaded: LoadedPolicy,
@@ -299,6 +309,8 @@ def resolver_for(
                 workspace=None if settings.workspace is None else str(settings.workspace),
                 home=str(settings.home),
                 directory=directories.get,
+                sought=_sought,
+                remotes=remotes.get,
             ),
             trusted=loaded.policy.trusted_servers,
         ),

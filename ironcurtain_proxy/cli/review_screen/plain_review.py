@@ -4,6 +4,7 @@ Prints a banner for every request and takes `/approve N`, `/approve+ N`, `/deny 
 for a number. Knows nothing of files or terminals: it is handed what is pending and what was typed.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -15,8 +16,8 @@ from ironcurtain_proxy.mailbox.display import banner
 from ironcurtain_proxy.mailbox.requests import PendingRequest
 
 HELP: Final = (
-    "/approve N|all   /approve+ N (and remember)   /deny N|all [words to the agent]   "
-    "/pending   /quit"
+    "/approve N|all   /approve+ N (and remember; /approve+2 N the second kind)   "
+    "/deny N|all [words to the agent]   /pending   /quit"
 )
 
 
@@ -67,7 +68,9 @@ class PlainReview:
         match word:
             case "":
                 return None
-            case "/approve" | "/approve+" | "/deny":
+            case "/approve" | "/deny":
+                return self._command(word, reference, note.strip())
+            case str() if re.fullmatch(r"/approve\+[1-9]?", word, re.ASCII):
                 return self._command(word, reference, note.strip())
             case "/pending":
                 self._list(now)
@@ -84,7 +87,7 @@ class PlainReview:
 
     def _command(self, word: str, reference: str, note: str) -> Command | None:
         approved = word != "/deny"
-        remember = 0 if word == "/approve+" else None
+        remember = int(word[9:] or "1") - 1 if word.startswith("/approve+") else None
         verdict = Verdict(approved=approved, remember=remember, note=note)
         if reference == "all":
             return Command(verdict, tuple(self.all_of(list(self._open.values()), approved)))

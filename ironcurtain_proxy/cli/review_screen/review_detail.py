@@ -38,7 +38,8 @@ def detail_of(one: PendingRequest, changes: Sequence[str], width: int) -> list[T
     if changes:
         lines += [Text(), Text("What it changes", style="bold underline")]
         lines += [part for line in changes for part in _change(line, width)]
-    lines += [Text(), Text("What r would remember", style="bold underline")]
+    more = "; a number, one of the others" if len(one.request.candidates) > 1 else ""
+    lines += [Text(), Text(f"What r would remember{more}", style="bold underline")]
     return [*lines, *[Text(f"  {line}") for line in remembered(one).lines]]
 
 

@@ -65,6 +65,7 @@ class ReviewScreen(App[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("a", "answer('approve')", "approve"),
         Binding("r", "answer('remember')", "approve and remember"),
+        *[Binding(str(n), f"remember({n - 1})", show=False) for n in range(2, 10)],
         Binding("A", "together", "approve together"),
         Binding("d", "answer('deny')", "deny"),
         Binding("n", "note", "deny with a word"),
@@ -248,6 +249,16 @@ class ReviewScreen(App[None]):
             return
         remember = 0 if word == "remember" else None
         self._answer(one, Verdict(approved=word != "deny", remember=remember))
+
+    def action_remember(self, place: int) -> None:
+        """Approve what is shown, and remember another kind of call than the first."""
+        one = self._meant()
+        if one is None:
+            return
+        if place >= len(one.request.candidates):
+            self._say(f"there is no {place + 1} among what can be remembered")
+            return
+        self._answer(one, Verdict(approved=True, remember=place))
 
     def action_together(self) -> None:
         """Approve what may go together, once it has been said what that is."""

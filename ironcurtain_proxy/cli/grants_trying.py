@@ -1,0 +1,146 @@
+"""`ironcurtain-proxy grants try`: what an approval that is remembered would cover."""
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import orjson
+
+from ironcurtain_proxy.facts.commands import Grounds, observed
+from ironcurtain_proxy.facts.git import GitRemotes
+from ironcurtain_proxy.grants.families import command_candidates, covering, single_families
+from ironcurtain_proxy.grants.patterns import EscalatedCall
+from ironcurtain_proxy.mailbox.display import visible
+from ironcurtain_proxy.mailbox.requests import utc_now
+from ironcurtain_proxy.model.command import ParsedCommand
+from ironcurtain_proxy.model.grant import Grant, GrantId
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.place import Place
+from ironcurtain_proxy.model.request import AccessRequest
+from ironcurtain_proxy.shell.families import sought
+from ironcurtain_proxy.shell.parse import parse_command
+
+_EXAMPLE: Final = """\
+With --jsonl each line of the input is {"approved": COMMAND, "then": COMMAND}, with "workspace" and
+"cwd" where these are others; each line of the output {"covered": true, "family": WORDS}. Files and
+remotes are read as they are now.
+
+examples:
+  ironcurtain-proxy grants try 'go test ./...' 'go test -v ./internal/store'
+  ironcurtain-proxy grants try --jsonl < pairs.jsonl
+
+exit status: 0; 1 if the second command would be asked about, or a line could not be read
+"""
+
+
+def add_trying(actions: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the action."""
+    trying = actions.add_parser(
+        "try",
+        help="what a remembered approval of a command would cover",
+        description="Say whether an approval of one shell command, remembered with the first of\n"
+        "what is offered, would cover another one. Nothing is run or remembered.",
+        epilog=_EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    trying.add_argument("approved", nargs="?", metavar="APPROVED", help="the approved command")
+    trying.add_argument("then", nargs="?", metavar="THEN", help="the command that comes later")
+    trying.add_argument("--jsonl", action="store_true", help="read and write JSON lines")
+    trying.add_argument(
+        "--workspace", type=Path, default=None, metavar="DIR", help="default: this directory"
+    )
+
+
+def try_families(options: argparse.Namespace) -> int:
+    """Try one pair, or one of each line."""
+    workspace = str(options.workspace or Path.cwd())
+    if options.jsonl:
+        return _lines(workspace)
+    if options.then is None:
+        sys.stderr.write("grants try: say APPROVED and THEN, or --jsonl\n")
+        return 2
+    row = {"approved": options.approved, "then": options.then}
+    answer = answer_to(row, workspace)
+    said = "covered" if answer["covered"] else "asked"
+    sys.stdout.write(f"{said}: an approval covers {visible(str(answer['family']))}\n")
+    return 0 if answer["covered"] else 1
+
+
+def _lines(workspace: str) -> int:
+    failed = False
+    for line in sys.stdin.buffer:
+        if line.isspace():
+            continue
+        try:
+            row = orjson.loads(line)
+            answer = answer_to(row, workspace)
+        except (ValueError, TypeError, KeyError):
+            failed = True
+            answer = {"covered": False, "family": "nothing: the line cannot be read"}
+        sys.stdout.buffer.write(orjson.dumps(answer, option=orjson.OPT_APPEND_NEWLINE))
+    sys.stdout.buffer.flush()
+    return int(failed)
+
+
+def answer_to(row: Mapping[str, Json], workspace: str) -> dict[str, Json]:
+    """Whether the first candidate of one command, remembered, covers another: `covered`, `family`.
+
+    Args:
+        row: `approved` and `then`; `workspace` and `cwd` where these are others.
+        workspace: where `row` does not say.
+
+    Raises:
+        TypeError: the row is none.
+        KeyError: it names no command.
+    """
+    said = row.get("workspace")
+    place = said if isinstance(said, str) else workspace
+    cwd = row.get("cwd")
+    directory = os.path.join(place, cwd) if isinstance(cwd, str) else place  # noqa: PTH118
+    approved = _call(row["approved"], place, directory)
+    following = _call(row["then"], place, directory)
+    home = Path.home()
+    found = command_candidates(approved, RealPath.from_text(str(home)))
+    patterns = () if found is None else found.patterns
+    if not patterns:
+        return {"covered": False, "family": "nothing"}
+    grants = [
+        Grant(id=GrantId(str(n)), pattern=one, created=utc_now(), source="try", reason="")
+        for n, one in enumerate(single_families(patterns[0]))
+    ]
+    return {
+        "covered": covering(grants, following) is not None,
+        "family": patterns[0].description,
+    }
+
+
+def _call(command: Json, workspace: str, directory: str) -> EscalatedCall:
+    """A call of a shell with this command alone."""
+    if not isinstance(command, str):
+        raise TypeError("a command is a text")
+    real = os.path.realpath(directory)
+    place = Place(
+        workspace=os.path.realpath(workspace),
+        directory=real,
+        home=str(Path.home()),
+        # A directory that is not there is taken for a new repository: nothing could run there.
+        has_repository=os.path.isdir(f"{real}/.git") or not os.path.lexists(real),  # noqa: PTH112
+    )
+    grounds = Grounds(sought=sought, remotes=lambda _server: GitRemotes(os.environ))
+    parsed: ParsedCommand = parse_command(command)
+    return EscalatedCall(
+        server="shell",
+        tool="run",
+        definition="try",
+        request=AccessRequest(
+            server="shell", tool="run", annotated=True, has_arguments=True, arguments=()
+        ),
+        arguments={"command": command},
+        roles=(),
+        command=parsed,
+        place=observed(parsed, place, grounds, "shell"),
+    )

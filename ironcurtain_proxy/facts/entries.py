@@ -1,0 +1,208 @@
+"""What a file of tasks says of one task: its entry, and the entries that it leads to.
+
+Where entries cannot be told apart the whole text is the entry. An entry is too large rather than
+too small: then a change of something else costs a question.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import orjson
+
+from ironcurtain_proxy.model.json import Json
+
+_TOKEN: Final = re.compile(r"[\w./:@-]+")
+_RUNS_OTHERS: Final = re.compile(
+    r"\brun-[sp]\b|npm-run-all|concurrently|wireit|\b(?:lerna|turbo|nx|lage|wsrun)\b|[*$`]"
+)
+
+
+def scripts_entry(text: str, task: str | None) -> str | None:
+    """What a `package.json` says of a script: itself, `pre…` and `post…`, and those it names.
+
+    Args:
+        text: the file.
+        task: the script; None: all of them count.
+
+    Returns:
+        None: the file cannot be read.
+    """
+    try:
+        document = orjson.loads(text)
+    except ValueError:
+        return None
+    scripts = document.get("scripts", {}) if isinstance(document, dict) else None
+    if not isinstance(scripts, dict):
+        return None
+    chosen: Mapping[str, Json] = scripts if task is None else _reached(scripts, task)
+    others = {name: document.get(name) for name in ("config", "wireit", "packageManager")}
+    return orjson.dumps([task, chosen, others], option=orjson.OPT_SORT_KEYS).decode()
+
+
+def _reached(scripts: Mapping[str, Json], task: str) -> Mapping[str, Json]:
+    found: dict[str, Json] = {}
+    pending = [task]
+    while pending:
+        name = pending.pop()
+        if name in found:
+            continue
+        said = scripts.get(name)
+        found[name] = said
+        pending += [other for other in (f"pre{name}", f"post{name}") if other in scripts]
+        if isinstance(said, str):
+            if _RUNS_OTHERS.search(said):
+                return scripts
+            pending += [token for token in _TOKEN.findall(said) if token in scripts]
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """A makefile or a justfile in pieces."""
+
+    text: str
+    common: str
+    """All that belongs to no rule."""
+    blocks: Mapping[str, str]
+    """By the name of a target or recipe: its rules as they stand there."""
+
+    def entry(self, targets: Sequence[str]) -> str:
+        """What is said of some targets: their rules, those that they name, and what is common."""
+        if not targets or not all(name in self.blocks for name in targets):
+            return self.text
+        found: dict[str, str] = {}
+        pending = list(targets)
+        while pending:
+            name = pending.pop()
+            if name in found:
+                continue
+            found[name] = self.blocks[name]
+            if _CALLS_ITSELF.search(found[name]):
+                return self.text
+            pending += [token for token in _TOKEN.findall(found[name]) if token in self.blocks]
+        return "\0".join([self.common, *(f"{name}\n{found[name]}" for name in sorted(found))])
+
+
+_CALLS_ITSELF: Final = re.compile(r"\$[({]MAKE|\bg?make\b|\bjust\b|^[^\t ][^:\n]*:[^=\n]*[$%*]",
+                                  re.MULTILINE)  # fmt: skip
+"""A rule from which others may be reached by a name that is only known when it runs."""
+
+_MAKE_RULE: Final = re.compile(r"([\w./-][\w./ -]*?)\s*::?(?![=:])(.*)")
+_JUST_RULE: Final = re.compile(r"@?([A-Za-z_][\w-]*)(?:\s[^:]*)?:(?!=)(.*)")
+
+
+def make_rules(text: str) -> Rules:
+    """A makefile in pieces. A rule whose target is computed or a pattern is common to all."""
+    return _rules(text, _MAKE_RULE, "\t")
+
+
+def just_rules(text: str) -> Rules:
+    """A justfile in pieces."""
+    return _rules(text, _JUST_RULE, " \t")
+
+
+def _rules(text: str, head: re.Pattern[str], indent: str) -> Rules:
+    blocks: dict[str, list[str]] = {}
+    common: list[str] = []
+    current: list[str] = []
+    """The names of the rule that is being read."""
+    for line in text.replace("\\\n", "\\ ").split("\n"):
+        if not line.strip() or line.startswith("#"):
+            continue
+        if line[0] not in indent:
+            match = head.fullmatch(line.rstrip())
+            names = match[1].split() if match else []
+            if names == [".PHONY"]:
+                current = []
+                continue
+            current = [] if any(name.startswith(".") for name in names) else names
+        for name in current:
+            blocks.setdefault(name, []).append(line)
+        if not current:
+            common.append(line)
+    return Rules(
+        text, "\n".join(common), {name: "\n".join(found) for name, found in blocks.items()}
+    )
+
+
+_MAKE_INCLUDE: Final = re.compile(r"^ *[-s]?include\s+(.*)$", re.MULTILINE)
+_JUST_IMPORT: Final = re.compile(r"^(?:import\??\s+(.*)|mod\b.*)$", re.MULTILINE)
+
+
+def make_includes(text: str) -> tuple[str, ...] | None:
+    """The files that a makefile includes; None: which these are is only known when it runs."""
+    joined = text.replace("\\\n", " ")
+    if re.search(r"\$[({](?:eval|file|guile|load)\b|^\s*-?load\b", joined, re.MULTILINE):
+        return None
+    return _plain_names(line.partition("#")[0] for line in _MAKE_INCLUDE.findall(joined))
+
+
+def just_includes(text: str) -> tuple[str, ...] | None:
+    """The files that a justfile imports; None: which these are is not known."""
+    named = [match[1] for match in _JUST_IMPORT.finditer(text)]
+    if any(name is None for name in named) or "dotenv-path" in text or "dotenv-filename" in text:
+        return None
+    return _plain_names(name.strip().strip("'\"") for name in named)
+
+
+def _plain_names(lines: Iterable[str]) -> tuple[str, ...] | None:
+    names = tuple([name for line in lines for name in line.split()])
+    return names if all(re.fullmatch(r"[\w./-]+", name) for name in names) else None
+
+
+@dataclass(frozen=True, slots=True)
+class MiseEntry:
+    """What a `mise.toml` says of a task."""
+
+    text: str
+    files: tuple[str, ...]
+    """Files that it names besides."""
+
+
+def mise_entry(text: str, task: str) -> MiseEntry | None:
+    """A task with those that it depends on, and all that is no task; None: it cannot be read."""
+    import tomllib  # noqa: PLC0415  only where a project uses it
+
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        return None
+    tasks = document.pop("tasks", {})
+    if not isinstance(tasks, dict) or "task_config" in document or "include" in document:
+        return None
+    chosen = _tasks_reached(tasks, task)
+    environment = document.get("env", {})
+    loaded = environment.get("_") if isinstance(environment, dict) else None
+    files = [*_texts(loaded), *[name for one in chosen.values() for name in _texts(_file_of(one))]]
+    if any(re.search(r"[{*$~]", name) for name in files):
+        return None
+    return MiseEntry(repr([document, chosen]), tuple(files))
+
+
+def _tasks_reached(tasks: Mapping[str, object], task: str) -> Mapping[str, object]:
+    found: dict[str, object] = {}
+    pending = [task]
+    while pending:
+        name = pending.pop()
+        if name in found or (name not in tasks and name != task):
+            continue
+        said = tasks.get(name)
+        found[name] = said
+        text = " ".join(_texts(said))
+        if "mise" in text or "*" in text:
+            return tasks
+        pending += _TOKEN.findall(text)
+    return found
+
+
+def _file_of(task: object) -> object:
+    return task.get("file") if isinstance(task, dict) else None
+
+
+def _texts(value: object) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return [text for one in inner for text in _texts(one)]

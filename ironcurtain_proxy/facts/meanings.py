@@ -1,0 +1,383 @@
+"""What the disk says of a family of commands whose meaning lies in a file.
+
+The answer is a digest: equal digests mean that the task does what it did. Does not know what was
+approved. What cannot be read, or could be read in two ways, has no answer.
+"""
+
+import os
+import re
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from types import MappingProxyType
+from typing import Final, TypeAlias
+
+from ironcurtain_proxy.facts.entries import (
+    just_includes,
+    just_rules,
+    make_includes,
+    make_rules,
+    mise_entry,
+    scripts_entry,
+)
+from ironcurtain_proxy.facts.git import GitRemotes
+from ironcurtain_proxy.facts.pushes import where_git_leads
+from ironcurtain_proxy.model.family import Family
+from ironcurtain_proxy.model.place import Place
+
+_MAX_BYTES: Final = 4 * 1024 * 1024
+_MAX_FILES: Final = 64
+"""Of one task."""
+_MAX_DIRECTORIES: Final = 4000
+"""That are searched for the packages of a workspace."""
+_SKIPPED: Final = frozenset({"node_modules", ".git", ".venv", "target", "dist"})
+_ABSENT: Final = "absent"
+
+
+class _UnclearError(Exception):
+    """What a task means cannot be told."""
+
+
+@dataclass(slots=True)
+class _Reading:
+    """The files that one answer rests on."""
+
+    seen: dict[str, str] = field(default_factory=dict)
+    """By path: what counts of it."""
+
+    def text(self, path: str) -> str | None:
+        """The text of a file; None: there is none."""
+        found = _content(path)
+        if found is None:
+            return None
+        try:
+            return found.decode()
+        except UnicodeDecodeError:
+            raise _UnclearError from None
+
+    def note(self, path: str, counts: str | None = None) -> None:
+        """Take a file into the answer: what counts of it, else all of it."""
+        if len(self.seen) >= _MAX_FILES:
+            raise _UnclearError
+        if counts is None:
+            found = _content(path)
+            counts = _ABSENT if found is None else sha256(found).hexdigest()
+        self.seen[path] = counts
+
+    def digest(self) -> str:
+        """The answer."""
+        said = "\0".join(f"{path}\0{counts}" for path, counts in sorted(self.seen.items()))
+        return sha256(said.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def meaning_of(family: Family, remotes: GitRemotes | None) -> str | None:
+    """What the disk says of a family; None: that cannot be told. Blocks; never raises.
+
+    Args:
+        family: one whose meaning lies in files.
+        remotes: git as the server would run it.
+    """
+    try:
+        if family.directory is None or os.path.realpath(family.directory) != family.directory:
+            return None
+        if family.defined_in[0].endswith("/.git/config"):
+            return None if remotes is None else where_git_leads(family, remotes)
+        reading = _Reading()
+        read = _READERS.get(os.path.basename(family.defined_in[0]), _whole)  # noqa: PTH119  a text
+        if read is not _whole and family.program[0].rpartition("/")[2] not in _RUNNERS[read]:
+            return None
+        read(family, family.directory, reading)
+        return reading.digest()
+    except (_UnclearError, OSError, ValueError, RecursionError):
+        return None
+
+
+def _whole(family: Family, _directory: str, reading: _Reading) -> None:
+    """All files that are named, whole."""
+    for path in family.defined_in:
+        reading.note(path)
+
+
+def _task_file(family: Family, directory: str, reading: _Reading) -> None:
+    _no_options(family)
+    _whole(family, directory, reading)
+    _no_words(family, ("includes:", "dotenv:"), reading)
+
+
+def _no_words(family: Family, words: tuple[str, ...], reading: _Reading) -> None:
+    """Such a word leads to other files, which nobody looks up."""
+    for path in family.defined_in:
+        text = reading.text(path) or ""
+        if any(word in text for word in words):
+            raise _UnclearError
+
+
+def _compose(family: Family, directory: str, reading: _Reading) -> None:
+    _whole(family, directory, reading)
+    for one in family.kept:
+        name, _, value = one.partition("=")
+        if name in {"-f", "--file"} and re.fullmatch(r"[\w./-]+", value):
+            reading.note(os.path.join(directory, value))  # noqa: PTH118  a text
+        elif name in {"-f", "--file", "--project-directory", "--env-file"}:
+            raise _UnclearError
+    _no_words(family, ("include:", "extends:"), reading)
+
+
+def _turbo(family: Family, directory: str, reading: _Reading) -> None:
+    _whole(family, directory, reading)
+    _packages(_nearest(directory, ("turbo.json",)), reading)
+
+
+def _nx(family: Family, directory: str, reading: _Reading) -> None:
+    _whole(family, directory, reading)
+    if any(said != _ABSENT for said in reading.seen.values()):
+        # Its plugins make tasks of files all over the tree.
+        raise _UnclearError
+
+
+def _package(family: Family, directory: str, reading: _Reading) -> None:
+    """A script of a `package.json`, and what the package tool reads of its settings."""
+    words = [word for word in family.program if word not in {"run", "run-script", "r"}]
+    root = _nearest(directory, ("package.json", "node_modules"))
+    for top in dict.fromkeys((directory, root)):
+        for name in _SETTINGS_OF.get(words[0], ()):
+            reading.note(f"{top}/{name}")
+    task = {"t": "test"}.get(words[-1], words[-1]) if len(words) > 1 else None
+    chooses = any(one.startswith("-") or " " in one for one in family.kept if one != "--")
+    if chooses or task == "workspace" or (task is None and family.kept):
+        _packages(root, reading)
+    else:
+        _scripts(f"{root}/package.json", task, reading)
+
+
+def _scripts(path: str, task: str | None, reading: _Reading) -> None:
+    text = reading.text(path)
+    entry = _ABSENT if text is None else scripts_entry(text, task)
+    if entry is None:
+        raise _UnclearError
+    reading.note(path, entry)
+
+
+def _packages(root: str, reading: _Reading) -> None:
+    """The scripts of all packages below a directory: an option says which of them run."""
+    if not os.path.lexists(root):
+        reading.note(root, _ABSENT)
+        return
+    for count, (place, directories, files) in enumerate(os.walk(root, onerror=_raise)):
+        directories[:] = [name for name in directories if name not in _SKIPPED]
+        if count > _MAX_DIRECTORIES:
+            raise _UnclearError
+        if "package.json" in files or place == root:
+            _scripts(f"{place}/package.json", None, reading)
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+def _nearest(directory: str, names: tuple[str, ...]) -> str:
+    """The directory itself or the nearest above it that has one of the names."""
+    place = directory
+    while True:
+        if any(os.path.lexists(f"{place}/{name}") for name in names):
+            return place
+        if place in {"", "/"}:
+            return directory
+        place = place.rpartition("/")[0]
+
+
+def _make(family: Family, directory: str, reading: _Reading) -> None:
+    _no_options(family)
+    names = [os.path.basename(path) for path in family.defined_in]  # noqa: PTH119
+    _rule_file(family, directory, names, reading, is_make=True)
+
+
+def _just(family: Family, directory: str, reading: _Reading) -> None:
+    _no_options(family)
+    directory = _nearest(directory, ("justfile", "Justfile", ".justfile"))
+    _rule_file(family, directory, ["justfile", "Justfile", ".justfile"], reading, is_make=False)
+    reading.note(f"{directory}/.env")
+
+
+def _no_options(family: Family) -> None:
+    """An option that stayed in a family may name another file, or another directory."""
+    if any(one.startswith(("-", "+")) and one != "--" for one in family.kept):
+        raise _UnclearError
+
+
+def _rule_file(
+    family: Family, directory: str, names: list[str], reading: _Reading, *, is_make: bool
+) -> None:
+    path = next((f"{directory}/{name}" for name in names if os.path.lexists(f"{directory}/{name}")),
+                f"{directory}/{names[-1]}")  # fmt: skip
+    text = reading.text(path)
+    if text is None:
+        reading.note(path, _ABSENT)
+        return
+    targets = [one for one in family.kept if "=" not in one and one != "--"]
+    if not is_make:
+        targets = targets[:1]
+    rules = make_rules(text) if is_make else just_rules(text)
+    reading.note(path, rules.entry(targets))
+    _included(text, directory, reading, is_make=is_make)
+
+
+def _included(text: str, directory: str, reading: _Reading, *, is_make: bool) -> None:
+    names = make_includes(text) if is_make else just_includes(text)
+    if names is None:
+        raise _UnclearError
+    for name in names:
+        path = os.path.join(directory, name)  # noqa: PTH118  a text
+        if path not in reading.seen:
+            reading.note(path)
+            more = reading.text(path)
+            if more is not None:
+                _included(more, directory, reading, is_make=is_make)
+
+
+def _mise(family: Family, directory: str, reading: _Reading) -> None:
+    task = family.program[-1] if len(family.program) > 2 else "".join(family.kept[:1])  # noqa: PLR2004
+    if not task or task.startswith("-") or any(one.startswith("-") for one in family.kept):
+        raise _UnclearError
+    place = directory
+    while place:
+        for name in _MISE_FILES:
+            _mise_file(f"{place}/{name}", place, task, reading)
+        for name in _MISE_TASKS:
+            path = f"{place}/{name}/{task.replace(':', '/')}"
+            if os.path.lexists(path):
+                reading.note(path)
+        if os.path.lexists(f"{place}/.git"):
+            break
+        place = place.rpartition("/")[0]
+
+
+def _mise_file(path: str, place: str, task: str, reading: _Reading) -> None:
+    text = reading.text(path)
+    if text is None:
+        return
+    entry = mise_entry(text, task)
+    if entry is None:
+        raise _UnclearError
+    reading.note(path, entry.text)
+    for name in entry.files:
+        reading.note(os.path.join(place, name))  # noqa: PTH118  a text
+
+
+_MISE_FILES: Final = (
+    "mise.toml", ".mise.toml", "mise.local.toml", ".mise.local.toml", "mise/config.toml",
+    ".mise/config.toml", ".config/mise.toml", ".config/mise/config.toml", ".tool-versions",
+)  # fmt: skip
+_MISE_TASKS: Final = (
+    "mise-tasks", ".mise-tasks", "mise/tasks", ".mise/tasks", ".config/mise/tasks",
+)  # fmt: skip
+_SETTINGS_OF: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "npm": (".npmrc",),
+        "pnpm": (".npmrc", "pnpm-workspace.yaml", ".pnpmfile.cjs"),
+        "yarn": (".yarnrc", ".yarnrc.yml", ".npmrc"),
+        "bun": ("bunfig.toml", ".env", ".env.local", ".npmrc"),
+    }
+)
+"""Files that say which shell runs the scripts, or what else is run."""
+
+_Reader: TypeAlias = Callable[[Family, str, _Reading], None]
+_READERS: Final[Mapping[str, _Reader]] = MappingProxyType(
+    {
+        "package.json": _package,
+        "GNUmakefile": _make,
+        "justfile": _just,
+        "mise.toml": _mise,
+        "Taskfile.yml": _task_file,
+        "compose.yaml": _compose,
+        "turbo.json": _turbo,
+        "nx.json": _nx,
+    }
+)
+"""By the first of the files that a family may be defined in."""
+_RUNNERS: Final[Mapping[_Reader, frozenset[str]]] = MappingProxyType(
+    {
+        _package: frozenset({"npm", "pnpm", "yarn", "bun"}),
+        _make: frozenset({"make", "gmake"}),
+        _just: frozenset({"just"}),
+        _mise: frozenset({"mise"}),
+        _task_file: frozenset({"task"}),
+        _compose: frozenset({"docker", "docker-compose"}),
+        _turbo: frozenset({"turbo", "npx", "pnpm", "yarn"}),
+        _nx: frozenset({"nx", "npx", "pnpm", "yarn"}),
+    }
+)
+
+
+def _content(path: str) -> bytes | None:
+    """The content of a regular file; None: there is none.
+
+    Raises:
+        OSError: it cannot be read.
+        _UnclearError: it is no regular file, or too large.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        if os.path.islink(path):  # noqa: PTH114  a text
+            raise _UnclearError from None
+        return None
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or found.st_size > _MAX_BYTES:
+            raise _UnclearError
+        return b"".join(_blocks(descriptor))
+    finally:
+        os.close(descriptor)
+
+
+def _blocks(descriptor: int) -> Iterator[bytes]:
+    left = _MAX_BYTES + 1
+    while block := os.read(descriptor, min(left, 1 << 20)):
+        left -= len(block)
+        if left <= 0:
+            raise _UnclearError
+        yield block
+
+
+def settled(place: Place, families: Iterable[Family], remotes: GitRemotes | None) -> Place:
+    """A place with what the disk says of these families."""
+    found = tuple([(family, meaning_of(family, remotes)) for family in families])
+    return replace(place, meanings=found)
+
+
+def strays_among(paths: Iterable[str], workspace: str) -> tuple[str, ...]:
+    """Paths by which a link leads out of the workspace, each as far as the link itself.
+
+    Args:
+        paths: below the workspace, as text.
+        workspace: free of links.
+    """
+    found: dict[str, None] = {}
+    for count, path in enumerate(dict.fromkeys(paths)):
+        if count >= _MAX_PATHS:
+            return (workspace,)
+        for link in _ancestors(path, workspace):
+            try:
+                real = os.path.realpath(link)
+            except (OSError, ValueError):
+                real = ""
+            if real != workspace and not real.startswith(f"{workspace.rstrip('/')}/"):
+                found[link] = None
+                break
+    return tuple(found)
+
+
+def _ancestors(path: str, workspace: str) -> Iterator[str]:
+    """The links on the way from the workspace to a path."""
+    at = workspace.rstrip("/")
+    for name in path.removeprefix(at).split("/"):
+        if name:
+            at = f"{at}/{name}"
+            if os.path.islink(at):  # noqa: PTH114  microseconds
+                yield at
+
+
+_MAX_PATHS: Final = 500
+"""Of one command that are looked at. Of one that names more, none counts as inside."""

@@ -1,0 +1,55 @@
+"""Where the git commands of a shell lead: the branch, its upstream, and the URLs of remotes."""
+
+import os
+from hashlib import sha256
+
+from ironcurtain_proxy.facts.branches import current_branch
+from ironcurtain_proxy.facts.git import GitRemotes, Operation
+from ironcurtain_proxy.facts.remotes import repository_root
+from ironcurtain_proxy.facts.spelling import Refusal
+from ironcurtain_proxy.model.family import Family
+from ironcurtain_proxy.model.path import RealPath
+
+
+def branch_of(directory: str) -> str | None:
+    """The branch that is checked out in a repository; None: none, or it is not known."""
+    try:
+        return current_branch(RealPath.from_text(directory))
+    except (OSError, ValueError):
+        return None
+
+
+def where_git_leads(family: Family, remotes: GitRemotes) -> str | None:
+    """A digest of where a family of git commands leads; None: that is not known.
+
+    The repository, every URL of the remote after all rewriting, and the settings that have a say.
+    """
+    root = repository_root(RealPath.from_text(family.directory or ""))
+    if isinstance(root, Refusal):
+        return None
+    repository = str(root)
+    if not os.path.isdir(repository):  # noqa: PTH112  a text
+        return "absent"
+    program, named = _named(family)
+    operation: Operation = "push" if program == "push" else "both"
+    if named is None or "--all" in family.kept:
+        urls = remotes.default_destinations(repository, "both")
+        named = None
+    else:
+        urls = remotes.destinations(named, repository, operation)
+    steering = remotes.steering(repository, named)
+    if isinstance(urls, Refusal) or steering is None:
+        return None
+    if program == "push" and remotes.renames_pushes(repository):
+        return None
+    said = "\0".join([repository, *urls, "", steering])
+    return sha256(said.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _named(family: Family) -> tuple[str, str | None]:
+    """The sub-command, and the remote that it names; None: it names none."""
+    words = [one for one in (*family.program, *family.kept) if not one.startswith("-")]
+    if "git" not in words:
+        return words[-1], None
+    after = words[words.index("git") + 1 :]
+    return "".join(after[:1]), after[1] if len(after) > 1 else None

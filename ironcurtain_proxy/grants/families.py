@@ -1,0 +1,255 @@
+"""What may be remembered of a shell command, and what was remembered of it.
+
+A command is covered when each of its parts that does more than read belongs to a family that was
+approved for this project, or when it is the identical call. How families are made is known to
+`shell.families`; what files say of them stands in the place of the command, read with its facts.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+
+from ironcurtain_proxy.grants.matching import is_of
+from ironcurtain_proxy.grants.patterns import HISTORY, EscalatedCall
+from ironcurtain_proxy.model.annotation import same_scalar
+from ironcurtain_proxy.model.family import Family
+from ironcurtain_proxy.model.grant import CallPattern, FamilyPattern, Grant, SameFlag
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.question import as_json, visible
+from ironcurtain_proxy.model.request import PathValue
+
+_MOST_PARTS = 6
+"""Parts of a command that are offered one by one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandCandidates:
+    """What a reviewer may remember of a command."""
+
+    patterns: tuple[FamilyPattern | CallPattern, ...]
+    """First what the reviewer most probably wants: the families of all its parts."""
+    is_general: bool
+    """Whether the whole tool may be remembered: no part of it is of a kind that never may."""
+
+
+def command_candidates(
+    call: EscalatedCall, home: RealPath | None = None, ending: str = ""
+) -> CommandCandidates | None:
+    """What may be remembered of a call's command; None: it has none.
+
+    Args:
+        call: what is asked.
+        home: is written `~`.
+        ending: until when it holds, in words; empty: that is not sure.
+    """
+    if call.command is None:
+        return None
+    if not call.definition:
+        return CommandCandidates(patterns=(), is_general=False)
+    needed = _needed(call)
+    patterns: list[FamilyPattern | CallPattern] = []
+    if needed is not None and call.place.workspace is not None and _is_about_the_project(call):
+        general = tuple(filter(_may_be_general, needed))
+        workspace = RealPath.from_text(call.place.workspace)
+        chosen = [general] if general or not needed else []
+        if 1 < len(general) <= _MOST_PARTS:
+            chosen += [(one,) for one in general]
+        patterns += [
+            FamilyPattern(
+                server=call.server,
+                tool=call.tool,
+                definition=call.definition,
+                workspace=workspace,
+                families=families,
+                phrases=(phrases := described(families, workspace, home=home, ending=ending)),
+                beside=beside(call),
+                description=" and ".join(phrases),
+            )
+            for families in chosen
+        ]
+    identical = _identical(call)
+    if identical is not None:
+        patterns.append(identical)
+    return CommandCandidates(patterns=tuple(patterns), is_general=not is_never_general(call))
+
+
+def single_families(
+    pattern: FamilyPattern | CallPattern,
+) -> tuple[FamilyPattern | CallPattern, ...]:
+    """A pattern as it is remembered: each family is a grant of its own."""
+    if isinstance(pattern, CallPattern) or not pattern.families:
+        return (pattern,)
+    return tuple(
+        [
+            replace(pattern, families=(one,), phrases=(said,), description=said)
+            for one, said in zip(pattern.families, pattern.phrases, strict=True)
+        ]
+    )
+
+
+def is_never_general(call: EscalatedCall) -> bool:
+    """Whether a part of the command is remembered as the identical call alone, or not read."""
+    needed = _needed(call)
+    return needed is None or not all(family.is_general for family in needed)
+
+
+def of_command(grant: Grant, call: EscalatedCall) -> bool:
+    """Whether a grant speaks of commands of this tool, as it is defined now."""
+    pattern = grant.pattern
+    return isinstance(pattern, FamilyPattern | CallPattern) and is_of(pattern, call)
+
+
+def covering(grants: Sequence[Grant], call: EscalatedCall) -> tuple[Grant, ...] | None:
+    """The grants that together cover a command; None: a part of it is not covered.
+
+    Args:
+        grants: those that speak of commands of this tool.
+        call: one with a command.
+    """
+    if not grants:
+        return None
+    digest = _digest(call)
+    patterns = [(grant, grant.pattern) for grant in grants]
+    for grant, pattern in patterns:
+        if isinstance(pattern, CallPattern) and pattern.digest == digest:
+            return (grant,)
+    needed = _needed(call)
+    if needed is None or not all(map(_may_be_general, needed)) or not _is_about_the_project(call):
+        return None
+    given = [(grant, one) for grant, one in patterns if isinstance(one, FamilyPattern)]
+    given = [(grant, one) for grant, one in given if _counts(one, call)]
+    if not needed:
+        return next(((grant,) for grant, one in given if not one.families), None)
+    approved = {family: grant for grant, one in reversed(given) for family in one.families}
+    used = [approved.get(one) for one in needed]
+    found = {grant.id: grant for grant in used if grant is not None}
+    return None if None in used else tuple(found.values())
+
+
+def _may_be_general(family: Family) -> bool:
+    """Whether a family may cover another command, for all that the disk says."""
+    return family.is_general and family.meaning is not None
+
+
+def _counts(pattern: FamilyPattern, call: EscalatedCall) -> bool:
+    """Whether a pattern was given for this project, and for the same arguments beside."""
+    said = {flag.argument: flag.value for flag in pattern.beside}
+    now = {flag.argument: flag.value for flag in beside(call)}
+    return str(pattern.workspace) == call.place.workspace and (
+        said.keys() == now.keys() and all(same_scalar(said[name], now[name]) for name in now)
+    )
+
+
+def _needed(call: EscalatedCall) -> tuple[Family, ...] | None:
+    """The families of a command; None if these are not known, or a file of one was not read."""
+    # The tables of families, which only calls with a command need.
+    from ironcurtain_proxy.shell.families import families_of  # noqa: PLC0415
+
+    found = None if call.command is None else families_of(call.command, call.place)
+    if found is None:
+        return None
+    return tuple([replace(one, meaning=None) if one.defined_in else one for one in found])
+
+
+def _is_about_the_project(call: EscalatedCall) -> bool:
+    """Whether all that the policy asks about lies in the project: the directory of the command.
+
+    A grant of families says nothing of any other argument.
+    """
+    workspace = call.place.workspace
+    if workspace is None:
+        return False
+    if not HISTORY.isdisjoint(call.open_roles):
+        return False
+    values = [value for role in call.open_roles for value in call.values(role)]
+    inside = RealPath.from_text(workspace)
+    return all(isinstance(one, PathValue) and one.path.is_within(inside) for one in values)
+
+
+def beside(call: EscalatedCall) -> tuple[SameFlag, ...]:
+    """The arguments that may change what a command does, and do not say how long it may take.
+
+    Texts and lists are not among them: beside a working directory and prose for people, a command
+    with such an argument is not read at all.
+    """
+    return tuple(
+        SameFlag(name, value)
+        for name, value in sorted(call.arguments.items())
+        if isinstance(value, bool | int | float) and not _is_a_limit(name, value)
+    )
+
+
+def _is_a_limit(name: str, value: Json) -> bool:
+    plain = name.lower()
+    return not isinstance(value, bool) and any(
+        word in plain for word in ("timeout", "limit", "max", "yield", "wait")
+    )
+
+
+def _identical(call: EscalatedCall) -> CallPattern | None:
+    """What remembers nothing but this call; None: what it means cannot be told."""
+    if any(meaning is None for _, meaning in call.place.meanings or ()):
+        return None
+    return CallPattern(
+        server=call.server,
+        tool=call.tool,
+        definition=call.definition,
+        digest=_digest(call),
+        description=visible(
+            f"exactly this call again, in this session ({call.server}/{call.tool})"
+        ),
+    )
+
+
+def _digest(call: EscalatedCall) -> str:
+    """Of everything that says what a call does."""
+    arguments = sorted(as_json(name) + as_json(value) for name, value in call.arguments.items())
+    said = repr((call.server, call.tool, arguments, call.place))
+    return sha256(said.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+# --- in words ------------------------------------------------------------------------------------
+
+
+def described(
+    families: Sequence[Family],
+    workspace: RealPath,
+    *,
+    home: RealPath | None = None,
+    ending: str = "",
+) -> tuple[str, ...]:
+    """Families in words, a line for each: "`go test` in ~/project".
+
+    Args:
+        families: those of one approval; none: commands that only read.
+        workspace: the project.
+        home: is written `~`.
+        ending: until when, if that is sure.
+    """
+    until = f" {ending}" if ending else ""
+    said = [_phrase(one, str(workspace), home) for one in families]
+    said = said or [f"commands that only read in {_short(str(workspace), home)}"]
+    return tuple([f"{one}{until}" for one in said])
+
+
+def _phrase(family: Family, workspace: str, home: RealPath | None) -> str:
+    words = [*family.program, *family.kept]
+    target = ""
+    if words[:2] in (["git", "push"], ["git", "fetch"], ["git", "pull"]):
+        named = [word for word in words[2:] if not word.startswith("-")]
+        target = f" to {'/'.join(named)}" if words[1] == "push" else f" from {' '.join(named)}"
+        target = target if named else ""
+        words = [word for word in words if word not in named]
+    place = _short(family.directory or workspace, home)
+    return f"`{_plain(' '.join(words))}`{_plain(target)} in {_plain(place)}"
+
+
+def _plain(text: str) -> str:
+    """The agent's words: none of them can end the quotation."""
+    return visible(text).replace("`", "\\u0060")
+
+
+def _short(path: str, home: RealPath | None) -> str:
+    inside = None if home is None or not home.parts else f"{home}/"
+    return f"~/{path.removeprefix(inside)}" if inside and path.startswith(inside) else path

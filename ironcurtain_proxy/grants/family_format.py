@@ -1,0 +1,65 @@
+"""Families in the file of kept grants. Only general ones whose meaning is known stand there."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from ironcurtain_proxy.grants.fields import (
+    MalformedError,
+    any_text,
+    line_of,
+    object_of,
+    path_of,
+)
+from ironcurtain_proxy.model.family import Family
+from ironcurtain_proxy.model.json import Json
+
+_KEYS: Final = frozenset({"program", "kept", "directory", "meaning"})
+
+
+def family_fields(family: Family) -> dict[str, Json]:
+    """A family as JSON.
+
+    Raises:
+        TypeError: it is one that is not kept.
+    """
+    if not family.is_general or family.meaning is None or family.defined_in:
+        raise TypeError("it is not kept")
+    return {
+        "program": [*family.program],
+        "kept": [*family.kept],
+        "directory": family.directory,
+        "meaning": family.meaning,
+    }
+
+
+def families_of(fields: Mapping[str, Json]) -> tuple[tuple[Family, ...], tuple[str, ...]]:
+    """The families of a pattern, and their words: one for each, or one that says there are none.
+
+    Raises:
+        MalformedError: they were not written here.
+    """
+    families, phrases = fields["families"], fields["phrases"]
+    if not isinstance(families, list) or not isinstance(phrases, list):
+        raise MalformedError("its families are no list")
+    if len(phrases) != max(len(families), 1):
+        raise MalformedError("its families and their words differ")
+    return tuple([_family(one) for one in families]), tuple([line_of(one) for one in phrases])
+
+
+def _family(value: Json) -> Family:
+    fields = object_of(value, _KEYS)
+    directory, program = fields["directory"], _texts(fields["program"])
+    if not program:
+        raise MalformedError("a family has no program")
+    return Family(
+        program=program,
+        kept=_texts(fields["kept"]),
+        directory=None if directory is None else str(path_of(directory)),
+        meaning=any_text(fields["meaning"]),
+    )
+
+
+def _texts(value: Json) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise MalformedError("a family is no list of words")
+    return tuple([any_text(one) for one in value])

@@ -1,0 +1,40 @@
+"""A family of shell commands: what a part of a command has in common with others of its kind."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """What a part of a command has in common with others of its kind.
+
+    Two parts belong to one family exactly if their families are equal.
+    """
+
+    program: tuple[str, ...]
+    """The program, what it is started by, and its sub-command or task."""
+    kept: tuple[str, ...] = ()
+    """Options and operands that belong to the family, in the order given where that may matter."""
+    directory: str | None = None
+    """Where it runs, if that decides what a task means."""
+    is_general: bool = True
+    """Whether other commands belong to it. If not, an approval holds for this session only."""
+    defined_in: tuple[str, ...] = ()
+    """Files that may give the task its meaning, while nobody has read them. Empty: they were read,
+    or there are none."""
+    meaning: str | None = ""
+    """What those files say, as a digest; None: it cannot be told, and nothing covers it."""
+
+    def words(self) -> str:
+        """The family as a person would write it."""
+        shown = " ".join([*self.program, *self.kept])
+        return shown if self.is_general else f"exactly {shown}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sought:
+    """What has to be looked up on the disk to say what a command means."""
+
+    families: tuple[Family, ...] = ()
+    """Those whose meaning lies in files."""
+    paths: tuple[str, ...] = ()
+    """Paths that may lie in the workspace, as text: whether a link leads them out of it."""
