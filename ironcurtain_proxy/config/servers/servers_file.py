@@ -24,7 +24,9 @@ _RESERVED: Final = "proxy"
 _MAX_NAME: Final = 100
 _COMMON_NAME: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")
 
-_SERVER_KEYS: Final = (
+WORKSPACE: Final = "@workspace"
+"""A server's `cwd` that is the session's workspace, whichever that is."""
+SERVER_KEYS: Final = (
     "command",
     "args",
     "env",
@@ -77,7 +79,7 @@ class ServersReader:
         _check_name(spot, name)
         if self._is_left_out(spot):
             return None
-        members = spot.object(_SERVER_KEYS, foreign=self.foreign)
+        members = spot.object(SERVER_KEYS, foreign=self.foreign)
         if "type" in members:
             members.required("type").word(("stdio",))
         command = members.required("command").name()
@@ -132,6 +134,8 @@ class ServersReader:
     def _directory(self, spot: Spot | None) -> str | None:
         if spot is None:
             return None
+        if spot.value == WORKSPACE:
+            return WORKSPACE
         path = rooted(spot.name(), self.home)
         if path is None:
             spot.error("must be an absolute path, or begin with ~/")
