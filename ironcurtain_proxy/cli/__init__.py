@@ -18,6 +18,7 @@ from ironcurtain_proxy.errors import ConfigurationError, IronCurtainError
 COMMANDS: Final = MappingProxyType(
     {
         "serve": "serve MCP on stdin and stdout (the default)",
+        "init": "write a configuration for your servers",
         "check": "read all configuration and show every problem at once",
         "doctor": "see whether this machine has what is needed",
         "status": "show what decides, who is asked and what is confined",

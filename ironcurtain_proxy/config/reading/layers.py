@@ -60,6 +60,7 @@ _SECTIONS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
             *("maxPerMinute", "maxOutages", "llmLogPath"),
         ),
         "capabilities": ("profile", "isolation", "profiles", "tools"),
+        "containment": ("undo",),
         "circuitBreaker": ("threshold", "windowSeconds"),
         "escalation": ("mode", "holdAfterSeconds", "channels", "requireDigest"),
         "grants": ("ttlSeconds",),

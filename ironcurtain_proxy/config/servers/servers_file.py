@@ -38,7 +38,7 @@ SERVER_KEYS: Final = (
 )
 _FILESYSTEM_KEYS: Final = ("allowWrite", "allowRead", "denyRead", "denyWrite")
 _NETWORK_KEYS: Final = ("allowedDomains", "deniedDomains")
-_NETWORK_TYPES: Final = frozenset({"http", "sse", "streamable-http", "streamableHttp"})
+NETWORK_TYPES: Final = frozenset({"http", "sse", "streamable-http", "streamableHttp"})
 
 
 def read_servers_file(path: Path, home: Path, report: Report) -> tuple[ServerSpec, ...]:
@@ -104,7 +104,7 @@ class ServersReader:
         if self.foreign and entry.get("disabled") is True:
             spot.warning("is disabled there: not started")
             return True
-        if "command" not in entry and ("url" in entry or entry.get("type") in _NETWORK_TYPES):
+        if "command" not in entry and ("url" in entry or entry.get("type") in NETWORK_TYPES):
             spot.warning("is reached over the network, not started by us: left out")
             return True
         return False
