@@ -21,6 +21,7 @@ COMMANDS: Final = MappingProxyType(
         "init": "write a configuration for your servers",
         "check": "read all configuration and show every problem at once",
         "doctor": "see whether this machine has what is needed",
+        "rehearse": "count the questions that recorded sessions would have met",
         "status": "show what decides, who is asked and what is confined",
         "config": "bring an older configuration file up to date",
         "window": "open or close a testing window or a deployment",
