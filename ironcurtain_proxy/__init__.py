@@ -17,6 +17,7 @@ Off by default, and skipped by a reader of the default product: `auto_confirm`, 
 `auto_approver`, the LLM approver; `llm`, the one way to a language model.
 
 What people and programs start from: `cli`, `config`, `wiring`, `trusted_process`, `inbox`.
+`rehearsal` reads recorded sessions and counts what would be asked.
 `steady_clock`: seconds that no change of the clock moves. `version`: the number of this release.
 
 A program imports its names from here; `docs/embedding.md` says how they are used.

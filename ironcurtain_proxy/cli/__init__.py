@@ -18,8 +18,10 @@ from ironcurtain_proxy.version import VERSION
 COMMANDS: Final = MappingProxyType(
     {
         "serve": "serve MCP on stdin and stdout (the default)",
+        "init": "write a configuration for your servers",
         "check": "read all configuration and show every problem at once",
         "doctor": "say what is missing on this machine, and how to get it",
+        "rehearse": "count the questions that recorded sessions would have met",
         "status": "show what decides, who is asked and what is confined",
         "config": "bring an older configuration file up to date",
         "window": "open or close a testing window or a deployment",

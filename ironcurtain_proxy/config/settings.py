@@ -172,7 +172,8 @@ def gather_settings(
     session = _session(environ, report)
     session_dir = state_dir / "sessions" / session
     escalation_dir = layers.path("escalationDir")
-    choice = choose_servers(layers, state_dir, report)
+    workspace = find_workspace(layers)
+    choice = choose_servers(layers, state_dir, report, workspace)
     settings = Settings(
         home=home,
         state_dir=state_dir,
@@ -183,7 +184,7 @@ def gather_settings(
         generated_dir=layers.path("generatedDir"),
         tool_annotations_dir=layers.path("toolAnnotationsDir"),
         said_in=_sources(layers, "generatedDir", "toolAnnotationsDir"),
-        workspace=find_workspace(layers),
+        workspace=workspace,
         container_workspace_dir=container_workspace(layers),
         protected_paths=layers.paths("protectedPaths"),
         escalation_dir=escalation_dir,

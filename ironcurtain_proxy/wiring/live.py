@@ -1,6 +1,7 @@
 """Asking the servers which tools they have, for `check --live`."""
 
 import os
+from dataclasses import replace
 
 import anyio
 
@@ -15,17 +16,24 @@ from ironcurtain_proxy.wiring.proxy import downstream_options, settled, state_of
 from ironcurtain_proxy.wiring.session_directories import Hold, remove_session
 
 
-def list_live_tools(settings: Settings, policy: Policy) -> LiveTools:
+def list_live_tools(
+    settings: Settings, policy: Policy, patience: float | None = None
+) -> LiveTools:
     """Start the servers, list their tools, and stop them again.
 
     What that left in the state directory is removed, unless a server did not answer: its words are
     in the session log then.
+
+    Args:
+        settings: which servers.
+        policy: what confines them.
+        patience: seconds for all of them together; None: as long as `serve` waits.
     """
     directory = state_of(settings)
     is_new = not directory.exists()
     hold = Hold.of(directory)
     try:
-        found = _live_tools(settings, policy)
+        found = _live_tools(settings, policy, patience)
         if hold is not None and is_new and not found.silent:
             remove_session(directory, hold)
         return found
@@ -35,11 +43,14 @@ def list_live_tools(settings: Settings, policy: Policy) -> LiveTools:
             hold.release()
 
 
-def _live_tools(settings: Settings, policy: Policy) -> LiveTools:
+def _live_tools(settings: Settings, policy: Policy, patience: float | None) -> LiveTools:
     specs = settled(settings, os.environ)
     sandbox = find_sandbox(settings, os.environ, say)
     confined = confinements(sandbox, specs, settings, policy)
-    servers = DownstreamServers(specs, downstream_options(settings, os.environ, confined))
+    options = downstream_options(settings, os.environ, confined)
+    if patience is not None:
+        options = replace(options, start_deadline=patience)
+    servers = DownstreamServers(specs, options)
     servers.start_processes()
     return anyio.run(_list_tools, servers)
 

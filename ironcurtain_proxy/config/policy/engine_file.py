@@ -80,11 +80,16 @@ class _EngineReader:
         self._home = self._path("home") or home
 
     def engine(self, purpose: Purpose) -> LoadedEngine:
-        read = read_rule_files(
-            self._files, self._home, self._report, purpose=purpose, with_shipped=False
-        )
         directory = self._path("allowedDirectory")
         workspace = None if directory is None else real(directory)
+        read = read_rule_files(
+            self._files,
+            self._home,
+            self._report,
+            workspace=workspace,
+            purpose=purpose,
+            with_shipped=False,
+        )
         policy = Policy(
             rules=read.policy.rules,
             workspace=workspace,

@@ -30,6 +30,9 @@ Purpose: TypeAlias = Literal["enforce", "replay"]
 """What a policy is loaded for. `replay` (`decide`) takes two slips of existing policies as
 warnings that would otherwise stop the load: a rule name used twice, a list that nobody knows."""
 
+WORKSPACE: Final = "@workspace"
+"""Stands for the session's workspace where a directory is meant: one policy for all projects."""
+
 ROLES: Final[tuple[ArgumentRole, ...]] = tuple(ROLE_TRAITS)
 _EFFECTS: Final[tuple[Effect, ...]] = tuple(SEVERITY)
 _LIST_KINDS: Final[tuple[ListKind, ...]] = get_args(ListKind)
@@ -71,6 +74,8 @@ class PolicyReader:
 
     home: Path
     """What `~` stands for."""
+    workspace: RealPath | None = None
+    """What `@workspace` stands for; None: such a condition never holds."""
     lists: DynamicLists | None = None
     """None: there is no file of lists."""
     purpose: Purpose = "enforce"
@@ -140,6 +145,8 @@ class _RulesReader:
 
     def _directory(self, spot: Spot) -> RealPath:
         text = spot.name()
+        if text == WORKSPACE:
+            return self.reader.workspace or RealPath(("\0",))
         if text not in self.directories:
             path = rooted(text, self.reader.home)
             self.directories[text] = None if path is None else real(path)

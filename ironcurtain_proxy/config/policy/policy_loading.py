@@ -23,6 +23,7 @@ from ironcurtain_proxy.config.policy.protection import protected_names, protecte
 from ironcurtain_proxy.config.reading.problems import Problem, Report, shown
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.model.annotation import Annotations
+from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.model.server import ServerSpec
 
@@ -66,7 +67,7 @@ def load_policy(settings: Settings) -> LoadedPolicy:
 def gather_policy(settings: Settings, report: Report) -> LoadedPolicy:
     """The same for `check`: never raises; what cannot be read is left out."""
     files = find_policy_files(settings, report)
-    read = read_rule_files(files, settings.home, report)
+    read = read_rule_files(files, settings.home, report, workspace=settings.workspace)
     policy = Policy(
         rules=read.policy.rules,
         workspace=settings.workspace,
@@ -86,13 +87,18 @@ def read_rule_files(
     home: Path,
     report: Report,
     *,
+    workspace: RealPath | None = None,
     purpose: Purpose = "enforce",
     with_shipped: bool = True,
 ) -> RuleFiles:
     """Read the files; the operator's annotations of a server replace the shipped ones."""
     lists = None if files.lists is None else read_lists_file(files.lists, report)
     reader = PolicyReader(
-        home=home, lists=None if lists is None else lists.lists, purpose=purpose, report=report
+        home=home,
+        workspace=workspace,
+        lists=None if lists is None else lists.lists,
+        purpose=purpose,
+        report=report,
     )
     policy = None if files.policy in files.absent else reader.read(files.policy)
     own = None

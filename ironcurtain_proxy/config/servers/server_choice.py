@@ -11,11 +11,13 @@ from ironcurtain_proxy.config.reading.layers import Layers
 from ironcurtain_proxy.config.reading.problems import Report, nearest, shown
 from ironcurtain_proxy.config.reading.reading import is_there
 from ironcurtain_proxy.config.servers.servers_file import (
+    WORKSPACE,
     ServersReader,
     check_variable_name,
     parse_servers,
     read_servers_file,
 )
+from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.server import ServerSpec
 
 SERVERS_NAME: Final = "mcp-servers.json"
@@ -32,7 +34,9 @@ class ServerChoice:
     """Of all that are configured, also those that do not run."""
 
 
-def choose_servers(layers: Layers, state_dir: Path, report: Report) -> ServerChoice:
+def choose_servers(
+    layers: Layers, state_dir: Path, report: Report, workspace: RealPath | None = None
+) -> ServerChoice:
     """The servers after `serverFilter`, each with its own credentials.
 
     Environment over `mcpServers` or `mcpServersFile` over `~/.ironcurtain/mcp-servers.json`.
@@ -46,11 +50,21 @@ def choose_servers(layers: Layers, state_dir: Path, report: Report) -> ServerCho
     if layers.config_file is not None and "serverCredentials" in layers.file.spots:
         _warn_if_others_can_read(layers.config_file, layers.file.spots["serverCredentials"])
     servers = [
-        replace(spec, credentials=credentials.get(spec.name, {}))
+        replace(_placed(spec, workspace, report), credentials=credentials.get(spec.name, {}))
         for spec in found.servers
         if wanted is None or spec.name in wanted
     ]
     return ServerChoice(tuple(servers), found.file, tuple(names))
+
+
+def _placed(spec: ServerSpec, workspace: RealPath | None, report: Report) -> ServerSpec:
+    """A server that is to run in the workspace, there; without one it gets a place of its own."""
+    if spec.cwd != WORKSPACE:
+        return spec
+    if workspace is None:
+        source = f"server {shown(spec.name)}"
+        report.warning(source, (), f"its cwd is {WORKSPACE}, and there is no workspace")
+    return replace(spec, cwd=None if workspace is None else str(workspace))
 
 
 def _find(layers: Layers, state_dir: Path, report: Report) -> ServerChoice:

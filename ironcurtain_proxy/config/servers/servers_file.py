@@ -24,7 +24,9 @@ _RESERVED: Final = "proxy"
 _MAX_NAME: Final = 100
 _COMMON_NAME: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")
 
-_SERVER_KEYS: Final = (
+WORKSPACE: Final = "@workspace"
+"""A server's `cwd` that is the session's workspace, whichever that is."""
+SERVER_KEYS: Final = (
     "command",
     "args",
     "env",
@@ -36,7 +38,7 @@ _SERVER_KEYS: Final = (
 )
 _FILESYSTEM_KEYS: Final = ("allowWrite", "allowRead", "denyRead", "denyWrite")
 _NETWORK_KEYS: Final = ("allowedDomains", "deniedDomains")
-_NETWORK_TYPES: Final = frozenset({"http", "sse", "streamable-http", "streamableHttp"})
+NETWORK_TYPES: Final = frozenset({"http", "sse", "streamable-http", "streamableHttp"})
 
 
 def read_servers_file(path: Path, home: Path, report: Report) -> tuple[ServerSpec, ...]:
@@ -77,7 +79,7 @@ class ServersReader:
         _check_name(spot, name)
         if self._is_left_out(spot):
             return None
-        members = spot.object(_SERVER_KEYS, foreign=self.foreign)
+        members = spot.object(SERVER_KEYS, foreign=self.foreign)
         if "type" in members:
             members.required("type").word(("stdio",))
         command = members.required("command").name()
@@ -102,7 +104,7 @@ class ServersReader:
         if self.foreign and entry.get("disabled") is True:
             spot.warning("is disabled there: not started")
             return True
-        if "command" not in entry and ("url" in entry or entry.get("type") in _NETWORK_TYPES):
+        if "command" not in entry and ("url" in entry or entry.get("type") in NETWORK_TYPES):
             spot.warning("is reached over the network, not started by us: left out")
             return True
         return False
@@ -132,6 +134,8 @@ class ServersReader:
     def _directory(self, spot: Spot | None) -> str | None:
         if spot is None:
             return None
+        if spot.value == WORKSPACE:
+            return WORKSPACE
         path = rooted(spot.name(), self.home)
         if path is None:
             spot.error("must be an absolute path, or begin with ~/")

@@ -1,0 +1,101 @@
+"""`ironcurtain-proxy rehearse`: how often recorded sessions would have been asked about."""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import Final
+
+import orjson
+
+from ironcurtain_proxy.config.settings import home_directory
+from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.grants.file import GrantsFile
+from ironcurtain_proxy.grants.format import KeptGrant
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.rehearsal.playing import Assumed, Rehearsed, rehearse
+from ironcurtain_proxy.rehearsal.recorded import Recording
+from ironcurtain_proxy.rehearsal.scene import RULES
+from ironcurtain_proxy.rehearsal.text import lines_of
+from ironcurtain_proxy.rehearsal.transcripts import read_transcripts
+
+DESCRIPTION: Final = """\
+Read transcripts of agents and count how often each preset would have asked about their calls. The
+calls are judged as `serve` judges them; nothing is started, asked or carried out.
+
+Read are transcripts of Claude Code, rollouts of Codex CLI, chats of Gemini CLI, and lines
+{"session", "cwd", "branch", "tool", "input"}; files (.jsonl, .jsonl.gz, .json) and directories.
+"""
+
+EXAMPLES: Final = """\
+examples:
+  ironcurtain-proxy rehearse ~/.claude/projects
+  ironcurtain-proxy rehearse ~/.codex/sessions --preset supervised --examples 10
+  ironcurtain-proxy rehearse session.jsonl --grants ~/.ironcurtain/grants.json --json
+
+exit status: 0; 1 if no call was found; 2 if a path is not there
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    add = parser.add_argument
+    add("paths", nargs="+", type=Path, metavar="PATH", help="a transcript, or a directory of them")
+    add("--preset", choices=RULES, default="coding", help="whose questions are listed (coding)")
+    add("--grants", type=Path, metavar="FILE", help="what the grants of a file would have spared")
+    add(
+        "--workspace",
+        type=Path,
+        metavar="DIR",
+        help="of every session (default: the first directory that each one names)",
+    )
+    add("--examples", type=int, default=5, metavar="N", help="of each kind of question (default 5)")
+    add("--json", action="store_true", help="write one JSON object")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Rehearse. 1 if there was nothing to rehearse.
+
+    Raises:
+        ConfigurationError: a path is not there, or the grants cannot be read.
+    """
+    recording = read_transcripts(options.paths)
+    workspace = None if options.workspace is None else str(options.workspace.resolve())
+    assumed = Assumed(
+        home=str(home_directory(os.environ)), workspace=workspace, kept=_kept(options.grants)
+    )
+    found = rehearse(recording, assumed, os.environ)
+    most = max(0, options.examples)
+    if options.json:
+        _write(orjson.dumps(_as_json(found, recording, most)).decode())
+    else:
+        with_grants = options.grants is not None
+        for line in lines_of(found, recording, options.preset, most, with_grants=with_grants):
+            _write(line)
+    return int(found.calls == 0)
+
+
+def _kept(file: Path | None) -> tuple[KeptGrant, ...]:
+    if file is None:
+        return ()
+    if not file.exists():
+        raise ConfigurationError(f"{file}: is not there")
+    return GrantsFile(file).read().grants
+
+
+def _as_json(found: Rehearsed, recording: Recording, most: int) -> dict[str, Json]:
+    return {
+        "calls": found.calls,
+        "sessions": found.sessions,
+        "files": recording.files,
+        "broken": recording.broken_lines + found.broken,
+        "unreadable": [*recording.unreadable],
+        "otherFiles": recording.other_files,
+        "withoutPlace": found.without_place,
+        "notRehearsed": dict(found.passed_over),
+        "rules": {rules: dict(found.tallies[rules].as_json(found.calls, most)) for rules in RULES},
+    }
+
+
+def _write(line: str) -> None:
+    sys.stdout.write(line.encode("utf-8", "backslashreplace").decode() + "\n")

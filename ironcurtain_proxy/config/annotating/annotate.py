@@ -1,0 +1,194 @@
+"""The tools of a server, each with the roles of its arguments and what it is taken for."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, cast
+
+from ironcurtain_proxy.config.annotating.argument_roles import Meaning, meaning_of
+from ironcurtain_proxy.config.annotating.known import (
+    KnownTool,
+    fits,
+    known_server,
+    known_servers,
+    properties_of,
+)
+from ironcurtain_proxy.config.annotating.read_tool import Kind, ReadServer, ReadTool
+from ironcurtain_proxy.config.annotating.shell_tools import runs
+from ironcurtain_proxy.config.annotating.words import (
+    BEYOND,
+    DESTROYS,
+    FETCHES,
+    READS,
+    WRITES,
+    speaks_of_change,
+    speaks_of_destroying,
+    speaks_of_leaving,
+    words_of,
+)
+from ironcurtain_proxy.model.json import Json
+
+WORKING_DIRECTORIES: Final = frozenset(
+    {"cwd", "workdir", "workDir", "working_dir", "workingDir"}
+    | {"working_directory", "workingDirectory"}
+)
+"""The arguments that `facts.commands` takes for the directory of a command."""
+
+_SETTLED: Final = frozenset({"filesystem", "git"})
+"""Servers whose paths in the workspace are settled before any rule: nothing unknown is theirs."""
+_EVERY_USE: Final[tuple[Json, ...]] = ("read-path", "write-path", "delete-path")
+
+
+def annotate(
+    name: str, tools: Sequence[Mapping[str, Json]], recognised: str | None = None
+) -> ReadServer:
+    """What is known of a server's tools.
+
+    Args:
+        name: the operator's name of the server.
+        tools: objects of `tools/list`.
+        recognised: the well-known server that its command starts.
+    """
+    server = known_server(tools, {name} if recognised is None else {recognised})
+    known = known_servers().get(server, {}) if server is not None else {}
+    found = [_tool(tool, known.get(str(tool.get("name"))), server) for tool in tools]
+    return ReadServer(name=name, annotations=_as(name, server), tools=tuple(found))
+
+
+def _as(name: str, server: str | None) -> str:
+    if server is not None:
+        return server
+    # Rules, and what is settled without one, speak of the shipped servers by these names.
+    return f"{name}-server" if name in known_servers() else name
+
+
+def _tool(tool: Mapping[str, Json], known: KnownTool | None, server: str | None) -> ReadTool:
+    name = str(tool.get("name", ""))
+    schema = tool.get("inputSchema")
+    held = schema if isinstance(schema, dict) else {}
+    if known is not None and fits(tool, known):
+        names = properties_of(held) or {}
+        arguments = {one: known.arguments.get(one, ["none"]) for one in names}
+        changes = known.roles - {"none", "read-path", "fetch-url"}
+        kind = known.kind(name)
+        return ReadTool(
+            name=name,
+            kind=kind,
+            arguments=arguments,
+            schema=held,
+            changes=bool(changes) or kind == "keeps",
+            why="" if kind != "unknown" else "it reaches more than its arguments name",
+        )
+    found = _unfamiliar(tool, name, held)
+    if server not in _SETTLED or found.kind == "files":
+        return found
+    why = found.why or "it is none that this server is known for"
+    return ReadTool(name=name, kind="unknown", arguments={}, schema=held, why=why, is_denied=True)
+
+
+def _unfamiliar(tool: Mapping[str, Json], name: str, schema: dict[str, Json]) -> ReadTool:
+    properties = properties_of(schema)
+    if properties is None:
+        why = "its input schema does not list its arguments"
+        return ReadTool(name=name, kind="unknown", arguments={}, schema=schema, why=why)
+    command = runs(tool, properties)
+    if command is not None:
+        return _runner(name, schema, properties, command.argument if command.is_shell else None)
+    meanings = {one: meaning_of(one, inner) for one, inner in properties.items()}
+    kind, why = _kind(tool, name, meanings)
+    roles = _roles_of_paths(tool, name) if kind == "files" else _EVERY_USE
+    arguments = {one: _roles(meaning, roles) for one, meaning in meanings.items()}
+    return ReadTool(
+        name=name,
+        kind=kind,
+        arguments=arguments,
+        schema=schema,
+        changes=kind == "unknown" or (kind == "files" and len(roles) > 1),
+        why=why,
+    )
+
+
+def _runner(
+    name: str, schema: dict[str, Json], properties: Mapping[str, Json], command: str | None
+) -> ReadTool:
+    arguments: dict[str, Json] = {}
+    for one in properties:
+        if one in WORKING_DIRECTORIES:
+            # Without one the command runs where its server does.
+            arguments[one] = {
+                "default": ["read-path"],
+                "when": [{"condition": {"arg": one, "is": "falsy"}, "roles": ["none"]}],
+            }
+        else:
+            arguments[one] = ["none"]
+    return ReadTool(
+        name=name,
+        kind="unknown" if command is None else "shell",
+        arguments=arguments,
+        schema=schema,
+        command=command,
+        why="" if command else "it runs what is not known to be a command of the local shell",
+    )
+
+
+def _kind(tool: Mapping[str, Json], name: str, meanings: Mapping[str, Meaning]) -> tuple[Kind, str]:
+    unclear = [one for one, meaning in meanings.items() if meaning == "unclear"]
+    if unclear:
+        return "unknown", f"what {_listed(unclear)} names is not clear"
+    kinds = frozenset(meanings.values()) - {"plain"}
+    words = frozenset(words_of(name))
+    text = str(tool.get("description", ""))
+    if not kinds:
+        return "unknown", "no argument says what it reaches"
+    if kinds == {"url"}:
+        plain = words <= words - (WRITES | DESTROYS | BEYOND) and words & (FETCHES | READS)
+        return (
+            ("fetches", "") if plain else ("unknown", "what it does with the address is not clear")
+        )
+    if "url" in kinds or words & (BEYOND | FETCHES) or speaks_of_leaving(text):
+        return "unknown", "it may do more with a path than read or write it"
+    if not words & (READS | WRITES | DESTROYS):
+        return "unknown", "its name does not say what it does with a path"
+    return "files", ""
+
+
+def _roles_of_paths(tool: Mapping[str, Json], name: str) -> tuple[Json, ...]:
+    """The roles of every path of a tool: as many as its name or description may mean."""
+    words = frozenset(words_of(name))
+    text = str(tool.get("description", ""))
+    hints = tool.get("annotations")
+    hinted = hints if isinstance(hints, Mapping) else {}
+    if words & DESTROYS or hinted.get("destructiveHint") is True or speaks_of_destroying(text):
+        return _EVERY_USE
+    writes = words & WRITES or hinted.get("readOnlyHint") is False or speaks_of_change(text)
+    return _EVERY_USE[:2] if writes else _EVERY_USE[:1]
+
+
+def _roles(meaning: Meaning, paths: Sequence[Json]) -> Json:
+    match meaning:
+        case "path":
+            return [*paths]
+        case "url":
+            return ["fetch-url"]
+        case "plain" | "unclear":
+            return ["none"]
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join([f'"{name[:60]}"' for name in names[:3]]) + (" …" if len(names) > 3 else "")  # noqa: PLR2004
+
+
+def as_annotations(servers: Sequence[ReadServer]) -> dict[str, Json]:
+    """The document `tool-annotations.json`: servers of one name share their tools."""
+    document: dict[str, dict[str, Json]] = {}
+    for server in servers:
+        tools = document.setdefault(server.annotations, {})
+        for tool in server.tools:
+            if not tool.is_denied:
+                entry = {
+                    "toolName": tool.name,
+                    "args": dict(tool.arguments),
+                    "inputSchema": dict(tool.schema),
+                }
+                tools.setdefault(tool.name, cast("Json", entry))
+    return {
+        "servers": {name: {"tools": [*tools.values()]} for name, tools in document.items() if tools}
+    }

@@ -1,0 +1,137 @@
+"""Tools that the shipped annotations describe, recognised by their names and schemas.
+
+A name alone says nothing: a tool `fetch` that takes other arguments is another tool.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+import orjson
+
+from ironcurtain_proxy.config.annotating.argument_roles import meaning_of, types_of
+from ironcurtain_proxy.config.annotating.read_tool import Kind
+from ironcurtain_proxy.config.annotating.words import READS, words_of
+from ironcurtain_proxy.config.policy.policy_files import ANNOTATIONS_NAME, POLICY_NAME, SHIPPED
+from ironcurtain_proxy.model.json import Json
+
+_ENOUGH: Final = 3
+"""Tools in common that make a server the known one, unless that has fewer."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownTool:
+    """A tool as the shipped files describe it."""
+
+    arguments: Mapping[str, Json]
+    schema: Mapping[str, Json]
+    is_allowed: bool
+    """Whether a shipped rule allows it by name: it reaches nothing but its server's own."""
+
+    @property
+    def roles(self) -> frozenset[str]:
+        """Every role that an argument may have."""
+        return frozenset(_roles_in([*self.arguments.values()]))
+
+    def kind(self, name: str) -> Kind:
+        """What it is to a preset."""
+        roles = self.roles - {"none", "commit-message", "branch-name"}
+        if roles <= {"read-path", "write-path", "delete-path", "write-history"} and roles:
+            return "files"
+        if roles == {"fetch-url"}:
+            return "fetches"
+        if roles or not self.is_allowed:
+            return "unknown"
+        return "looks" if not READS.isdisjoint(words_of(name)) else "keeps"
+
+
+@cache
+def known_servers() -> Mapping[str, Mapping[str, KnownTool]]:
+    """The shipped annotations, by server and tool."""
+    annotations = orjson.loads((SHIPPED / ANNOTATIONS_NAME).read_bytes())
+    rules = orjson.loads((SHIPPED / POLICY_NAME).read_bytes())["rules"]
+    allowed = {
+        (server, tool)
+        for rule in rules
+        if rule["then"] == "allow"
+        for server in rule["if"].get("server", ())
+        for tool in rule["if"].get("tool", ())
+    }
+    return {
+        server: {
+            tool["toolName"]: KnownTool(
+                tool["args"], tool["inputSchema"], (server, tool["toolName"]) in allowed
+            )
+            for tool in entry["tools"]
+        }
+        for server, entry in annotations["servers"].items()
+    }
+
+
+def known_server(tools: Sequence[Mapping[str, Json]], named: Iterable[str]) -> str | None:
+    """The known server that offers these tools; None: they are those of another.
+
+    Args:
+        tools: objects of `tools/list`.
+        named: what its command, or its operator, calls it.
+    """
+    for server, known in known_servers().items():
+        fitting = [tool for tool in tools if fits(tool, known.get(str(tool.get("name"))))]
+        least = 1 if server in named else min(_ENOUGH, len(known))
+        others = [tool for tool in tools if str(tool.get("name")) not in known]
+        is_other = bool(others) and server not in named
+        if len(fitting) >= least and len(fitting) + len(others) == len(tools) and not is_other:
+            return server
+    return None
+
+
+def fits(tool: Mapping[str, Json], known: KnownTool | None) -> bool:
+    """Whether a tool is the one that was annotated: what it takes besides only says how."""
+    if known is None:
+        return False
+    theirs, ours = properties_of(tool.get("inputSchema")), properties_of(known.schema)
+    if theirs is None or ours is None:
+        return False
+    for name, schema in theirs.items():
+        mine = ours.get(name)
+        if mine is None:
+            if name not in known.arguments and not _only_says_how(name, schema):
+                return False
+        elif not _same_type(schema, mine):
+            return False
+    named = {name for name, roles in known.arguments.items() if set(_roles_in([roles])) - {"none"}}
+    return named <= theirs.keys()
+
+
+def properties_of(schema: Json) -> Mapping[str, Json] | None:
+    """The arguments of an input schema; None: it does not list them."""
+    if not isinstance(schema, Mapping):
+        return None
+    found = schema.get("properties", {})
+    odd = {"$ref", "allOf", "anyOf", "oneOf", "patternProperties", "dependentSchemas", "if"}
+    return found if isinstance(found, dict) and odd.isdisjoint(schema) else None
+
+
+def _only_says_how(name: str, schema: Json) -> bool:
+    types = types_of(schema) if isinstance(schema, Mapping) else frozenset()
+    closed = isinstance(schema, Mapping) and "enum" in schema
+    plain = types <= {"boolean", "number", "integer", "null"} or closed
+    return bool(types) and plain and meaning_of(name, schema) == "plain"
+
+
+def _same_type(left: Json, right: Json) -> bool:
+    if not isinstance(left, Mapping) or not isinstance(right, Mapping):
+        return False
+    return types_of(left) - {"null"} == types_of(right) - {"null"}
+
+
+def _roles_in(specs: Sequence[Json]) -> Iterable[str]:
+    for spec in specs:
+        if isinstance(spec, list):
+            yield from [str(role) for role in spec]
+        elif isinstance(spec, Mapping):
+            yield from _roles_in([spec.get("default")])
+            cases = spec.get("when")
+            for case in cases if isinstance(cases, list) else ():
+                yield from _roles_in([case.get("roles")] if isinstance(case, Mapping) else [])

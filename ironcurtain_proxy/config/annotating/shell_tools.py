@@ -1,0 +1,82 @@
+"""Which argument of a tool is a shell command, told by its schema and its description.
+
+Only what speaks of a command for the local shell is one: a text for another interpreter or another
+machine would be judged by what it means here. A tool that runs such a text is `unknown`.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from ironcurtain_proxy.config.annotating.argument_roles import types_of
+from ironcurtain_proxy.config.annotating.words import words_of
+from ironcurtain_proxy.model.json import Json
+
+_COMMANDS: Final = frozenset({"bash", "cmd", "command", "commandline", "shellcommand"})
+_TEXTS: Final = frozenset({"args", "argv", "code", "input", "script", "snippet"})
+_RUNS: Final = re.compile(
+    r"\b(?:run|runs|running|exec|execs|execute|executes|executing|execution|invoke|invokes|launch"
+    r"|spawn|spawns|start|starts)\b",
+    re.IGNORECASE,
+)
+_COMMAND: Final = re.compile(
+    r"\b(?:commands?|command[ -]?lines?|shell|bash|zsh|sh|terminal|process(?:es)?|programs?"
+    r"|scripts?)\b",
+    re.IGNORECASE,
+)
+_SHELL: Final = re.compile(r"\b(?:shell|bash|zsh|sh|terminal|command[ -]?line)\b", re.IGNORECASE)
+_ELSEWHERE: Final = re.compile(
+    r"\b(?:remote(?:ly)?|ssh|containers?|docker|kubectl|kubernetes|pods?|cluster|browser"
+    r"|power ?shell|pwsh|cmd\.exe|windows|applescript|vm|virtual machine|device|adb|database)\b",
+    re.IGNORECASE,
+)
+_OTHERS: Final = re.compile(
+    r"\b(?:python\d?|javascript|typescript|node(?:\.?js)?|deno|ruby|perl|php|lua|sql|psql|mysql"
+    r"|redis|graphql|jupyter|notebook|git|aws|gcloud|npm|query|queries|lisp|matlab|julia|java|rust"
+    r"|slash commands?|editor|vim?|ide)\b",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """A tool that runs what it is given."""
+
+    argument: str
+    is_shell: bool
+    """Whether the text is a command of the local shell."""
+
+
+def runs(tool: Mapping[str, Json], properties: Mapping[str, Json]) -> Runs | None:
+    """The argument with what a tool runs; None: it does not look like one.
+
+    Args:
+        tool: its object of `tools/list`.
+        properties: of its input schema.
+    """
+    name = str(tool.get("name", ""))
+    about = " ".join(
+        [*words_of(name), str(tool.get("title", "")), str(tool.get("description", ""))]
+    )
+    for argument, schema in properties.items():
+        plain = "".join(words_of(argument))
+        if plain not in _COMMANDS | _TEXTS or not isinstance(schema, Mapping):
+            continue
+        types = types_of(schema)
+        if not types or not types <= {"string", "array", "null"}:
+            continue
+        text = f"{about} {schema.get('description', '')}"
+        says_so = bool(_RUNS.search(text) and (_COMMAND.search(text) or plain in _COMMANDS))
+        if not says_so and not (plain in _COMMANDS and _SHELL.search(text)):
+            continue
+        return Runs(argument, _is_shell(text, certain=plain in _COMMANDS))
+    return None
+
+
+def _is_shell(text: str, *, certain: bool) -> bool:
+    if _ELSEWHERE.search(text):
+        return False
+    if _SHELL.search(text):
+        return True
+    return certain and not _OTHERS.search(text)

@@ -1,0 +1,94 @@
+"""The servers of a client's own file, as entries of ours.
+
+Three forms are read: an object with `mcpServers`, an object of entries by name, and a list of
+entries with a `name` each. What cannot be started here, and keys that mean nothing here, are left
+out and said.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from ironcurtain_proxy.config.reading.problems import Report, shown
+from ironcurtain_proxy.config.reading.reading import read_document
+from ironcurtain_proxy.config.servers.servers_file import NETWORK_TYPES, SERVER_KEYS
+from ironcurtain_proxy.model.json import Json
+
+_OURSELVES: Final = "ironcurtain-proxy"
+
+
+@dataclass(frozen=True, slots=True)
+class ClientServers:
+    """What a client starts, and what of it does not count here."""
+
+    entries: dict[str, dict[str, Json]]
+    notes: tuple[str, ...] = ()
+
+
+def read_client_file(path: Path, report: Report) -> ClientServers:
+    """The servers of a file; what makes it unusable is in the report."""
+    read = read_document(path, report)
+    if read is None:
+        return ClientServers({})
+    root = _by_name(read[1].value)
+    if root is None:
+        what = (
+            "must hold servers by name: an object with mcpServers, or a list with a name for each"
+        )
+        report.error(path, (), what)
+        return ClientServers({})
+    entries: dict[str, dict[str, Json]] = {}
+    notes: list[str] = []
+    for name, entry in root.items():
+        if not isinstance(entry, dict):
+            report.error(path, (name,), "must be an object with a command")
+            continue
+        why = _why_left_out(entry)
+        if why is not None:
+            notes.append(f"{shown(name)} is left out: {why}")
+            continue
+        entries[name] = {key: value for key, value in entry.items() if key in SERVER_KEYS}
+        notes.extend(_oddities(name, entry))
+    return ClientServers(entries, tuple(notes))
+
+
+def _by_name(root: Json) -> Mapping[str, Json] | None:
+    """The entries by name, of any of the three forms; None: it is none of them."""
+    if isinstance(root, dict) and "mcpServers" in root:
+        root = root["mcpServers"]
+    if isinstance(root, list):
+        named = {one["name"]: one for one in root if isinstance(one, dict) and "name" in one}
+        if len(named) < len(root) or not all(isinstance(name, str) for name in named):
+            return None
+        return {
+            str(name): {key: value for key, value in one.items() if key != "name"}
+            for name, one in named.items()
+        }
+    if not isinstance(root, dict):
+        return None
+    return {name: entry for name, entry in root.items() if not name.startswith("_")}
+
+
+def _oddities(name: str, entry: dict[str, Json]) -> Iterator[str]:
+    unknown = [key for key in entry if key not in {*SERVER_KEYS, "disabled"}]
+    if unknown:
+        yield f"{shown(name)}: {', '.join(map(shown, unknown))} means nothing here"
+    if "${" in str(entry.get("args")) + str(entry.get("env")):
+        yield f"{shown(name)}: variables in args and env are not expanded here"
+
+
+def _why_left_out(entry: dict[str, Json]) -> str | None:
+    if entry.get("disabled") is True:
+        return "it is disabled there"
+    command = entry.get("command")
+    if command is None and ("url" in entry or entry.get("type") in NETWORK_TYPES):
+        return "it is reached over the network, not started here"
+    words = [command, *_texts(entry.get("args"))]
+    if any(PurePosixPath(str(word)).name == _OURSELVES for word in words):
+        return "it is this proxy"
+    return None
+
+
+def _texts(args: Json) -> list[str]:
+    return [str(one) for one in args] if isinstance(args, list) else []

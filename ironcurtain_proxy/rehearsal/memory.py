@@ -1,0 +1,138 @@
+"""What an approval is remembered for, in a rehearsal: the first candidate, as a person would.
+
+Of commands the families of their parts are remembered, never the whole tool; of other calls what
+the question offers first. What the recorded person refused is not remembered.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from ironcurtain_proxy.facts.fingerprint import fingerprint
+from ironcurtain_proxy.grants.book import GrantBook
+from ironcurtain_proxy.grants.budget import BudgetBook
+from ironcurtain_proxy.grants.claims import Approvals, Claim
+from ironcurtain_proxy.grants.format import KeptGrant
+from ironcurtain_proxy.grants.grant_settlement import Remembering
+from ironcurtain_proxy.grants.patterns import EscalatedCall
+from ironcurtain_proxy.mediation.question import Frame, Posed, question_about
+from ironcurtain_proxy.model.decision import Escalate
+from ironcurtain_proxy.model.escalation import Approved, EscalationId
+from ironcurtain_proxy.model.grant import CapabilityPattern
+from ironcurtain_proxy.model.judgement import Judged
+from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.policy import Policy
+from ironcurtain_proxy.model.request import Facts, PathValue
+from ironcurtain_proxy.rehearsal.client_tools import ServerCall, as_tool_call
+from ironcurtain_proxy.shell.families import Family, covers, families_of
+
+_WHEN: Final = datetime(2000, 1, 1, tzinfo=UTC)
+"""Nothing expires in a rehearsal."""
+_DEFINITION: Final = "rehearsed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A call that something asks about."""
+
+    call: ServerCall
+    facts: Facts
+    judged: Judged
+    policy: Policy
+    home: RealPath
+    workspace: RealPath
+
+    def escalated(self) -> EscalatedCall:
+        """As grants see it."""
+        decision = self.judged.decision
+        return EscalatedCall(
+            server=self.call.server,
+            tool=self.call.tool,
+            definition=_DEFINITION,
+            request=self.facts.request,
+            arguments=self.facts.arguments,
+            roles=decision.roles if isinstance(decision, Escalate) else (),
+        )
+
+
+@dataclass(slots=True)
+class Memory:
+    """What was approved for one project."""
+
+    approvals: Approvals = field(default_factory=lambda: Approvals(GrantBook(), BudgetBook()))
+    families: set[Family] = field(default_factory=set)
+    _number: int = 0
+
+    def spares(self, asked: Asked) -> bool:
+        """Whether an earlier approval covers the call."""
+        command = asked.facts.command
+        if command is not None and covers(tuple(self.families), command, asked.facts.place):
+            return not asked.escalated().roles
+        claim = Claim(call=asked.escalated(), reasons=asked.judged.reasons)
+        return not self.approvals.use(claim, _WHEN).open
+
+    def approve(self, asked: Asked) -> None:
+        """Remember what a person would who always takes the first offer."""
+        if asked.facts.command is not None:
+            needed = families_of(asked.facts.command, asked.facts.place) or ()
+            self.families.update([family for family in needed if family.is_general])
+            return
+        call = asked.escalated()
+        question = question_about(self._posed(asked, call), _frame(asked))
+        if question.candidates:
+            how = Remembering(new_id=self._new_id, now=_WHEN)
+            self.approvals.remember(question, Approved(remember=0), call, how)
+
+    def _new_id(self) -> str:
+        self._number += 1
+        return str(self._number)
+
+    def _posed(self, asked: Asked, call: EscalatedCall) -> Posed:
+        return Posed(
+            id=EscalationId(self._new_id()),
+            now=_WHEN,
+            call=as_tool_call(asked.call),
+            facts=asked.facts,
+            asked=call,
+            reasons=asked.judged.reasons,
+            fingerprint=fingerprint(asked.call.server, asked.call.tool, asked.facts.arguments),
+            directories=_directories(asked),
+        )
+
+
+def _frame(asked: Asked) -> Frame:
+    return Frame(
+        session="rehearsed", policy=asked.policy, home=asked.home, patience=timedelta(minutes=5)
+    )
+
+
+def _directories(asked: Asked) -> frozenset[RealPath]:
+    """What a search or a listing names is a directory; the files of a transcript are not here."""
+    if asked.call.tool not in {"search_files", "list_directory"}:
+        return frozenset()
+    values = [value for fact in asked.facts.request.arguments for value in fact.values]
+    return frozenset([value.path for value in values if isinstance(value, PathValue)])
+
+
+def given(kept: Sequence[KeptGrant], workspace: RealPath, tools: Sequence[ServerCall]) -> Memory:
+    """A memory that begins with grants of a file.
+
+    Args:
+        kept: of the file. A grant of another project does not count; neither does one of a tool
+            that no rehearsed server has.
+        workspace: the project.
+        tools: those of the rehearsed servers.
+    """
+    servers = {one.tool: one.server for one in tools}
+    memory = Memory()
+    for one in kept:
+        grant = one.remembered.grant
+        pattern = grant.pattern
+        if one.workspace not in {None, workspace} or isinstance(pattern, CapabilityPattern):
+            continue
+        if pattern.tool in servers:
+            there = replace(pattern, server=servers[pattern.tool], definition=_DEFINITION)
+            lasting = replace(grant, pattern=there, expires=None)
+            memory.approvals.grants.restore(replace(one.remembered, grant=lasting))
+    return memory

@@ -1,0 +1,172 @@
+"""The calls of a recording, judged one after the other as `serve` would have judged them."""
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+import anyio
+
+from ironcurtain_proxy.config.presets.preset import preset
+from ironcurtain_proxy.grants.format import KeptGrant
+from ironcurtain_proxy.model.decision import Deny, Escalate
+from ironcurtain_proxy.model.judgement import Judged
+from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.request import Facts, Gathered
+from ironcurtain_proxy.rehearsal.client_tools import (
+    FETCH,
+    FILES,
+    SHELL,
+    ServerCall,
+    as_server_call,
+)
+from ironcurtain_proxy.rehearsal.containment import is_contained
+from ironcurtain_proxy.rehearsal.memory import Asked, Memory, given
+from ironcurtain_proxy.rehearsal.recorded import RecordedCall, Recording
+from ironcurtain_proxy.rehearsal.scene import RULES, Rules, Scene, Stage
+from ironcurtain_proxy.rehearsal.tally import Tally, Way
+
+_HOME: Final = re.compile(r"(/home/[^/]+|/Users/[^/]+|/root)(?=/|\Z)")
+_TOOLS: Final = tuple(
+    [
+        ServerCall(server, tool, {})
+        for server, tools in (
+            (FILES, ("read_text_file", "search_files", "list_directory")),
+            (FILES, ("write_file", "edit_file", "move_file")),
+            (FETCH, ("fetch",)),
+            (SHELL, ("run_command",)),
+        )
+        for tool in tools
+    ]
+)
+
+
+@dataclass(slots=True)
+class Rehearsed:
+    """What a rehearsal found."""
+
+    calls: int = 0
+    sessions: int = 0
+    without_place: int = 0
+    """Calls of sessions that do not say where they worked."""
+    tallies: dict[Rules, Tally] = field(default_factory=lambda: {rules: Tally() for rules in RULES})
+    passed_over: Counter[str] = field(default_factory=Counter)
+    broken: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assumed:
+    """What the transcripts do not say."""
+
+    home: str
+    """Ours."""
+    workspace: str | None = None
+    """Of every session; None: the first directory that each says."""
+    kept: Sequence[KeptGrant] = ()
+
+
+def rehearse(recording: Recording, assumed: Assumed, environ: Mapping[str, str]) -> Rehearsed:
+    """Judge all calls by all rules."""
+    with TemporaryDirectory(prefix="ironcurtain-rehearsal-") as directory:
+        stage = Stage(Path(directory), environ)
+        stage.set_up()
+        player = _Player(stage, assumed)
+        anyio.run(player.play, recording.calls)
+    return player.found
+
+
+@dataclass(slots=True)
+class _Player:
+    stage: Stage
+    assumed: Assumed
+    found: Rehearsed = field(default_factory=Rehearsed)
+    _workspaces: dict[str, str] = field(default_factory=dict)
+    _memories: dict[tuple[Rules, Way, str], Memory] = field(default_factory=dict)
+    _given: dict[tuple[Rules, str], Memory] = field(default_factory=dict)
+
+    async def play(self, calls: Sequence[RecordedCall]) -> None:
+        for call in calls:
+            workspace = self._workspace(call)
+            if workspace is None:
+                self.found.without_place += 1
+                continue
+            found = as_server_call(call, workspace)
+            if found == "none":
+                self.found.passed_over[call.tool[:60]] += 1
+            elif found == "broken":
+                self.found.broken += 1
+            else:
+                await self._call(call, found, workspace)
+        self.found.sessions = len(self._workspaces)
+
+    def _workspace(self, call: RecordedCall) -> str | None:
+        said = self._workspaces.get(call.session)
+        if said is None:
+            said = self.assumed.workspace or call.directory
+            if not said.startswith("/") or "\0" in said:
+                return None
+            self._workspaces[call.session] = said = said.rstrip("/") or "/"
+        return said
+
+    async def _call(self, recorded: RecordedCall, call: ServerCall, workspace: str) -> None:
+        home = _HOME.match(workspace)
+        scene = self.stage.scene(self.assumed.home if home is None else home[1], workspace)
+        gathered = await scene.gather(call, branch=recorded.branch)
+        self.found.calls += 1
+        for rules in RULES:
+            judged = scene.judged(rules, call, gathered)
+            self._count(rules, recorded, call, scene, gathered, judged)
+
+    def _count(
+        self,
+        rules: Rules,
+        recorded: RecordedCall,
+        call: ServerCall,
+        scene: Scene,
+        gathered: Gathered,
+        judged: Judged,
+    ) -> None:
+        tally = self.found.tallies[rules]
+        if isinstance(judged.decision, Deny):
+            tally.denied += 1
+            tally.denials[judged.decision.ground.rule] += 1
+            return
+        if not isinstance(judged.decision, Escalate) or not isinstance(gathered, Facts):
+            return
+        asked = Asked(
+            call=call,
+            facts=gathered,
+            judged=judged,
+            policy=scene.judges[rules].policy,
+            home=scene.home,
+            workspace=scene.workspace,
+        )
+        tally.note("each", asked)
+        tally.spared_by_grants += self._is_given(rules, asked)
+        if rules == "shipped":
+            return
+        self._remembering("remembered", rules, recorded, asked)
+        if preset(rules).config.get("containment") and not is_contained(asked):
+            self._remembering("contained", rules, recorded, asked)
+
+    def _remembering(self, way: Way, rules: Rules, recorded: RecordedCall, asked: Asked) -> None:
+        lasts = rules != "shipped" and "grants" in preset(rules).config
+        key = rules, way, str(asked.workspace) if lasts else recorded.session
+        memory = self._memories.setdefault(key, Memory())
+        if memory.spares(asked):
+            return
+        self.found.tallies[rules].note(way, asked)
+        if not recorded.refused:
+            memory.approve(asked)
+
+    def _is_given(self, rules: Rules, asked: Asked) -> bool:
+        if not self.assumed.kept:
+            return False
+        key = rules, str(asked.workspace)
+        if key not in self._given:
+            workspace = RealPath.from_text(key[1])
+            self._given[key] = given(self.assumed.kept, workspace, _TOOLS)
+        return self._given[key].spares(asked)

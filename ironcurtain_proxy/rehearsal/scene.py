@@ -1,0 +1,200 @@
+"""The place of a recorded session, with the policy and settings of each preset there.
+
+The documents are those that `init` writes, read by the readers of `serve`. They lie in a directory
+of their own while the rehearsal lasts; nothing of the operator's is read or written.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Final, Literal, TypeAlias
+
+import orjson
+
+from ironcurtain_proxy.approval.judging import NamedTool, Overlay
+from ironcurtain_proxy.approval.subject import tool_names
+from ironcurtain_proxy.config.annotating.annotate import annotate
+from ironcurtain_proxy.config.annotating.known import known_servers
+from ironcurtain_proxy.config.policy.policy_files import POLICY_NAME, SHIPPED
+from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, load_policy
+from ironcurtain_proxy.config.presets.compose import Documents, compose
+from ironcurtain_proxy.config.presets.preset import PRESETS, PresetName, preset
+from ironcurtain_proxy.config.settings import Settings, load_settings
+from ironcurtain_proxy.facts.catalogue import CataloguedTool
+from ironcurtain_proxy.facts.resolver import Resolver
+from ironcurtain_proxy.mediation.judge import judge
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.judgement import Judged
+from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.policy import Policy
+from ironcurtain_proxy.model.request import Facts, Gathered
+from ironcurtain_proxy.model.server import ToolDefinition
+from ironcurtain_proxy.rehearsal.client_tools import (
+    FETCH,
+    FILES,
+    SHELL,
+    SHELL_TOOL,
+    ServerCall,
+    as_tool_call,
+)
+from ironcurtain_proxy.wiring.overlay import command_argument, overlay_for
+from ironcurtain_proxy.wiring.proxy import resolver_for
+
+Rules: TypeAlias = Literal["shipped"] | PresetName
+"""`shipped`: the shipped policy, and commands asked about: what holds without a preset."""
+
+_COMMANDS_RULE: Final = "allow-commands"
+RULES: Final[tuple[Rules, ...]] = ("shipped", *PRESETS)
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """What judges calls by one set of rules."""
+
+    policy: Policy
+    overlay: Overlay
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """Judges the calls of one workspace."""
+
+    workspace: RealPath
+    home: RealPath
+    resolver: Resolver
+    judges: Mapping[Rules, Judge]
+
+    async def gather(self, call: ServerCall, branch: str) -> Gathered:
+        """The facts of a call, on a machine that may not have any of its files.
+
+        Args:
+            call: what is judged.
+            branch: recorded; then the workspace is taken for a repository that pushes to the branch
+                of this name of `origin`. Empty: not known.
+        """
+        gathered = await self.resolver.gather(as_tool_call(call))
+        if not isinstance(gathered, Facts) or gathered.command is None or not branch:
+            return gathered
+        place = gathered.place
+        if place.directory != str(self.workspace):
+            return gathered
+        there = replace(place, has_repository=True, branch=branch, push_to=("origin", branch))
+        return replace(gathered, place=there)
+
+    def judged(self, rules: Rules, call: ServerCall, gathered: Gathered) -> Judged:
+        """What would be decided of a call before anybody is asked."""
+        by = self.judges[rules]
+        names = partial(tool_names, call.server, call.tool, is_unique=True)
+        return judge(
+            gathered, by.policy, by.overlay, lambda: NamedTool(call.server, call.tool, names())
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Puts scenes together; each home and workspace has one."""
+
+    directory: Path
+    """Ours, for as long as the rehearsal lasts."""
+    environ: Mapping[str, str]
+    _scenes: dict[tuple[str, str], Scene] = field(default_factory=dict)
+    _definitions: dict[tuple[str, str], CataloguedTool] = field(default_factory=dict)
+
+    def set_up(self) -> None:
+        """Write the documents of all rules."""
+        (self.directory / "workspace").mkdir()
+        for rules in RULES:
+            documents = _documents(rules, str(self.directory / "workspace"))
+            place = self.directory / rules
+            place.mkdir()
+            for name, document in (
+                (POLICY_NAME, documents.policy),
+                ("tool-annotations.json", documents.annotations),
+                ("config.json", documents.config),
+            ):
+                (place / name).write_bytes(orjson.dumps(document))
+
+    def scene(self, home: str, workspace: str) -> Scene:
+        """The scene of a session."""
+        known = self._scenes.get((home, workspace))
+        if known is None:
+            known = self._scenes[home, workspace] = self._make(home, workspace)
+        return known
+
+    def _make(self, home: str, workspace: str) -> Scene:
+        judges: dict[Rules, Judge] = {}
+        for rules in RULES:
+            settings = self._settings(rules, home, workspace)
+            loaded = load_policy(settings)
+            judges[rules] = Judge(loaded.policy, overlay_for(settings, ()))
+        overlay = judges["coding"].overlay
+        resolver = resolver_for(
+            settings,
+            loaded,
+            partial(self._lookup, loaded),
+            self.environ,
+            command_argument(overlay, partial(tool_names, is_unique=True)),
+        )
+        return Scene(
+            workspace=RealPath.from_text(workspace),
+            home=RealPath.from_text(home),
+            resolver=resolver,
+            judges=judges,
+        )
+
+    def _settings(self, rules: Rules, home: str, workspace: str) -> Settings:
+        servers = {name: {"command": "true"} for name in (FILES, FETCH, SHELL)}
+        settings = load_settings(
+            {
+                **{name: self.environ[name] for name in ("PATH", "LANG") if name in self.environ},
+                "HOME": home,
+                "IRONCURTAIN_CONFIG": str(self.directory / rules / "config.json"),
+                "GENERATED_DIR": str(self.directory / rules),
+                "MCP_SERVERS_CONFIG": orjson.dumps(servers).decode(),
+            }
+        )
+        specs = [replace(spec, cwd=workspace) for spec in settings.servers]
+        # The recorded workspace is seldom on this machine, which `serve` would insist on.
+        return replace(settings, workspace=RealPath.from_text(workspace), servers=tuple(specs))
+
+    def _lookup(self, loaded: LoadedPolicy, server: str, tool: str) -> CataloguedTool:
+        known = self._definitions.get((server, tool))
+        if known is None:
+            annotation = loaded.annotations.get((server, tool))
+            raw: dict[str, Json] = {"name": tool}
+            if annotation is not None:
+                raw["inputSchema"] = dict(annotation.input_schema)
+            known = self._definitions[server, tool] = CataloguedTool(
+                exposed_name=f"{server}__{tool}",
+                server=server,
+                policy_server=server,
+                definition=ToolDefinition(server, tool, raw),
+                annotation=annotation,
+            )
+        return known
+
+
+def _documents(rules: Rules, workspace: str) -> Documents:
+    known = known_servers()
+    definitions = {
+        server: [{"name": name, "inputSchema": dict(tool.schema)} for name, tool in tools.items()]
+        for server, tools in known.items()
+        if server in {FILES, FETCH}
+    }
+    servers = [annotate(name, tools) for name, tools in definitions.items()]
+    servers.append(annotate(SHELL, [SHELL_TOOL]))
+    if rules != "shipped":
+        return compose(preset(rules), servers, workspace)
+    found = compose(preset("supervised"), servers, workspace)
+    shipped = orjson.loads((SHIPPED / POLICY_NAME).read_bytes())["rules"]
+    written = found.policy["rules"]
+    commands = [
+        rule
+        for rule in (written if isinstance(written, list) else [])
+        if isinstance(rule, dict) and rule["name"] == _COMMANDS_RULE
+    ]
+    config = {key: value for key, value in found.config.items() if key != "security"}
+    return Documents(
+        policy={"rules": [*shipped, *commands]}, annotations=found.annotations, config=config
+    )
