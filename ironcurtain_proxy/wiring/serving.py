@@ -1,7 +1,7 @@
 """`serve`: MCP on standard input and output.
 
 Everything is read first, so that a mistake in a file starts nothing; then the servers' processes
-are started; then the SDK is imported, which takes half a second that the servers need anyway.
+are started; then the rest is imported, while the servers start.
 """
 
 import gc
@@ -79,7 +79,7 @@ def serve(environ: MutableMapping[str, str], config: Path | None = None) -> int:
 
 
 def _start(proxy: Proxy) -> None:
-    """What needs no event loop: it goes on while the SDK is imported."""
+    """What needs no event loop: it goes on while the rest is imported."""
     note_session(proxy.settings)
     proxy.servers.start_processes()
     remove_old_sessions_later(proxy.settings)
