@@ -44,7 +44,7 @@ async def _set_level(
 def _server() -> Server[object]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # log levels are deprecated in a later version
-        return Server(
+        return Server(  # type: ignore[deprecated]
             "ironcurtain-proxy",
             version=__version__,
             instructions="be careful",
@@ -67,8 +67,11 @@ async def the_sdk() -> AsyncIterator[Wire]:
             os.fdopen(to_read, encoding="utf-8", errors="replace") as stdin,
             os.fdopen(from_write, "w", encoding="utf-8") as stdout,
         ):
-            async with stdio_server(anyio.wrap_file(stdin), anyio.wrap_file(stdout)) as streams:
-                await server.run(*streams, options)
+            async with stdio_server(anyio.wrap_file(stdin), anyio.wrap_file(stdout)) as (
+                read,
+                write,
+            ):
+                await server.run(read, write, options)
 
     wire = Wire(to_write, await open_reader(from_read))
     with anyio.fail_after(20):

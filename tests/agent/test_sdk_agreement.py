@@ -154,7 +154,9 @@ async def both(lines: Sequence[bytes]) -> list[tuple[Sent, Outcome, Outcome]]:
 
 # --- what agents send
 
-IDS = st.sampled_from([0, 1, -5, 2**53, "", "a", "1", None, 1.5, True, [], {}])
+IDS: Final[tuple[Json, ...]] = (0, 1, -5, 2**53, "", "a", "1", None, 1.5, True, [], {})
+NO_METHODS: Final[tuple[Json, ...]] = (None, 5, ["ping"])
+NO_VERSIONS: Final[tuple[Json, ...]] = ("1.0", 2.0, None, "2")
 PARAMS: Final[tuple[Json, ...]] = (
     HELLO,
     {**HELLO, "protocolVersion": "2024-11-05"},
@@ -199,13 +201,13 @@ def messages(draw: st.DrawFn) -> bytes:
     change = draw(st.sampled_from(["", "", "", "id", "less", "method", "version", "answer"]))
     match change:
         case "id":
-            message["id"] = draw(IDS)
+            message["id"] = draw(st.sampled_from(IDS))
         case "less":
             del message[draw(st.sampled_from(sorted(message)))]
         case "method":
-            message["method"] = draw(st.sampled_from([None, 5, ["ping"]]))
+            message["method"] = draw(st.sampled_from(NO_METHODS))
         case "version":
-            message["jsonrpc"] = draw(st.sampled_from(["1.0", 2.0, None, "2"]))
+            message["jsonrpc"] = draw(st.sampled_from(NO_VERSIONS))
         case "answer":
             message["result"] = {}
             del message["method"]

@@ -106,7 +106,8 @@ async def test_nobody_is_told_anything_before_the_handshake() -> None:
 async def test_the_tools_are_listed_as_they_are() -> None:
     async with an_agent() as agent:
         await agent.initialize()
-        for params in (None, {}, {"cursor": None}):
+        harmless: tuple[Json, ...] = (None, {}, {"cursor": None})
+        for params in harmless:
             assert (await agent.ask("tools/list", params))["result"] == {"tools": TOOLS}
         answer = await agent.ask("tools/list", {"cursor": "2"})
         assert answer["error"] == {"code": -32602, "message": "unknown cursor"}
