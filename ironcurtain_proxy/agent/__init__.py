@@ -1,8 +1,9 @@
 """The agent's side: the MCP server that it talks to, and the words of its replies.
 
-- `server`, `transport`, `calls`: the MCP server, its wire, and the fast lane for tool calls.
+- `server`: the methods that are served. `handshake`: versions, and the answer to `initialize`.
+- `transport`, `messages`: the wire, and a line of it into a message.
+- `requests`, `capacity`: requests under way, and how many bytes of them may be.
 - `own_tools`, `guidance`: the proxy's own tools, and what the agent is told of approvals.
 - `replies`: replies in words for the agent.
 - `elicitation`: a reviewer who is reached through the agent's client.
-- Also: `capacity`.
 """

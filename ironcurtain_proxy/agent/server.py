@@ -1,11 +1,10 @@
 """The MCP server that the agent talks to.
 
-A low-level `mcp` server whose middleware answers `tools/*` with raw JSON: typed results would be
-sieved, and unknown fields, the order of keys and the spelling of numbers would be lost. Knows MCP
-and nothing of policies: a call goes to the handler it was given, and comes back as a `Reply`.
+Six methods of the protocol; all others are not offered. Resources, prompts, completions, sampling
+and elicitation of the servers: no policy speaks of them, so nothing of them may pass.
 
-Resources, prompts, completions, sampling and elicitation of the servers are not offered: no policy
-speaks of them, so nothing of them may pass.
+Knows MCP and nothing of policies: a call goes to the handler it was given, as raw JSON, and comes
+back as a `Reply`.
 """
 
 import logging
@@ -14,18 +13,20 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import anyio
-import mcp_types
-from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
-from mcp.server.lowlevel import Server
-from mcp.server.models import InitializationOptions
-from mcp.server.runner import serve_loop
-from mcp.shared.exceptions import MCPError
 
-from ironcurtain_proxy.agent.calls import CallLane
-from ironcurtain_proxy.agent.capacity import Room
+from ironcurtain_proxy.agent.capacity import SMALL, Room
+from ironcurtain_proxy.agent.handshake import client_name, introduction, is_introduction
+from ironcurtain_proxy.agent.messages import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    Message,
+)
 from ironcurtain_proxy.agent.replies import words
+from ironcurtain_proxy.agent.requests import Answer, Requests, Service
+from ironcurtain_proxy.jsonrpc.codec import message_id
 from ironcurtain_proxy.model.reply import Answered, Reply
-from ironcurtain_proxy.version import VERSION
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.agent.transport import AgentTransport
@@ -34,20 +35,29 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-Context: TypeAlias = ServerRequestContext[None, object]
 ToolLister: TypeAlias = "Callable[[], Awaitable[list[Json]]]"
 LevelSetter: TypeAlias = Callable[[str], Awaitable[None]]
 
 CallRefuser: TypeAlias = "Callable[[str, Mapping[str, Json]], Awaitable[Reply]]"
 
-NAME: Final = "ironcurtain-proxy"
-_CLIENT_LENGTH: Final = 100
-_ABOVE_WARNING: Final = frozenset({"error", "critical", "alert", "emergency"})
+_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+_ABOVE_WARNING: Final = frozenset(_LEVELS[4:])
 
-OURS: Final = frozenset({"tools/call", "tools/list", "logging/setLevel"})
-"""The methods answered here; `initialize` and `ping` are the SDK's, all others are not offered.
-Once the agent has initialized, `tools/call` takes the fast lane and is not seen here.
-"""
+_UNFINISHED_CALL: Final = {
+    "result": {
+        "content": [
+            {
+                "type": "text",
+                "text": "Error: the input was closed, and the call was not done in time. It may "
+                "have been carried out.",
+            }
+        ],
+        "isError": True,
+    }
+}
+_UNFINISHED: Final = {
+    "error": {"code": INTERNAL_ERROR, "message": "the input was closed before the answer was there"}
+}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -58,47 +68,37 @@ class AgentServer:
     list_tools: ToolLister
     set_log_level: LevelSetter
     transport: "AgentTransport"
-    turn_away: "CallRefuser | None" = None
-    """Refuses a call that there is no room for; None: no call is that large."""
+    turn_away: CallRefuser
+    """Refuses a call that there is no room for."""
+    on_client: Callable[[str], None]
+    """Told which program the agent says it is."""
     room: Room = field(default_factory=Room)
     instructions: str | None = None
-    on_client: Callable[[str], None] | None = None
-    """Told which program the agent says it is."""
     _ready: bool = field(default=False, init=False)
     _log_level: str = field(default="", init=False)
-    _calls: CallLane | None = field(default=None, init=False)
+    _calls: Service = field(init=False)
+    _others: Mapping[str, Service] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Name who answers what takes its time."""
+        self._calls = Service(self._call, self._turn_away, _UNFINISHED_CALL)
+        self._others = {
+            "tools/list": Service(self._list, _busy, _UNFINISHED),
+            "logging/setLevel": Service(self._set_level, _busy, _UNFINISHED),
+        }
 
     async def serve(self) -> None:
-        """Answer until the agent closes its end."""
-        server: Server[None] = Server(NAME)
-        server.middleware[:] = [self._answer]
-        async with anyio.create_task_group() as tasks:
-            self._calls = CallLane(
-                tasks,
-                self._call,
-                self.transport.post,
-                turn_away=None if self.turn_away is None else self._turn_away,
-                room=self.room,
-            )
-            await self._serve(server)
-            tasks.cancel_scope.cancel()
-
-    async def _serve(self, server: Server[None]) -> None:
-        await serve_loop(
-            server,
-            self.transport.reader,
-            self.transport.writer,
-            lifespan_state=None,
-            init_options=InitializationOptions(
-                server_name=NAME,
-                server_version=VERSION,
-                capabilities=mcp_types.ServerCapabilities(
-                    tools=mcp_types.ToolsCapability(list_changed=True),
-                    logging=mcp_types.LoggingCapability(),
-                ),
-                instructions=self.instructions,
-            ),
-        )
+        """Answer until the agent closes its end, and what it has asked is answered."""
+        try:
+            async with anyio.create_task_group() as tasks:
+                requests = Requests(tasks, self.transport.post, self.room)
+                self.transport.offer_to(lambda message: self._take_call(message, requests))
+                while (message := await self.transport.receive()) is not None:
+                    await self._take(message, requests)
+                await self.transport.drain(requests)
+                tasks.cancel_scope.cancel()
+        finally:
+            await self.transport.close()
 
     async def tools_changed(self) -> None:
         """Tell the agent that its list of tools is out of date."""
@@ -115,60 +115,88 @@ class AgentServer:
         if self._log_level not in _ABOVE_WARNING:
             await self.log_message(params)
 
-    async def _answer(self, ctx: Context, call_next: CallNext) -> HandlerResult:
-        try:
-            return await self._route(ctx, call_next)
-        except (MCPError, ValueError):
-            # ValueError: pydantic's, which the SDK turns into `invalid params` without its text.
-            raise
-        except Exception:  # noqa: BLE001  the SDK would send the exception's text to the agent
-            _log.exception("request %s could not be answered", ctx.method)
-            raise MCPError(code=mcp_types.INTERNAL_ERROR, message="Internal error") from None
+    # --- what arrives
 
-    async def _route(self, context: Context, call_next: CallNext) -> HandlerResult:
-        if context.method == "initialize":
-            result = await call_next(context)
-            self._ready = True
-            if self.on_client is not None:
-                self.on_client(_client_of(context.params or {}))
-            self.transport.calls = self._calls
-            return result
-        if context.request_id is None or context.method not in OURS:
-            return await call_next(context)
-        if not self._ready:
-            raise MCPError(code=mcp_types.INVALID_REQUEST, message="initialize first")
-        params = context.params or {}
-        match context.method:
-            case "tools/list":
-                if params.get("cursor") is not None:
-                    raise MCPError(code=mcp_types.INVALID_PARAMS, message="unknown cursor")
-                return {"tools": await self.list_tools()}
-            case "logging/setLevel":
-                self._log_level = str(params.get("level"))
-                await self.set_log_level(self._log_level)
-                return {}
+    def _take_call(self, message: Message, requests: Requests) -> bool:
+        """Begin a call. False: it is none, or the agent has not initialized."""
+        if message.method != "tools/call" or message.id is None or not self._ready:
+            return False
+        requests.begin(self._calls, message.id, message.params, message.size)
+        return True
+
+    async def _take(self, message: Message, requests: Requests) -> None:
+        if message.id is None:
+            if message.method == "notifications/cancelled":
+                requests.cancel(message_id(message.params.get("requestId")))
+            return
+        await self.room.wait(message.size)
+        if self._take_call(message, requests):
+            return
+        answer = self._answer_at_once(message.method, message.params)
+        if answer is not None:
+            await self.transport.send({"jsonrpc": "2.0", "id": message.id, **answer})
+            return
+        await self.transport.until_read()
+        # Counted like a call of some size: lists under way fill memory, too.
+        requests.begin(self._others[message.method], message.id, message.params, SMALL)
+
+    def _answer_at_once(self, method: str, params: "Mapping[str, Json]") -> Answer | None:
+        """The answer that needs no waiting; None: the request is good, and takes its time."""
+        match method:
+            case "initialize":
+                return self._initialize(params)
+            case "ping":
+                return {"result": {}}
+            case "tools/call" | "tools/list" | "logging/setLevel":
+                return self._objection(method, params)
             case _:
-                raise MCPError(code=mcp_types.METHOD_NOT_FOUND, message="Method not found")
+                return _error(METHOD_NOT_FOUND, "Method not found")
 
-    async def _call(self, params: "Mapping[str, Json]") -> dict[str, object]:
+    def _objection(self, method: str, params: "Mapping[str, Json]") -> Answer | None:
+        if not self._ready:
+            return _error(INVALID_REQUEST, "initialize first")
+        if method == "tools/list" and params.get("cursor") is not None:
+            return _error(INVALID_PARAMS, "unknown cursor")
+        if method == "logging/setLevel" and params.get("level") not in _LEVELS:
+            return _error(INVALID_PARAMS, f"level must be one of {', '.join(_LEVELS)}")
+        return None
+
+    def _initialize(self, params: "Mapping[str, Json]") -> Answer:
+        declared = params.get("capabilities")
+        if not is_introduction(params) or not isinstance(declared, dict):
+            return _error(
+                INVALID_PARAMS, "initialize needs protocolVersion, capabilities and clientInfo"
+            )
+        if self.transport.client_capabilities is None:
+            self.transport.client_capabilities = declared
+        self._ready = True
+        try:
+            self.on_client(client_name(params))
+        except Exception:  # noqa: BLE001  who asks must not depend on what is noted of it
+            _log.exception("the client's name could not be noted")
+        return {"result": introduction(params, self.instructions)}
+
+    # --- what takes its time
+
+    async def _list(self, _: "Mapping[str, Json]") -> Answer:
+        return {"result": {"tools": await self.list_tools()}}
+
+    async def _set_level(self, params: "Mapping[str, Json]") -> Answer:
+        self._log_level = str(params.get("level"))
+        await self.set_log_level(self._log_level)
+        return {"result": {}}
+
+    async def _call(self, params: "Mapping[str, Json]") -> Answer:
         name, arguments = params.get("name"), params.get("arguments")
         if not isinstance(name, str) or not isinstance(arguments, dict | None):
-            return _error(
-                mcp_types.INVALID_PARAMS, "tools/call needs a name (string) and arguments (object)"
-            )
-        try:
-            reply = await self.handle_call(name, params, self._progress(params))
-        except Exception:  # noqa: BLE001  one call's defect must not end the others
-            _log.exception("a call could not be answered")
-            return _error(mcp_types.INTERNAL_ERROR, "Internal error")
+            return _error(INVALID_PARAMS, "tools/call needs a name (string) and arguments (object)")
+        reply = await self.handle_call(name, params, self._progress(params))
         if isinstance(reply, Answered) and reply.result.error is not None:
             return _as_given(reply.result.error)
         return {"result": words(reply, name)}
 
-    async def _turn_away(self, params: "Mapping[str, Json]") -> dict[str, object]:
+    async def _turn_away(self, params: "Mapping[str, Json]") -> Answer:
         name = str(params.get("name"))
-        if self.turn_away is None:
-            return _error(mcp_types.INTERNAL_ERROR, "Internal error")
         return {"result": words(await self.turn_away(name, params), name)}
 
     def _progress(self, params: "Mapping[str, Json]") -> "ProgressListener | None":
@@ -182,21 +210,17 @@ class AgentServer:
         return pass_on
 
 
-def _client_of(params: "Mapping[str, object]") -> str:
-    """The client's name and version, in one short line of visible characters."""
-    info = params.get("clientInfo")
-    words = [info.get("name"), info.get("version")] if isinstance(info, dict) else []
-    text = " ".join([word for word in words if isinstance(word, str)])[:_CLIENT_LENGTH]
-    return "".join([char for char in text if char.isprintable()]).strip()
+async def _busy(_: "Mapping[str, Json]") -> Answer:
+    return _error(INTERNAL_ERROR, "too many requests are under way")
 
 
-def _error(code: int, message: str) -> dict[str, object]:
+def _error(code: int, message: str) -> Answer:
     return {"error": {"code": code, "message": message}}
 
 
-def _as_given(error: "Mapping[str, Json]") -> dict[str, object]:
+def _as_given(error: "Mapping[str, Json]") -> Answer:
     """A server's JSON-RPC error, passed on; what is not one becomes an internal error."""
     code, message = error.get("code"), error.get("message")
     if not isinstance(code, int) or isinstance(code, bool) or not isinstance(message, str):
-        return _error(mcp_types.INTERNAL_ERROR, "malformed error from the server")
+        return _error(INTERNAL_ERROR, "malformed error from the server")
     return {"error": error}

@@ -229,6 +229,14 @@ class LineWriter(asyncio.Protocol):
             BrokenPipeError: the other side has closed the pipe, or we have.
         """
         self.write(line)
+        await self.until_uncongested()
+
+    async def until_uncongested(self) -> None:
+        """Wait until there is room for the next line.
+
+        Raises:
+            BrokenPipeError: the pipe was closed meanwhile.
+        """
         if self._congested:
             waiter = asyncio.get_running_loop().create_future()
             self._waiters.append(waiter)

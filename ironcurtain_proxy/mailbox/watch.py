@@ -2,10 +2,12 @@
 
 import logging
 from collections.abc import AsyncGenerator
+from importlib import import_module
 from pathlib import Path
 from typing import Final
 
 import anyio
+import anyio.to_thread
 
 _log = logging.getLogger(__name__)
 # At INFO it writes a line for every change.
@@ -25,10 +27,10 @@ async def watch_directory(path: Path, stop: anyio.Event) -> AsyncGenerator[set[s
     Where it cannot be watched (no more watches left, a strange file system), only the empty sets
     come: whoever reads this looks for himself then. Ends when `stop` is set.
     """
-    from watchfiles import awatch  # noqa: PLC0415  not needed before the first question
-
+    # Imported for the first question, and not by the event loop: calls go on meanwhile.
+    watchfiles = await anyio.to_thread.run_sync(import_module, "watchfiles")
     try:
-        async for changes in awatch(
+        async for changes in watchfiles.awatch(
             path,
             step=_STEP_MS,
             debounce=_DEBOUNCE_MS,

@@ -1,7 +1,7 @@
 """`serve`: MCP on standard input and output.
 
 Everything is read first, so that a mistake in a file starts nothing; then the servers' processes
-are started; then the SDK is imported, which takes half a second that the servers need anyway.
+are started, and the agent is answered while they start.
 """
 
 import gc
@@ -13,7 +13,11 @@ from typing import Final
 
 import anyio
 
+from ironcurtain_proxy.agent.capacity import Room
+from ironcurtain_proxy.agent.elicitation import ElicitationReviewer
 from ironcurtain_proxy.agent.guidance import tool_usage
+from ironcurtain_proxy.agent.server import AgentServer
+from ironcurtain_proxy.agent.transport import AgentTransport
 from ironcurtain_proxy.audit.known_logs import note_log
 from ironcurtain_proxy.config.policy.policy_loading import load_policy
 from ironcurtain_proxy.config.reading.problems import Report
@@ -82,12 +86,12 @@ def serve(environ: MutableMapping[str, str], config: Path | None = None) -> int:
 
 
 def _start(proxy: Proxy) -> None:
-    """What needs no event loop: it goes on while the SDK is imported."""
+    """What needs no event loop: the servers start while it is made."""
     note_session(proxy.settings)
     _note_log(proxy.settings)
     proxy.servers.start_processes()
     remove_old_sessions_later(proxy.settings)
-    _import_heavy()
+    gc.freeze()  # what was imported and read stays: no collection looks at it again
 
 
 def _note_log(settings: Settings) -> None:
@@ -103,11 +107,6 @@ def _leave(settings: Settings) -> None:
 
 
 async def _live(proxy: Proxy, read: int, write: int) -> int:
-    from ironcurtain_proxy.agent.capacity import Room  # noqa: PLC0415
-    from ironcurtain_proxy.agent.elicitation import ElicitationReviewer  # noqa: PLC0415
-    from ironcurtain_proxy.agent.server import AgentServer  # noqa: PLC0415  see `_import_heavy`
-    from ironcurtain_proxy.agent.transport import AgentTransport  # noqa: PLC0415
-
     def note_client(name: str) -> None:
         proxy.note_client(name)
         note_session(proxy.settings, name)
@@ -175,21 +174,6 @@ async def _end_on_signal(scope: anyio.CancelScope, ended_by: list[int]) -> None:
         async for number in received:
             ended_by.append(number)
             scope.cancel()
-
-
-def _import_heavy() -> None:
-    """Import the SDK while the servers are starting.
-
-    Its thousands of classes are no garbage: collecting among them costs a tenth of the time, and
-    frozen they are never looked at again.
-    """
-    gc.disable()
-    import watchfiles  # noqa: F401, PLC0415
-
-    import ironcurtain_proxy.agent.server  # noqa: F401, PLC0415  after the servers were started
-
-    gc.freeze()
-    gc.enable()
 
 
 def refuse_what_is_not_there(settings: Settings) -> None:

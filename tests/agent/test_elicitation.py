@@ -1,6 +1,5 @@
 """Asking a person through the agent's own client, over real pipes."""
 
-import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -12,7 +11,6 @@ import pytest
 from ironcurtain_proxy.agent.elicitation import ElicitationReviewer
 from ironcurtain_proxy.agent.transport import AgentTransport
 from ironcurtain_proxy.errors import AgentError
-from ironcurtain_proxy.jsonrpc.pipes import LineReader, open_reader, open_writer
 from ironcurtain_proxy.model.escalation import (
     Approved,
     Declined,
@@ -20,31 +18,28 @@ from ironcurtain_proxy.model.escalation import (
     Ruling,
     Unreachable,
 )
+from ironcurtain_proxy.model.json import Json
+from tests.agent.connected import Agent, an_agent
 from tests.fakes import FakeClock
 from tests.questions import a_question
 
 pytestmark = pytest.mark.anyio
 
-FORMS: Mapping[str, object] = {"elicitation": {}}
+FORMS: dict[str, Json] = {"elicitation": {}}
 
 
 @dataclass
 class Client:
-    """The other end of the pipes, by hand."""
+    """An agent's client whose person is played by the test."""
 
-    transport: AgentTransport
+    agent: Agent
     clock: FakeClock
-    to_proxy: int
-    from_proxy: LineReader
 
     def send(self, **message: object) -> None:
-        os.write(self.to_proxy, orjson.dumps({"jsonrpc": "2.0", **message}) + b"\n")
+        self.agent.write(orjson.dumps({"jsonrpc": "2.0", **message}) + b"\n")
 
     async def receive(self) -> dict[str, object]:
-        line = await self.from_proxy.receive()
-        assert isinstance(line, bytes)
-        message: dict[str, object] = orjson.loads(line)
-        return message
+        return dict(await self.agent.receive())
 
     async def answer(self, seconds: float = 1, /, **content: object) -> dict[str, object]:
         """Take a question, think for a while, and send `content`. Gives the question."""
@@ -54,33 +49,19 @@ class Client:
         return asked
 
     @property
+    def transport(self) -> AgentTransport:
+        return self.agent.server.transport
+
+    @property
     def reviewer(self) -> ElicitationReviewer:
         return ElicitationReviewer(self.transport, self.clock)
 
 
 @asynccontextmanager
-async def a_client(capabilities: Mapping[str, object] = FORMS) -> AsyncIterator[Client]:
-    to_read, to_write = os.pipe()
-    from_read, from_write = os.pipe()
-    transport = AgentTransport(await open_reader(to_read), await open_writer(from_write))
-    client = Client(transport, FakeClock(), to_write, await open_reader(from_read))
-
-    async def take_in() -> None:
-        async for _ in transport.reader:
-            pass
-
-    with anyio.fail_after(20):
-        async with anyio.create_task_group() as tasks:
-            client.send(id=1, method="initialize", params={"capabilities": capabilities})
-            await anext(transport.reader)
-            tasks.start_soon(take_in)
-            yield client
-            tasks.cancel_scope.cancel()
-    if client.to_proxy >= 0:
-        os.close(client.to_proxy)
-    await transport.reader.aclose()
-    await transport.writer.aclose()
-    client.from_proxy.close()
+async def a_client(capabilities: Json = FORMS) -> AsyncIterator[Client]:
+    async with an_agent() as agent:
+        await agent.initialize(capabilities=capabilities)
+        yield Client(agent, FakeClock())
 
 
 async def ruling_on(
@@ -211,9 +192,7 @@ async def test_an_answer_faster_than_anyone_can_read_was_given_by_a_program(
         pytest.param([], False, id="no capabilities"),
     ],
 )
-async def test_only_a_client_that_shows_forms_is_asked(
-    capabilities: Mapping[str, object], expected: bool
-) -> None:
+async def test_only_a_client_that_shows_forms_is_asked(capabilities: Json, expected: bool) -> None:
     async with a_client(capabilities) as client:
         assert client.reviewer.is_reachable() is expected
         if not expected:
@@ -222,10 +201,7 @@ async def test_only_a_client_that_shows_forms_is_asked(
 
 async def test_a_client_cannot_declare_itself_later() -> None:
     async with a_client({}) as client:
-        client.send(id=2, method="initialize", params={"capabilities": FORMS})
-        client.send(id="ironcurtain-proxy/1", result={})
-        client.send(id=7, method=5)
-        await client.receive()
+        await client.agent.initialize(capabilities=FORMS)
         assert not client.reviewer.is_reachable()
 
 
@@ -264,8 +240,7 @@ async def test_a_client_that_leaves_gives_no_answer() -> None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(ask)
             await client.receive()
-            os.close(client.to_proxy)
-            client.to_proxy = -1
+            client.agent.hang_up()
         assert rulings == [Unreachable()]
         with pytest.raises(AgentError):
             await client.transport.request("x", {}, 1)

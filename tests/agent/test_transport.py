@@ -1,41 +1,14 @@
-"""What is not JSON-RPC is answered, and nothing else is."""
-
-import os
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+"""What is not JSON-RPC is answered as such, and what is between two messages harms neither."""
 
 import anyio
-import mcp_types
-import orjson
+import anyio.lowlevel
 import pytest
-from mcp.shared.message import SessionMessage
 
-from ironcurtain_proxy.agent.transport import AgentTransport
-from ironcurtain_proxy.jsonrpc.pipes import LineReader, open_reader, open_writer
+from tests.agent.connected import an_agent
 
 pytestmark = pytest.mark.anyio
 
 PING = b'{"jsonrpc":"2.0","id":99,"method":"ping"}\n'
-
-
-@asynccontextmanager
-async def connection(
-    max_line: int = 1 << 20,
-) -> AsyncIterator[tuple[AgentTransport, int, LineReader]]:
-    """A transport, where to write what it reads, and what it writes."""
-    to_read, to_write = os.pipe()
-    from_read, from_write = os.pipe()
-    transport = AgentTransport(
-        await open_reader(to_read, max_line=max_line), await open_writer(from_write)
-    )
-    answers = await open_reader(from_read)
-    try:
-        yield transport, to_write, answers
-    finally:
-        os.close(to_write)
-        await transport.reader.aclose()
-        await transport.writer.aclose()
-        answers.close()
 
 
 @pytest.mark.parametrize(
@@ -61,66 +34,70 @@ async def connection(
         pytest.param(b'{"jsonrpc":"2.0","id":{},"method":"x"}', -32600, None, id="id is an object"),
     ],
 )
-async def test_what_is_no_message_gets_an_error_and_the_next_one_is_read(
+async def test_what_is_no_message_gets_an_error_and_the_next_one_is_answered(
     line: bytes, code: int, request_id: int | None
 ) -> None:
-    with anyio.fail_after(5):
-        async with connection() as (transport, to_write, answers):
-            os.write(to_write, line + b"\n" + PING)
-            message = await anext(transport.reader)
-            assert isinstance(message.message, mcp_types.JSONRPCRequest)
-            assert message.message.id == 99
-            answer = await answers.receive()
-            assert isinstance(answer, bytes)
-            error = orjson.loads(answer)
-            assert (error["error"]["code"], error["id"]) == (code, request_id)
+    async with an_agent() as agent:
+        agent.write(line + b"\n" + PING)
+        assert await agent.error_code(request_id) == code
+        assert await agent.answer(99) == {"jsonrpc": "2.0", "id": 99, "result": {}}
+        assert len(agent.arrived) == 2
 
 
 async def test_a_message_over_the_cap_is_refused_with_its_id() -> None:
     big = b'{"jsonrpc":"2.0","id":5,"method":"x","params":{"a":"' + b"y" * 5000 + b'"}}\n'
-    with anyio.fail_after(5):
-        async with connection(max_line=1000) as (transport, to_write, answers):
-            os.write(to_write, big + PING)
-            await anext(transport.reader)
-            answer = await answers.receive()
-            assert isinstance(answer, bytes)
-            assert orjson.loads(answer)["id"] == 5
-            assert orjson.loads(answer)["error"]["code"] == -32600
+    async with an_agent(max_line=1000) as agent:
+        agent.write(big + PING)
+        assert await agent.error_code(5) == -32600
+        assert "result" in await agent.answer(99)
+
+
+async def test_of_a_key_that_is_there_twice_the_last_counts() -> None:
+    async with an_agent() as agent:
+        agent.write(b'{"jsonrpc":"2.0","id":1,"method":"x","method":"ping","id":2}\n')
+        assert await agent.receive() == {"jsonrpc": "2.0", "id": 2, "result": {}}
 
 
 async def test_answers_to_nothing_are_dropped_in_silence() -> None:
-    with anyio.fail_after(5):
-        async with connection() as (transport, to_write, answers):
-            os.write(to_write, b'{"jsonrpc":"2.0","id":1,"result":{}}\n' + PING)
-            await anext(transport.reader)
-            await transport.notify("notifications/x", None)
-            assert await answers.receive() == b'{"jsonrpc":"2.0","method":"notifications/x"}'
+    async with an_agent() as agent:
+        agent.write(b'{"jsonrpc":"2.0","id":1,"result":{}}\n' + PING)
+        await agent.answer(99)
+        assert len(agent.arrived) == 1
 
 
 async def test_a_result_leaves_as_it_is() -> None:
-    result = {"z": 1, "a": [{"b": None}], "big": 123456789012345678901234567890}
-    with anyio.fail_after(5):
-        async with connection() as (transport, _, answers):
-            response = mcp_types.JSONRPCResponse(jsonrpc="2.0", id="i", result=result)
-            await transport.writer.send(SessionMessage(response))
-            answer = await answers.receive()
-            assert isinstance(answer, bytes)
-            assert answer.endswith(
-                b'"result":{"z":1,"a":[{"b":null}],"big":123456789012345678901234567890}}'
-            )
+    written = b'{"z":1,"a":[{"b":null}],"f":1.0,"big":123456789012345678901234567890}'
+    async with an_agent() as agent:
+        await agent.initialize()
+        agent.write(
+            b'{"jsonrpc":"2.0","id":"i","method":"tools/call",'
+            b'"params":{"name":"echo","arguments":' + written + b"}}\n"
+        )
+        line = await agent.lines.receive()
+        assert isinstance(line, bytes)
+        assert line.endswith(b'"echo":' + written + b"}}")
 
 
-async def send_for_ever(transport: AgentTransport) -> None:
-    response = mcp_types.JSONRPCResponse(jsonrpc="2.0", id=1, result={})
-    while True:
-        await transport.writer.send(SessionMessage(response))
-        await anyio.lowlevel.checkpoint()
+async def test_an_agent_that_has_gone_does_no_harm() -> None:
+    async with an_agent() as agent:
+        await agent.initialize()
+        agent.lines.close()
+        for _ in range(100):
+            await agent.server.transport.notify("notifications/x", {"a": "x" * 100_000})
+            await anyio.lowlevel.checkpoint()
 
 
-async def test_an_agent_that_has_gone_is_noticed_and_does_no_harm() -> None:
-    with anyio.fail_after(5):
-        async with connection() as (transport, _, answers):
-            answers.close()
-            with pytest.raises(anyio.BrokenResourceError):
-                await send_for_ever(transport)
-            await transport.notify("notifications/x", None)
+async def test_what_an_agent_does_not_read_holds_up_its_next_requests() -> None:
+    long = "x" * 1000
+    async with an_agent() as agent:
+        await agent.initialize()
+        transport = agent.server.transport
+        # More than pipe and buffer hold: nobody reads the answers.
+        for _ in range(2000):
+            transport.post({"filler": long})
+        agent.send(id=1, method="ping")
+        agent.send(id=2, method="logging/setLevel", params={"level": "error"})
+        await anyio.wait_all_tasks_blocked()
+        assert agent.calls.levels == []
+        assert "result" in await agent.answer(2)
+        assert agent.calls.levels == ["error"]

@@ -1,0 +1,51 @@
+"""What `initialize` is answered, and which versions of the protocol are served."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from ironcurtain_proxy.version import VERSION
+
+if TYPE_CHECKING:
+    from ironcurtain_proxy.model.json import Json
+
+NAME: Final = "ironcurtain-proxy"
+
+VERSIONS: Final = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
+"""Those that begin with `initialize`, the newest first. One that is not among them is answered
+with the newest, and the client decides whether it goes on.
+"""
+
+_CLIENT_LENGTH: Final = 100
+
+
+def is_introduction(params: "Mapping[str, Json]") -> bool:
+    """Whether the parameters of `initialize` hold what they must."""
+    info = params.get("clientInfo")
+    return (
+        isinstance(params.get("protocolVersion"), str)
+        and isinstance(params.get("capabilities"), dict)
+        and isinstance(info, dict)
+        and isinstance(info.get("name"), str)
+        and isinstance(info.get("version"), str)
+    )
+
+
+def introduction(params: "Mapping[str, Json]", instructions: str | None) -> "dict[str, Json]":
+    """The result of `initialize`."""
+    asked = params.get("protocolVersion")
+    result: dict[str, Json] = {
+        "protocolVersion": asked if asked in VERSIONS else VERSIONS[0],
+        "capabilities": {"logging": {}, "tools": {"listChanged": True}},
+        "serverInfo": {"name": NAME, "version": VERSION},
+    }
+    if instructions is not None:
+        result["instructions"] = instructions
+    return result
+
+
+def client_name(params: "Mapping[str, Json]") -> str:
+    """The client's name and version, in one short line of visible characters."""
+    info = params.get("clientInfo")
+    words = [info.get("name"), info.get("version")] if isinstance(info, dict) else []
+    text = " ".join([word for word in words if isinstance(word, str)])[:_CLIENT_LENGTH]
+    return "".join([char for char in text if char.isprintable()]).strip()

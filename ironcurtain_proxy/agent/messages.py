@@ -1,0 +1,81 @@
+"""A line of the agent's into a message, an answer, or what to complain about.
+
+Knows the JSON-RPC envelope and no method.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+from ironcurtain_proxy.jsonrpc.codec import Malformed, MessageId, decode, message_id, recover_id
+from ironcurtain_proxy.jsonrpc.pipes import Oversize
+
+if TYPE_CHECKING:
+    from ironcurtain_proxy.model.json import Json
+
+PARSE_ERROR: Final = -32700
+INVALID_REQUEST: Final = -32600
+METHOD_NOT_FOUND: Final = -32601
+INVALID_PARAMS: Final = -32602
+INTERNAL_ERROR: Final = -32603
+
+
+class Message(NamedTuple):
+    """A request, or a notification."""
+
+    method: str
+    params: "Mapping[str, Json]"
+    """Empty if there are none."""
+    id: MessageId | None
+    """None: a notification."""
+    size: int
+    """Bytes of its line."""
+
+
+@dataclass(frozen=True, slots=True)
+class GivenAnswer:
+    """The agent's answer to a request of ours."""
+
+    message: "Mapping[str, Json]"
+
+
+@dataclass(frozen=True, slots=True)
+class Complaint:
+    """What is no message, as the error that is sent back."""
+
+    code: int
+    text: str
+    id: MessageId | None
+
+
+Read: TypeAlias = Message | GivenAnswer | Complaint
+
+
+def read(line: bytes | Oversize) -> Read:
+    """Read one line. What is wrong with it is said to the agent, which would wait for ever."""
+    if isinstance(line, Oversize):
+        found = recover_id(line.head, line.tail)
+        return Complaint(
+            INVALID_REQUEST, f"message of {line.size} bytes is larger than allowed", found
+        )
+    message = decode(line)
+    if isinstance(message, Malformed):
+        code = INVALID_REQUEST if message.is_json else PARSE_ERROR
+        return Complaint(code, f"invalid message: {message.reason}", message.id)
+    return _shape(message, len(line))
+
+
+def _shape(message: "dict[str, Json]", size: int) -> Read:
+    method, params = message.get("method"), message.get("params")
+    request_id = message_id(message.get("id"))
+    if message.get("jsonrpc") != "2.0":
+        wrong = 'no "jsonrpc": "2.0"'
+    elif "id" in message and request_id is None:
+        wrong = "id must be a string or an integer"
+    elif "method" not in message and ("result" in message or "error" in message):
+        return GivenAnswer(message)
+    elif isinstance(method, str) and isinstance(params, dict | None):
+        return Message(method, params or {}, request_id, size)
+    else:
+        wrong = "method must be a string and params an object"
+    return Complaint(INVALID_REQUEST, f"invalid request: {wrong}", request_id)

@@ -1,0 +1,146 @@
+"""The agent's requests that are under way: answered side by side, withdrawn, given up.
+
+Knows ids, cancellation and how much is under way; does not know what a request means.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import anyio
+from anyio.abc import TaskGroup
+
+from ironcurtain_proxy.agent.capacity import Room
+from ironcurtain_proxy.agent.messages import INTERNAL_ERROR, INVALID_REQUEST
+
+if TYPE_CHECKING:
+    from ironcurtain_proxy.jsonrpc.codec import MessageId
+    from ironcurtain_proxy.model.json import Json
+
+_log = logging.getLogger(__name__)
+
+Answer: TypeAlias = Mapping[str, object]
+"""`{"result": …}` or `{"error": …}`."""
+
+Answerer: TypeAlias = "Callable[[Mapping[str, Json]], Awaitable[Answer]]"
+"""Answers a request with these `params`."""
+
+Sender: TypeAlias = Callable[[Mapping[str, object]], None]
+"""Sends one message to the agent without waiting; nothing happens if the agent has gone."""
+
+_DUPLICATE: Final = {
+    "error": {"code": INVALID_REQUEST, "message": "a request with this id is under way"}
+}
+_DEFECT: Final = {"error": {"code": INTERNAL_ERROR, "message": "Internal error"}}
+
+_GIVE_UP: Final = 2.0
+"""Seconds for requests that are given up to record how they ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """How the requests of one kind are answered."""
+
+    answer: Answerer
+    turn_away: Answerer
+    """Answers where there is no room."""
+    unfinished: Answer
+    """The answer to a request that is under way when the proxy does not wait any longer."""
+
+
+class Requests:
+    """The requests of one agent that are under way. Their tasks belong to the given group."""
+
+    def __init__(self, tasks: TaskGroup, send: Sender, room: Room) -> None:
+        """Nothing is under way yet.
+
+        Args:
+            tasks: where requests run.
+            send: sends answers.
+            room: how many bytes of requests may be under way.
+        """
+        self._tasks = tasks
+        self._send = send
+        self._room = room
+        self._under_way: dict[MessageId, _Request] = {}
+        self._given_up = False
+        self._idle = anyio.Event()
+        self._idle.set()
+
+    def begin(
+        self,
+        service: Service,
+        request_id: "MessageId",
+        params: "Mapping[str, Json]",
+        size: int = 0,
+    ) -> None:
+        """Answer a request, side by side with all others.
+
+        Args:
+            service: how.
+            request_id: the agent's own id.
+            params: the request's.
+            size: bytes of its message. Where there is no room for it, it is turned away.
+        """
+        if request_id in self._under_way:
+            self._send({"jsonrpc": "2.0", "id": request_id, **_DUPLICATE})
+            return
+        if not self._under_way:
+            self._idle = anyio.Event()
+        request = _Request(service, params, size, self._room.take(size))
+        self._under_way[request_id] = request
+        self._tasks.start_soon(self._run, request_id, request)
+
+    def cancel(self, request_id: "MessageId | None") -> None:
+        """Withdraw a request, which is then never answered. It need not be under way."""
+        request = None if request_id is None else self._under_way.get(request_id)
+        if request is not None:
+            request.withdrawn = True
+            request.scope.cancel()
+
+    async def until_idle(self) -> None:
+        """Wait until every request has its answer."""
+        await self._idle.wait()
+
+    async def give_up(self) -> None:
+        """End what is under way; the agent is told of each request that it was not done in time."""
+        self._given_up = True
+        for request in self._under_way.values():
+            request.scope.cancel()
+        with anyio.move_on_after(_GIVE_UP):
+            await self._idle.wait()
+
+    async def _run(self, request_id: "MessageId", request: "_Request") -> None:
+        service = request.service
+        answer: Answer | None = None
+        try:
+            with request.scope:
+                answer = await (service.answer if request.has_room else service.turn_away)(
+                    request.params
+                )
+        except Exception:  # noqa: BLE001  one request's defect must not end the others
+            _log.exception("a request could not be answered")
+            answer = _DEFECT
+        finally:
+            self._room.give_back(request.size, taken=request.has_room)
+            del self._under_way[request_id]
+            if answer is None and self._given_up:
+                answer = service.unfinished
+            # Without waiting for the agent to read: while a task waited, it would keep the answer
+            # that is in the pipe's buffer already.
+            if answer is not None and not request.withdrawn:
+                self._send({"jsonrpc": "2.0", "id": request_id, **answer})
+            if not self._under_way:
+                self._idle.set()
+
+
+@dataclass(slots=True, eq=False)
+class _Request:
+    service: Service
+    params: "Mapping[str, Json]"
+    size: int
+    has_room: bool
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    withdrawn: bool = False
+    """By the agent, which expects no answer then."""

@@ -1,0 +1,182 @@
+"""The proxy's server for the agent, behind real pipes, with calls that do what a test says."""
+
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import anyio
+import orjson
+
+from ironcurtain_proxy.agent.capacity import Room
+from ironcurtain_proxy.agent.server import AgentServer
+from ironcurtain_proxy.agent.transport import AgentTransport
+from ironcurtain_proxy.jsonrpc.pipes import LineReader, open_reader, open_writer
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.reply import Answered, Failed, Reply
+from ironcurtain_proxy.model.server import ToolResult
+from ironcurtain_proxy.ports import ProgressListener
+
+HELLO: dict[str, Json] = {
+    "protocolVersion": "2025-11-25",
+    "capabilities": {},
+    "clientInfo": {"name": "a", "version": "1"},
+}
+
+TOOLS: list[Json] = [{"name": "echo", "inputSchema": {"type": "object"}, "x-unknown": 1.0}]
+
+
+@dataclass
+class Calls:
+    """Implements what the agent's side asks of the rest. A call's name says what it does."""
+
+    begun: list[str] = field(default_factory=list)
+    cancelled: list[str] = field(default_factory=list)
+    levels: list[str] = field(default_factory=list)
+    clients: list[str] = field(default_factory=list)
+    turned_away: list[str] = field(default_factory=list)
+    tools: list[Json] = field(default_factory=lambda: list(TOOLS))
+    open: anyio.Event = field(default_factory=anyio.Event)
+    """What waits goes on when this is set."""
+
+    async def handle(
+        self,
+        exposed_name: str,
+        params: Mapping[str, Json],
+        on_progress: ProgressListener | None = None,
+    ) -> Reply:
+        self.begun.append(exposed_name)
+        arguments = params.get("arguments")
+        if exposed_name == "fail":
+            raise RuntimeError("a secret")
+        if exposed_name == "error":
+            assert isinstance(arguments, dict)
+            return Answered(result=ToolResult(error=arguments))
+        if exposed_name == "progress" and on_progress is not None:
+            meta = params["_meta"]
+            assert isinstance(meta, dict)
+            await on_progress({"progressToken": meta["progressToken"], "progress": 1})
+        if exposed_name == "wait":
+            try:
+                await self.open.wait()
+            except anyio.get_cancelled_exc_class():
+                self.cancelled.append(exposed_name)
+                raise
+        return Answered(result=ToolResult(result={"content": [], "echo": arguments}))
+
+    async def turn_away(self, exposed_name: str, params: Mapping[str, Json]) -> Reply:
+        self.turned_away.append(exposed_name)
+        return Failed(message="busy")
+
+    async def list_tools(self) -> list[Json]:
+        if self.levels == ["emergency"]:
+            await self.open.wait()
+        if self.levels == ["alert"]:
+            raise RuntimeError("a secret")
+        return self.tools
+
+    async def set_log_level(self, level: str) -> None:
+        self.levels.append(level)
+
+    def note_client(self, name: str) -> None:
+        self.clients.append(name)
+
+
+@dataclass
+class Wire:
+    """An agent's end of two pipes."""
+
+    write_end: int
+    lines: LineReader
+    arrived: list[dict[str, Json]] = field(default_factory=list)
+
+    def write(self, data: bytes) -> None:
+        os.write(self.write_end, data)
+
+    def send(self, **message: Json) -> None:
+        self.write(orjson.dumps({"jsonrpc": "2.0", **message}) + b"\n")
+
+    def call(self, request_id: Json, name: str = "echo", **params: Json) -> None:
+        self.send(id=request_id, method="tools/call", params={"name": name, **params})
+
+    async def receive(self) -> dict[str, Json]:
+        line = await self.lines.receive()
+        assert isinstance(line, bytes)
+        message: dict[str, Json] = orjson.loads(line)
+        self.arrived.append(message)
+        return message
+
+    async def answer(self, request_id: Json) -> dict[str, Json]:
+        """The answer to a request, whatever comes before it."""
+        while True:
+            for message in self.arrived:
+                if message.get("id") == request_id and "method" not in message:
+                    return message
+            await self.receive()
+
+    async def error_code(self, request_id: Json) -> Json:
+        error = (await self.answer(request_id))["error"]
+        assert isinstance(error, dict)
+        return error["code"]
+
+    async def ask(self, method: str, params: Json = None) -> dict[str, Json]:
+        """Send a request and wait for its answer."""
+        request_id = f"ask-{len(self.arrived)}"
+        given: dict[str, Json] = {} if params is None else {"params": params}
+        self.send(id=request_id, method=method, **given)
+        return await self.answer(request_id)
+
+    async def initialize(self, **params: Json) -> dict[str, Json]:
+        return await self.ask("initialize", {**HELLO, **params})
+
+    def hang_up(self) -> None:
+        """Close the end that the server reads."""
+        if self.write_end >= 0:
+            os.close(self.write_end)
+        self.write_end = -1
+
+
+@dataclass
+class Agent(Wire):
+    """An agent of the proxy's server."""
+
+    server: AgentServer = field(kw_only=True)
+    calls: Calls = field(kw_only=True)
+    is_served: anyio.Event = field(default_factory=anyio.Event)
+
+
+@asynccontextmanager
+async def an_agent(
+    *, max_line: int = 1 << 20, room: Room | None = None, drain_seconds: float = 10
+) -> AsyncIterator[Agent]:
+    """An agent that is connected and has said nothing yet."""
+    to_read, to_write = os.pipe()
+    from_read, from_write = os.pipe()
+    calls = Calls()
+    server = AgentServer(
+        handle_call=calls.handle,
+        list_tools=calls.list_tools,
+        set_log_level=calls.set_log_level,
+        transport=AgentTransport(
+            await open_reader(to_read, max_line=max_line),
+            await open_writer(from_write),
+            drain_seconds=drain_seconds,
+        ),
+        turn_away=calls.turn_away,
+        on_client=calls.note_client,
+        room=room or Room(),
+        instructions="be careful",
+    )
+    agent = Agent(to_write, await open_reader(from_read), server=server, calls=calls)
+
+    async def serve() -> None:
+        await server.serve()
+        agent.is_served.set()
+
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(serve)
+            yield agent
+            tasks.cancel_scope.cancel()
+    agent.hang_up()
+    agent.lines.close()

@@ -1,0 +1,1 @@
+"""Programs that drive a proxy through the clients of other people's SDKs."""

@@ -1,0 +1,101 @@
+"""One session through the client of the Python SDK, 1.x or 2.x; prints what it saw as JSON.
+
+python_sdk.py COMMAND [ARGUMENT ...]     with the environment for the proxy as the whole of ours
+"""
+
+import json
+import os
+import sys
+from datetime import timedelta
+from importlib.metadata import version
+from typing import Any
+
+import anyio
+from mcp import ClientSession, StdioServerParameters, stdio_client
+
+IS_FIRST = version("mcp").startswith("1.")
+if IS_FIRST:
+    import mcp.types as sdk_types
+else:
+    import mcp_types as sdk_types
+
+seen: dict[str, Any] = {"asked": "", "log": [], "progress": [], "changed": 0}
+
+
+def plain(model: Any) -> Any:
+    return model.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def text(result: Any) -> str:
+    return str(plain(result)["content"][0]["text"])
+
+
+async def person(context: object, params: Any) -> Any:
+    seen["asked"] = params.message.splitlines()[0]
+    await anyio.sleep(0.4)  # nobody reads faster
+    return sdk_types.ElicitResult(action="accept", content={"decision": "approve"})
+
+
+async def log(params: Any) -> None:
+    seen["log"].append(params.data)
+
+
+async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+    seen["progress"].append(progress)
+
+
+async def notice(message: Any) -> None:
+    root = getattr(message, "root", message)
+    if getattr(root, "method", "") == "notifications/tools/list_changed":
+        seen["changed"] += 1
+
+
+async def talk(session: ClientSession) -> None:
+    hello = plain(await session.initialize())
+    seen["version"] = hello["protocolVersion"]
+    seen["capabilities"] = hello["capabilities"]
+    seen["server"] = hello["serverInfo"]["name"]
+    seen["instructed"] = "instructions" in hello
+    seen["ping"] = plain(await session.send_ping())
+    seen["tools"] = sorted(tool.name for tool in (await session.list_tools()).tools)
+    await session.set_logging_level("debug")
+    seen["answer"] = text(await session.call_tool("answer", {"text": "hello \u00e9\U0001f600"}))
+    await session.call_tool("log", {"text": "a word"})
+    await session.call_tool("progress", {"times": 3}, progress_callback=on_progress)
+    seen["approved"] = json.loads(text(await session.call_tool("ask", {"text": "/srv/x"})))
+    denied = await session.call_tool("forbidden", {"text": "x"})
+    seen["denied"] = [plain(denied)["isError"], text(denied).split(":")[0]]
+    patience: Any = timedelta(seconds=0.3) if IS_FIRST else 0.3
+    try:
+        await session.call_tool("hold", {"key": "k"}, patience)
+    except Exception:
+        seen["gave_up"] = True
+    try:
+        await session.list_resources()
+    except Exception as error:
+        seen["resources"] = getattr(error, "error", error).code
+    await session.call_tool("change", {"add": "added"})
+    while not seen["changed"]:
+        await anyio.sleep(0.01)
+    seen["added"] = "added" in [tool.name for tool in (await session.list_tools()).tools]
+
+
+async def main() -> None:
+    server = StdioServerParameters(command=sys.argv[1], args=sys.argv[2:], env=dict(os.environ))
+    with anyio.fail_after(40):
+        async with (
+            stdio_client(server) as (read, write),
+            ClientSession(
+                read,
+                write,
+                elicitation_callback=person,
+                logging_callback=log,
+                message_handler=notice,
+            ) as session,
+        ):
+            await talk(session)
+    seen["changed"] = True
+    sys.stdout.write(json.dumps(seen))
+
+
+anyio.run(main)

@@ -1,0 +1,97 @@
+"""One session through the clients of both official SDKs, of two generations each: all see the same.
+
+The first generation of the Python SDK is installed beside the second (`scripts/setup`), and used by
+a process of its own.
+"""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import orjson
+import pytest
+
+from ironcurtain_proxy.model.json import Json
+from tests.e2e.installation import PROXY, ROOT, Installation
+from tests.e2e.real_servers import PACKAGES, missing
+from tests.e2e.servers import scripted
+
+PROGRAMS: Final = Path(__file__).parent / "clients"
+PYTHON_1: Final = Path(sys.prefix) / "mcp-1"
+
+EVERYTHING: Final[Mapping[str, Json]] = {
+    "version": "2025-11-25",
+    "capabilities": {"logging": {}, "tools": {"listChanged": True}},
+    "server": "ironcurtain-proxy",
+    "instructed": True,
+    "ping": {},
+    "answer": "hello \u00e9\U0001f600",
+    "log": ["a word", "held"],
+    "progress": [1, 2, 3],
+    "asked": "May the agent use scripted/ask?",
+    "denied": [True, "DENIED"],
+    "gave_up": True,
+    "resources": -32601,
+    "changed": True,
+    "added": True,
+}
+
+
+def python(folder: Path | None) -> tuple[list[str], dict[str, str]]:
+    if folder is not None and not folder.exists():
+        missing("the first generation of the Python SDK")
+    path = {} if folder is None else {"PYTHONPATH": str(folder)}
+    return [sys.executable, str(PROGRAMS / "python_sdk.py")], path
+
+
+def typescript(which: str, package: str) -> tuple[list[str], dict[str, str]]:
+    node = shutil.which("node")
+    if node is None or not (PACKAGES / package).exists():
+        missing(f"@modelcontextprotocol/{package}")
+    # Modules are looked for beside the program.
+    return [str(node), str(PROGRAMS / "typescript_sdk.mjs"), which], {}
+
+
+CLIENTS: Final = {
+    "python 1": lambda: python(PYTHON_1),
+    "python 2": lambda: python(None),
+    "typescript 1": lambda: typescript("1", "sdk"),
+    "typescript 2": lambda: typescript("2", "client"),
+}
+
+
+@pytest.mark.requirement("C-1")
+@pytest.mark.parametrize("client", CLIENTS)
+def test_the_client_of_an_sdk_sees_all_that_is_served(client: str, scripted_: Installation) -> None:
+    program, besides = CLIENTS[client]()
+    done = subprocess.run(
+        # The environment of the proxy is the client's to give: ours holds where its SDK is.
+        [*program, "/usr/bin/env", "-u", "PYTHONPATH", *PROXY],
+        env={**scripted_.environment(), **besides},
+        cwd=ROOT,
+        capture_output=True,
+        check=False,
+        timeout=55,
+    )
+    assert done.stdout, done.stderr.decode()[-3000:]
+    seen: dict[str, Json] = orjson.loads(done.stdout)
+    tools, approved = seen.pop("tools"), seen.pop("approved")
+    assert seen == EVERYTHING
+    assert isinstance(tools, list)
+    assert set(scripted.TOOLS) - {"forbidden"} <= {*tools}
+    assert approved == {"name": "ask", "arguments": {"text": "/srv/x"}}
+    if client != "python 1":  # it does not tell of what it does not wait for any more
+        assert b"notifications/cancelled" in scripted_.journal_file().read_bytes()
+
+
+@pytest.fixture
+def scripted_(installation: Installation) -> Installation:
+    """One scripted server, and an agent's client whose person is asked."""
+    installation.add_scripted()
+    installation.allow_scripted()
+    installation.variables["ESCALATION_CHANNELS"] = "elicitation"
+    installation.write_policy()
+    return installation
