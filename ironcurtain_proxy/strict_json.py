@@ -1,4 +1,4 @@
-"""JSON that says one thing: no key of an object stands twice. Pure: no I/O, no clock, no log.
+"""JSON that says one thing: no key of an object stands twice.
 
 Of `{"decision": "denied", "decision": "approved"}` one reader sees the first and another the last.
 Every file that grants something is read here.

@@ -1,4 +1,4 @@
-"""The proxy's own tools. Pure: no I/O, no clock, no log.
+"""The proxy's own tools.
 
 They show the agent the state of its own session, announce what it is going to do, or carry out
 calls that the operator put together; each of those is decided like any other. Their prefix is

@@ -1,4 +1,4 @@
-"""What became of a call, in words for the agent. Pure: no I/O, no clock, no log.
+"""What became of a call, in words for the agent.
 
 A refusal has two blocks: the first says what happened in words that other programs know, the
 second why and what to do about it. Nothing here tells of files, servers' commands or exceptions.

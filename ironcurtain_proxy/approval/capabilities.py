@@ -1,4 +1,4 @@
-"""What a call needs, and whether a profile lets it have that. Pure: no I/O, no clock, no log.
+"""What a call needs, and whether a profile lets it have that.
 
 Tools describe, the runtime decides: a declaration has no word about approval, and a profile has no
 word about what a tool does. A name that means nothing here is asked about; it never allows.

@@ -1,6 +1,6 @@
 """The policy's decision and what the operator wants to be asked about besides, as one. Pure.
 
-No I/O, no clock, no log. Brings together what is known of the tool; `overlay` decides.
+Brings together what is known of the tool; `overlay` decides.
 """
 
 from collections.abc import Callable, Mapping

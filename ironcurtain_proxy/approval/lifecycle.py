@@ -1,4 +1,4 @@
-"""The states of an open question, as a table. Pure: no I/O, no clock, no log.
+"""The states of an open question, as a table.
 
 open ──▶ approved ──▶ used
   │         └──────▶ lapsed      nobody came back for it in time

@@ -1,4 +1,4 @@
-"""Whether the approval mode asks about a tool. Pure: no I/O, no clock, no log.
+"""Whether the approval mode asks about a tool.
 
 A mode asks on behalf of a person who wants to see what is done; it guards against mistakes. What it
 does not ask about is still decided by the policy.

@@ -1,7 +1,7 @@
 """The one place that decides whether somebody is asked besides the policy. Pure.
 
 The overlay can only raise: what is allowed may be asked about, what is allowed or asked about may
-be denied, and what the policy denied is not looked at. No I/O, no clock, no log.
+be denied, and what the policy denied is not looked at.
 """
 
 from dataclasses import dataclass, field

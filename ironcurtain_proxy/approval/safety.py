@@ -1,4 +1,4 @@
-"""How much harm a mistake with a call does. Pure: no I/O, no clock, no log.
+"""How much harm a mistake with a call does.
 
 The operator's word holds as written. Else it is computed from what the arguments name, and is at
 most moderate where a person has already settled the very thing that makes it dangerous. The

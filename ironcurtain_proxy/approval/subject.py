@@ -1,6 +1,6 @@
 """What the overlay judges: a call with all that is known of its tool. Pure.
 
-Everything here describes; nothing decides. No I/O, no clock, no log.
+Everything here describes; nothing decides.
 """
 
 from collections.abc import Mapping

@@ -5,5 +5,8 @@
 - `files`, `reading`, `verify`, `display`, `statistics`: how a log is read and checked.
 - `hanging`: ends the process when a write does not return.
 - `settings`: how a log is written.
-- Also: `denials`, `family`, `finding`, `keys`, `known_logs`, `provider_keys`, `rows`, `tailing`.
+- `keys`, `provider_keys`: where keys of providers stand in a text. `denials`: how many denied calls
+  are recorded one by one.
+- `family`, `known_logs`: all logs of a user. `finding`, `tailing`, `rows`: one call, the last calls,
+  and how they are shown.
 """

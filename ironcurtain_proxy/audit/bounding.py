@@ -1,7 +1,5 @@
 """Values made fit for a line of the log: bounded, redacted, expressible in JSON.
 
-Pure: no I/O, no clock, no log.
-
 Arguments come from the agent and errors from a server: any size, any depth, integers of a thousand
 digits, half a surrogate pair. Whatever it is, something is recorded, and it costs little.
 """

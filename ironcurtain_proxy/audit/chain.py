@@ -1,4 +1,4 @@
-"""The chain through the lines of a log. Pure: no I/O, no clock, no log.
+"""The chain through the lines of a log.
 
 Every line ends in `"seq"`, its number, and `"prev"`, the SHA-256 of the line before it: of all its
 bytes but the newline. Whoever edits, removes, inserts or reorders lines must forge all that follow,

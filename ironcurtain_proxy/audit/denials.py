@@ -1,4 +1,4 @@
-"""How many denied calls are recorded one by one. Pure: no I/O, no clock, no log.
+"""How many denied calls are recorded one by one.
 
 A denied call costs an agent nothing, so a storm of them could fill the disk, and without a disk
 nothing is forwarded at all. Denied calls share a budget of bytes that fills up again with time.

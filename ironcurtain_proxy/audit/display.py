@@ -1,4 +1,4 @@
-"""Records in words for a person. Pure: no I/O, no clock, no log.
+"""Records in words for a person.
 
 Everything in a record may come from an agent or a server: what could move a terminal's cursor or
 turn the direction of writing is shown as an escape.

@@ -1,4 +1,4 @@
-"""Where in a text a provider's key stands. Pure: no I/O, no clock, no log.
+"""Where in a text a provider's key stands.
 
 Every key has a long run of letters, digits, hyphens and underscores. Such runs are found by one
 translation and a search for a literal, both as fast as memory; only what lies at a run is held

@@ -1,4 +1,4 @@
-"""Card numbers and social security numbers in a text. Pure: no I/O, no clock, no log.
+"""Card numbers and social security numbers in a text.
 
 Knows digits and what stands around them. A number that only looks like one of the two, such as a
 time stamp, a UUID or an order number, must come through unharmed: an audit log with damaged

@@ -1,7 +1,5 @@
 """Redaction of one text, and the quick look that spares most records the work.
 
-Pure: no I/O, no clock, no log.
-
 The original masks cards, social security numbers and five key formats in argument values; this
 masks the formats of `secrets` and `numbers`, wherever they stand. It does not know records.
 """

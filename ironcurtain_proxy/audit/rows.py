@@ -1,4 +1,4 @@
-"""The table of `audit tail`: one line a call, in the width that there is. Pure: no I/O, no clock.
+"""The table of `audit tail`: one line a call, in the width that there is.
 
 Columns are left out or made narrower before a line is wider than the terminal: who looks at a list
 of calls looks at its left half, and a line that wraps hides it.

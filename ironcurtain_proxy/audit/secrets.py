@@ -1,4 +1,4 @@
-"""What keys, tokens and passwords look like. Pure: no I/O, no clock, no log.
+"""What keys, tokens and passwords look like.
 
 Knows the formats, not where in a record they stand. Every pattern takes linear time on any text: it
 begins with a literal, and what may repeat without bound is a single class that either matches or

@@ -1,4 +1,4 @@
-"""How a log is written. Pure: no I/O, no clock, no log."""
+"""How a log is written."""
 
 from dataclasses import dataclass
 from typing import Literal, TypeAlias

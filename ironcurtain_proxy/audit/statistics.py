@@ -1,4 +1,4 @@
-"""What a whole log amounts to. Pure: no I/O, no clock, no log.
+"""What a whole log amounts to.
 
 Memory does not grow with the log: names are counted up to a limit, durations in classes.
 """

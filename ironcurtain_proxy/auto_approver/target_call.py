@@ -1,6 +1,6 @@
 """What a call does, if it is one of the few that a message can ask for.
 
-Pure: no I/O, no clock, no log. A table, not a grammar of tools: a call that is not in it, or has an
+A table, not a grammar of tools: a call that is not in it, or has an
 argument that the table does not name, goes to a person. This file does not know the message.
 """
 

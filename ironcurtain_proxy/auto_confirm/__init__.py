@@ -7,5 +7,6 @@
 - `snapshot_guard`: a snapshot before a conditionally approved call, and a look after it.
 - `notify`, `approval_tally`: who is told.
 - `windows`: testing windows and deployments that the operator announces.
-- Also: `lazy_store`, `owed`, `owner`, `upkeep`.
+- `lazy_store`, `owed`: the store when it is not there, and what is still to be written into it.
+- `owner`, `upkeep`: the process that a row belongs to, and what is removed.
 """

@@ -1,4 +1,4 @@
-"""What a reviewer that is a program gets to know of a question. Pure: no I/O, no clock, no log.
+"""What a reviewer that is a program gets to know of a question.
 
 INVARIANT: nothing of a call is shown but what `redact` gave back, cut to a length and with every
 character visible; and the arguments stand apart, named as what they are: somebody else's words.

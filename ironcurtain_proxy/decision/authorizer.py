@@ -1,4 +1,4 @@
-"""The one question: may this be done? Pure: no I/O, no clock, no log.
+"""The one question: may this be done?
 
 Structural invariants first, in order; then the compiled rules for each argument role that the
 workspace did not settle; deny overrides escalate overrides allow; nothing matched is denied.

@@ -1,4 +1,4 @@
-"""Several answers become one. Pure: no I/O, no clock, no log.
+"""Several answers become one.
 
 XACML 3.0, appendix C.2 (deny-overrides), with escalate between the two.
 """

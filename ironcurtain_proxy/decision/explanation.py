@@ -1,7 +1,6 @@
 """Why a decision is what it is, and the smallest change that would allow the call. Pure.
 
 It retraces the authorizer's steps with the authorizer's own parts and puts each into a sentence.
-No I/O, no clock, no log.
 """
 
 from collections.abc import Iterator

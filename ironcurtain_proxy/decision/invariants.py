@@ -1,4 +1,4 @@
-"""What no rule can override, in order. Pure: no I/O, no clock, no log."""
+"""What no rule can override, in order."""
 
 from collections.abc import Callable
 from typing import Final, TypeAlias

@@ -1,4 +1,4 @@
-"""Whether a condition of a rule holds for the values of a request. Pure: no I/O, no clock, no log.
+"""Whether a condition of a rule holds for the values of a request.
 
 Zero values match nothing: vacuous truth must not let a rule speak of what was never looked at.
 """

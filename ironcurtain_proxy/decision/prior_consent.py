@@ -1,7 +1,7 @@
 """What a person had settled of a call beforehand: by the workspace, or by a rule. Pure.
 
 It changes no decision. The approval modes ask less where someone has already said yes to the very
-thing. No I/O, no clock, no log.
+thing.
 """
 
 from ironcurtain_proxy.decision.invariants import INVARIANTS, contained_roles

@@ -1,4 +1,4 @@
-"""What the compiled rules say of each argument role. Pure: no I/O, no clock, no log.
+"""What the compiled rules say of each argument role.
 
 Each role is asked about on its own, and within a role each value: a move from Downloads to
 Documents is allowed by one rule for what is read and another for what is written. What no rule

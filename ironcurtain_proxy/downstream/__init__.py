@@ -5,5 +5,6 @@
 - `process`, `guardian`, `orphans`, `bereaved`: processes, and what is left when one is killed.
 - `environment`, `working_directory`, `hardening`: what a server can see.
 - `stderr`, `session_log`, `allowance`, `masking`, `unusable_messages`: what a server says.
-- Also: `descriptors`, `room`, `versions`.
+- `versions`: the protocol versions that servers are spoken to in.
+- `descriptors`, `room`: how many files may be open, and how many bytes on their way.
 """

@@ -1,4 +1,4 @@
-"""What a server finds in its environment. Pure: no I/O, no clock, no log.
+"""What a server finds in its environment.
 
 Knows which variables any program needs; does not know where the proxy's own came from. Nothing
 else of the proxy's environment is passed on: it holds the secrets of every server.

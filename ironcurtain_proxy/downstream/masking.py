@@ -1,4 +1,4 @@
-"""Secrets taken out of a stream of bytes that comes in pieces. Pure: no I/O, no clock, no log."""
+"""Secrets taken out of a stream of bytes that comes in pieces."""
 
 import re
 from collections.abc import Iterable

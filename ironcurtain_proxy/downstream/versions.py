@@ -1,4 +1,4 @@
-"""The protocol versions that we speak to servers. Pure: no I/O, no clock, no log.
+"""The protocol versions that we speak to servers.
 
 A version that we do not know may give the same messages another meaning, so a server that answers
 one is not used.

@@ -7,5 +7,5 @@
 - `commands`: the shell command of a call, and where it runs.
 - `meanings`, `entries`, `pushes`: what files and remotes a command takes its meaning from.
 - `context`, `fingerprint`, `grant_facts`: what is known of a session, and of a call as a whole.
-- Also: `file_systems`.
+- `file_systems`: whether a directory is on a disk, on a network or in memory.
 """

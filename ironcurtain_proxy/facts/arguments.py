@@ -1,6 +1,6 @@
 """Which argument of a call is read in which way.
 
-Pure: no I/O, no clock, no log. This file knows annotations; it does not know how a path, a URL or a
+This file knows annotations; it does not know how a path, a URL or a
 remote is read.
 """
 

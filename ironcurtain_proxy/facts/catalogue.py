@@ -1,6 +1,6 @@
 """Which tools there are, and under which names the agent sees them.
 
-Pure: no I/O, no clock, no log. A catalogue is a value: a server that changes its list of tools
+A catalogue is a value: a server that changes its list of tools
 means a new one. This file does not know how tools are listed or called.
 """
 

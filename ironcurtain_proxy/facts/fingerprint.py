@@ -1,4 +1,4 @@
-"""What makes two calls the same call. Pure: no I/O, no clock, no log."""
+"""What makes two calls the same call."""
 
 import json  # noqa: TID251  integers beyond 64 bits and lone surrogates, which orjson refuses
 from hashlib import sha256

@@ -1,6 +1,6 @@
 """Arguments held to the input schema of their tool.
 
-Pure: no I/O, no clock, no log. This file knows JSON Schema and the original's messages; it does not
+This file knows JSON Schema and the original's messages; it does not
 know roles, nor where a schema comes from. A schema is a server's word and untrusted: `$ref`s that
 leave it are not followed, patterns run in linear time, and one that cannot be compiled denies its
 tool.

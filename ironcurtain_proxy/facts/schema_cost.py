@@ -1,4 +1,4 @@
-"""What holding a value to a schema may cost. Pure: no I/O, no clock, no log.
+"""What holding a value to a schema may cost.
 
 A schema is a server's word. Forty levels of `anyOf` that name the next level twice are a few
 hundred bytes and 2^40 steps, and nothing can interrupt the validator: the proxy would stand still.

@@ -1,6 +1,6 @@
 """One string of an argument becomes one absolute spelling of a path, or a reason why it cannot.
 
-Pure: no I/O, no clock, no log. This file knows text: `~`, the container's name for the workspace,
+This file knows text: `~`, the container's name for the workspace,
 `file:` URLs, blanks and look-alikes. It does not know what lies on the disk.
 
 Whoever checks a path and whoever opens it must read the same one. So what two readers could take

@@ -1,6 +1,6 @@
 """URLs and git remotes in their canonical spelling, and the hosts they lead to.
 
-Pure: no I/O, no clock, no log. WHATWG URL standard throughout. This file does not know git's
+WHATWG URL standard throughout. This file does not know git's
 configuration, so a remote's name is just a string to it, nor which hosts are allowed.
 """
 

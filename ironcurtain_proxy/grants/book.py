@@ -1,4 +1,4 @@
-"""What was remembered: the grants of one session. Pure: no I/O, no clock, no log.
+"""What was remembered: the grants of one session.
 
 A grant lives as long as its session, in memory.
 """

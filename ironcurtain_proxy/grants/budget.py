@@ -1,4 +1,4 @@
-"""What an approved plan lets its calls do. Pure: no I/O, no clock, no log.
+"""What an approved plan lets its calls do.
 
 A plan is a list of calls that were announced before any was made. Its approval is a budget: these
 capabilities, this many calls of each tool, until the run ends. A budget settles what the profile

@@ -1,6 +1,6 @@
 """What was approved before a call came: grants, and the budgets of plans. Pure.
 
-No I/O, no clock, no log. It is looked at before anyone is asked, and used when the call goes: what
+It is looked at before anyone is asked, and used when the call goes: what
 ended in between does not count, and what does not go uses nothing up.
 """
 

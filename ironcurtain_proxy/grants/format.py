@@ -1,4 +1,4 @@
-"""Kept grants as bytes, and back. Pure: no I/O, no clock, no log.
+"""Kept grants as bytes, and back.
 
 Reading is strict: an entry counts only if it is, bit for bit, one that was written here. Each
 carries a digest over all that it says, so that what a torn write, a failing disk or an editor

@@ -1,6 +1,6 @@
 """Which of the things that ask are settled already, and what an approval settles for later. Pure.
 
-No I/O, no clock, no log. Each origin is discharged by its own kind of grant: what the policy
+Each origin is discharged by its own kind of grant: what the policy
 escalated by a pattern, what the approval mode asks by "always allow" of the tool, what the profile
 asks by the capability.
 """

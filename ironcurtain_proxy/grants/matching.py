@@ -1,4 +1,4 @@
-"""Whether what was remembered speaks of a call. Pure: no I/O, no clock, no log.
+"""Whether what was remembered speaks of a call.
 
 A grant can only turn an escalation of its own kind into a forwarded call, and is void when the tool
 is no longer defined as it was.

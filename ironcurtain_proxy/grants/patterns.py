@@ -1,4 +1,4 @@
-"""What "remember" would remember of one call. Pure: no I/O, no clock, no log.
+"""What "remember" would remember of one call.
 
 A pattern is as narrow as it can be and still be of use: the directory that was named, not
 the one above it; the host a remote leads to, not its name; and every argument that changes what

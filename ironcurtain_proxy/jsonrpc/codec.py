@@ -1,7 +1,5 @@
 """One line of JSON-RPC text into an object, and back, with nothing lost.
 
-Pure: no I/O, no clock, no log.
-
 Knows JSON and where a JSON-RPC envelope keeps its `id`; does not know what a method means.
 
 orjson is three times as fast as the standard library, but turns integers beyond 64 bits into

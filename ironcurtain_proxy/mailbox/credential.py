@@ -1,4 +1,4 @@
-"""One reviewer's right to answer in a mailbox. Pure: no I/O, no clock, no log.
+"""One reviewer's right to answer in a mailbox.
 
 Where a mailbox is one reviewer's, an answer counts only if it bears that reviewer's token, or a
 proof that whoever wrote it knows the token. Our own commands write the proof: what lies in a

@@ -1,4 +1,4 @@
-"""A request in words for a person. Pure: no I/O, no clock, no log.
+"""A request in words for a person.
 
 Everything in a request may come from an agent: what is invisible, moves a cursor or turns the
 direction of writing is shown as an escape, and nothing is cut.

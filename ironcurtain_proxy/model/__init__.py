@@ -1,4 +1,4 @@
-"""The nouns that all folders share, frozen. Pure.
+"""The nouns that all folders share, frozen.
 
 - A call: `call`, `request`, `case`, `path`, `command`, `place`, `json`, `composite`, `progress`,
   `reply`.
@@ -6,5 +6,6 @@
   `grounds`, `authorized`.
 - A question: `escalation`, `question`, `grant`, `family`.
 - The rest: `audit`, `server`, `timeline`.
-- Also: `boot_moment`, `asking`, `crossing`.
+- What crosses: `crossing`, the parameters that reach a server; `asking`, answers that ask for
+  something. `boot_moment`: a moment that no change of the clock moves.
 """

@@ -1,4 +1,4 @@
-"""What the operator says of a tool's arguments. Pure: no I/O, no clock, no log.
+"""What the operator says of a tool's arguments.
 
 Trusted, unlike a server's own hints (MCP `ToolAnnotations`).
 """

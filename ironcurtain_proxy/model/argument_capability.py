@@ -1,4 +1,4 @@
-"""What the arguments of a call add to what its tool needs. Pure: no I/O, no clock, no log.
+"""What the arguments of a call add to what its tool needs.
 
 The operator's words about one tool, as data. They can only add.
 """

@@ -1,4 +1,4 @@
-"""Answers of a server that ask for something instead of answering. Pure: no I/O, no clock, no log.
+"""Answers of a server that ask for something instead of answering.
 
 A server's own questions (`elicitation/create`, `sampling/createMessage`) are refused. An answer can
 carry the same question: an error that sends the user to a URL, a result that wants more input, a

@@ -1,4 +1,4 @@
-"""The only kind of call that may leave. Pure: no I/O, no clock, no log."""
+"""The only kind of call that may leave."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""One tool call as the agent made it. Pure: no I/O, no clock, no log."""
+"""One tool call as the agent made it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

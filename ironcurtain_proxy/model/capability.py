@@ -1,4 +1,4 @@
-"""What a tool can do, and how dangerous that is. Pure: no I/O, no clock, no log.
+"""What a tool can do, and how dangerous that is.
 
 A declaration describes and never decides: it has no word about approval.
 """

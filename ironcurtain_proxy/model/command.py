@@ -1,4 +1,4 @@
-"""A shell command, read: what would run, with what. Pure: no I/O, no clock, no log.
+"""A shell command, read: what would run, with what.
 
 A `ParsedCommand` is flat. Pipes, lists, substitutions, loops and here-documents are gone; every
 simple command in them stands for itself, in the order of the text, because a command is judged by

@@ -1,7 +1,4 @@
-"""A composite tool: a list of calls that the operator put together under one name.
-
-Pure: no I/O, no clock, no log.
-"""
+"""A composite tool: a list of calls that the operator put together under one name."""
 
 from dataclasses import dataclass
 from typing import Final

@@ -1,4 +1,4 @@
-"""What of a call's `params` reaches a server. Pure: no I/O, no clock, no log.
+"""What of a call's `params` reaches a server.
 
 The arguments are judged elsewhere. Beside them the protocol has room for data that no rule speaks
 of (`_meta`, `task`, `inputResponses`, keys of later versions), and a server may act on each. Only

@@ -1,4 +1,4 @@
-"""The policy's answer, with what it rests on. Pure: no I/O, no clock, no log.
+"""The policy's answer, with what it rests on.
 
 A decision is a value and is never edited: what a reviewer adds stands beside it.
 """

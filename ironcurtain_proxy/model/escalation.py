@@ -1,4 +1,4 @@
-"""An open question to a reviewer, and its answer. Pure: no I/O, no clock, no log."""
+"""An open question to a reviewer, and its answer."""
 
 from dataclasses import dataclass, field
 from datetime import datetime

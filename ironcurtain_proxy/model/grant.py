@@ -1,4 +1,4 @@
-"""A remembered approval, as a pattern. Pure: no I/O, no clock, no log.
+"""A remembered approval, as a pattern.
 
 A grant can only turn an escalation of its own tool into a forwarded call. It never speaks of a
 denial, and is never read from what an agent or a server sent.

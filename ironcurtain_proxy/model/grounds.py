@@ -1,4 +1,4 @@
-"""Why a call goes or does not go, where it is not the policy that says so. Pure: no I/O, no log."""
+"""Why a call goes or does not go, where it is not the policy that says so."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""What JSON text can say. Pure: no I/O, no clock, no log."""
+"""What JSON text can say."""
 
 from collections.abc import Mapping
 from typing import TypeAlias

@@ -1,4 +1,4 @@
-"""What is decided of a call before anyone is asked. Pure: no I/O, no clock, no log."""
+"""What is decided of a call before anyone is asked."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Where a path really leads. Pure: no I/O, no clock, no log."""
+"""Where a path really leads."""
 
 from dataclasses import dataclass
 

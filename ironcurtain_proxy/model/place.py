@@ -1,4 +1,4 @@
-"""Where a shell command runs: what its paths and its repository are held against. Pure: no I/O."""
+"""Where a shell command runs: what its paths and its repository are held against."""
 
 from dataclasses import dataclass
 from typing import Final

@@ -1,4 +1,4 @@
-"""What the operator wrote, read and checked. Pure: no I/O, no clock, no log."""
+"""What the operator wrote, read and checked."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

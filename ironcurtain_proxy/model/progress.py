@@ -1,4 +1,4 @@
-"""Notifications that a call is still under way. Pure: no I/O, no clock, no log."""
+"""Notifications that a call is still under way."""
 
 from collections.abc import Awaitable, Callable, Mapping
 

@@ -1,4 +1,4 @@
-"""An open question in words for a person. Pure: no I/O, no clock, no log.
+"""An open question in words for a person.
 
 Names and arguments come from an agent. What cannot be seen, or changes how its surroundings are
 seen (control characters, bidirectional and zero-width ones, fillers, odd spaces), is shown as an

@@ -1,4 +1,4 @@
-"""What became of a call, before it is put into words. Pure: no I/O, no clock, no log."""
+"""What became of a call, before it is put into words."""
 
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias

@@ -1,4 +1,4 @@
-"""What the policy is asked about: a call turned into facts. Pure: no I/O, no clock, no log.
+"""What the policy is asked about: a call turned into facts.
 
 Everything that needs the disk, git or a parser has happened before one of these exists.
 """

@@ -1,4 +1,4 @@
-"""A server behind the proxy, as the operator configured it. Pure: no I/O, no clock, no log."""
+"""A server behind the proxy, as the operator configured it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Whether a change of a git configuration can make git run, or send, anything else. Pure: no I/O.
+"""Whether a change of a git configuration can make git run, or send, anything else.
 
 Most keys of git can: commands, hooks, filters, helpers, other configurations to include, other
 places to push to. So the question is the other way round: which few are harmless, such as a clone

@@ -1,4 +1,4 @@
-"""Programs that fetch what they run. Pure: no I/O, no clock, no log.
+"""Programs that fetch what they run.
 
 In a sandbox they have no network to do so, and no cache they may write. Knows their command lines;
 does not know what is installed.

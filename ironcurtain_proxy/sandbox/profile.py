@@ -1,4 +1,4 @@
-"""What one server may touch. Pure: no I/O, no clock, no log.
+"""What one server may touch.
 
 Made from what the operator wrote about the server, and from what the policy may allow it: what a
 rule can let through, the sandbox does not break. Does not know how a sandbox is made.

@@ -1,4 +1,4 @@
-"""Whether a sandbox lets its server do what a call asks for. Pure: no I/O, no clock, no log.
+"""Whether a sandbox lets its server do what a call asks for.
 
 Asked before a person is: an approval of what cannot happen would be a question for nothing.
 """

@@ -1,4 +1,4 @@
-"""Which branches a shell command commits and pushes to. Pure: no I/O, no clock, no log.
+"""Which branches a shell command commits and pushes to.
 
 Known only where nothing in the command could have moved git elsewhere: another directory, another
 repository, a variable, a wrapper, a remote that is none of the repository's own. What is not known

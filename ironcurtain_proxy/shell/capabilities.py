@@ -1,4 +1,4 @@
-"""What a shell command may need, as capabilities. Pure: no I/O, no clock, no log.
+"""What a shell command may need, as capabilities.
 
 Coarse, and on the careful side: a profile may deny a capability, so nothing that a command may do
 is left out. Only of a command that is shown to read is it known that it needs no more.

@@ -1,4 +1,4 @@
-"""Which kind of operation a command is, for a risk engine. Pure: no I/O, no clock, no log.
+"""Which kind of operation a command is, for a risk engine.
 
 A command is the most dangerous of all that it would run, in wrappers, too. What could be two
 things is the more dangerous one.

@@ -1,4 +1,4 @@
-"""Which arguments name secrets. Pure: no I/O, no clock, no log."""
+"""Which arguments name secrets."""
 
 import re
 from collections.abc import Iterable

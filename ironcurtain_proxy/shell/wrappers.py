@@ -1,4 +1,4 @@
-"""Programs that run other programs: what they would run. Pure: no I/O, no clock, no log.
+"""Programs that run other programs: what they would run.
 
 Errs to finding more. Where an option is not known, a command may begin at any word behind it.
 """

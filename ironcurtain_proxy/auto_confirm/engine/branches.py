@@ -1,4 +1,4 @@
-"""Which branches a git operation changes. Pure: no I/O, no clock, no log.
+"""Which branches a git operation changes.
 
 Every name counts that could be the one: the current branch, and both sides of every refspec. One
 that cannot be read makes the whole unknown, and an unknown branch is treated as `main`.

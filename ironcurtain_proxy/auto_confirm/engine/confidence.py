@@ -1,4 +1,4 @@
-"""How sure the engine may be that a person would approve. Pure: no I/O, no clock, no log.
+"""How sure the engine may be that a person would approve.
 
 Hundredths, each factor by name. It only ever counts for calls of low or medium risk.
 """

@@ -1,4 +1,4 @@
-"""How well a session stands where its task should be done. Pure: no I/O, no clock, no log.
+"""How well a session stands where its task should be done.
 
 Points earned of the points that the stated requirements are worth; where nothing is required
 nothing is earned.

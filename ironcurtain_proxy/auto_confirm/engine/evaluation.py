@@ -1,4 +1,4 @@
-"""The engine: approve, approve with safeguards, or send to a reviewer. Pure: no I/O, no clock.
+"""The engine: approve, approve with safeguards, or send to a reviewer.
 
 No log. The checks stand in a table, in the order in which they are asked; the first that has
 something to say decides. Those that approve all ask `_may_approve` first: no evidence outweighs a

@@ -1,4 +1,4 @@
-"""What a call does, read from its facts. Pure: no I/O, no clock, no log.
+"""What a call does, read from its facts.
 
 From argument roles, canonical values, the names of well-known tools, and switches. INVARIANT: words
 of the agent can add an operation or a danger, never take one away.

@@ -1,4 +1,4 @@
-"""What becomes of a request that nobody answered. Pure: no I/O, no clock, no log.
+"""What becomes of a request that nobody answered.
 
 It is refused. The operator may say otherwise for operations that would have been approved anyway,
 and only for these.

@@ -1,4 +1,4 @@
-"""How a call compares with what was done before. Pure: no I/O, no clock, no log.
+"""How a call compares with what was done before.
 
 What is new counts against a call, and what is not new never counts for it: an agent that does a
 thing often gains nothing by it.

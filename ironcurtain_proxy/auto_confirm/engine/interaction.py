@@ -1,4 +1,4 @@
-"""What the engine is asked, and what it is told besides. Pure: no I/O, no clock, no log.
+"""What the engine is asked, and what it is told besides.
 
 INVARIANT: but for the call itself nothing here comes from the agent. Who the session is, how
 it is doing, how long the queue is and what time it is comes from the proxy and the operator.

@@ -1,4 +1,4 @@
-"""The states of an interaction, and how many may be held. Pure: no I/O, no clock, no log.
+"""The states of an interaction, and how many may be held.
 
 pending ──▶ auto_approved
    └─────▶ held ──▶ approved | rejected

@@ -1,4 +1,4 @@
-"""The safety rule matrix: fifteen operations, four kinds of sessions. Pure: no I/O, no clock.
+"""The safety rule matrix: fifteen operations, four kinds of sessions.
 
 No log. In rows of low and medium risk a cell says what becomes of the call; rows of high and
 critical risk always go to a reviewer, and a cell there says who may be one.

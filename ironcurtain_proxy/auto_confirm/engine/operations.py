@@ -1,4 +1,4 @@
-"""The operations the engine knows, and by which names tools ask for them. Pure: no I/O, no clock.
+"""The operations the engine knows, and by which names tools ask for them.
 
 No log. Tables only. A tool's name comes from its server, never from the agent. Of a server that
 is not known it can only make things worse: `delete` in a name counts, `test` in a name does not.

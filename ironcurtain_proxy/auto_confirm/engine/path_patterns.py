@@ -1,6 +1,6 @@
 """A small language of regular expressions for paths, matched in linear time. Pure.
 
-No I/O, no clock, no log. What an operator writes here is matched against what an agent names, so
+What an operator writes here is matched against what an agent names, so
 it must not be possible to name a path on which matching takes for ever. Python's own engine goes
 back and tries again; this one keeps every possibility at once, as bits of a number.
 

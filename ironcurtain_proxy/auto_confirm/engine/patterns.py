@@ -1,6 +1,6 @@
 """Patterns that the operator promoted: this operation, on these paths, is fine. Pure.
 
-No I/O, no clock, no log. Every condition must hold, on everything that the call names. Nothing is
+Every condition must hold, on everything that the call names. Nothing is
 weighed: a pattern that matches by two of four conditions would approve any path at all.
 """
 

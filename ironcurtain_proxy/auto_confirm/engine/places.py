@@ -1,4 +1,4 @@
-"""Where a path lies, in the words of the safety rules. Pure: no I/O, no clock, no log.
+"""Where a path lies, in the words of the safety rules.
 
 Every path here is real. What lies where is a question of components, never of text.
 """

@@ -1,4 +1,4 @@
-"""How risky a call is, in hundredths, each factor by name. Pure: no I/O, no clock, no log.
+"""How risky a call is, in hundredths, each factor by name.
 
 The matrix row gives the base; what the call touches and how its session is doing is added. Integers
 throughout: the borders between bands are exact.

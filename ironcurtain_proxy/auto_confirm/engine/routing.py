@@ -1,4 +1,4 @@
-"""Who reviews, how urgently, and who next. Pure: no I/O, no clock, no log.
+"""Who reviews, how urgently, and who next.
 
 Targets are names of the configuration, mapped to reviewers there. INVARIANT: whoever asks is never
 among those who are asked.

@@ -1,4 +1,4 @@
-"""What the matrix and the operator's rules say of a call together. Pure: no I/O, no clock, no log.
+"""What the matrix and the operator's rules say of a call together.
 
 Of everything that a call does the strictest word counts. A rule can make a call harder; it can
 approve only where the matrix leaves the question open.

@@ -1,4 +1,4 @@
-"""Who asks and who reviews. Pure: no I/O, no clock, no log."""
+"""Who asks and who reviews."""
 
 from dataclasses import dataclass
 from typing import Literal, TypeAlias

@@ -1,4 +1,4 @@
-"""How the operator wants the engine: section `auto_confirm`. Pure: no I/O, no clock, no log.
+"""How the operator wants the engine: section `auto_confirm`.
 
 Keys and defaults are the document's, except that it is off unless switched on. A value that makes
 no sense is refused when the object is made, with the key that it stands under.

@@ -1,4 +1,4 @@
-"""Hours of the day in which the engine is more careful. Pure: no I/O, no clock, no log."""
+"""Hours of the day in which the engine is more careful."""
 
 from dataclasses import dataclass
 from datetime import datetime

@@ -1,7 +1,7 @@
 """What others are told, in fixed words: what is to be reviewed, what was not, who is given up.
 
 A notice is made of few, harmless characters and holds nothing of a call: some end up before a
-model, and what stood in them could speak to it. Pure: no I/O.
+model, and what stood in them could speak to it.
 """
 
 import re

@@ -3,5 +3,5 @@
 - `process`, `process_start`, `turns`: a process, how it is started, and its queue.
 - `dialect`, `json_lines`, `mcp_calls`: the two protocols of such a process.
 - `session`: another session with a mailbox. `model`: a language model.
-- Also: `given_up`, `lives`.
+- `lives`, `given_up`: how often a process is started, and when that ends.
 """

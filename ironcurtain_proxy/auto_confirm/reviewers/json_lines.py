@@ -1,4 +1,4 @@
-"""The lines between the proxy and a process that reviews. Pure: no I/O, no clock, no log.
+"""The lines between the proxy and a process that reviews.
 
 JSON objects, one a line. The proxy says `review` and `cancel`; the process answers. Which answers
 are well-formed is decided here, in whatever dialect they came, and anything else is not an

@@ -1,4 +1,4 @@
-"""How often a process that reviews is started, and when it is given up. Pure: no I/O, no clock.
+"""How often a process that reviews is started, and when it is given up.
 
 One that ends again and again is not started for ever. One that was well for a while starts its
 count anew: a session of weeks does not lose its reviewer to six accidents.

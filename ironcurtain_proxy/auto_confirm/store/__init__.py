@@ -7,5 +7,5 @@ Imported only where the engine is on: SQLAlchemy takes a third of a second to im
 - `interactions`, `patterns`, `health`, `retention`, `abandoned`: the statements,
   each about one subject.
 - `metrics`, `series`, `plots`, `report`: figures for people and for Prometheus.
-- Also: `open_file`, `opening`.
+- `opening`, `open_file`: how a store is opened, and whether its file is still the same.
 """

@@ -1,4 +1,4 @@
-"""Plots as inline SVG, coloured by the page's style. Pure: no I/O, no clock, no log.
+"""Plots as inline SVG, coloured by the page's style.
 
 Every text goes through `shown`: an agent's words never become markup.
 """

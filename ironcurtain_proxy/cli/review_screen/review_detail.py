@@ -1,4 +1,4 @@
-"""One request as styled lines for the live screen. Pure: no I/O, no clock, no log.
+"""One request as styled lines for the live screen.
 
 The words come from `display`, which has made everything visible; here they only get colours.
 """

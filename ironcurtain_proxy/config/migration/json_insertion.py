@@ -1,7 +1,4 @@
-"""Inserts a member into a JSON text, so that its comments, order and layout stay as they are.
-
-Pure: no I/O, no clock, no log.
-"""
+"""Inserts a member into a JSON text, so that its comments, order and layout stay as they are."""
 
 import re
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """Rules that say nothing: they can never match, or an earlier rule has said it all.
 
 Warnings, all of them: the policy means what it says, but perhaps not what its author meant. A rule
-is held against every annotated tool it could speak of. Pure: no I/O, no clock, no log.
+is held against every annotated tool it could speak of.
 """
 
 from collections.abc import Iterable

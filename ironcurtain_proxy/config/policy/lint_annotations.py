@@ -1,7 +1,7 @@
 """Annotations that no longer fit: held against themselves, and against the live tools.
 
 An argument that nobody annotated is denied, and a tool too: better to hear it from `check`
-than from the agent. Pure: no I/O, no clock, no log.
+than from the agent.
 """
 
 from collections import Counter

@@ -1,7 +1,7 @@
 """What rules can be asked about: every resource role of every annotated tool.
 
 The kernel scans the rules once for each resource role of a tool, and once without a role for a
-tool that has none. Pure: no I/O, no clock, no log.
+tool that has none.
 """
 
 from collections.abc import Iterable, Mapping

@@ -5,7 +5,6 @@ every mistake; the report, not the answer, says whether the document can be used
 because the servers are started by what is read here: importing a validation library first takes
 longer than reading every file.
 
-Pure: no I/O, no clock, no log.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,6 +1,6 @@
 """What is wrong with what the operator wrote: where, what, and the nearest right word.
 
-Pure: no I/O, no clock, no log. Values are never shown, except words out of a fixed vocabulary: a
+Values are never shown, except words out of a fixed vocabulary: a
 configuration holds secrets, and these lines go to stderr.
 """
 

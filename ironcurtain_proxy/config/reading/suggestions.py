@@ -1,4 +1,4 @@
-"""The known word that a misspelt one stands for. Pure: no I/O, no clock, no log.
+"""The known word that a misspelt one stands for.
 
 A suggestion is copied into a policy without a second thought. So it repairs a spelling and never
 changes what is done: `write_query` is not taken for `read_query`, nor `create_table` for

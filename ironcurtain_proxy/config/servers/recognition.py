@@ -1,4 +1,4 @@
-"""Which well-known server a command starts. Pure: no I/O, no clock, no log.
+"""Which well-known server a command starts.
 
 Only the program that runs counts, never its operands: `some-server /src/mcp-server-git` is not the
 git server. What is not recognised keeps the operator's own name.

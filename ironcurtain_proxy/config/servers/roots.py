@@ -1,4 +1,4 @@
-"""What a server that asks for `roots/list` is told. Pure: no I/O, no clock, no log.
+"""What a server that asks for `roots/list` is told.
 
 Roots come from the policy, never from the agent: a server such as npm's filesystem takes them for
 the directories it may use.
