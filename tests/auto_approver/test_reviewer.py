@@ -32,6 +32,8 @@ from ironcurtain_proxy.llm.litellm_model import Completion, LitellmModel, ModelI
 from ironcurtain_proxy.llm.log import LlmLog, session_llm_log_path
 from ironcurtain_proxy.mailbox.user_message import UserMessage
 from ironcurtain_proxy.model.escalation import Approved, Escalation, Ruling, Unreachable
+from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.request import PathValue
 from tests.fakes import FakeClock
 from tests.llm.scripted_model import ScriptedModel, Step, says, scripted_model
 
@@ -265,6 +267,34 @@ async def test_the_log_has_question_answer_usage_and_time(tmp_path: Path) -> Non
 async def test_what_the_user_asked_for_is_approved_in_its_own_name() -> None:
     ruling = await Session().ask()
     assert ruling == Approved(by="auto-approver", reasoning="r")
+
+
+@pytest.mark.requirement("A-3")
+@pytest.mark.parametrize(
+    ("message", "target_check"),
+    [
+        ("read the README from my Documents folder", False),
+        ("read /home/u/Documents/README.md", True),
+    ],
+)
+async def test_a_file_outside_the_workspace_that_was_asked_for_can_be_approved(
+    message: str, target_check: bool
+) -> None:
+    """The folder's own words pass where the operator switched the target check off; with it the
+    message has to hold the path."""
+    config = AutoApproverConfig(enabled=True, target_check=target_check)
+    session = Session(config=config, said=UserMessage(message, "1"))
+    readme = "/home/u/Documents/README.md"
+    wanted = next(iter(READ.escalation.request.arguments))
+    fact = replace(wanted, values=(PathValue(readme, RealPath.from_text(readme)),))
+    escalation = replace(
+        READ.escalation,
+        arguments={wanted.name: readme},
+        request=replace(READ.escalation.request, arguments=(fact,)),
+    )
+    assert isinstance(await session.ask(escalation), Approved)
+    passed_on = Session(config=config, said=UserMessage("what is in my Documents folder?", "1"))
+    assert isinstance(await passed_on.ask(escalation), Approved) != target_check
 
 
 @pytest.mark.requirement("A-27")

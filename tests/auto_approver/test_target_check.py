@@ -76,7 +76,7 @@ A_PERSON_IS_ASKED = frozenset(
 """Asked for plainly, but no call of the table: moves, lists, installs, commands, mail, force."""
 
 
-@pytest.mark.requirement("A-2", "A-3", "A-77")
+@pytest.mark.requirement("A-2", "A-77")
 @pytest.mark.parametrize(
     "scenario",
     [
