@@ -45,10 +45,10 @@ LONGER: frozenset[str] = frozenset({"mediation/test_mediator.py"})
 """Tests that may be longer: one subject that is read as a whole."""
 
 
-def test_every_file_fits_in_a_sitting() -> None:
+def test_a_test_file_fits_in_a_sitting() -> None:
     too_long = {
         str(path.relative_to(PACKAGE.parent))
-        for path in (*MODULES, *TESTS)
+        for path in TESTS
         if len(path.read_text("utf-8").splitlines()) > MOST_LINES
     }
     assert too_long - {f"tests/{name}" for name in LONGER} == set()
