@@ -8,13 +8,13 @@ import pytest
 from ironcurtain_proxy.facts.facts import Facts
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.call import ToolCall
-from ironcurtain_proxy.model.escalation import Approved, Declined, Held, Ruling, Taken
+from ironcurtain_proxy.model.escalation import Approved, Declined, Held, Ruling, Taken, Unreachable
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import PathCondition, Policy, Rule
 from ironcurtain_proxy.model.reply import Answered, Refused
 from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, PathValue
 from tests.fakes import Harness, no_roles
-from tests.mediation.test_mediator import policy
+from tests.mediation.test_mediator import policy, writes
 
 pytestmark = pytest.mark.anyio
 
@@ -91,3 +91,22 @@ async def test_a_call_whose_approval_another_used_asks_for_itself(then: Ruling) 
     assert len(harness.desk.asked) == 3
     assert len(harness.servers.forwarded) == isinstance(then, Approved)
     assert harness.recorder.records[-1].decided_by == "human"
+
+
+async def test_what_an_approval_no_longer_covers_is_recorded_as_nobodys_approval() -> None:
+    harness = Harness(policy("escalate"))
+    harness.facts.answer = writes
+    harness.desk.ruling = Approved(by="human", remember=0)
+    await harness.mediator.handle("read", {"arguments": {"path": "/out/a"}})
+    (remembered,) = harness.mediator.grants.list()
+    harness.desk.ruling = Unreachable()
+    harness.facts.meanwhile = lambda: harness.mediator.grants.revoke(remembered.grant.id)
+    reply = await harness.mediator.handle("read", {"arguments": {"path": "/out/b"}})
+    assert isinstance(reply, Refused)
+    last = harness.recorder.records[-1]
+    assert (last.decided_by, last.effect, last.escalation_result) == (
+        "kernel",
+        "escalate",
+        "denied",
+    )
+    assert len(harness.servers.forwarded) == 1
