@@ -15,9 +15,12 @@ from ironcurtain_proxy.model.grant import Grant, GrantId
 from tests.grants.test_book import (
     NOW,
     a_call,
+    allows,
+    description,
     fact,
     path,
     places,
+    pushing,
     reading,
     remembered,
 )
@@ -112,3 +115,25 @@ def test_what_may_be_changed_is_said_once_with_its_end() -> None:
         "Let edit_file change files below ~/other until this session ends "
         "(server filesystem, without dryRun)"
     )
+
+
+MODES = """access action all amend append command confirm confirmed delete directories dryrun event
+force forcewithlease hard ignored keepindex mergemethod method mirror mode noverify op operation
+overwrite permission permissions private prune public rebase recursive replace scope setupstream
+state strategy subcommand tags verb visibility"""
+
+
+@pytest.mark.parametrize("name", MODES.split())
+def test_a_word_that_changes_what_a_call_does_is_remembered_as_it_was(name: str) -> None:
+    words = {name: "one", "note": "a"}
+    one = pushing("github.com/acme/w", **words)
+    assert allows(one, pushing("github.com/acme/w", **{**words, "note": "b"}))
+    assert not allows(one, pushing("github.com/acme/w", **{**words, name: "other"}))
+    assert not allows(one, pushing("github.com/acme/w", note="a"))
+
+
+@pytest.mark.parametrize("domains", [("",), ("github.com/acme/w", "")])
+def test_a_remote_that_leads_to_no_known_host_cannot_be_remembered(
+    domains: tuple[str, ...],
+) -> None:
+    assert description(pushing(*domains)) == ""
