@@ -27,20 +27,20 @@ PACKAGE: Final = "ironcurtain_proxy"
 EXPLAINED: Final = ROOT / "scripts" / "mutate_explained.txt"
 _RULES: Final = (
     "decision/test_matching", "decision/test_authorizer", "decision/test_names",
-    "decision/test_properties", "properties/test_authorizer",
+    "decision/test_properties", "decision/test_left_out_values", "properties/test_authorizer",
 )  # fmt: skip
 _ALL: Final = (*_RULES, "decision/test_explanation", "decision/test_gravest_first")
 _CALLS: Final = (
     "mediation/test_mediator", "mediation/test_mediation_guards", "mediation/test_approved_calls",
-    "mediation/test_ended_calls", "mediation/test_plans",
+    "mediation/test_ended_calls", "mediation/test_plans", "mediation/test_asked_again",
 )  # fmt: skip
-_GRANTS: Final = ("grants/test_book", "grants/test_grant_settlement",
-    "grants/test_grant_properties")  # fmt: skip
+_GRANTS: Final = ("grants/test_book", "grants/test_granted", "grants/test_grant_reach",
+    "grants/test_grant_settlement", "grants/test_grant_properties")  # fmt: skip
 MODULES: Final[dict[str, tuple[str, ...]]] = {
     "decision.authorizer": _RULES, "decision.breaker": ("decision/test_breaker",),
     "decision.combining": _ALL, "decision.explanation": _ALL, "decision.invariants": _ALL,
     "decision.matching": _RULES, "decision.prior_consent": ("decision/test_prior_consent",),
-    "decision.rules": (*_ALL, "decision/test_prior_consent"),
+    "decision.rules": _ALL,
     "mediation.mediator": _CALLS, "mediation.judge": _CALLS, "mediation.refusals": _CALLS,
     "mediation.escalated": _CALLS,
     "grants.patterns": _GRANTS, "grants.matching": _GRANTS, "grants.grant_settlement": _GRANTS,

@@ -90,7 +90,7 @@ _ROOTS: Final = (
     *("key", "token", "pass", "secret", "auth", "basic", "code", "cred", "bearer", "pwd", "cookie"),
     *("sess", "otp", "dsn", "cv", "phrase", "mnemonic", "seed", "connstr", "connectionstr", "sid"),
     *("pin", "hook", "jwt", "hmac", "srf", "saml", "assertion", "xprv", 'pat"', 'pw"', 'wif"'),
-    *('tfa"', "backupcode", "recoverycode"),
+    *('tfa"', "backupcode", "recoverycode", "curl"),
 )
 """Each of `_WORDS` has one of them: nearly every record has none."""
 _WORDS: Final = (
@@ -133,7 +133,7 @@ _WORDS: Final = (
         "dsn",
     ),
     *("mnemonic", "phrase", "seed", "connectionstr", "connstr", "sid=", 'sid"', "sid:"),
-    *("pin=", 'pin"', "pin:", "webhook", "hooks."),
+    *("pin=", 'pin"', "pin:", "webhook", "hooks.", "curl"),
 )
 """What tells of a secret, in lower case, without blanks, hyphens and underscores, digits as 0."""
 

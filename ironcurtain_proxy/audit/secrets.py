@@ -50,12 +50,16 @@ def without_unfinished(text: str) -> str:
 def is_telling(name: str) -> bool:
     """Whether a key of this name holds a secret: `password`, `X-Api-Key`, `githubToken`.
 
-    `max_tokens`, `nextPageToken` and `password_file` do not.
+    Also if more follows that does not change what it is: `password2`, `user[password]`,
+    `password_confirmation`. `max_tokens`, `nextPageToken` and `password_file` do not.
     """
     plain = _squeezed(name)
     if plain in _WORKING_DIRECTORIES or plain.endswith(_HARMLESS_ENDINGS):
         return False
-    return plain.endswith(TELLING_ENDINGS) or plain in TELLING_NAMES
+    if plain.endswith(TELLING_ENDINGS) or plain in TELLING_NAMES:
+        return True
+    bare = _MORE.sub("", _NO_LETTERS.sub("", plain))
+    return bare.endswith(_WITH_MORE) and not bare.endswith(_HARMLESS_ENDINGS)
 
 
 def is_ssn_name(name: str) -> bool:
@@ -117,6 +121,16 @@ _HARMLESS_ENDINGS: Final = (
     "synctoken",
     "canceltoken",
 )
+_NO_LETTERS: Final = re.compile(r"[^a-z0-9]", re.ASCII)
+_MORE: Final = re.compile(
+    r"(?:[0-9]|confirmation|confirm|repeat|again|value|plaintext|plain|base64|b64|pem|raw)+\Z",
+    re.ASCII,
+)
+_WITH_MORE: Final = (
+    *("password", "passwords", "passwd", "passphrase", "passcode", "secret", "secrets", "token"),
+    *("apikey", "accesskey", "secretkey", "privatekey", "credential", "credentials"),
+)
+"""Endings that say so whatever follows. `redaction.is_suspicious` sees each without a quote."""
 _WORKING_DIRECTORIES: Final = frozenset({"pwd", "oldpwd"})
 """Shells and tools name a directory so; `db_pwd` is a password."""
 
@@ -180,7 +194,7 @@ def _redact_assigned(text: str) -> str:
 
 def _is_named(text: str, at: int) -> bool:
     """Whether a telling name stands before the sign at `at`, in quotes or not."""
-    before = text[max(0, at - _NAME_REACH) : at].rstrip(" \t").rstrip("\"'\\").lower()
+    before = text[max(0, at - _NAME_REACH) : at].rstrip(_AROUND_NAMES).lower()
     if before[-1:] not in _LAST_LETTERS:
         return False
     words = _NAME.search(before)
@@ -193,7 +207,7 @@ def _start_of_value(match: re.Match[str]) -> int | None:
     value = match[group]
     certain = (
         group == "value"
-        or match["sign"] == "="
+        or "=" in match["sign"]
         or any(map(str.isdigit, value))
         or not value.rstrip("();").replace(".", "").isidentifier()
     )
@@ -205,6 +219,8 @@ def _option(match: re.Match[str]) -> str:
     return f"-{match[1]}{MASK}" if is_telling(match["name"]) else match[0]
 
 
+_AROUND_NAMES: Final = " \t\"'\\[]?+!"
+"""What may stand between a name and the sign: `user[password]=`, `PASSWORD ?= `."""
 _NAME_REACH: Final = 72
 _NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9_.-]| (?=[a-z0-9])){0,63}\Z", re.ASCII)
 
@@ -316,6 +332,19 @@ FORMATS: Final[tuple[SecretFormat, ...]] = (
         folded=True,
     ),
     SecretFormat(
+        ("curl",),
+        _pattern(
+            r"(\s(?:-u|--user|-U|--proxy-user)(?:\s{1,4}|=)?[\"'\\]{0,4}[^\s:\"'\\]{1,128}:)"
+            r"([^\s\"'\\]+)()"
+        ),
+        _second_group,
+    ),
+    SecretFormat(
+        ("sshpass",),
+        _pattern(r"(sshpass\s{1,4}-p\s{0,4}[\"'\\]{0,4})([^\s\"'\\]+)()"),
+        _second_group,
+    ),
+    SecretFormat(
         ("-",),
         _pattern(r"-(?<![^\s\"']-)(-?(?P<name>[A-Za-z][\w-]{1,60}+)\s{1,4})([^\s\"'-][^\s\"']*)"),
         _option,
@@ -323,9 +352,12 @@ FORMATS: Final[tuple[SecretFormat, ...]] = (
 )
 
 _SIGN: Final = _pattern("[:=]")
-_LAST_LETTERS: Final = frozenset(name[-1] for name in (*TELLING_ENDINGS, *TELLING_NAMES))
+_LAST_LETTERS: Final = frozenset(name[-1] for name in (*TELLING_ENDINGS, *TELLING_NAMES)) | set(
+    "0123456789nmtew"
+)
+"""The last ones are those of `_MORE`."""
 _VALUE: Final = _pattern(
-    r"(?P<sign>[:=])[ \t]{0,4}"
+    r"(?P<sign>:=|=>|={1,3}|:)[ \t]{0,4}"
     r"(?:(?P<quote>\\{1,3}[\"']|\"|')(?P<value>(?<=\\.)[^\"'\\\n]++"
     r"|(?<=\")(?:[^\"\\\n]++|\\.)++|(?<=')(?:[^'\\\n]++|\\.)++)"
     r"|(?P<bare>[^\s\"'\\,;&]++))"

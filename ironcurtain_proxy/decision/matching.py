@@ -21,6 +21,7 @@ from ironcurtain_proxy.model.policy import (
 from ironcurtain_proxy.model.request import AccessRequest, PathValue, UrlValue, Value
 
 _IP_V4: Final = re.compile(r"\d+\.\d+\.\d+\.\d+", re.ASCII)
+_NUMBER: Final = re.compile(r"\d+|0x[0-9a-f]*", re.ASCII)
 _LABEL: Final = re.compile(r"[a-z0-9_-]{1,63}", re.ASCII)
 
 SPECIAL_ENDINGS: Final = frozenset(
@@ -37,10 +38,12 @@ SPECIAL_ENDINGS: Final = frozenset(
         "localhost",
         "onion",
         "private",
+        "svc",
+        "test",
     }
 )
 """Names that lead to this machine, this network or nowhere (RFC 6761, RFC 6762, RFC 8375, the
-clouds' metadata hosts under `.internal`)."""
+clouds' metadata hosts under `.internal`, clusters' services under `.svc`)."""
 
 REBINDING_ENDINGS: Final = frozenset(
     {"lacolhost.com", "localtest.me", "lvh.me", "nip.io", "sslip.io", "vcap.me", "xip.io"}
@@ -59,6 +62,9 @@ def is_public_host(host: str) -> bool:
         return False
     labels = host.removesuffix(".").lower().split(".")
     if len(labels) == 1 or not all(map(_LABEL.fullmatch, labels)):
+        return False
+    if _NUMBER.fullmatch(labels[-1]):
+        # Some programs take `127.1`, `0x7f.1` and `127.0.0.1.` for addresses; no name ends so.
         return False
     return not any(
         ".".join(labels[start:]) in SPECIAL_ENDINGS | REBINDING_ENDINGS

@@ -35,3 +35,18 @@ def test_a_folder_is_described_by_a_map_of_all_that_is_in_it(folder: Path) -> No
     here = {module.stem for module in folder.glob("*.py")} - {"__init__", "__main__"}
     folders = {module.parent.name for module in folder.glob("*/*.py")}
     assert (here | folders) - words == set()
+
+
+TESTS = sorted((PACKAGE.parent / "tests").rglob("*.py"))
+MOST_LINES = 400
+LONGER: frozenset[str] = frozenset({"mediation/test_mediator.py"})
+"""Tests that may be longer: one subject that is read as a whole."""
+
+
+def test_a_test_file_fits_in_a_sitting() -> None:
+    too_long = {
+        str(path.relative_to(PACKAGE.parent))
+        for path in TESTS
+        if len(path.read_text("utf-8").splitlines()) > MOST_LINES
+    }
+    assert too_long - {f"tests/{name}" for name in LONGER} == set()

@@ -47,6 +47,16 @@ WRITTEN: Final = {
     "JSON in a text": ('{"api_key": "abc", "n": 1}', '{"api_key": "[redacted]", "n": 1}'),
     "JSON in JSON in a text": (r"{\"token\": \"abc\"}", r"{\"token\": \"[redacted]\"}"),
     "an option": ("mysql --password hunter2 -u joe", "mysql --password [redacted] -u joe"),
+    "two signs of Go": ('password := "hunter2"', 'password := "[redacted]"'),
+    "two signs of Ruby": ("PASSWORD => 'hunter2'", "PASSWORD => '[redacted]'"),
+    "a comparison": ('if password == "hunter2":', 'if password == "[redacted]":'),
+    "a default of make": ("DB_PASSWORD ?= hunter2", "DB_PASSWORD ?= [redacted]"),
+    "a field of a form": ("user[password]=hunter2&a=1", "user[password]=[redacted]&a=1"),
+    "a numbered name": ("password2=hunter2", "password2=[redacted]"),
+    "a name with more": ("password_confirmation: 'hunter2'", "password_confirmation: '[redacted]'"),
+    "a pair for curl": ("curl -u joe:hunter2 https://x/", "curl -u joe:[redacted] https://x/"),
+    "a quoted pair for curl": ("curl --user='joe:hunter2' x", "curl --user='joe:[redacted]' x"),
+    "an argument of sshpass": ("sshpass -p hunter2 ssh h", "sshpass -p [redacted] ssh h"),
     "a query": ("/x?token=abc&page=2", "/x?token=[redacted]&page=2"),
     "a private key without an end": (
         "x -----BEGIN PRIVATE KEY-----\nMIIE",
@@ -130,6 +140,13 @@ TELLING: Final = (
     "githubToken",
     "client_secret",
     "Authorization",
+    "user[password]",
+    "password2",
+    "password?",
+    "new_password_confirmation",
+    "password\u200b",
+    "token_value",
+    "private_key_pem",
 )
 
 

@@ -1,22 +1,16 @@
 """The auto-approver, over real HTTP through litellm against a scripted server."""
 
 import logging
-import os
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from pathlib import Path
 
 import anyio
 import orjson
 import pytest
 
 from ironcurtain_proxy.auto_approver.intent import (
-    ANSWER_SCHEMA,
-    INVALID,
     NO_MESSAGE,
     AutoApproveContext,
 )
@@ -27,13 +21,14 @@ from ironcurtain_proxy.auto_approver.reviewer import (
     create_model,
 )
 from ironcurtain_proxy.auto_approver.scenarios import AROUND, shipped_scenarios
-from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.llm.litellm_model import Completion, LitellmModel, ModelId, parse_model_id
-from ironcurtain_proxy.llm.log import LlmLog, session_llm_log_path
+from ironcurtain_proxy.llm.litellm_model import Completion, LitellmModel
+from ironcurtain_proxy.llm.log import LlmLog
 from ironcurtain_proxy.mailbox.user_message import UserMessage
 from ironcurtain_proxy.model.escalation import Approved, Escalation, Ruling, Unreachable
+from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.request import PathValue
 from tests.fakes import FakeClock
-from tests.llm.scripted_model import ScriptedModel, Step, says, scripted_model
+from tests.llm.scripted_model import ScriptedModel
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 
@@ -108,156 +103,6 @@ async def local(model: ScriptedModel, provider: str = "openai") -> AsyncIterator
         await made.aclose()
 
 
-# --- over HTTP -----------------------------------------------------------------------------------
-
-
-@pytest.mark.requirement("A-28", "A-61", "A-77", "A-82")
-@pytest.mark.parametrize(
-    ("provider", "address"),
-    [("openai", "/chat/completions"), ("anthropic", "/messages"), ("google", ":generateContent")],
-)
-async def test_an_approval_is_an_approval(provider: str, address: str) -> None:
-    with scripted_model(says("approve", "It was asked for.")) as server:
-        async with local(server, provider) as model:
-            result = await auto_approve(CONTEXT, model)
-    assert (result.decision, result.reasoning) == ("approve", "It was asked for.")
-    ((path, headers, _),) = server.requests
-    assert path.partition("?")[0].endswith(address)
-    assert "key-123" in f"{headers} {path}"
-
-
-ESCALATING = {
-    "escalate": says("escalate"),
-    "deny": says("deny"),
-    "prose": Step("I would approve this."),
-    "no content": Step(None),
-    "empty content": Step(""),
-    "cut off": Step('{"decision":"approve","reas'),
-    "cut off where it happens to parse": replace(says("approve"), finish="length"),
-    "filtered": replace(says("approve"), finish="content_filter"),
-    "an empty reply": Step(body=b""),
-    "a reply that is no JSON": Step(body=b"<html>"),
-    "a reply of another shape": Step(body=b'{"decision":"approve","reasoning":"r"}'),
-    "no choices": Step(body=b'{"choices":[]}'),
-    "null choices": Step(body=b'{"choices":null}'),
-    "a list": Step(body=b"[]"),
-    "500": Step(status=500),
-    "429": Step(status=429),
-    "401": Step(status=401),
-    "a redirect": Step(status=307, headers={"location": "http://127.0.0.1:9/v1"}),
-    "a closed connection": Step(closes=True),
-    "a huge answer": Step("x" * 2_000_000),
-    "a huge approval": Step('{"decision":"approve","reasoning":"' + "x" * 2_000_000 + '"}'),
-    "a compressed answer": replace(says("approve"), headers={"content-encoding": "gzip"}),
-}
-
-
-@pytest.mark.requirement("A-16", "A-69", "A-70", "A-78", "A-79", "A-80")
-@pytest.mark.parametrize("step", ESCALATING.values(), ids=ESCALATING.keys())
-async def test_every_other_answer_escalates(step: Step) -> None:
-    with scripted_model(step) as server:
-        async with local(server) as model:
-            result = await auto_approve(CONTEXT, model)
-        assert result.decision == "escalate"
-        assert result.reasoning
-        assert len(server.requests) == 1, "nothing is retried"
-
-
-async def test_a_closed_port_escalates() -> None:
-    with scripted_model(Step()) as server:
-        gone = server
-    async with local(gone) as model:
-        result = await auto_approve(CONTEXT, model)
-    assert result.decision == "escalate"
-    assert result.reasoning.startswith("Auto-approver error: ")
-    assert result.reasoning.endswith("; escalating to human")
-
-
-@pytest.mark.requirement("A-17")
-@pytest.mark.parametrize("step", [Step(hangs=True), Step(drips=True)], ids=["hang", "slow drip"])
-async def test_a_model_that_does_not_get_done_is_given_up(step: Step) -> None:
-    """G35."""
-    with scripted_model(step) as server:
-        async with local(server) as model:
-            await model.warm()
-            session = Session()
-            session.approver.model = model
-            session.approver.config = replace(session.config, deadline_seconds=0.3)
-            with anyio.fail_after(20):
-                assert await session.ask() == Unreachable()
-
-
-@pytest.mark.requirement("A-22", "A-67", "A-23", "A-60", "A-52", "A-74")
-async def test_the_model_sees_the_message_the_tool_and_the_reason_and_no_argument(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_API_BASE"):
-        monkeypatch.setenv(name, "http://127.0.0.1:9/of-the-shell")
-    marker = "MARKER-4711"
-    call = replace(PUSH.escalation, arguments={**PUSH.escalation.arguments, "note": marker})
-    with scripted_model(says("approve")) as server:
-        session = Session()
-        async with local(server) as model:
-            session.approver.model = model
-            await session.ask(call)
-        [(path, headers, body)] = server.requests
-    assert path == "/v1/chat/completions"
-    assert {k.lower(): v for k, v in headers.items()}["authorization"] == "Bearer key-123"
-    messages = body["messages"]
-    assert isinstance(messages, list)
-    assert messages[1]["content"].startswith(
-        f'Human\'s most recent message: "{PUSH.message}"\n\nEscalated tool: git/git_push\n'
-    )
-    assert marker not in server.prompts()[0]
-    assert PUSH.escalation.ground.reason in messages[1]["content"]
-
-
-@pytest.mark.parametrize("provider", ["openai", "anthropic"])
-async def test_a_server_of_ones_own_is_not_sent_the_key_of_the_shell(
-    provider: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"):
-        monkeypatch.setenv(name, "of-the-shell")
-    with scripted_model(says("approve")) as server:
-        async with local(server, provider) as model:
-            model.api_key = ""
-            result = await auto_approve(CONTEXT, model)
-    assert result.decision == "approve"
-    assert "of-the-shell" not in repr(server.requests)
-
-
-async def test_a_key_that_a_provider_repeats_does_not_end_up_in_a_log() -> None:
-    body = b'{"error":{"message":"Incorrect API key provided: key-123","type":"x"}}'
-    with scripted_model(Step(status=401, body=body)) as server:
-        async with local(server) as model:
-            result = await auto_approve(CONTEXT, model)
-    assert result.decision == "escalate"
-    assert "key-123" not in result.reasoning
-
-
-@pytest.mark.requirement("A-65", "A-66", "A-64", "A-51")
-async def test_the_log_has_question_answer_usage_and_time(tmp_path: Path) -> None:
-    path = session_llm_log_path(tmp_path, "s1")
-    with scripted_model(says("approve", "asked")) as server:
-        session = Session(log=LlmLog(path))
-        async with local(server) as model:
-            session.approver.model = model
-            assert isinstance(await session.ask(), Approved)
-    [entry] = [orjson.loads(line) for line in path.read_bytes().splitlines()]
-    assert path == tmp_path / "s1" / "auto-approve-llm.jsonl"
-    assert path.stat().st_mode & 0o777 == 0o600
-    assert entry["step"] == "auto-approve"
-    assert entry["prompt"] == {
-        "userMessage": PUSH.message,
-        "toolName": "git/git_push",
-        "escalationReason": PUSH.escalation.ground.reason,
-    }
-    assert entry["decision"] == "approve"
-    assert orjson.loads(entry["response"])["reasoning"] == "asked"
-    assert entry["usage"] == {"inputTokens": 7, "outputTokens": 3}
-    assert entry["durationMs"] >= 0
-
-
 # --- when it is asked ----------------------------------------------------------------------------
 
 
@@ -265,6 +110,34 @@ async def test_the_log_has_question_answer_usage_and_time(tmp_path: Path) -> Non
 async def test_what_the_user_asked_for_is_approved_in_its_own_name() -> None:
     ruling = await Session().ask()
     assert ruling == Approved(by="auto-approver", reasoning="r")
+
+
+@pytest.mark.requirement("A-3")
+@pytest.mark.parametrize(
+    ("message", "target_check"),
+    [
+        ("read the README from my Documents folder", False),
+        ("read /home/u/Documents/README.md", True),
+    ],
+)
+async def test_a_file_outside_the_workspace_that_was_asked_for_can_be_approved(
+    message: str, target_check: bool
+) -> None:
+    """The folder's own words pass where the operator switched the target check off; with it the
+    message has to hold the path."""
+    config = AutoApproverConfig(enabled=True, target_check=target_check)
+    session = Session(config=config, said=UserMessage(message, "1"))
+    readme = "/home/u/Documents/README.md"
+    wanted = next(iter(READ.escalation.request.arguments))
+    fact = replace(wanted, values=(PathValue(readme, RealPath.from_text(readme)),))
+    escalation = replace(
+        READ.escalation,
+        arguments={wanted.name: readme},
+        request=replace(READ.escalation.request, arguments=(fact,)),
+    )
+    assert isinstance(await session.ask(escalation), Approved)
+    passed_on = Session(config=config, said=UserMessage("what is in my Documents folder?", "1"))
+    assert isinstance(await passed_on.ask(escalation), Approved) != target_check
 
 
 @pytest.mark.requirement("A-27")
@@ -473,142 +346,3 @@ async def test_a_model_that_cannot_be_loaded_stops_nothing() -> None:
     session = Session(model=ScriptedAnswers(fault=ImportError("no litellm")))
     await session.approver.warm()
     assert await session.ask() == Unreachable()
-
-
-# --- the model's name, the log, the import -------------------------------------------------------
-
-
-@pytest.mark.requirement("A-14", "A-30", "A-49", "A-61")
-def test_a_model_is_named_by_provider_and_model() -> None:
-    assert parse_model_id("anthropic:claude-haiku-4-5") == ModelId("anthropic", "claude-haiku-4-5")
-    assert parse_model_id("openai:org/model:tag") == ModelId("openai", "org/model:tag")
-    assert AutoApproverConfig().model_id == "anthropic:claude-haiku-4-5"
-
-
-@pytest.mark.requirement("A-85")
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "claude",
-        "anthropic:",
-        ":x",
-        "acme:x",
-        "anthropic: ",
-        "openai:a\nb",
-        "openai:" + "x" * 300,
-    ],
-)
-def test_another_name_is_an_error_of_configuration(text: str) -> None:
-    with pytest.raises(ConfigurationError, match="provider:model"):
-        create_model(AutoApproverConfig(model_id=text), "")
-
-
-def test_the_key_is_in_no_representation() -> None:
-    assert "s3cret" not in repr(
-        LitellmModel(answer_schema=ANSWER_SCHEMA, model_id=ModelId("openai", "x"), api_key="s3cret")
-    )
-
-
-async def test_a_log_that_cannot_be_written_is_said_once_and_matters_to_nobody(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    real = tmp_path / "real"
-    real.touch()
-    link = tmp_path / "link"
-    link.symlink_to(real)
-    session = Session(log=LlmLog(link))
-    assert isinstance(await session.ask(), Approved)
-    session.said = UserMessage(PUSH.message, "2")
-    assert isinstance(await session.ask(), Approved)
-    assert real.read_bytes() == b""
-    assert sum("not logged" in one.getMessage() for one in caplog.records) == 1
-
-
-async def test_a_pipe_in_the_place_of_the_log_holds_nothing_up(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    with anyio.fail_after(10):
-        assert isinstance(await Session(log=LlmLog(tmp_path / "pipe")).ask(), Approved)
-
-
-BARE = """
-import sys
-import ironcurtain_proxy.cli.auto_approve, ironcurtain_proxy.wiring, ironcurtain_proxy.cli.serve
-from ironcurtain_proxy.auto_approver.reviewer import AutoApproverConfig, create_model
-create_model(AutoApproverConfig(enabled=True), "key")
-print(sorted(name for name in ("litellm", "openai", "httpx") if name in sys.modules))
-"""
-
-
-def test_nothing_imports_the_model_library_before_a_model_is_asked() -> None:
-    found = subprocess.run(
-        [sys.executable, "-c", BARE], capture_output=True, text=True, check=True, timeout=50
-    )
-    assert "litellm" not in found.stdout
-    assert "openai" not in found.stdout
-
-
-QUIET = """
-import os, sys
-os.chdir(sys.argv[1])
-reached = []
-def hook(event, args):
-    if event in ("socket.connect", "socket.getaddrinfo"):
-        reached.append((event, str(args[-1] if event == "socket.connect" else args[0])))
-sys.addaudithook(hook)
-import anyio
-from ironcurtain_proxy.auto_approver.reviewer import AutoApproverConfig, create_model
-anyio.run(create_model(AutoApproverConfig(enabled=True), "key").warm)
-print(reached, os.environ.get("PLANTED"), "litellm" in sys.modules)
-"""
-
-
-def test_loading_the_library_reaches_for_no_network_and_no_env_file(tmp_path: Path) -> None:
-    """The workspace may be the working directory, and the agent may write there."""
-    (tmp_path / ".env").write_text("PLANTED=by-the-agent\nOPENAI_BASE_URL=http://evil.example\n")
-    environ = {k: v for k, v in os.environ.items() if not k.startswith("LITELLM")}
-    found = subprocess.run(
-        [sys.executable, "-c", QUIET, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=55,
-        env={**environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )
-    assert found.stdout.splitlines()[-1] == "[] None True"
-
-
-def test_the_word_for_no_answer_is_that_of_the_document() -> None:
-    assert INVALID.endswith("escalating to human")
-
-
-@pytest.mark.requirement("A-87", "A-88")
-@pytest.mark.skipif(
-    os.environ.get("INTEGRATION_TEST") != "true",
-    reason="asks a real model: INTEGRATION_TEST=true, AUTO_APPROVE_MODEL_ID, AUTO_APPROVE_API_KEY",
-)
-async def test_a_live_model_decides_the_twenty_scenarios_rightly() -> None:
-    lines = (
-        Path(__file__).parents[2] / "ironcurtain_proxy/auto_approver/shipped/intents.jsonl"
-    ).read_bytes()
-    twenty = [one["id"] for one in map(orjson.loads, lines.splitlines()) if "kind" in one]
-    assert len(twenty) >= 20
-    config = AutoApproverConfig(
-        enabled=True,
-        model_id=os.environ.get("AUTO_APPROVE_MODEL_ID", AutoApproverConfig().model_id),
-        api_base=os.environ.get("AUTO_APPROVE_API_BASE"),
-    )
-    model = create_model(config, os.environ.get("AUTO_APPROVE_API_KEY", ""))
-    assert model is not None
-    wrong = []
-    for one in (SCENARIOS[name] for name in twenty):
-        context = AutoApproveContext(
-            user_message=one.message,
-            tool_name=f"{one.escalation.server}/{one.escalation.tool}",
-            escalation_reason=one.escalation.ground.reason,
-        )
-        # What hangs on arguments the model is not shown: the target check decides that.
-        result = await auto_approve(context, model)
-        if result.decision != one.label and one.category != "other target":
-            wrong.append((one.id, result))
-    assert wrong == []

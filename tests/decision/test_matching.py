@@ -41,6 +41,16 @@ def test_host_patterns(domain: str, pattern: str, expected: bool) -> None:
         "127.0.0.1",
         "[::1]",
         "::1",
+        "127.0.0.1.",
+        "127.1",
+        "127.1.",
+        "10.0.1",
+        "0177.1",
+        "0x7f.1",
+        "127.0x1",
+        "0X7F.0X1",
+        "1.0x",
+        "a.1",
         "127.0.0.1.nip.io",
         "x.10.0.0.1.sslip.io",
         "intranet",
@@ -59,7 +69,10 @@ def test_a_star_never_stands_for_what_is_local_or_no_host(host: str) -> None:
     assert not host_matches(host, frozenset({"*"}))
 
 
-@pytest.mark.parametrize("host", ["example.com", "a.example.co.uk", "xn--bcher-kva.example.org"])
+@pytest.mark.parametrize(
+    "host",
+    ["example.com", "1.example.com", "0x7f.com", "a.example.co.uk", "xn--bcher-kva.example.org"],
+)
 def test_a_star_stands_for_public_hosts(host: str) -> None:
     assert is_public_host(host)
 
@@ -72,8 +85,8 @@ def test_an_empty_list_matches_nothing() -> None:
     "ending",
     sorted(
         {"corp", "home", "home.arpa", "internal", "intranet", "invalid", "lan", "local"}
-        | {"localdomain", "localhost", "onion", "private", "lacolhost.com", "localtest.me"}
-        | {"lvh.me", "nip.io", "sslip.io", "vcap.me", "xip.io"}
+        | {"localdomain", "localhost", "onion", "private", "svc", "test", "lacolhost.com"}
+        | {"localtest.me", "lvh.me", "nip.io", "sslip.io", "vcap.me", "xip.io"}
     ),
 )
 def test_a_star_stands_for_no_name_below_an_ending_that_leads_here_or_nowhere(ending: str) -> None:

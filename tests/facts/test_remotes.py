@@ -246,5 +246,7 @@ def test_the_name_of_a_remote_is_no_url_that_could_be_unclear(
     place = repository(f'[remote "origin"]\n\turl = {GOOD}\n')
     (found,) = hosts(read(remotes, "git_push", "origin", inside=place, plain=True))
     assert found[0].startswith("github.com")
+    (found,) = hosts(read(remotes, "git_clone", "git@github.com:acme/w.git", plain=True))
+    assert found[0].startswith("github.com")
     unclear = read(remotes, "git_push", "https://github.com\\@evil.example/x", plain=True)
     assert isinstance(unclear, Refusal)

@@ -1,0 +1,97 @@
+"""Words that change what a message asks for."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+
+from ironcurtain_proxy.auto_approver.scenarios import (
+    AROUND,
+)
+from ironcurtain_proxy.auto_approver.target_call import Surroundings
+from ironcurtain_proxy.auto_approver.target_check import veto
+from ironcurtain_proxy.model.annotation import ArgumentRole
+from ironcurtain_proxy.model.escalation import Escalation
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.request import (
+    AccessRequest,
+)
+from tests.architecture.no_io import no_io
+from tests.auto_approver.test_target_check import (
+    ANY,
+    PUSH_ROLES,
+    SCENARIOS,
+    call,
+    push,
+)
+from tests.strategies import requests
+
+WRITE: dict[str, tuple[ArgumentRole, ...]] = {"path": ("write-path",)}
+MIXED_UP = {
+    "a file for a directory": (
+        "create the file /srv/x",
+        call("f/create_directory", {"path": "/srv/x"}, WRITE),
+    ),
+    "a directory for a file": (
+        "create the folder /srv/x",
+        call("f/write_file", {"path": "/srv/x"}, WRITE),
+    ),
+    "looking for making": ("open /srv/x", call("f/create_directory", {"path": "/srv/x"}, WRITE)),
+    "a tag for a branch": ("push the tag to origin", push()),
+    "one text for two": (
+        "write 'x' to /srv/a",
+        call("f/write_file", {"path": "/srv/a", "content": "x", "mode": "x"}, WRITE),
+    ),
+}
+
+
+@pytest.mark.parametrize(("message", "escalation"), MIXED_UP.values(), ids=MIXED_UP.keys())
+def test_one_thing_is_not_taken_for_another(message: str, escalation: Escalation) -> None:
+    assert veto(message, escalation, AROUND)
+
+
+FORBIDDING_NAMES = {
+    "a branch": ("push the branch nothing to origin", push(branch="nothing")),
+    "a remote": (
+        "push my changes to nowhere",
+        call("git/git_push", {"remote": "nowhere"}, {"remote": ("git-remote-url",)}),
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("message", "escalation"), FORBIDDING_NAMES.values(), ids=FORBIDDING_NAMES.keys()
+)
+def test_a_word_that_forbids_is_nobodys_name(message: str, escalation: Escalation) -> None:
+    assert veto(message, escalation, AROUND)
+
+
+def test_a_question_is_called_one() -> None:
+    assert veto("push my changes to origin?", push(), AROUND) == "the message asks a question"
+
+
+def test_without_a_workspace_no_repository_goes_without_saying() -> None:
+    around = Surroundings(home=AROUND.home)
+    assert veto("push my changes to origin", push(), around)
+
+
+def test_an_objection_holds_nothing_that_the_agent_chose() -> None:
+    """It goes to a log that people read; the words of the message are the user's own."""
+    strange = call("git/git_push", {"remote": "origin", "x\n" * 300: True}, PUSH_ROLES)
+    assert "\n" not in (veto("push to origin", strange, AROUND) or "")
+    for one in SCENARIOS.values():
+        objection = veto(one.message, one.escalation, AROUND) or ""
+        assert "\n" not in objection
+        assert len(objection) < 200
+
+
+@settings(max_examples=200, deadline=None)
+@given(requests())
+def test_the_check_does_no_io_and_never_raises(request: AccessRequest) -> None:
+    arguments: dict[str, Json] = {
+        fact.name: [value.text for value in fact.values] for fact in request.arguments
+    }
+    escalation = replace(ANY, request=request, tool=request.tool, arguments=arguments)
+    with no_io():
+        for message in ("read /a/x", "push my changes to origin", "move /a to /b"):
+            veto(message, escalation, AROUND)

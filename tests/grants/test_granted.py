@@ -1,0 +1,139 @@
+"""Grants are found, counted, listed, revoked and forgotten."""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import anyio
+import pytest
+
+from ironcurtain_proxy.grants.book import GrantBook
+from ironcurtain_proxy.grants.patterns import (
+    EscalatedCall,
+    candidates,
+)
+from ironcurtain_proxy.model.grant import Grant, GrantId
+from tests.grants.test_book import (
+    NOW,
+    a_call,
+    allows,
+    description,
+    fact,
+    path,
+    places,
+    pushing,
+    reading,
+    remembered,
+)
+
+pytestmark = pytest.mark.requirement("X-12")
+
+# --- the book --------------------------------------------------------------------------------
+
+
+def named(identifier: str, call: EscalatedCall, expires: datetime | None = None) -> Grant:
+    grant = remembered(call)
+    assert grant is not None
+    return replace(grant, id=GrantId(identifier), expires=expires)
+
+
+def test_grants_are_found_counted_listed_and_revoked() -> None:
+    book = GrantBook()
+    assert book.find(reading("/etc/x"), NOW) is None
+    book.add(named("one", reading("/etc/x")))
+    book.add(named("two", reading("/usr/x")))
+    found = book.find(reading("/usr/y"), NOW)
+    assert found is not None
+    assert found.id == "two"
+    assert book.note_use(found.id, NOW) == 1
+    assert book.note_use(found.id, NOW + timedelta(seconds=1)) == 2
+    assert [(kept.grant.id, kept.uses, kept.last_used) for kept in book.list()] == [
+        ("one", 0, None),
+        ("two", 2, NOW + timedelta(seconds=1)),
+    ]
+    assert book.revoke(GrantId("two"))
+    assert not book.revoke(GrantId("two"))
+    assert book.note_use(GrantId("two"), NOW) == 0
+    assert book.find(reading("/usr/y"), NOW) is None
+    assert book.clear() == 1
+    assert book.list() == ()
+    assert book.find(reading("/etc/x"), NOW) is None
+
+
+def test_an_expired_grant_is_forgotten() -> None:
+    book = GrantBook()
+    book.add(named("one", reading("/etc/x"), NOW + timedelta(minutes=1)))
+    assert book.find(reading("/etc/x"), NOW) is not None
+    assert book.find(reading("/etc/x"), NOW + timedelta(hours=1)) is None
+    assert len(book) == 0
+
+
+def test_a_grant_added_again_replaces_itself() -> None:
+    book = GrantBook()
+    book.add(named("one", reading("/etc/x")))
+    book.add(named("one", reading("/usr/x")))
+    assert len(book) == 1
+    assert book.find(reading("/etc/x"), NOW) is None
+
+
+@pytest.mark.anyio
+@pytest.mark.requirement("E-36")
+async def test_a_hundred_tasks_at_once_lose_nothing() -> None:
+    book = GrantBook()
+
+    async def live(number: int) -> None:
+        mine = GrantId(str(number))
+        book.add(named(mine, reading(f"/d{number}/x")))
+        await anyio.lowlevel.checkpoint()
+        found = book.find(reading(f"/d{number}/y"), NOW)
+        assert found is not None
+        assert found.id == mine
+        await anyio.lowlevel.checkpoint()
+        book.note_use(mine, NOW)
+        if number % 2:
+            book.revoke(mine)
+
+    async with anyio.create_task_group() as tasks:
+        for number in range(100):
+            tasks.start_soon(live, number)
+    assert [(kept.grant.id, kept.uses) for kept in book.list()] == [
+        (str(number), 1) for number in range(0, 100, 2)
+    ]
+
+
+def test_what_may_be_changed_is_said_once_with_its_end() -> None:
+    call = a_call(
+        fact("path", "read-path", path("/home/me/other/a")),
+        fact("path2", "write-path", path("/home/me/other/a")),
+        fact("dryRun", "none"),
+        roles=("read-path", "write-path"),
+        arguments={"path": "/home/me/other/a"},
+        tool="edit_file",
+    )
+    until = replace(places(), ending="until this session ends")
+    (found,) = candidates(call, until)
+    assert found.description == (
+        "Let edit_file change files below ~/other until this session ends "
+        "(server filesystem, without dryRun)"
+    )
+
+
+MODES = """access action all amend append command confirm confirmed delete directories dryrun event
+force forcewithlease hard ignored keepindex mergemethod method mirror mode noverify op operation
+overwrite permission permissions private prune public rebase recursive replace scope setupstream
+state strategy subcommand tags verb visibility"""
+
+
+@pytest.mark.parametrize("name", MODES.split())
+def test_a_word_that_changes_what_a_call_does_is_remembered_as_it_was(name: str) -> None:
+    words = {name: "one", "note": "a"}
+    one = pushing("github.com/acme/w", **words)
+    assert allows(one, pushing("github.com/acme/w", **{**words, "note": "b"}))
+    assert not allows(one, pushing("github.com/acme/w", **{**words, name: "other"}))
+    assert not allows(one, pushing("github.com/acme/w", note="a"))
+
+
+@pytest.mark.parametrize("domains", [("",), ("github.com/acme/w", "")])
+def test_a_remote_that_leads_to_no_known_host_cannot_be_remembered(
+    domains: tuple[str, ...],
+) -> None:
+    assert description(pushing(*domains)) == ""
