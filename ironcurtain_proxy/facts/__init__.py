@@ -7,5 +7,4 @@
 - `commands`: the shell command of a call, and where it runs.
 - `meanings`, `entries`, `pushes`: what files and remotes a command takes its meaning from.
 - `context`, `fingerprint`, `grant_facts`: what is known of a session, and of a call as a whole.
-- `file_systems`: whether a directory is on a disk, on a network or in memory.
 """
