@@ -64,8 +64,8 @@ def test_a_pattern_without_a_scope_knows_calls_without_one_and_approves_none() -
         "(ab)*", "(ab)*c", "(ab)+", "(ab)?",
         "(a+)+", "(a|b)*", "(a){2}", "a**", "a*?", "a++", "(?=a)", "(?i)a", "(?P<n>a)", r"\1",
         r"\bfoo", r"\A/srv", "a{3,2}", "a{100}", "a{1", "[a", "(a", "a)", "*a", "^*", "a]", "",
-        "[[a]", "[a--b]", "[a&&b]", "[z-a]", "a|*", "a$b", "a" * 513, "(a|b)" * 7, "\\",
-        "a{64}" * 9,
+        "[[a]", "[a--b]", "[a&&b]", "[z-a]", "a|*", "a$b", "a" * 513, "\\",
+        r"[\pL]", r"a\Z", "[]", "[^]", ")a(", ")|.*(",
     ],
 )  # fmt: skip
 def test_what_could_be_slow_or_misread_is_refused(text: str) -> None:
@@ -90,6 +90,14 @@ def test_what_could_be_slow_or_misread_is_refused(text: str) -> None:
         ("/[]a]", "/]", True),
         ("/.*", "/a\nb", False),
         (r"/\d", "/٣", False),
+        (r"/[^\d]", "/٣", True),
+        (r"/\W", "/é", True),
+        (r"/[\w-]+", "/a-b", True),
+        (r"/\<a\>", "/<a>", True),
+        (r"/\é", "/é", True),
+        ("/a#&~ b", "/a#&~ b", True),
+        ("/srv/a$", "/srv/a\n", False),
+        ("/.", "/\udcff", False),
         ("/srv", "/srv/", False),
     ],
 )
@@ -99,7 +107,7 @@ def test_a_pattern_matches_all_of_a_path_or_nothing(text: str, subject: str, mat
 
 def test_the_limits_themselves_are_allowed() -> None:
     assert compile_path_regex("a" * 512).fullmatch("a" * 512)
-    assert compile_path_regex("(a|b)" * 6).fullmatch("ababab")
+    assert compile_path_regex("(a|b)" * 100).fullmatch("ab" * 50)
     assert compile_path_regex("a{64}" * 8).fullmatch("a" * 512)
     assert not compile_path_regex("a{3}").fullmatch("aaaa")
     assert compile_path_regex("a{0}b").fullmatch("b")
