@@ -7,40 +7,56 @@ from typing import Final
 
 import anyio
 
-_log = logging.getLogger(__name__)
-# At INFO it writes a line for every change.
-logging.getLogger("watchfiles").setLevel(logging.WARNING)
+from ironcurtain_proxy.sandbox.inotify import Inotify
 
-_STEP_MS: Final = 4
-"""How long the watch waits for more before it tells: its own default is 50."""
-_DEBOUNCE_MS: Final = 8
-"""It tells after this long even if changes go on, as those of a log beside the mailbox do."""
-_TIMEOUT_MS: Final = 1000
+_log = logging.getLogger(__name__)
+
+_PAUSE_SECONDS: Final = 0.004
+"""How long the watch waits for more before it tells, as where a log beside the mailbox grows."""
+_TIMEOUT_SECONDS: Final = 1.0
 _RETRY_SECONDS: Final = 0.25
 
 
 async def watch_directory(path: Path, stop: anyio.Event) -> AsyncGenerator[set[str], None]:
     """The names of what was made or changed in the directory; an empty set every second.
 
-    Where it cannot be watched (no more watches left, a strange file system), only the empty sets
-    come: whoever reads this looks for himself then. Ends when `stop` is set.
+    Where it cannot be watched (no more watches left, another system than Linux), only the empty
+    sets come: whoever reads this looks for himself then. Ends when `stop` is set.
     """
-    from watchfiles import awatch  # noqa: PLC0415  not needed before the first question
-
     try:
-        async for changes in awatch(
-            path,
-            step=_STEP_MS,
-            debounce=_DEBOUNCE_MS,
-            rust_timeout=_TIMEOUT_MS,
-            yield_on_timeout=True,
-            recursive=False,
-            watch_filter=None,
-            stop_event=stop,
-        ):
-            yield {changed.rpartition("/")[2] for _, changed in changes}
-    except (OSError, RuntimeError) as error:
+        inotify = _watching(path)
+    except (OSError, AttributeError) as error:  # AttributeError: the system has no such call
         _log.warning("%s cannot be watched, only looked at: %s", path, error)
         with anyio.move_on_after(_RETRY_SECONDS):
             await stop.wait()
         yield set()
+        return
+    try:
+        while not stop.is_set():
+            yield await _changed(inotify, stop)
+    finally:
+        inotify.close()
+
+
+def _watching(path: Path) -> Inotify:
+    inotify = Inotify()
+    # The directory that a link leads to.
+    if not inotify.add(f"{path}/.", contents=True):
+        inotify.close()
+        raise OSError("no more directories can be watched, or it is not there")
+    return inotify
+
+
+async def _changed(inotify: Inotify, stop: anyio.Event) -> set[str]:
+    async with anyio.create_task_group() as tasks:
+
+        async def end() -> None:
+            await stop.wait()
+            tasks.cancel_scope.cancel()
+
+        tasks.start_soon(end)
+        with anyio.move_on_after(_TIMEOUT_SECONDS):
+            await anyio.wait_readable(inotify.descriptor)
+            await anyio.sleep(_PAUSE_SECONDS)
+        tasks.cancel_scope.cancel()
+    return {event.name for event in inotify.events()}

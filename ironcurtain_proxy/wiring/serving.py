@@ -173,8 +173,6 @@ def _import_heavy() -> None:
     frozen they are never looked at again.
     """
     gc.disable()
-    import watchfiles  # noqa: F401, PLC0415
-
     import ironcurtain_proxy.agent.server  # noqa: F401, PLC0415  after the servers were started
 
     gc.freeze()

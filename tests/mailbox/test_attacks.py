@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import watchfiles
 
 from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.mailbox import watch
 from ironcurtain_proxy.mailbox.messages import digest_of
 from ironcurtain_proxy.mailbox.reviewer import Mailbox, MailboxSettings
 from ironcurtain_proxy.model.escalation import Approved, Declined, Unreachable
@@ -207,7 +207,7 @@ async def test_where_the_directory_cannot_be_watched_it_is_looked_at(
     def no_watches_left(*_: object, **__: object) -> None:
         raise OSError(28, "inotify watch limit reached")
 
-    monkeypatch.setattr(watchfiles, "awatch", no_watches_left)
+    monkeypatch.setattr(watch, "Inotify", no_watches_left)
     async with a_box(path) as box:
         for _ in range(2):
             assert isinstance(await box.ruling(escalation(), APPROVED), Approved)
