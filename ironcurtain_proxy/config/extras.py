@@ -13,7 +13,7 @@ from typing import Final, Literal, TypeAlias
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.errors import ConfigurationError
 
-Extra: TypeAlias = Literal["llm", "engine", "postgres", "http"]
+Extra: TypeAlias = Literal["llm", "engine", "postgres", "http", "yaml"]
 """An extra of the distribution, as in `pip install 'ironcurtain-proxy[llm]'`."""
 
 MODULES: Final[Mapping[Extra, tuple[str, ...]]] = MappingProxyType(
@@ -22,6 +22,7 @@ MODULES: Final[Mapping[Extra, tuple[str, ...]]] = MappingProxyType(
         "engine": ("sqlalchemy",),
         "postgres": ("sqlalchemy", "psycopg"),
         "http": ("httpx",),
+        "yaml": ("yaml",),
     }
 )
 """What the product imports of each extra. `pyproject.toml` declares the distributions."""

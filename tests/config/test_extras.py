@@ -150,6 +150,19 @@ def test_the_proxy_starts_without_the_llm_approver_and_says_so(
     assert done.returncode == code, said
 
 
+@pytest.mark.parametrize("command", ["serve", "check"])
+def test_a_file_in_yaml_is_refused_with_the_extra_that_reads_it(
+    command: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text("drainSeconds: 3\n")
+    done = _run(command, "--config", str(file), home=tmp_path)
+    said = done.stdout + done.stderr
+    assert "pip install 'ironcurtain-proxy[yaml]'" in said
+    assert "Traceback" not in said
+    assert done.returncode in (1, 2)
+
+
 def test_doctor_says_what_installs_the_llm_approver(tmp_path: Path) -> None:
     _configure(tmp_path, autoApprove={"enabled": True})
     done = _run("doctor", "--json", home=tmp_path)
@@ -164,7 +177,7 @@ def test_all_modules_but_those_of_the_extras_can_be_imported_from_the_base(tmp_p
 
 
 def _base_modules() -> Iterator[str]:
-    above_the_extras = ("auto_confirm.store", "llm.http", "__main__")
+    above_the_extras = ("auto_confirm.store", "config.reading.yaml_reading", "llm.http", "__main__")
     first = {"wiring.auto_confirm", "auto_confirm.lazy_store", "auto_confirm.engine_memory"}
     for module in sorted(PACKAGE.rglob("*.py")):
         name = ".".join(module.relative_to(PACKAGE).with_suffix("").parts)

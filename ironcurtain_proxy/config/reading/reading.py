@@ -94,8 +94,12 @@ def parse(data: bytes, source: object, report: Report, *, yaml: bool = False) ->
         return None
     if yaml:
         # PyYAML takes milliseconds to import and most installations have no YAML file.
-        from ironcurtain_proxy.config.reading.yaml_reading import parse_yaml  # noqa: PLC0415
-
+        try:
+            from ironcurtain_proxy.config.reading.yaml_reading import parse_yaml  # noqa: PLC0415
+        except ModuleNotFoundError:
+            words = "needs PyYAML, which is not installed: write JSON, or run "
+            report.error(source, (), f"{words}pip install 'ironcurtain-proxy[yaml]'")
+            return None
         return parse_yaml(data, source, report)
     return _parse_json(data, source, report)
 
