@@ -4,10 +4,10 @@ INVARIANT: an approval is counted from a decision `approved` in the trail, and f
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final
+from typing import Final, TypeAlias
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -238,111 +238,92 @@ def as_prometheus(metrics: Metrics) -> str:
     All are gauges: they say what the store holds now, and it forgets what is old. A counter that
     falls would be taken for one that began again.
     """
-    return "".join(f"{line}\n" for line in _lines(metrics))
+    lines: list[str] = []
+    for name, words, samples in _families(metrics):
+        full = f"ironcurtain_{name}"
+        lines += [f"# HELP {full} {words}", f"# TYPE {full} gauge"]
+        lines += [
+            f"{full}{_labels(labels)} {_number(value)}"
+            for labels, value in samples
+            if value is not None
+        ]
+    return "".join(f"{line}\n" for line in lines)
 
 
-def _lines(metrics: Metrics) -> Iterator[str]:
-    yield from _family(
-        "interactions_by_band",
-        "Permission prompts by risk band.",
-        [((("band", band),), count) for band, count in metrics.bands.items()],
-    )
-    yield from _family(
-        "interactions",
-        "Permission prompts by status.",
-        [((("status", status),), count) for status, count in metrics.statuses.items()],
-    )
-    yield from _family(
-        "decisions",
-        "Decisions by word and by who decided.",
-        [
-            ((("decision", decision), ("decided_by", who)), count)
-            for (decision, who), count in metrics.decisions.items()
-        ],
-    )
-    for name, words, value in _singles(metrics):
-        yield from _family(name, words, [] if value is None else [((), value)])
-    yield from _spread(
-        "decision_seconds",
-        "Time to decide, without models and reviewers.",
-        metrics.decision_ms,
-        1000.0,
-    )
-    yield from _spread(
-        "review_response_seconds",
-        "Time from holding a call to a reviewer's decision.",
-        metrics.response_seconds,
-        1.0,
-    )
+_Sample: TypeAlias = tuple[Mapping[str, str], float | None]
 
 
-def _singles(metrics: Metrics) -> Iterator[tuple[str, str, float | None]]:
-    yield (
+def _families(metrics: Metrics) -> Iterator[tuple[str, str, list[_Sample]]]:
+    bands: list[_Sample] = [({"band": band}, count) for band, count in metrics.bands.items()]
+    yield "interactions_by_band", "Permission prompts by risk band.", bands
+    statuses: list[_Sample] = [({"status": word}, n) for word, n in metrics.statuses.items()]
+    yield "interactions", "Permission prompts by status.", statuses
+    decisions: list[_Sample] = [
+        ({"decision": decision, "decided_by": who}, count)
+        for (decision, who), count in metrics.decisions.items()
+    ]
+    yield "decisions", "Decisions by word and by who decided.", decisions
+    for name, words, value in _SINGLES:
+        found = value(metrics)
+        yield name, words, [({}, found.value if isinstance(found, Ratio) else found)]
+    for name, words, spread, unit in (
+        ("decision_seconds", _DECIDING, metrics.decision_ms, 1000.0),
+        ("review_response_seconds", _ANSWERING, metrics.response_seconds, 1.0),
+    ):
+        points = (("0.5", spread.p50), ("0.99", spread.p99))
+        yield name, words, [({"quantile": q}, v and v / unit) for q, v in points]
+
+
+_DECIDING: Final = "Time to decide, without models and reviewers."
+_ANSWERING: Final = "Time from holding a call to a reviewer's decision."
+_SINGLES: Final[tuple[tuple[str, str, Callable[[Metrics], Ratio | int]], ...]] = (
+    (
         "safe_auto_approved_ratio",
         "Share of SAFE and LOW operations approved without a reviewer. Target: 0.95 or more.",
-        metrics.safe_auto_approved.value,
-    )
-    yield (
+        lambda m: m.safe_auto_approved,
+    ),
+    (
         "high_risk_escalated_ratio",
         "Share of HIGH and CRITICAL operations that went to a reviewer. Target: 1.",
-        metrics.high_risk_escalated.value,
-    )
-    yield (
+        lambda m: m.high_risk_escalated,
+    ),
+    (
         "manual_interventions",
         "Decisions that a person had to make. Target: 0.",
-        metrics.manual_interventions,
-    )
-    yield (
+        lambda m: m.manual_interventions,
+    ),
+    (
         "stuck_sessions",
         "Sessions with a call that should long have been decided. Target: 0.",
-        metrics.stuck_sessions,
-    )
-    yield (
+        lambda m: m.stuck_sessions,
+    ),
+    (
         "audited_ratio",
         "Share of interactions with a decision in their trail. Target: 1.",
-        metrics.audited.value,
-    )
-    yield (
+        lambda m: m.audited,
+    ),
+    (
         "auto_approved_ratio",
         "Share of all interactions approved without a reviewer.",
-        metrics.auto_approved.value,
-    )
-    yield (
+        lambda m: m.auto_approved,
+    ),
+    (
         "escalated_ratio",
         "Share of all interactions that went to a reviewer.",
-        metrics.escalated.value,
-    )
-    yield (
+        lambda m: m.escalated,
+    ),
+    (
         "passed_on",
         "How often one reviewer did not answer and another was asked.",
-        metrics.passed_on,
-    )
+        lambda m: m.passed_on,
+    ),
+)
 
 
-_Sample = tuple[tuple[tuple[str, str], ...], float]
-
-
-def _family(name: str, words: str, samples: list[_Sample]) -> Iterator[str]:
-    full = f"ironcurtain_{name}"
-    yield f"# HELP {full} {words}"
-    yield f"# TYPE {full} gauge"
-    for labels, value in samples:
-        yield f"{full}{_labels(labels)} {_number(value)}"
-
-
-def _spread(name: str, words: str, found: Distribution, divisor: float) -> Iterator[str]:
-    quantiles: list[_Sample] = [
-        ((("quantile", quantile),), value / divisor)
-        for quantile, value in (("0.5", found.p50), ("0.99", found.p99))
-        if value is not None
-    ]
-    yield from _family(name, words, quantiles)
-
-
-def _labels(labels: tuple[tuple[str, str], ...]) -> str:
+def _labels(labels: Mapping[str, str]) -> str:
     if not labels:
         return ""
-    return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in labels) + "}"
+    return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items()) + "}"
 
 
 def _escaped(value: str) -> str:
