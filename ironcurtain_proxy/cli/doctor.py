@@ -3,11 +3,12 @@
 import argparse
 import os
 import shlex
+import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Final
+from typing import Final, assert_never
 
 import orjson
 
@@ -15,6 +16,7 @@ from ironcurtain_proxy.cli.check import counted
 from ironcurtain_proxy.cli.doctor_checks import (
     PROC_SYS,
     Check,
+    State,
     clock,
     directories,
     kernel,
@@ -26,16 +28,39 @@ from ironcurtain_proxy.cli.doctor_checks import (
     user,
     without_sandbox,
 )
-from ironcurtain_proxy.cli.doctor_reviewers import reviewers
-from ironcurtain_proxy.cli.doctor_servers import servers
+from ironcurtain_proxy.config.auto_confirm.model_access import model_access, provider_of
+from ironcurtain_proxy.config.auto_confirm.reviewer_settings import ReviewerSpec
 from ironcurtain_proxy.config.migration.migration import COMMAND
 from ironcurtain_proxy.config.policy.policy_loading import gather_policy
 from ironcurtain_proxy.config.reading.problems import Report
+from ironcurtain_proxy.config.review_settings import PROVIDER_KEYS
 from ironcurtain_proxy.config.settings import Settings, gather_settings, refuse_platform
+from ironcurtain_proxy.downstream.environment import child_environment
+from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.mailbox.display import visible
 from ironcurtain_proxy.mailbox.requests import utc_now
+from ironcurtain_proxy.mailbox.token_file import read_token
+from ironcurtain_proxy.model.server import ServerSpec
+from ironcurtain_proxy.sandbox.installed import Installed, NotInstalled
 from ironcurtain_proxy.sandbox.probe import Available, probe
+from ironcurtain_proxy.wiring.confinement import installation_of, look_up
 from ironcurtain_proxy.wiring.readiness import look_at_reviewers, look_at_servers
+
+_REMEDIES: Final[Mapping[str, str]] = {
+    "npx": "sudo apt-get install -y nodejs npm",
+    "node": "sudo apt-get install -y nodejs",
+    "uvx": "curl -LsSf https://astral.sh/uv/install.sh | sh",
+    "uv": "curl -LsSf https://astral.sh/uv/install.sh | sh",
+    "pipx": "sudo apt-get install -y pipx",
+    "docker": "sudo apt-get install -y docker.io",
+    "podman": "sudo apt-get install -y podman",
+}
+
+_OTHER_REMEDY: Final = "install it, or give its full path as the server's command"
+
+
+_MAKE_TOKEN: Final = "(umask 077; openssl rand -hex 32 > FILE)"  # noqa: S105  a command
+
 
 DESCRIPTION: Final = """\
 Look at this machine and say what is missing, each with the command that helps: the programs that
@@ -140,3 +165,86 @@ def _json(checks: Sequence[Check]) -> Iterator[str]:
         for fields in map(asdict, checks)
     ]
     yield orjson.dumps(shown, option=orjson.OPT_INDENT_2).decode()
+
+
+def reviewers(settings: Settings, environ: Mapping[str, str]) -> Iterator[Check]:
+    """One check for each reviewer that is more than a person's mailbox."""
+    config = settings.auto_confirm
+    if config is None or not config.engine.enabled:
+        return
+    for spec in config.reviewers:
+        name = f"reviewer {spec.name}"
+        match spec.kind:
+            case "human":
+                continue
+            case "process":
+                yield _process(name, spec, environ)
+            case "session":
+                yield _session(name, spec)
+            case "model":
+                yield _model(name, spec, settings)
+            case _:
+                assert_never(spec.kind)
+
+
+def _process(name: str, spec: ReviewerSpec, environ: Mapping[str, str]) -> Check:
+    path = {**environ, **spec.env}.get("PATH", os.defpath)
+    found = shutil.which(spec.command[0], path=path)
+    if found is None:
+        remedy = "install it, or give its full path as the reviewer's command"
+        return Check(name, "fail", f"{spec.command[0]} not found", remedy)
+    return Check(name, "ok", found)
+
+
+def _session(name: str, spec: ReviewerSpec) -> Check:
+    if spec.token_file is None:
+        return Check(name, "fail", "no token file", _MAKE_TOKEN)
+    try:
+        read_token(spec.token_file)
+    except ConfigurationError as error:
+        return Check(name, "fail", str(error), _MAKE_TOKEN)
+    return Check(name, "ok", str(spec.mailbox))
+
+
+def _model(name: str, spec: ReviewerSpec, settings: Settings) -> Check:
+    provider, access = provider_of(spec.model_id), model_access(spec, settings)
+    # A model on this machine may ask for none.
+    if access.api_key or access.api_base:
+        return Check(name, "ok", spec.model_id)
+    remedy = f"write {PROVIDER_KEYS.get(provider, 'API_KEY')!r} into the configuration"
+    return Check(name, "fail", f"no API key for {provider}", remedy)
+
+
+def servers(settings: Settings, environ: Mapping[str, str], trouble: State) -> Iterator[Check]:
+    """One check for each server; `trouble` is the state of one that cannot be confined."""
+    for spec in settings.servers:
+        yield _server(spec, settings, environ, trouble)
+
+
+def _server(
+    spec: ServerSpec, settings: Settings, environ: Mapping[str, str], trouble: State
+) -> Check:
+    name = f"server {spec.name}"
+    found = look_up(spec, settings, environ)
+    if isinstance(found, Installed):
+        version = f", version {found.version}" if found.version else ""
+        return Check(name, "ok", f"{found.program} (in place of {spec.command}{version})")
+    where = _find(spec, str(settings.workspace or ""), environ)
+    if where is None:
+        remedy = _REMEDIES.get(spec.command, _OTHER_REMEDY)
+        return Check(name, "fail", f"{spec.command} not found", remedy)
+    if isinstance(found, NotInstalled):
+        but = f" ({found.why})" if found.why else ""
+        what = f"{spec.command} fetches its package, and a sandbox has no network for that{but}"
+        # Where the operator wrote its sandbox down, it is confined, installed or not.
+        state = trouble if spec.sandbox is None else "warn"
+        return Check(name, state, what, installation_of(spec))
+    return Check(name, "ok", where)
+
+
+def _find(spec: ServerSpec, workspace: str, environ: Mapping[str, str]) -> str | None:
+    """The program that would run: as `downstream` starts it, from the directory it has there."""
+    path = child_environment(spec, environ).get("PATH", os.defpath)
+    directory = Path(spec.cwd or workspace or Path.cwd())
+    command = str(directory / spec.command) if "/" in spec.command else spec.command
+    return shutil.which(command, path=path)

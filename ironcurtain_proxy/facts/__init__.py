@@ -6,5 +6,4 @@
 - `git`, `git_process`, `remotes`, `repositories`, `branches`: what repositories add.
 - `commands`: the shell command of a call, and where it runs.
 - `context`, `fingerprint`, `grant_facts`: what is known of a session, and of a call as a whole.
-- Also: `file_systems`.
 """

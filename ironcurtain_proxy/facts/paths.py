@@ -12,17 +12,32 @@ gives up silently where it may not look. Here each of these has an answer:
 - what means another thing in another process (`/proc/self`, `/dev/fd`, …) is refused.
 """
 
+import ctypes
 import errno
 import os
 import stat
+import sys
 import unicodedata
 from dataclasses import dataclass
 from typing import Final
 
-from ironcurtain_proxy.facts.file_systems import PROCFS, file_system_type
 from ironcurtain_proxy.facts.spelling import Refusal, Speller
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import PathValue
+
+PROCFS: Final = 0x9FA0
+"""`PROC_SUPER_MAGIC` of statfs(2)."""
+
+NO_NUMBER: Final = 0
+"""Where there are no such numbers (not Linux), and so no procfs."""
+
+_BUFFER: Final = 256
+"""Bytes: the structure has 120, of which the number is the first word."""
+
+_LIBRARY: Final = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+
+_LOW_WORD: Final = 0 if sys.byteorder == "little" else ctypes.sizeof(ctypes.c_long) - 4
+
 
 _MAX_LINKS: Final = 1000
 """Links followed for one path. Linux itself stops at 40; other readers go further."""
@@ -248,3 +263,15 @@ def _is_of_procfs(status: os.stat_result, directory: list[str]) -> bool:
         # On a disk. A procfs is on none.
         return False
     return file_system_type("/" + "/".join(directory)) in _PROCFS_OR_UNKNOWN
+
+
+def file_system_type(directory: str) -> int | None:
+    """The number of the file system that holds a directory; None: it cannot be found out."""
+    if _LIBRARY is None:
+        return NO_NUMBER
+    buffer = ctypes.create_string_buffer(_BUFFER)
+    try:
+        failed = _LIBRARY.statfs(os.fsencode(directory), buffer)
+    except (ValueError, ctypes.ArgumentError):
+        return None
+    return None if failed else ctypes.c_uint32.from_buffer(buffer, _LOW_WORD).value
