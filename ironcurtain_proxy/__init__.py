@@ -17,7 +17,7 @@ Off by default, and skipped by a reader of the default product: `auto_confirm`, 
 `auto_approver`, the LLM approver; `llm`, the one way to a language model.
 
 What people and programs start from: `cli`, `config`, `wiring`, `trusted_process`, `inbox`.
-- Also: `steady_clock`.
+- Also: `sessions`, `own_process`, `steady_clock`.
 
 A program imports its names from here; `docs/embedding.md` says how they are used.
 """

@@ -35,13 +35,13 @@ from ironcurtain_proxy.model.reply import (
     Withheld,
 )
 from ironcurtain_proxy.model.server import ToolResult
+from ironcurtain_proxy.own_process.clocks import SystemClock
+from ironcurtain_proxy.own_process.operator_log import say
 from ironcurtain_proxy.ports import ProgressListener
 from ironcurtain_proxy.review.callback import CallbackReviewer, OnEscalation
 from ironcurtain_proxy.review.channel_order import Channel
-from ironcurtain_proxy.wiring.clocks import SystemClock
 from ironcurtain_proxy.wiring.confinement import find_sandbox
-from ironcurtain_proxy.wiring.operator_log import say
-from ironcurtain_proxy.wiring.proxy import Proxy, assemble, state_of
+from ironcurtain_proxy.wiring.proxy import Proxy, assemble
 from ironcurtain_proxy.wiring.serving import refuse_what_is_not_there
 
 CallStatus: TypeAlias = Literal["success", "denied", "error"]
@@ -222,7 +222,7 @@ class TrustedProcess:
         )
         for hold in proxy.holds:
             self._exits.callback(hold.release)
-        self._exits.callback(tidy, state_of(self._settings))
+        self._exits.callback(tidy, self._settings.session_dir)
         self._exits.callback(proxy.audit.close)
         if self._on_escalation is not None:
             proxy.reviewers.replace(

@@ -5,5 +5,6 @@
 - `probe`, `probe_cache`: whether this machine can confine a server.
 - `reach`, `denials`, `error_hints`: what a sandbox refuses, before and after the call.
 - `directory`, `abandoned`: directories for sockets, and what a killed proxy left.
-- Also: `calls`, `git_settings`, `inotify`, `lookout`, `putting_back`, `steering`, `wrapper`.
+- `steering`, `lookout`, `watchman`, `putting_back`, `inotify`: files that steer what runs outside.
+- Also: `calls`, `git_settings`, `wrapper`.
 """

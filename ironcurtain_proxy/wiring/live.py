@@ -9,10 +9,10 @@ from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.downstream.servers import DownstreamServers
 from ironcurtain_proxy.downstream.working_directory import tidy
 from ironcurtain_proxy.model.policy import Policy
+from ironcurtain_proxy.own_process.operator_log import say
+from ironcurtain_proxy.sessions.directories import Hold, remove_session
 from ironcurtain_proxy.wiring.confinement import confinements, find_sandbox
-from ironcurtain_proxy.wiring.operator_log import say
-from ironcurtain_proxy.wiring.proxy import downstream_options, settled, state_of
-from ironcurtain_proxy.wiring.session_directories import Hold, remove_session
+from ironcurtain_proxy.wiring.proxy import downstream_options, settled
 
 
 def list_live_tools(settings: Settings, policy: Policy) -> LiveTools:
@@ -21,7 +21,7 @@ def list_live_tools(settings: Settings, policy: Policy) -> LiveTools:
     What that left in the state directory is removed, unless a server did not answer: its words are
     in the session log then.
     """
-    directory = state_of(settings)
+    directory = settings.session_dir
     is_new = not directory.exists()
     hold = Hold.of(directory)
     try:

@@ -42,15 +42,15 @@ from ironcurtain_proxy.model.grounds import NO_ROOM
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.reply import Reply
 from ironcurtain_proxy.model.server import ServerSpec
+from ironcurtain_proxy.own_process.clocks import RandomIds, SystemClock
 from ironcurtain_proxy.ports import ProgressListener, World
 from ironcurtain_proxy.sandbox.launch import Confinement
 from ironcurtain_proxy.sandbox.probe import Available
-from ironcurtain_proxy.wiring.clocks import RandomIds, SystemClock
+from ironcurtain_proxy.sandbox.watchman import Watchman, looked_after
+from ironcurtain_proxy.sessions.directories import Hold, hold_session
 from ironcurtain_proxy.wiring.confinement import confinements, with_own_place, without_launcher
-from ironcurtain_proxy.wiring.lookout import Watchman, looked_after
 from ironcurtain_proxy.wiring.overlay import command_argument, overlay_for
 from ironcurtain_proxy.wiring.reviewers import Reviewers, assemble_reviewers, described
-from ironcurtain_proxy.wiring.session_directories import Hold, hold_session, sessions_of
 
 
 @dataclass(slots=True, kw_only=True)
@@ -181,7 +181,7 @@ def assemble(
     )
     specs = settled(settings, environ)
     confined = confinements(sandbox, specs, settings, loaded.policy)
-    watchman, confined = looked_after(confined, settings, state_of(settings))
+    watchman, confined = looked_after(confined, settings.state_dir, settings.session_dir)
     servers = DownstreamServers(specs, downstream_options(settings, environ, confined))
     overlay = overlay_for(settings, confined)
     catalogue = LiveCatalogue(settings.servers, loaded.annotations, servers)
@@ -280,7 +280,7 @@ def resolver_for(
         command: by the same, the argument that holds a shell command.
     """
     remotes = {spec.name: GitRemotes(child_environment(spec, environ)) for spec in settings.servers}
-    state, here = state_of(settings), Path.cwd()
+    state, here = settings.session_dir, Path.cwd()
     directories = {
         spec.name: settle(spec, state, here, make=False).cwd for spec in settings.servers
     }
@@ -319,12 +319,7 @@ def settled(
     """
     known = [with_own_place(spec, settings, make=make) for spec in settings.servers]
     specs = [without_launcher(spec, settings, environ) for spec in known]
-    return tuple([settle(spec, state_of(settings), Path.cwd(), make=make) for spec in specs])
-
-
-def state_of(settings: Settings) -> Path:
-    """The session's directory."""
-    return sessions_of(settings) / settings.session
+    return tuple([settle(spec, settings.session_dir, Path.cwd(), make=make) for spec in specs])
 
 
 def downstream_options(

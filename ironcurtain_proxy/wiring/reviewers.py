@@ -27,8 +27,8 @@ from ironcurtain_proxy.wiring.persistence import persisted_grants
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.auto_approver.reviewer import AutoApprover
+    from ironcurtain_proxy.auto_confirm.running_engine import EngineParts
     from ironcurtain_proxy.grants.kept import PersistedGrants
-    from ironcurtain_proxy.wiring.auto_confirm import EngineParts
 
 _log = logging.getLogger(__name__)
 
@@ -149,7 +149,7 @@ def assemble_reviewers(
         MailboxSettings(
             directory=settings.mailbox_dir,
             assume_listener=settings.escalation_dir is not None,
-            sessions_dir=settings.state_dir / "sessions",
+            sessions_dir=settings.sessions_dir,
             require_digest=settings.escalation.require_digest,
         ),
         clock,

@@ -22,17 +22,17 @@ from ironcurtain_proxy.downstream.working_directory import tidy
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.jsonrpc.pipes import claim_stdio, open_reader, open_writer
 from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.own_process.clocks import SystemClock
+from ironcurtain_proxy.own_process.memory import give_large_blocks_back
+from ironcurtain_proxy.own_process.operator_log import configure_logging, say
 from ironcurtain_proxy.review.channel_order import Channel
 from ironcurtain_proxy.review.terminal import TerminalReviewer
-from ironcurtain_proxy.wiring.clocks import SystemClock
+from ironcurtain_proxy.sessions.directories import remove_old_sessions_later
+from ironcurtain_proxy.sessions.running import forget_session, note_session
 from ironcurtain_proxy.wiring.confinement import find_sandbox, say_what_root_means
-from ironcurtain_proxy.wiring.memory import give_large_blocks_back
-from ironcurtain_proxy.wiring.operator_log import configure_logging, say
 from ironcurtain_proxy.wiring.overlay import say_what_holds
-from ironcurtain_proxy.wiring.proxy import Proxy, assemble, state_of
+from ironcurtain_proxy.wiring.proxy import Proxy, assemble
 from ironcurtain_proxy.wiring.readiness import look_at_servers
-from ironcurtain_proxy.wiring.running_sessions import forget_session, note_session
-from ironcurtain_proxy.wiring.session_directories import remove_old_sessions_later
 from ironcurtain_proxy.wiring.unattended import LOGGER, telling
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -88,7 +88,7 @@ def _start(proxy: Proxy) -> None:
 
 def _leave(settings: Settings) -> None:
     forget_session(settings)
-    tidy(state_of(settings))
+    tidy(settings.session_dir)
 
 
 async def _live(proxy: Proxy, read: int, write: int) -> int:
