@@ -18,6 +18,8 @@ from ironcurtain_proxy.config.servers.server_choice import SERVERS_NAME
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.grants.book import GrantBook
+from ironcurtain_proxy.grants.budget import BudgetBook
+from ironcurtain_proxy.grants.claims import Approvals
 from ironcurtain_proxy.own_process.clocks import SystemClock
 from ironcurtain_proxy.private_directory import MailboxDirectory
 from ironcurtain_proxy.wiring.confinement import confinements, find_sandbox
@@ -119,7 +121,8 @@ def refuse_unmakeable(directory: Path) -> None:
 
 
 def _assemble(settings: Settings, loaded: LoadedPolicy, environ: Mapping[str, str]) -> None:
-    assemble_reviewers(settings, GrantBook(), SystemClock(), environ, None, loaded.version)
+    approvals = Approvals(GrantBook(), BudgetBook())
+    assemble_reviewers(settings, approvals, SystemClock(), environ, loaded.version)
 
 
 def _look_at_sandboxes(
