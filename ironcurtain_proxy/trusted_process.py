@@ -35,13 +35,14 @@ from ironcurtain_proxy.model.reply import (
     Withheld,
 )
 from ironcurtain_proxy.model.server import ToolResult
+from ironcurtain_proxy.own_process.clocks import SystemClock
+from ironcurtain_proxy.own_process.operator_log import say
 from ironcurtain_proxy.ports import ProgressListener
 from ironcurtain_proxy.review.callback import CallbackReviewer, OnEscalation
 from ironcurtain_proxy.review.channel_order import Channel
-from ironcurtain_proxy.wiring.clocks import SystemClock
 from ironcurtain_proxy.wiring.confinement import find_sandbox
-from ironcurtain_proxy.wiring.operator_log import say
-from ironcurtain_proxy.wiring.proxy import Proxy, assemble, state_of
+from ironcurtain_proxy.wiring.proxy import Proxy, assemble
+from ironcurtain_proxy.wiring.reviewers import Ways
 from ironcurtain_proxy.wiring.serving import refuse_what_is_not_there
 
 CallStatus: TypeAlias = Literal["success", "denied", "error"]
@@ -178,7 +179,7 @@ class TrustedProcess:
         proxy = self._running()
         name = self._name(proxy, request)
         params: dict[str, Json] = {"name": name, "arguments": _as_sent(request)}
-        return _response(await proxy.handle(name, params, on_progress), name)
+        return _response(await proxy.calls.handle(name, params, on_progress), name)
 
     def _running(self) -> Proxy:
         if self._proxy is None:
@@ -217,22 +218,23 @@ class TrustedProcess:
             self._loaded,
             self._environ,
             sandbox=self._sandbox,
-            message=lambda: self._message,
+            ways=Ways(message=lambda: self._message, only=self._callback()),
             in_process=True,
         )
         for hold in proxy.holds:
             self._exits.callback(hold.release)
-        self._exits.callback(tidy, state_of(self._settings))
+        self._exits.callback(tidy, self._settings.session_dir)
         self._exits.callback(proxy.audit.close)
-        if self._on_escalation is not None:
-            proxy.reviewers.replace(
-                Channel(CallbackReviewer(self._on_escalation, SystemClock()), lambda: True)
-            )
         proxy.servers.start_processes()
         tasks = await self._exits.enter_async_context(anyio.create_task_group())
         self._exits.callback(tasks.cancel_scope.cancel)
         await tasks.start(proxy.run)
         return proxy
+
+    def _callback(self) -> Channel | None:
+        if self._on_escalation is None:
+            return None
+        return Channel(CallbackReviewer(self._on_escalation, SystemClock()), lambda: True)
 
     async def __aexit__(
         self,

@@ -25,7 +25,7 @@ from anyio.abc import Process
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from ironcurtain_proxy.auto_confirm.store.store import open_store
-from ironcurtain_proxy.wiring.clocks import SystemClock
+from ironcurtain_proxy.own_process.clocks import SystemClock
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 SERVER: Final = ROOT / "tests/e2e/servers/scripted.py"

@@ -12,8 +12,8 @@ from ironcurtain_proxy.mailbox.requests import MailboxReader, utc_now
 from ironcurtain_proxy.mailbox.reviewer import Mailbox, MailboxSettings
 from ironcurtain_proxy.model.boot_moment import BootMoment, boot_moment
 from ironcurtain_proxy.model.escalation import Approved, Escalation, Ruling
+from ironcurtain_proxy.own_process.clocks import SystemClock
 from ironcurtain_proxy.steady_clock import boot_id, in_this_boot, seconds_left, seconds_since_boot
-from ironcurtain_proxy.wiring.clocks import SystemClock
 from tests.fakes import FakeClock
 from tests.mailbox.mailbox_fixture import APPROVED, an_id, until
 from tests.questions import a_question

@@ -15,7 +15,7 @@ from ironcurtain_proxy.cli.reviewing import complain, say
 from ironcurtain_proxy.config.migration.migration import Plan, migrate, plan_of
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.mailbox.display import visible
-from ironcurtain_proxy.wiring.clocks import SystemClock
+from ironcurtain_proxy.own_process.clocks import SystemClock
 
 DESCRIPTION: Final = """\
 Bring the configuration file of an older version up to date. It means the same before and after.

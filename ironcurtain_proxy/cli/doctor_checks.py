@@ -20,7 +20,7 @@ from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.sandbox.probe import Available, Unavailable, missing_programs
 from ironcurtain_proxy.wiring.confinement import ROOT_MEANS
-from ironcurtain_proxy.wiring.readiness import mailboxes_of, refuse_mailbox
+from ironcurtain_proxy.wiring.readiness import refuse_mailbox
 
 State: TypeAlias = Literal["ok", "warn", "fail"]
 """Fine; works, but not as well as it could; something that the configuration needs is missing."""
@@ -149,7 +149,7 @@ def directories(settings: Settings) -> Iterator[Check]:
     usable = _usable("audit log", log, refuse_unusable)
     yield _writable("audit log", log.parent) if usable.state == "ok" else usable
     # Without a directory of its own, each session has a new one below this.
-    for mailbox in mailboxes_of(settings):
+    for mailbox in settings.mailboxes:
         usable = _usable("mailbox", mailbox, refuse_mailbox)
         is_own = mailbox == settings.mailbox_dir and settings.escalation_dir is None
         yield (

@@ -10,7 +10,7 @@ from ironcurtain_proxy.cli.reviewing import say, say_json
 from ironcurtain_proxy.cli.stored import add_config, add_since, begin_of, opened_store
 from ironcurtain_proxy.config.extras import require
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.wiring.clocks import SystemClock
+from ironcurtain_proxy.own_process.clocks import SystemClock
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.auto_confirm.store.metrics import Distribution, Metrics, Ratio

@@ -9,7 +9,7 @@ from ironcurtain_proxy.cli.reviewing import say
 from ironcurtain_proxy.cli.stored import add_config, add_since, begin_of, opened_store
 from ironcurtain_proxy.config.extras import require
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.wiring.clocks import SystemClock
+from ironcurtain_proxy.own_process.clocks import SystemClock
 
 _FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
 _PRIVATE: Final = 0o600

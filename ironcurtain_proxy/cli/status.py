@@ -16,10 +16,10 @@ from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.mailbox.display import visible
 from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.sessions.running import running_sessions
 from ironcurtain_proxy.wiring.confinement import confined_servers
 from ironcurtain_proxy.wiring.overlay import isolation_of
 from ironcurtain_proxy.wiring.readiness import look_at_the_start
-from ironcurtain_proxy.wiring.running_sessions import running_sessions
 
 DESCRIPTION: Final = """\
 Show what decides and who is asked, as the configuration and this machine have it: the workspace,
@@ -112,7 +112,7 @@ def _fields(
         ],
         "sessions": _sessions(settings),
         "policyVersion": loaded.policy.version,
-        "escalations": str(settings.escalation_dir or settings.state_dir / "sessions"),
+        "escalations": str(settings.escalation_dir or settings.sessions_dir),
         "auditLog": str(settings.audit.path),
     }
 
@@ -136,7 +136,7 @@ def _store(settings: Settings, warnings: list[str]) -> str:
 
 def _given_up(settings: Settings, warnings: list[str]) -> list[Json]:
     """Reviewers that running sessions ask no more."""
-    found = list(given_up(settings.state_dir / "sessions"))
+    found = list(given_up(settings.sessions_dir))
     warnings += [
         f'session {visible(one.session)}: reviewer "{visible(one.reviewer)}" was given up: it '
         "ended again and again; when it is mended, start the session anew"
@@ -157,7 +157,7 @@ def _sessions(settings: Settings) -> list[Json]:
             "config": one.config,
             "openQuestions": one.open_questions,
         }
-        for one in running_sessions(settings.state_dir / "sessions")
+        for one in running_sessions(settings.sessions_dir)
     ]
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from ironcurtain_proxy.config.extras import require, store_extra
 from ironcurtain_proxy.config.settings import Settings, load_settings
-from ironcurtain_proxy.wiring.clocks import SystemClock
+from ironcurtain_proxy.own_process.clocks import SystemClock
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.auto_confirm.store.store import Store

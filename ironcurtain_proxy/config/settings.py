@@ -46,6 +46,10 @@ _FSYNC_MODES: Final[tuple[FsyncMode, ...]] = ("group", "always")
 _SESSION: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", re.ASCII)
 
 
+SESSIONS: Final = "sessions"
+"""The directory below `~/.ironcurtain` with one for each session."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditSettings:
     """How calls are recorded."""
@@ -120,6 +124,23 @@ class Settings:
     """The environment that was read, without the secrets: servers get its base variables."""
     warnings: tuple[Problem, ...] = ()
 
+    @property
+    def sessions_dir(self) -> Path:
+        """The directory with one for each session."""
+        return self.state_dir / SESSIONS
+
+    @property
+    def session_dir(self) -> Path:
+        """This session's own directory."""
+        return self.sessions_dir / self.session
+
+    @property
+    def mailboxes(self) -> tuple[Path, ...]:
+        """Every mailbox of the session, the usual one first."""
+        config = self.auto_confirm
+        others = () if config is None or not config.engine.enabled else config.mailboxes
+        return tuple(dict.fromkeys((self.mailbox_dir, *others)))
+
     @staticmethod
     def from_environment(
         environ: Mapping[str, str] | None = None, config: Path | None = None
@@ -170,7 +191,7 @@ def gather_settings(
     state_dir = home / STATE_DIRECTORY
     layers = read_layers(environ, environment, config, home, report)
     session = _session(environ, report)
-    session_dir = state_dir / "sessions" / session
+    session_dir = state_dir / SESSIONS / session
     escalation_dir = layers.path("escalationDir")
     workspace = find_workspace(layers)
     choice = choose_servers(layers, state_dir, report, workspace)

@@ -1,6 +1,6 @@
 """The life of a call, from its arrival to its reply.
 
-- `mediator`: all steps; begin to read here.
+- `calls`: what the agent's calls are handed to. `mediator`: all steps; begin to read here.
 - `judge`: policy and overlay, asked together. `journal`: the records.
 - `escalated`, `question`, `refusals`, `unattended`: a call that somebody is asked about, what is
   asked, what becomes of a call that is not approved, and who hears that nobody reviews.

@@ -4,7 +4,7 @@ The auto-approver comes first, but only while somebody behind it could be asked 
 help to a person, not a substitute for one.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -44,8 +44,8 @@ class FirstReviewer(Reviewer, Protocol):
 class Panel:
     """Asks one after the other until one answers. Itself a `Reviewer`."""
 
-    channels: list[Channel]
-    """In the order they are asked; some become known only when the agent has connected."""
+    channels: Sequence[Channel]
+    """In the order they are asked."""
     first: FirstReviewer | None = None
     """The auto-approver, if it is on."""
     shadow: bool = False

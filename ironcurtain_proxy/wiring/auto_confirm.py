@@ -4,16 +4,12 @@ Imported only where `auto_confirm` is enabled: the database library alone takes 
 the proxy takes to start.
 """
 
-import logging
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Final
-
-import anyio
-from anyio.abc import TaskStatus
+from typing import TypeAlias
 
 from ironcurtain_proxy.auto_confirm.approval_tally import ApprovalTally
 from ironcurtain_proxy.auto_confirm.engine.context_score import WorkContext
@@ -37,13 +33,14 @@ from ironcurtain_proxy.auto_confirm.reviewer_chain import (
     without_briefing,
 )
 from ironcurtain_proxy.auto_confirm.reviewers.dialect import MakeDialect
-from ironcurtain_proxy.auto_confirm.reviewers.given_up import note_given_up
 from ironcurtain_proxy.auto_confirm.reviewers.json_lines import LineDialect
+from ironcurtain_proxy.auto_confirm.reviewers.launching import launcher, redact
 from ironcurtain_proxy.auto_confirm.reviewers.mcp_calls import CallDialect
 from ironcurtain_proxy.auto_confirm.reviewers.model import ANSWER_SCHEMA, ModelReviewer
 from ironcurtain_proxy.auto_confirm.reviewers.process import ProcessReviewer
 from ironcurtain_proxy.auto_confirm.reviewers.process_start import ProcessSpec
 from ironcurtain_proxy.auto_confirm.reviewers.session import SessionReviewer
+from ironcurtain_proxy.auto_confirm.running_engine import EngineParts, GivenUp, warm
 from ironcurtain_proxy.auto_confirm.snapshot_guard import Safekeeping
 from ironcurtain_proxy.auto_confirm.store.store import open_store
 from ironcurtain_proxy.auto_confirm.windows import Windows
@@ -62,66 +59,9 @@ from ironcurtain_proxy.mailbox.reviewer import Mailbox, MailboxSettings
 from ironcurtain_proxy.mailbox.token_file import read_token
 from ironcurtain_proxy.ports import Clock
 from ironcurtain_proxy.review.channel_order import FirstReviewer, Panel
-from ironcurtain_proxy.wiring.reviewer_processes import launcher, redact
 
-_log: Final = logging.getLogger(__name__)
-
-_CLOSE: Final = 2.0
-"""Seconds for connections to be closed."""
-
-
-@dataclass(slots=True, kw_only=True)
-class EngineParts:
-    """The engine and what runs for it."""
-
-    reviewer: AutoConfirm
-    chain: ReviewerChain
-    ledger: StoreLedger
-    notifier: Notifier
-    safekeeping: Safekeeping
-    processes: list[ProcessReviewer] = field(default_factory=list)
-    first: list[ProcessReviewer] = field(default_factory=list)
-    """Those of the processes that are asked before others."""
-    models: list[ModelReviewer] = field(default_factory=list)
-    mailboxes: list[Mailbox] = field(default_factory=list)
-    session_directory: Path
-    lost: list[str] = field(default_factory=list)
-    """Names of reviewers that were given up."""
-
-    def given_up(self, reviewer: str) -> None:
-        """Tell whoever can be told that a reviewer is asked no more."""
-        self.lost.append(reviewer)
-        self.notifier.lost(reviewer)
-        try:
-            note_given_up(self.session_directory, self.lost)
-        except OSError as error:
-            _log.warning("status does not know of that: %s", error.strerror or error)
-
-    def warm(self) -> None:
-        """Have those started whom a question goes to first."""
-        for process in self.first:
-            process.warm()
-
-    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Own their tasks until cancelled."""
-        try:
-            async with anyio.create_task_group() as tasks:
-                await tasks.start(self.notifier.run)
-                for process in self.processes:
-                    await tasks.start(process.run)
-                for mailbox in self.mailboxes:
-                    await tasks.start(mailbox.run)
-                for model in self.models:
-                    tasks.start_soon(model.warm)
-                tasks.start_soon(self.ledger.run)
-                tasks.start_soon(self.safekeeping.run)
-                task_status.started()
-                await anyio.sleep_forever()
-        finally:
-            with anyio.move_on_after(_CLOSE, shield=True):
-                for model in self.models:
-                    await model.aclose()
-                await self.ledger.aclose()
+_Part: TypeAlias = ProcessReviewer | ModelReviewer | Mailbox
+"""What runs for a reviewer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,8 +105,19 @@ def assemble_engine(
         if step.target is not None:
             await ledger.passed_on(step.escalation, step.source, step.target, step.reason)
 
+    given_up = GivenUp(notifier, settings.session_dir)
     person = Seat(ask=without_briefing(around.people), is_reachable=around.people.is_reachable)
     seats: dict[str, Seat] = {HUMAN: person}
+    parts: dict[str, _Part] = {}
+    for spec in config.reviewers:
+        seat, part = _seat(spec, settings, config, around, given_up.note)
+        seats[spec.name] = seat or person
+        if part is not None:
+            parts[spec.name] = part
+    processes = {name: one for name, one in parts.items() if isinstance(one, ProcessReviewer)}
+    # The first who is asked is there when it is; who comes after it may never be needed.
+    targets = config.engine.escalation_targets
+    first = [processes[n] for n in {targets.high_risk, targets.medium_risk} & processes.keys()]
     chain = ReviewerChain(
         seats=seats,
         clock=clock,
@@ -174,7 +125,7 @@ def assemble_engine(
         on_step=noted,
         notify=notifier.notify,
     )
-    parts = EngineParts(
+    return EngineParts(
         reviewer=AutoConfirm(
             settings=config.engine,
             situation=_situation(settings, config, around.environ),
@@ -183,22 +134,17 @@ def assemble_engine(
             clock=clock,
             safeguards=safekeeping,
             first=around.first,
-            on_asked=lambda: parts.warm(),  # noqa: PLW0108  made below
+            on_asked=partial(warm, first),
             on_approved=notifier.approved,
         ),
         chain=chain,
         ledger=ledger,
         notifier=notifier,
         safekeeping=safekeeping,
-        session_directory=settings.state_dir / "sessions" / settings.session,
+        processes=tuple(processes.values()),
+        models=tuple([one for one in parts.values() if isinstance(one, ModelReviewer)]),
+        mailboxes=tuple([one for one in parts.values() if isinstance(one, Mailbox)]),
     )
-    for spec in config.reviewers:
-        seats[spec.name] = _seat(spec, settings, config, around, parts) or person
-        # The first who is asked is there when it is; who comes after it may never be needed.
-        targets = config.engine.escalation_targets
-        if spec.kind == "process" and spec.name in {targets.high_risk, targets.medium_risk}:
-            parts.first.append(parts.processes[-1])
-    return parts
 
 
 def _situation(
@@ -225,30 +171,27 @@ def _seat(
     settings: Settings,
     config: AutoConfirmConfig,
     around: Surroundings,
-    parts: EngineParts,
-) -> Seat | None:
-    """The place of a reviewer; None: the usual person's."""
+    give_up: Callable[[str], None],
+) -> tuple[Seat | None, _Part | None]:
+    """The place of a reviewer, None: the usual person's; and what runs for it."""
     reviewer = config.engine.reviewer(spec.name)
     may_deny = reviewer is None or reviewer.may_deny
     session = spec.name if reviewer is None else reviewer.session or spec.name
     match spec.kind:
         case "human" if spec.mailbox is None:
-            return None
+            return None, None
         case "human":
             mailbox = _mailbox(spec.mailbox, settings, around.clock)
-            parts.mailboxes.append(mailbox)
-            return Seat(
-                ask=without_briefing(mailbox), is_reachable=mailbox.is_reachable, may_deny=may_deny
-            )
+            ask = without_briefing(mailbox)
+            return Seat(ask=ask, is_reachable=mailbox.is_reachable, may_deny=may_deny), mailbox
         case "session":
             mailbox = _mailbox(spec.mailbox, settings, around.clock, _credential(spec))
-            parts.mailboxes.append(mailbox)
             return Seat(
                 ask=SessionReviewer(mailbox, redact).ask,
                 is_reachable=mailbox.is_reachable,
                 session=session,
                 may_deny=may_deny,
-            )
+            ), mailbox
         case "process":
             process = ProcessReviewer(
                 ProcessSpec(
@@ -263,17 +206,22 @@ def _seat(
                 launch=launcher(settings.session_log.parent, settings.session_log),
                 redact=redact,
                 environ=around.environ,
-                on_given_up=parts.given_up,
+                on_given_up=give_up,
             )
-            parts.processes.append(process)
             return Seat(
                 ask=process.ask,
                 is_reachable=process.is_reachable,
                 session=session,
                 may_deny=may_deny,
-            )
+            ), process
         case "model":
-            return _model_seat(spec, settings, around, parts, may_deny=may_deny)
+            model = _model(spec, settings, around, may_deny=may_deny)
+            return Seat(
+                ask=model.ask,
+                is_reachable=model.is_reachable,
+                session=spec.name,
+                may_deny=may_deny,
+            ), model
 
 
 def _dialect(spec: ReviewerSpec) -> MakeDialect:
@@ -304,7 +252,7 @@ def _mailbox(
         MailboxSettings(
             directory=directory or settings.mailbox_dir,
             assume_listener=True,
-            sessions_dir=settings.state_dir / "sessions",
+            sessions_dir=settings.sessions_dir,
             require_digest=settings.escalation.require_digest,
             credential=credential,
         ),
@@ -312,36 +260,23 @@ def _mailbox(
     )
 
 
-def _model_seat(
-    spec: ReviewerSpec,
-    settings: Settings,
-    around: Surroundings,
-    parts: EngineParts,
-    *,
-    may_deny: bool,
-) -> Seat:
+def _model(
+    spec: ReviewerSpec, settings: Settings, around: Surroundings, *, may_deny: bool
+) -> ModelReviewer:
     said = settings.auto_approve
     access = model_access(spec, settings)
-    model = LitellmModel(
-        model_id=parse_model_id(spec.model_id),
-        api_key=access.api_key,
-        api_base=access.api_base,
-        answer_schema=ANSWER_SCHEMA,
-    )
-    reviewer = ModelReviewer(
+    return ModelReviewer(
         name=spec.name,
-        model=model,
+        model=LitellmModel(
+            model_id=parse_model_id(spec.model_id),
+            api_key=access.api_key,
+            api_base=access.api_base,
+            answer_schema=ANSWER_SCHEMA,
+        ),
         clock=around.clock,
         redact=redact,
         may_deny=may_deny,
         log=None if said.llm_log is None else LlmLog(said.llm_log),
-    )
-    parts.models.append(reviewer)
-    return Seat(
-        ask=reviewer.ask,
-        is_reachable=reviewer.is_reachable,
-        session=spec.name,
-        may_deny=may_deny,
     )
 
 

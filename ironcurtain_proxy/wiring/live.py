@@ -10,10 +10,10 @@ from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.downstream.servers import DownstreamServers
 from ironcurtain_proxy.downstream.working_directory import tidy
 from ironcurtain_proxy.model.policy import Policy
+from ironcurtain_proxy.own_process.operator_log import say
+from ironcurtain_proxy.sessions.directories import Hold, remove_session
 from ironcurtain_proxy.wiring.confinement import confinements, find_sandbox
-from ironcurtain_proxy.wiring.operator_log import say
-from ironcurtain_proxy.wiring.proxy import downstream_options, settled, state_of
-from ironcurtain_proxy.wiring.session_directories import Hold, remove_session
+from ironcurtain_proxy.wiring.proxy import downstream_options, settled
 
 
 def list_live_tools(settings: Settings, policy: Policy, patience: float | None = None) -> LiveTools:
@@ -27,7 +27,7 @@ def list_live_tools(settings: Settings, policy: Policy, patience: float | None =
         policy: what confines them.
         patience: seconds for all of them together; None: as long as `serve` waits.
     """
-    directory = state_of(settings)
+    directory = settings.session_dir
     is_new = not directory.exists()
     hold = Hold.of(directory)
     try:

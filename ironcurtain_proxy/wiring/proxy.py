@@ -1,8 +1,9 @@
 """One proxy put together from its settings: everything but the agent's side."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -34,26 +35,23 @@ from ironcurtain_proxy.facts.spelling import Speller
 from ironcurtain_proxy.grants.book import GrantBook
 from ironcurtain_proxy.grants.budget import BudgetBook
 from ironcurtain_proxy.grants.claims import Approvals
-from ironcurtain_proxy.mailbox.user_message import MessageSource
+from ironcurtain_proxy.mediation.calls import Calls
 from ironcurtain_proxy.mediation.own_tools import OwnTools, by_name
 from ironcurtain_proxy.mediation.session import Session, Terms
 from ironcurtain_proxy.model.command import ParsedCommand
-from ironcurtain_proxy.model.decision import Deny
 from ironcurtain_proxy.model.family import Sought
-from ironcurtain_proxy.model.grounds import NO_ROOM
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.place import Place
-from ironcurtain_proxy.model.reply import Reply
 from ironcurtain_proxy.model.server import ServerSpec
-from ironcurtain_proxy.ports import ProgressListener, World
+from ironcurtain_proxy.own_process.clocks import RandomIds, SystemClock
+from ironcurtain_proxy.ports import World
 from ironcurtain_proxy.sandbox.launch import Confinement
 from ironcurtain_proxy.sandbox.probe import Available
-from ironcurtain_proxy.wiring.clocks import RandomIds, SystemClock
+from ironcurtain_proxy.sandbox.watchman import Watchman, looked_after
+from ironcurtain_proxy.sessions.directories import Hold, hold_session
 from ironcurtain_proxy.wiring.confinement import confinements, with_own_place, without_launcher
-from ironcurtain_proxy.wiring.lookout import Watchman, looked_after
 from ironcurtain_proxy.wiring.overlay import command_argument, overlay_for
-from ironcurtain_proxy.wiring.reviewers import Reviewers, assemble_reviewers, described
-from ironcurtain_proxy.wiring.session_directories import Hold, hold_session, sessions_of
+from ironcurtain_proxy.wiring.reviewers import Reviewers, Ways, assemble_reviewers
 
 
 @dataclass(slots=True, kw_only=True)
@@ -66,9 +64,8 @@ class Proxy:
     servers: DownstreamServers
     catalogue: LiveCatalogue
     reviewers: Reviewers
-    session: Session
+    calls: Calls
     overlay: Overlay
-    own: OwnTools
     holds: tuple[Hold, ...]
     """Locks on the session's directories, which are not removed while it lives."""
     watchman: Watchman | None = None
@@ -76,41 +73,16 @@ class Proxy:
     on_tools_changed: Callable[[], Awaitable[None]] | None = None
     """Tells the agent."""
     _has_listed: bool = False
-    _published: list[Mapping[str, Json]] = field(default_factory=list)
-
-    async def handle(
-        self,
-        exposed_name: str,
-        params: Mapping[str, Json],
-        on_progress: ProgressListener | None = None,
-    ) -> Reply:
-        """Carry one call."""
-        self.reviewers.take_back_grants()
-        if self.own.has(exposed_name):
-            reply = await self.own.handle(exposed_name, params, on_progress)
-        else:
-            reply = await self.session.mediator.handle(exposed_name, params, on_progress)
-        if self._published or len(self.reviewers.grants):
-            self._publish_grants()
-        await self.reviewers.keep_grants()
-        return reply
-
-    async def turn_away(self, exposed_name: str, params: Mapping[str, Json]) -> Reply:
-        """Refuse a call because too much is under way, and record it."""
-        found = self.catalogue.find(exposed_name)
-        journal = self.session.journal
-        case = journal.open(exposed_name, params, found, decision=Deny(NO_ROOM))
-        return await journal.guard(case, journal.refuse(case, "busy", NO_ROOM))
 
     def note_client(self, name: str) -> None:
         """Take note of the program that the agent says it is."""
-        self.session.journal.client.name = name
+        self.calls.journal.client.name = name
 
     async def list_tools(self) -> list[Json]:
         """What the agent is shown: the servers' tools, and ours."""
         tools = [tool for tool in await self.catalogue.listing() if not _is_ours(tool)]
         self._has_listed = True
-        return [*tools, *self.own.listing(may_hold=self._may_hold_now())]
+        return [*tools, *self.calls.own.listing(may_hold=self._may_hold_now())]
 
     def _may_hold_now(self) -> bool:
         """Whether a call may be held: where nobody can be asked, none is, and the list is bare."""
@@ -139,12 +111,6 @@ class Proxy:
         if (self._has_listed or has_changed) and self.on_tools_changed is not None:
             await self.on_tools_changed()
 
-    def _publish_grants(self) -> None:
-        grants = described(self.reviewers.grants)
-        if grants != self._published:
-            self._published = grants
-            self.reviewers.mailbox.publish_grants(self.settings.session, grants)
-
     def _roots(self, server: str) -> list[Mapping[str, Json]]:
         names = {spec.name: spec.annotations for spec in self.settings.servers}
         found = initial_roots(self.loaded.policy, names[server])
@@ -157,7 +123,7 @@ def assemble(
     environ: Mapping[str, str],
     *,
     sandbox: Available | None,
-    message: MessageSource | None = None,
+    ways: Ways | None = None,
     in_process: bool = False,
 ) -> Proxy:
     """Join the rooms. Opens the audit log; starts nothing.
@@ -167,7 +133,7 @@ def assemble(
         loaded: the policy.
         environ: ours, of which servers get the base variables.
         sandbox: what servers are confined in; see `find_sandbox`.
-        message: the user's last message, where it does not come from a file.
+        ways: the ways to reviewers besides the mailbox.
         in_process: another program's process, which a hanging disk must not end.
     """
     # First, before there is anything in the directory that could be removed.
@@ -184,16 +150,13 @@ def assemble(
     )
     specs = settled(settings, environ)
     confined = confinements(sandbox, specs, settings, loaded.policy)
-    watchman, confined = looked_after(confined, settings)
+    watchman, confined = looked_after(confined, settings.state_dir)
     servers = DownstreamServers(specs, downstream_options(settings, environ, confined))
     overlay = overlay_for(settings, confined)
     catalogue = LiveCatalogue(settings.servers, loaded.annotations, servers)
     clock = SystemClock()
     approvals = Approvals(GrantBook(), BudgetBook())
-    reviewers = assemble_reviewers(
-        settings, approvals.grants, clock, environ, message, loaded.version
-    )
-    reviewers.on_clear = approvals.budgets.clear
+    reviewers = assemble_reviewers(settings, approvals, clock, environ, loaded.version, ways)
     session = Session.begin(
         World(
             tools=catalogue,
@@ -233,18 +196,24 @@ def assemble(
         servers=servers,
         catalogue=catalogue,
         reviewers=reviewers,
-        session=session,
         overlay=overlay,
-        own=OwnTools(
+        calls=Calls(
+            tools=catalogue,
             journal=session.journal,
-            call=session.mediator.handle,
-            planner=session.planner,
-            budgets=approvals.budgets,
-            clock=clock,
-            desk=reviewers.desk,
-            ready=catalogue.ready,
-            plans=settings.overlay.capabilities.profile is not None,
-            composites=by_name(settings.overlay.composites),
+            mediator=session.mediator,
+            own=OwnTools(
+                journal=session.journal,
+                call=session.mediator.handle,
+                planner=session.planner,
+                budgets=approvals.budgets,
+                clock=clock,
+                desk=reviewers.desk,
+                ready=catalogue.ready,
+                plans=settings.overlay.capabilities.profile is not None,
+                composites=by_name(settings.overlay.composites),
+            ),
+            grants=reviewers.grants,
+            show=partial(reviewers.mailbox.publish_grants, settings.session),
         ),
     )
 
@@ -290,7 +259,7 @@ def resolver_for(
         command: by the same, the argument that holds a shell command.
     """
     remotes = {spec.name: GitRemotes(child_environment(spec, environ)) for spec in settings.servers}
-    state, here = state_of(settings), Path.cwd()
+    state, here = settings.session_dir, Path.cwd()
     directories = {
         spec.name: settle(spec, state, here, make=False).cwd for spec in settings.servers
     }
@@ -331,12 +300,7 @@ def settled(
     """
     known = [with_own_place(spec, settings, make=make) for spec in settings.servers]
     specs = [without_launcher(spec, settings, environ) for spec in known]
-    return tuple([settle(spec, state_of(settings), Path.cwd(), make=make) for spec in specs])
-
-
-def state_of(settings: Settings) -> Path:
-    """The session's directory."""
-    return sessions_of(settings) / settings.session
+    return tuple([settle(spec, settings.session_dir, Path.cwd(), make=make) for spec in specs])
 
 
 def downstream_options(

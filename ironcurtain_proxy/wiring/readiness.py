@@ -18,10 +18,12 @@ from ironcurtain_proxy.config.servers.server_choice import SERVERS_NAME
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.grants.book import GrantBook
+from ironcurtain_proxy.grants.budget import BudgetBook
+from ironcurtain_proxy.grants.claims import Approvals
+from ironcurtain_proxy.own_process.clocks import SystemClock
 from ironcurtain_proxy.private_directory import MailboxDirectory
-from ironcurtain_proxy.wiring.clocks import SystemClock
 from ironcurtain_proxy.wiring.confinement import confinements, find_sandbox
-from ironcurtain_proxy.wiring.proxy import settled, state_of
+from ironcurtain_proxy.wiring.proxy import settled
 from ironcurtain_proxy.wiring.reviewers import assemble_reviewers
 
 NO_SERVERS: Final = (
@@ -75,8 +77,8 @@ def servers_source(settings: Settings) -> str:
 def look_at_places(settings: Settings, report: Report) -> None:
     """Note places that have to be written to and cannot be."""
     _try(partial(refuse_unusable, settings.audit.path), report)
-    _try(partial(refuse_unmakeable, state_of(settings)), report)
-    for mailbox in mailboxes_of(settings):
+    _try(partial(refuse_unmakeable, settings.session_dir), report)
+    for mailbox in settings.mailboxes:
         _try(partial(refuse_mailbox, mailbox), report)
 
 
@@ -88,13 +90,6 @@ def look_at_reviewers(
         (report.error if lack.stops else report.warning)("configuration", (), str(lack))
     if not report.has_errors:
         _try(partial(_assemble, settings, loaded, environ), report)
-
-
-def mailboxes_of(settings: Settings) -> tuple[Path, ...]:
-    """Every mailbox of a session, the usual one first."""
-    config = settings.auto_confirm
-    others = () if config is None or not config.engine.enabled else config.mailboxes
-    return tuple(dict.fromkeys((settings.mailbox_dir, *others)))
 
 
 def refuse_mailbox(directory: Path) -> None:
@@ -126,7 +121,8 @@ def refuse_unmakeable(directory: Path) -> None:
 
 
 def _assemble(settings: Settings, loaded: LoadedPolicy, environ: Mapping[str, str]) -> None:
-    assemble_reviewers(settings, GrantBook(), SystemClock(), environ, None, loaded.version)
+    approvals = Approvals(GrantBook(), BudgetBook())
+    assemble_reviewers(settings, approvals, SystemClock(), environ, loaded.version)
 
 
 def _look_at_sandboxes(

@@ -28,17 +28,19 @@ from ironcurtain_proxy.downstream.working_directory import tidy
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.jsonrpc.pipes import claim_stdio, open_reader, open_writer
 from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.own_process.clocks import SystemClock
+from ironcurtain_proxy.own_process.memory import give_large_blocks_back
+from ironcurtain_proxy.own_process.operator_log import configure_logging, say
 from ironcurtain_proxy.review.channel_order import Channel
+from ironcurtain_proxy.review.late_channel import LateChannel
 from ironcurtain_proxy.review.terminal import TerminalReviewer
-from ironcurtain_proxy.wiring.clocks import SystemClock
+from ironcurtain_proxy.sessions.directories import remove_old_sessions_later
+from ironcurtain_proxy.sessions.running import forget_session, note_session
 from ironcurtain_proxy.wiring.confinement import find_sandbox, say_what_root_means
-from ironcurtain_proxy.wiring.memory import give_large_blocks_back
-from ironcurtain_proxy.wiring.operator_log import configure_logging, say
 from ironcurtain_proxy.wiring.overlay import say_what_holds
-from ironcurtain_proxy.wiring.proxy import Proxy, assemble, state_of
+from ironcurtain_proxy.wiring.proxy import Proxy, assemble
 from ironcurtain_proxy.wiring.readiness import look_at_servers
-from ironcurtain_proxy.wiring.running_sessions import forget_session, note_session
-from ironcurtain_proxy.wiring.session_directories import remove_old_sessions_later
+from ironcurtain_proxy.wiring.reviewers import Ways
 from ironcurtain_proxy.wiring.unattended import LOGGER, telling
 
 _log: Final = logging.getLogger(__name__)
@@ -67,14 +69,15 @@ def serve(environ: MutableMapping[str, str], config: Path | None = None) -> int:
     sandbox = find_sandbox(settings, environ, say)
     say_what_root_means(sandbox, say)
     read, write = claim_stdio()
-    proxy = assemble(settings, loaded, environ, sandbox=sandbox)
+    client = LateChannel()
+    proxy = assemble(settings, loaded, environ, sandbox=sandbox, ways=_ways(client))
     for notice in proxy.audit.notices:
         say(notice)
     say_what_holds(proxy.overlay, say)
     finish_logging = configure_logging(settings.session_log)
     try:
         _start(proxy)
-        return anyio.run(_live, proxy, read, write)
+        return anyio.run(_live, proxy, client, read, write)
     except ExceptionGroup as group:
         raise _what_cannot_be_used(group) or group from None
     finally:
@@ -83,6 +86,16 @@ def serve(environ: MutableMapping[str, str], config: Path | None = None) -> int:
             say(f"records could not be written: {proxy.audit.latched}")
         proxy.audit.close()
         _leave(settings)
+
+
+def _ways(client: LateChannel) -> Ways:
+    terminal = TerminalReviewer(SystemClock())
+    return Ways(
+        more={
+            "elicitation": Channel(client, client.is_reachable),
+            "terminal": Channel(terminal, terminal.is_reachable),
+        }
+    )
 
 
 def _start(proxy: Proxy) -> None:
@@ -103,10 +116,10 @@ def _note_log(settings: Settings) -> None:
 
 def _leave(settings: Settings) -> None:
     forget_session(settings)
-    tidy(state_of(settings))
+    tidy(settings.session_dir)
 
 
-async def _live(proxy: Proxy, read: int, write: int) -> int:
+async def _live(proxy: Proxy, client: LateChannel, read: int, write: int) -> int:
     def note_client(name: str) -> None:
         proxy.note_client(name)
         note_session(proxy.settings, name)
@@ -116,7 +129,7 @@ async def _live(proxy: Proxy, read: int, write: int) -> int:
     proxy.servers.hooks.room.unread = lambda: out.backlog
     proxy.servers.hooks.room.limit = largest = limit + limit // 2
     agent = AgentServer(
-        handle_call=proxy.handle,
+        handle_call=proxy.calls.handle,
         list_tools=proxy.list_tools,
         set_log_level=proxy.servers.set_log_level,
         transport=AgentTransport(
@@ -124,23 +137,20 @@ async def _live(proxy: Proxy, read: int, write: int) -> int:
             out,
             drain_seconds=proxy.settings.drain_seconds,
         ),
-        turn_away=proxy.turn_away,
+        turn_away=proxy.calls.turn_away,
         room=Room(largest),
         instructions=tool_usage(),
         on_client=note_client,
     )
 
-    clock = SystemClock()
-    elicitation = ElicitationReviewer(agent.transport, clock)
-    proxy.reviewers.add("elicitation", Channel(elicitation, elicitation.is_reachable))
-    terminal = TerminalReviewer(clock)
-    proxy.reviewers.add("terminal", Channel(terminal, terminal.is_reachable))
+    elicitation = ElicitationReviewer(agent.transport, SystemClock())
+    client.open(elicitation, elicitation.is_reachable)
 
     async def logged(server: str, params: Mapping[str, Json]) -> None:
         await agent.log_message(_named(server, params, several=len(proxy.settings.servers) > 1))
 
     proxy.on_tools_changed = agent.tools_changed
-    proxy.session.journal.unattended.tell = telling(proxy.settings, agent.log_own_message)
+    proxy.calls.journal.unattended.tell = telling(proxy.settings, agent.log_own_message)
     proxy.servers.hooks.on_log = logged
     ended_by: list[int] = []
     async with anyio.create_task_group() as tasks:

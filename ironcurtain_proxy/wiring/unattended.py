@@ -11,8 +11,7 @@ from typing import Final
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.mediation.unattended import Tell
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.wiring.operator_log import say
-from ironcurtain_proxy.wiring.readiness import mailboxes_of
+from ironcurtain_proxy.own_process.operator_log import say
 
 LOGGER: Final = "ironcurtain"
 """The proxy's own name in log messages to the client; no server's messages bear it."""
@@ -45,7 +44,7 @@ def nobody_reviews(settings: Settings) -> str:
 
 def review_command(settings: Settings) -> str:
     """The command that shows this session's questions, wherever they are put."""
-    places = mailboxes_of(settings)
+    places = settings.mailboxes
     if len(places) == 1 and settings.escalation_dir is None:
         return "ironcurtain-proxy review"
     named = [part for place in places for part in ("--dir", str(place))]

@@ -11,7 +11,7 @@ import pytest
 from ironcurtain_proxy.mailbox.listener_lock import ListenerLock
 from ironcurtain_proxy.mailbox.processes import this_process
 from ironcurtain_proxy.mailbox.requests import utc_now
-from ironcurtain_proxy.wiring.session_directories import Hold, remove_old_sessions
+from ironcurtain_proxy.sessions.directories import Hold, remove_old_sessions
 from tests.e2e.installation import PROXY, Installation
 from tests.e2e.raw_client import text
 
@@ -19,7 +19,7 @@ DAY = 86_400
 REMOVER = """
 import sys, time
 from pathlib import Path
-from ironcurtain_proxy.wiring.session_directories import remove_old_sessions
+from ironcurtain_proxy.sessions.directories import remove_old_sessions
 print(flush=True)
 sys.stdin.read(1)
 remove_old_sessions(Path(sys.argv[1]), time.time() - 1000)

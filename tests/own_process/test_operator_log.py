@@ -11,12 +11,12 @@ import pytest
 
 from ironcurtain_proxy.downstream import session_log
 from ironcurtain_proxy.downstream.session_log import SessionLog
-from ironcurtain_proxy.wiring.operator_log import WINDOW_SECONDS, Sparing, configure_logging
+from ironcurtain_proxy.own_process.operator_log import WINDOW_SECONDS, Sparing, configure_logging
 
 LOGS_TO_A_FULL_DEVICE = """
 import logging, os, sys
 from pathlib import Path
-from ironcurtain_proxy.wiring.operator_log import configure_logging, say
+from ironcurtain_proxy.own_process.operator_log import configure_logging, say
 
 finish = configure_logging(Path("/dev/full"))
 for number in range(20):

@@ -62,21 +62,16 @@ class Hold:
 
 def hold_session(settings: Settings) -> tuple[Hold, ...]:
     """Hold a session's directory, and its mailbox where that is another session's directory."""
-    sessions = sessions_of(settings)
-    wanted = {sessions / settings.session}
+    sessions = settings.sessions_dir
+    wanted = {settings.session_dir}
     if settings.mailbox_dir.parent == sessions:
         wanted.add(settings.mailbox_dir)
     return tuple([hold for directory in wanted if (hold := Hold.of(directory)) is not None])
 
 
-def sessions_of(settings: Settings) -> Path:
-    """The directory with one for each session."""
-    return settings.state_dir / "sessions"
-
-
 def remove_old_sessions_later(settings: Settings) -> None:
     """Remove old sessions' directories, in a thread of its own that nobody waits for."""
-    days, sessions = settings.session_retention_days, sessions_of(settings)
+    days, sessions = settings.session_retention_days, settings.sessions_dir
     if days:
         with suppress(RuntimeError):
             threading.Thread(

@@ -20,7 +20,6 @@ from ironcurtain_proxy.mailbox.messages import Owner
 from ironcurtain_proxy.mailbox.processes import is_alive, this_process
 from ironcurtain_proxy.mailbox.requests import utc_now
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.wiring.readiness import mailboxes_of
 
 _log = logging.getLogger(__name__)
 
@@ -46,7 +45,7 @@ class RunningSession:
 def note_session(settings: Settings, client: str = "") -> None:
     """Write what this session uses. It runs as well without: a failure is logged."""
     owner = this_process()
-    directory = _directory(settings)
+    directory = settings.session_dir
     fields: dict[str, Json] = {
         "pid": owner.pid,
         "startTime": owner.start_time,
@@ -54,7 +53,7 @@ def note_session(settings: Settings, client: str = "") -> None:
         "client": client,
         "servers": [spec.name for spec in settings.servers],
         "config": None if settings.config_file is None else str(settings.config_file),
-        "mailboxes": [str(place) for place in mailboxes_of(settings)],
+        "mailboxes": [str(place) for place in settings.mailboxes],
     }
     new = directory / f".{FILE_NAME}.{owner.pid}"
     try:
@@ -74,7 +73,7 @@ def note_session(settings: Settings, client: str = "") -> None:
 def forget_session(settings: Settings) -> None:
     """Take the file away at the end."""
     with suppress(OSError):
-        (_directory(settings) / FILE_NAME).unlink()
+        (settings.session_dir / FILE_NAME).unlink()
 
 
 def running_sessions(sessions: Path) -> Iterator[RunningSession]:
@@ -114,7 +113,3 @@ def _session(name: str, found: dict[str, object]) -> RunningSession:
 
 def _texts(value: object) -> tuple[str, ...]:
     return tuple([str(item) for item in value]) if isinstance(value, list) else ()
-
-
-def _directory(settings: Settings) -> Path:
-    return settings.state_dir / "sessions" / settings.session

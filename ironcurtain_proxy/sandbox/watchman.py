@@ -1,4 +1,4 @@
-"""The look after steering files, joined with the servers that it is about.
+"""The look after steering files while confined servers run: after each call, and between calls.
 
 Implements `ports.Lookout` with `sandbox.lookout`, in threads.
 """
@@ -12,7 +12,6 @@ from typing import Final
 import anyio
 import anyio.to_thread
 
-from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.model.audit import PutBack
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.sandbox.inotify import Inotify
@@ -78,23 +77,24 @@ class Watchman:
 
 
 def looked_after(
-    confined: Mapping[str, Confinement], settings: Settings
+    confined: Mapping[str, Confinement], state_dir: Path
 ) -> tuple[Watchman | None, Mapping[str, Confinement]]:
     """Begin to look after the places where confined servers may write.
 
     Args:
         confined: the servers' confinements.
-        settings: what the operator said.
+        state_dir: ours, where no server writes but below its own directory; it keeps what
+            was put back.
 
     Returns:
         Who looks, None if there is nothing to look after; and the confinements, which close what
         is there now.
     """
-    roots = _roots(confined, settings)
+    roots = _roots(confined, state_dir)
     if not roots:
         return None, confined
     try:
-        lookout = Lookout(roots, Keeper(settings.state_dir / "put-back"), Inotify())
+        lookout = Lookout(roots, Keeper(state_dir / "put-back"), Inotify())
     except OSError as error:
         _LOGGER.warning(
             "files that steer git are not looked after: %s (sysctl fs.inotify.max_user_instances)",
@@ -115,9 +115,9 @@ def looked_after(
     }
 
 
-def _roots(confined: Mapping[str, Confinement], settings: Settings) -> tuple[str, ...]:
+def _roots(confined: Mapping[str, Confinement], state_dir: Path) -> tuple[str, ...]:
     """Where servers may write besides their own directories, without what lies in another."""
-    state = RealPath.from_text(str(settings.state_dir))
+    state = RealPath.from_text(str(state_dir))
     found = {
         RealPath.from_text(path)
         for one in confined.values()

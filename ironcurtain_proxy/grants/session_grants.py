@@ -1,0 +1,73 @@
+"""The remembered approvals of one session, with the file that keeps them where one does."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from ironcurtain_proxy.grants.claims import Approvals
+from ironcurtain_proxy.model.grant import GrantId
+from ironcurtain_proxy.model.json import Json
+
+if TYPE_CHECKING:
+    from ironcurtain_proxy.grants.kept import PersistedGrants
+
+
+@dataclass(frozen=True, slots=True)
+class SessionGrants:
+    """What is remembered in one session."""
+
+    approvals: Approvals
+    persisted: "PersistedGrants | None" = None
+    """What keeps grants; None: they end with the session."""
+
+    def restore(self) -> None:
+        """Take over what earlier sessions kept."""
+        for remembered in () if self.persisted is None else self.persisted.load():
+            self.approvals.grants.restore(remembered)
+
+    def take_back(self) -> None:
+        """Forget what somebody took out of the file of kept grants meanwhile."""
+        if self.persisted is not None:
+            for identifier in self.persisted.withdrawn():
+                self.approvals.grants.revoke(identifier)
+
+    async def keep(self, *, at_once: bool = False) -> None:
+        """Write down what changed, where grants are kept; `at_once`: uses, too."""
+        if self.persisted is not None:
+            grants = self.approvals.grants
+            for gone in await self.persisted.keep(grants.list(), at_once=at_once):
+                grants.revoke(gone)
+
+    async def revoke(self, identifier: str) -> None:
+        """Forget one grant, here and in the file."""
+        self.approvals.grants.revoke(GrantId(identifier))
+        await self.keep(at_once=True)
+
+    async def clear(self) -> None:
+        """Forget all grants, and end the runs of approved plans."""
+        self.approvals.grants.clear()
+        self.approvals.budgets.clear()
+        await self.keep(at_once=True)
+
+    def listing(self) -> list[Mapping[str, Json]]:
+        """The grants, for `grants list`."""
+        return [
+            {
+                "id": remembered.grant.id,
+                "description": remembered.grant.pattern.description,
+                "createdAt": remembered.grant.created.isoformat(),
+                "uses": remembered.uses,
+                "lastUsed": _text(remembered.last_used),
+                "expiresAt": _text(remembered.grant.expires),
+                "source": remembered.grant.source,
+            }
+            for remembered in self.approvals.grants.list()
+        ]
+
+    def __len__(self) -> int:
+        return len(self.approvals.grants)
+
+
+def _text(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.isoformat()
