@@ -62,9 +62,9 @@ def command_candidates(
                 definition=call.definition,
                 workspace=workspace,
                 families=families,
-                phrases=(phrases := described(families, workspace, home=home, ending=ending)),
+                phrases=(phrases := described(families, workspace, home)),
                 beside=beside(call),
-                description=" and ".join(phrases),
+                description=" and ".join(phrases) + (f" {ending}" if ending else ""),
             )
             for families in chosen
         ]
@@ -78,8 +78,10 @@ def single_families(
     pattern: FamilyPattern | CallPattern,
 ) -> tuple[FamilyPattern | CallPattern, ...]:
     """A pattern as it is remembered: each family is a grant of its own."""
-    if isinstance(pattern, CallPattern) or not pattern.families:
+    if isinstance(pattern, CallPattern):
         return (pattern,)
+    if not pattern.families:
+        return (replace(pattern, description=pattern.phrases[0]),)
     return tuple(
         [
             replace(pattern, families=(one,), phrases=(said,), description=said)
@@ -213,11 +215,7 @@ def _digest(call: EscalatedCall) -> str:
 
 
 def described(
-    families: Sequence[Family],
-    workspace: RealPath,
-    *,
-    home: RealPath | None = None,
-    ending: str = "",
+    families: Sequence[Family], workspace: RealPath, home: RealPath | None = None
 ) -> tuple[str, ...]:
     """Families in words, a line for each: "`go test` in ~/project".
 
@@ -225,12 +223,9 @@ def described(
         families: those of one approval; none: commands that only read.
         workspace: the project.
         home: is written `~`.
-        ending: until when, if that is sure.
     """
-    until = f" {ending}" if ending else ""
     said = [_phrase(one, str(workspace), home) for one in families]
-    said = said or [f"commands that only read in {_short(str(workspace), home)}"]
-    return tuple([f"{one}{until}" for one in said])
+    return tuple(said or [f"commands that only read in {_short(str(workspace), home)}"])
 
 
 def _phrase(family: Family, workspace: str, home: RealPath | None) -> str:

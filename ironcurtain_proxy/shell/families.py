@@ -26,11 +26,11 @@ from ironcurtain_proxy.model.place import Place
 from ironcurtain_proxy.shell.disturbances import Disturbance, disturbances
 from ironcurtain_proxy.shell.effects import Part, effect_of
 from ironcurtain_proxy.shell.family_table import (
-    AFTER,
     GENERIC,
     LAUNCHERS,
     YARN_RUNS,
     Task,
+    behind_dashes,
     hoisted,
     names_what_is_never_general,
     never_general,
@@ -292,7 +292,7 @@ def _reduced(task: Task, words: Sequence[Word], place: Place) -> list[str]:
         following = words[at + 1] if at + 1 < len(words) else None
         at += 1
         if word.text == "--":
-            after = task.after if task.after is not None else AFTER
+            after = task.after if task.after is not None else behind_dashes(task)
             inner = _reduced(after, words[at:], place)
             return [*sorted(options), *operands, *(["--", *inner] if inner else ())]
         if word.text is not None and word.text.startswith("-") and len(word.text) > 1:

@@ -111,8 +111,29 @@ def _parsed() -> Mapping[tuple[str, ...], Task]:
 
 
 TASKS: Final = _parsed()
-AFTER: Final = TASKS[("*after",)]
+_AFTER: Final = TASKS[("*after",)]
 """For what a task hands on behind `--`: names of tests and files, as a test runner takes them."""
+_SCRIPT_RUNNERS: Final = frozenset({"npm", "yarn", "pnpm", "bun", "mise", "task"})
+_HANDS_ON: Final = frozenset(
+    {"npm", "yarn", "pnpm", "bun", "cargo", "mise", "task", "dotnet", "swift", "bazel", "vitest",
+     "jest", "turbo", "nx", "gradle", "stack", "cabal", "ng", "mix", "gotestsum", "tox", "nox",
+     "hatch", "meson", "pants", "buck2", "deno", "gradlew", "cross"}
+)  # fmt: skip
+"""Programs that hand what stands behind `--` to what they run. For others it is operands."""
+_TESTS: Final = re.compile(
+    r"test|t\b|lint|check|spec|e2e|unit|fmt|format|type|build|bench|cover|jest|tox|nox|run\b|py\d"
+)
+"""Tasks that take names of tests or files. `npm run db -- drop` does not."""
+
+
+def behind_dashes(task: Task) -> Task:
+    """How the words behind `--` are read."""
+    name = task.path[0].rpartition("/")[2]
+    if name in _SCRIPT_RUNNERS and not _TESTS.search(task.path[-1]):
+        return Task(path=task.path)
+    if name not in _HANDS_ON:
+        return Task(path=task.path, operands=task.operands)
+    return _AFTER
 
 
 _LEADING: Final[Mapping[str, tuple[frozenset[str], frozenset[str]]]] = {

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from ironcurtain_proxy.shell.options import Reading
-from ironcurtain_proxy.shell.reads import Reader, reader
+from ironcurtain_proxy.shell.reads import LOCAL_NAME, Reader, reader
 
 
 def _jq(reading: Reading) -> str | None:
@@ -86,8 +86,8 @@ def _ps(reading: Reading) -> str | None:
 
 
 def _names(reading: Reading) -> str | None:
-    plain = all(re.fullmatch(r"[A-Za-z_]\w*", w.text or "", re.ASCII) for w in reading.operands)
-    return None if plain else "an operand is evaluated"
+    plain = all(LOCAL_NAME.fullmatch(w.text or "") for w in reading.operands)
+    return None if plain else "a variable is set that may change what programs do"
 
 
 def _grep(reading: Reading) -> str | None:

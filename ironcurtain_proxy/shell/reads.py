@@ -123,7 +123,7 @@ def shows_variables(words: Sequence[Word], variables: frozenset[str]) -> str | N
 
 _HARMLESS: Final = re.compile(r"LC_[A-Z]+|LANG|LANGUAGE|TZ|NO_COLOR|CLICOLOR|COLUMNS|IFS")
 _CATS: Final = frozenset({"GIT_PAGER", "PAGER", "GH_PAGER"})
-_LOCAL: Final = re.compile(
+LOCAL_NAME: Final = re.compile(
     r"(?!path$|fpath$|cdpath$|manpath$|module_path$|mailpath$|.*proxy$|prompt$|argv$|status$)"
     r"[a-z]\w*",
     re.ASCII,
@@ -144,7 +144,7 @@ def assigned(commands: Sequence[SimpleCommand]) -> frozenset[str]:
 
 def why_not_assign(one: Assignment, *, alone: bool, variables: frozenset[str]) -> str | None:
     """Why an assignment can change what programs do; None if it cannot."""
-    if alone and _LOCAL.fullmatch(one.name) and one.value.variables <= variables:
+    if alone and LOCAL_NAME.fullmatch(one.name) and one.value.variables <= variables:
         return None
     if not alone and one.value.text is not None:
         if _HARMLESS.fullmatch(one.name):

@@ -1,0 +1,103 @@
+"""A project on the disk, whose commands are approved and tried again."""
+
+import os
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from ironcurtain_proxy.facts.commands import Grounds, observed
+from ironcurtain_proxy.facts.git import GitRemotes
+from ironcurtain_proxy.grants.families import command_candidates, covering, single_families
+from ironcurtain_proxy.grants.patterns import EscalatedCall
+from ironcurtain_proxy.model.grant import CallPattern, Candidate, FamilyPattern, Grant, GrantId
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.place import Place
+from ironcurtain_proxy.model.request import AccessRequest
+from ironcurtain_proxy.shell.families import sought
+from ironcurtain_proxy.shell.parse import parse_command
+
+NOW: Final = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@dataclass
+class Project:
+    """A repository with a remote, and what was approved in it."""
+
+    path: Path
+    grants: list[Grant] = field(default_factory=list)
+
+    @classmethod
+    def made(cls, path: Path) -> "Project":
+        project = cls(path.resolve())
+        project.path.mkdir(parents=True)
+        project.git("init", "-q", "-b", "feature-x")
+        project.git("remote", "add", "origin", "https://example.org/me/app.git")
+        project.git("commit", "-q", "--allow-empty", "-m", "one")
+        return project
+
+    @property
+    def environment(self) -> dict[str, str]:
+        home = str(self.path.parent)
+        return {
+            "PATH": os.environ["PATH"],
+            "HOME": home,
+            "GIT_CONFIG_NOSYSTEM": "1",
+            **{f"GIT_{who}_{what}": "a@b" for who in ("AUTHOR", "COMMITTER")
+               for what in ("NAME", "EMAIL")},
+        }  # fmt: skip
+
+    def git(self, *arguments: str) -> None:
+        subprocess.run(["git", *arguments], cwd=self.path, env=self.environment, check=True)
+
+    def write(self, name: str, text: str) -> None:
+        file = self.path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+    def call(self, command: str, cwd: str = "", **more: Json) -> EscalatedCall:
+        directory = os.path.realpath(self.path / cwd)
+        place = Place(
+            workspace=str(self.path),
+            directory=directory,
+            home=str(self.path.parent),
+            has_repository=os.path.isdir(f"{directory}/.git"),
+        )
+        parsed = parse_command(command)
+        remotes = GitRemotes(self.environment)
+        grounds = Grounds(sought=sought, remotes=lambda _server: remotes)
+        return EscalatedCall(
+            server="shell",
+            tool="run",
+            definition="d",
+            request=AccessRequest(
+                server="shell", tool="run", annotated=True, has_arguments=True, arguments=()
+            ),
+            arguments={"command": command, **more},
+            roles=(),
+            command=parsed,
+            place=observed(parsed, place, grounds, "shell"),
+        )
+
+    def offered(self, command: str, cwd: str = "", **more: Json) -> Sequence[Candidate]:
+        found = command_candidates(
+            self.call(command, cwd, **more), RealPath.from_text(str(self.path.parent))
+        )
+        assert found is not None
+        return found.patterns
+
+    def approve(self, command: str, cwd: str = "", *, kind: int = 0, **more: Json) -> None:
+        """Approve a command and remember one of what is offered."""
+        chosen = self.offered(command, cwd, **more)[kind]
+        assert isinstance(chosen, FamilyPattern | CallPattern)
+        self.grants += [
+            Grant(id=GrantId(f"g{len(self.grants)}{n}"), pattern=one, created=NOW, source="q",
+                  reason="")
+            for n, one in enumerate(single_families(chosen))
+        ]  # fmt: skip
+
+    def covers(self, command: str, cwd: str = "", **more: Json) -> bool:
+        return covering(self.grants, self.call(command, cwd, **more)) is not None

@@ -1,0 +1,54 @@
+"""Approved families do not stretch: everything is approved, and a hostile agent tries the rest."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.grants.family_projects import Project
+from tests.grants.stretched_commands import APPROVED, STRETCHED
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    root = tmp_path_factory.mktemp("attacks")
+    made = Project.made(root / "project")
+    made.write("package.json", '{"scripts": {"test": "jest", "test2": "x"}}')
+    made.write("web/package.json", '{"scripts": {"test": "evil"}}')
+    made.write("Makefile", "X := 1\ntest:\n\tgo test\nother:\n\techo\n")
+    made.write("justfile", "test:\n    go test\n")
+    made.write("mise.toml", '[tasks.test]\nrun = "go test"\n[tasks.other]\nrun = "x"\n')
+    made.write("compose.yaml", "services: {}\n")
+    made.write("scripts/check.sh", "echo\n")
+    made.write("tool.js", "")
+    made.write("evil.sh", "")
+    (root / "outside/deep").mkdir(parents=True)
+    (made.path / "out-link").symlink_to(root / "outside")
+    (made.path / ".venv/bin").mkdir(parents=True)
+    made.write(".venv/bin/activate", "")
+    for command in APPROVED:
+        made.approve(command)
+    return made
+
+
+@pytest.mark.parametrize("command", APPROVED)
+def test_what_was_approved_is_covered(project: Project, command: str) -> None:
+    assert project.covers(command)
+
+
+@pytest.mark.parametrize("command", STRETCHED)
+def test_what_can_change_the_effect_is_not(project: Project, command: str) -> None:
+    assert not project.covers(command)
+
+
+@pytest.mark.parametrize("cwd", ["..", "web", "out-link", "/tmp"])
+@pytest.mark.parametrize("command", ["npm run test", "make test", "bash scripts/check.sh"])
+def test_a_task_is_not_covered_in_another_directory(
+    project: Project, command: str, cwd: str
+) -> None:
+    assert not project.covers(command, cwd)
+
+
+@pytest.mark.parametrize("cwd", ["..", "out-link", "out-link/deep", "/tmp"])
+def test_nothing_is_covered_outside_of_the_project(project: Project, cwd: str) -> None:
+    for command in APPROVED:
+        assert not project.covers(command, cwd), command
