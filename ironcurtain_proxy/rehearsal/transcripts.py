@@ -132,11 +132,11 @@ def _lines(file: Path) -> Iterator[bytes | None]:
     # O_NONBLOCK: opening a pipe nobody writes to would hang.
     descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     with ExitStack() as opened:
-        source: IO[bytes] = opened.enter_context(os.fdopen(descriptor, "rb"))
+        source: IO[bytes] | gzip.GzipFile = opened.enter_context(os.fdopen(descriptor, "rb"))
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(0, "not a regular file")
         if file.name.endswith(".gz"):
-            source = opened.enter_context(gzip.open(source))
+            source = opened.enter_context(gzip.GzipFile(fileobj=source))
         if file.name.endswith(".json"):
             whole = source.read(_MAX_LINE + 1)
             yield whole if len(whole) <= _MAX_LINE else None
