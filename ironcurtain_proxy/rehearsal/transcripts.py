@@ -68,16 +68,17 @@ class _Reader:
 
     def read(self, file: Path) -> None:
         before = len(self._recording.calls), self._recording.broken_lines
-        known = False
+        known = readable = False
         rollout = codex.Rollout(session=file.stem)
         try:
             for line in _lines(file):
                 known |= self._line(line, rollout)
+            readable = True
         except (OSError, EOFError, zlib.error) as error:
             why = getattr(error, "strerror", None) or str(error) or type(error).__name__
             self._recording.unreadable.append(f"{file}: {why}")
         self._recording.files += 1
-        if not known and before == (len(self._recording.calls), self._recording.broken_lines):
+        if readable and not known and before == (len(self._recording.calls), self._recording.broken_lines):
             self._recording.other_files += 1
 
     def _line(self, line: bytes | None, rollout: codex.Rollout) -> bool:
