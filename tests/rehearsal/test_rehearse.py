@@ -107,7 +107,8 @@ def test_a_tool_that_no_server_of_a_preset_has_is_said(tmp_path: Path, name: str
 def test_no_command_of_a_transcript_stops_a_rehearsal(
     tmp_path: Path, given: dict[str, Json]
 ) -> None:
-    found = played(tmp_path, recorded("Bash", **given), command("ls"))
+    row: Json = {"session": "s", "cwd": HERE, "branch": "b", "tool": "Bash", "input": given}
+    found = played(tmp_path, row, command("ls"))
     assert found.calls + found.broken == 2
 
 

@@ -13,7 +13,7 @@ TEXT: dict[str, Json] = {"type": "string"}
 
 
 def tool(name: str, description: str = "", **properties: Json) -> dict[str, Json]:
-    schema = {"type": "object", "properties": properties}
+    schema: Json = {"type": "object", "properties": properties}
     return {"name": name, "description": description, "inputSchema": schema}
 
 
