@@ -3,6 +3,7 @@
 A file with anything unknown in it is refused, with its JSON path and the nearest right word: an
 ignored condition would make an allow rule match everything.
 
+- `annotating`: what tools take and do, from `tools/list`. `presets`: what `init` writes.
 - `settings`: everything that `serve` is told. One module for each section: `capability_settings`,
   `interceptor_settings`, `overlay_settings`, `review_settings`.
 - `reading`: files into checked values. `policy`: rules, annotations, lists.

@@ -123,14 +123,13 @@ class Stage:
         return known
 
     def _make(self, home: str, workspace: str) -> Scene:
-        judges: dict[Rules, Judge] = {}
-        for rules in RULES:
-            settings = self._settings(rules, home, workspace)
-            loaded = load_policy(settings)
-            judges[rules] = Judge(loaded.policy, overlay_for(settings, ()))
-        overlay = judges["coding"].overlay
+        said = {rules: self._settings(rules, home, workspace) for rules in RULES}
+        read = {rules: load_policy(settings) for rules, settings in said.items()}
+        judges = {rules: Judge(read[rules].policy, overlay_for(said[rules], ())) for rules in RULES}
+        # Tools and their annotations are the same by all rules, and so are the facts.
+        loaded, overlay = read["coding"], judges["coding"].overlay
         resolver = resolver_for(
-            settings,
+            said["coding"],
             loaded,
             partial(self._lookup, loaded),
             self.environ,
@@ -177,7 +176,7 @@ class Stage:
 
 def _documents(rules: Rules, workspace: str) -> Documents:
     known = known_servers()
-    definitions = {
+    definitions: dict[str, list[Mapping[str, Json]]] = {
         server: [{"name": name, "inputSchema": dict(tool.schema)} for name, tool in tools.items()]
         for server, tools in known.items()
         if server in {FILES, FETCH}

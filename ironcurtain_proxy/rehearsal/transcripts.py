@@ -68,16 +68,17 @@ class _Reader:
 
     def read(self, file: Path) -> None:
         before = len(self._recording.calls), self._recording.broken_lines
-        known = False
+        known = readable = False
         rollout = codex.Rollout(session=file.stem)
         try:
             for line in _lines(file):
                 known |= self._line(line, rollout)
+            readable = True
         except (OSError, EOFError, zlib.error) as error:
             why = getattr(error, "strerror", None) or str(error) or type(error).__name__
             self._recording.unreadable.append(f"{file}: {why}")
         self._recording.files += 1
-        if not known and before == (len(self._recording.calls), self._recording.broken_lines):
+        if readable and not known and before == (len(self._recording.calls), self._recording.broken_lines):
             self._recording.other_files += 1
 
     def _line(self, line: bytes | None, rollout: codex.Rollout) -> bool:
@@ -132,11 +133,11 @@ def _lines(file: Path) -> Iterator[bytes | None]:
     # O_NONBLOCK: opening a pipe nobody writes to would hang.
     descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     with ExitStack() as opened:
-        source: IO[bytes] = opened.enter_context(os.fdopen(descriptor, "rb"))
+        source: IO[bytes] | gzip.GzipFile = opened.enter_context(os.fdopen(descriptor, "rb"))
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(0, "not a regular file")
         if file.name.endswith(".gz"):
-            source = opened.enter_context(gzip.open(source))
+            source = opened.enter_context(gzip.GzipFile(fileobj=source))
         if file.name.endswith(".json"):
             whole = source.read(_MAX_LINE + 1)
             yield whole if len(whole) <= _MAX_LINE else None

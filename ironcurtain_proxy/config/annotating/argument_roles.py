@@ -19,6 +19,7 @@ Meaning: TypeAlias = Literal["path", "url", "plain", "unclear"]
 """`plain`: it only says how, or with what content. `unclear`: it may name anything."""
 
 _MOST_DEPTH: Final = 8
+_NAMED: Final = (("file",), ("dir",), ("directory",), ("folder",))
 _NO_NAMES: Final = frozenset({"boolean", "number", "integer", "null"})
 
 
@@ -60,6 +61,8 @@ def _is_closed_choice(schema: Mapping[str, Json]) -> bool:
 
 def _of_text(name: str, schema: Mapping[str, Json]) -> Meaning:
     words = words_of(name)
+    if words[-1:] in (("name",), ("names",)) and words[-2:-1] in _NAMED:
+        words = words[:-1]
     last = words[-1] if words else ""
     said = schema.get("format")
     text = " ".join([str(schema.get(key, "")) for key in ("title", "description")])

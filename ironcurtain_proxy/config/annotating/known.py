@@ -90,7 +90,7 @@ def fits(tool: Mapping[str, Json], known: KnownTool | None) -> bool:
     """Whether a tool is the one that was annotated: what it takes besides only says how."""
     if known is None:
         return False
-    theirs, ours = properties_of(tool.get("inputSchema")), properties_of(known.schema)
+    theirs, ours = properties_of(tool.get("inputSchema")), properties_of(dict(known.schema))
     if theirs is None or ours is None:
         return False
     for name, schema in theirs.items():

@@ -4,5 +4,6 @@
 `@secrets` stands for the names of files that the shipped policy takes for secret.
 
 - `preset`: the files of the presets.
+- `writing`: the files of a set-up, none of the operator's lost.
 - `compose`: a preset and the tools of the servers become policy, annotations and configuration.
 """

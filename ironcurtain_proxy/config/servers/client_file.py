@@ -58,11 +58,12 @@ def _by_name(root: Json) -> Mapping[str, Json] | None:
     if isinstance(root, dict) and "mcpServers" in root:
         root = root["mcpServers"]
     if isinstance(root, list):
-        named = {one["name"]: one for one in root if isinstance(one, dict) and "name" in one}
-        if len(named) < len(root) or not all(isinstance(name, str) for name in named):
+        listed = [one for one in root if isinstance(one, dict)]
+        named = {name: one for one in listed if isinstance(name := one.get("name"), str)}
+        if len(named) < len(root):
             return None
         return {
-            str(name): {key: value for key, value in one.items() if key != "name"}
+            name: {key: value for key, value in one.items() if key != "name"}
             for name, one in named.items()
         }
     if not isinstance(root, dict):

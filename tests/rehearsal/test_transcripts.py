@@ -1,0 +1,165 @@
+"""Transcripts are read in every format, and whatever is wrong with them is counted."""
+
+import gzip
+import os
+from pathlib import Path
+
+import pytest
+
+from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.rehearsal.client_tools import ServerCall, as_server_call
+from ironcurtain_proxy.rehearsal.recorded import RecordedCall
+from ironcurtain_proxy.rehearsal.transcripts import read_transcripts
+from tests.rehearsal.transcripts import (
+    CODEX_START,
+    HERE,
+    claude,
+    codex,
+    function,
+    gemini,
+    recorded,
+    refusal,
+    write,
+)
+
+
+def served(call: RecordedCall) -> tuple[str, Json]:
+    found = as_server_call(call, HERE)
+    assert isinstance(found, ServerCall)
+    first = next(iter(found.arguments.values()))
+    return found.tool, first
+
+
+def test_claude_code_s_calls_are_read_once_and_its_refusals_with_them(tmp_path: Path) -> None:
+    rows = [
+        {"type": "summary", "summary": "x"},
+        claude("Bash", {"command": "make"}, "a"),
+        claude("Edit", {"file_path": "src/x.py"}, "b"),
+        refusal("b"),
+        claude("TodoWrite", {"todos": []}, "c"),
+    ]
+    write(tmp_path / "p" / "one.jsonl", rows)
+    # A session that is taken up again repeats what was there.
+    write(tmp_path / "p" / "two.jsonl", rows[:3])
+    calls = read_transcripts([tmp_path]).calls
+    assert [(call.tool, call.refused, call.branch) for call in calls] == [
+        ("Bash", False, "main"),
+        ("Edit", True, "main"),
+        ("TodoWrite", False, "main"),
+    ]
+    assert served(calls[1]) == ("edit_file", f"{HERE}/src/x.py")
+
+
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        (function("shell", {"command": ["bash", "-lc", "make | tail"]}), "make | tail"),
+        (function("shell", {"command": ["git", "commit", "-m", "a b"]}), "git commit -m 'a b'"),
+        (function("exec_command", {"cmd": "ls", "workdir": "/x"}), "ls"),
+        (
+            codex({"type": "local_shell_call", "action": {"command": ["sh", "-c", "ls"]}}),
+            "ls",
+        ),
+        ({"type": "function_call", "name": "shell", "arguments": '{"command":["ls"]}'}, "ls"),
+    ],
+)
+def test_codex_s_commands_are_texts_again(tmp_path: Path, row: Json, expected: str) -> None:
+    found = read_transcripts([write(tmp_path / "rollout-x.jsonl", [CODEX_START, row])])
+    (call,) = found.calls
+    assert served(call) == ("run_command", expected)
+    assert call.directory == HERE
+
+
+def test_a_patch_of_codex_is_a_call_for_each_file(tmp_path: Path) -> None:
+    patch = "*** Begin Patch\n*** Add File: a\n+x\n*** Update File: b\n*** Delete File: c\n"
+    row = codex({"type": "custom_tool_call", "name": "apply_patch", "input": patch})
+    found = read_transcripts([write(tmp_path / "rollout-x.jsonl", [CODEX_START, row])])
+    assert [served(call) for call in found.calls] == [
+        ("write_file", f"{HERE}/a"),
+        ("edit_file", f"{HERE}/b"),
+        ("move_file", f"{HERE}/c"),
+    ]
+
+
+def test_gemini_s_chats_are_read(tmp_path: Path) -> None:
+    chat = gemini(
+        ("run_shell_command", {"command": "make", "directory": "sub"}),
+        ("read_file", {"absolute_path": "/x/y"}),
+        ("web_fetch", {"prompt": "summarise https://example.com/a please"}),
+        ("save_memory", {"fact": "x"}),
+    )
+    found = read_transcripts([write(tmp_path / "session-1.json", [chat])])
+    assert [as_server_call(call, HERE) for call in found.calls] == [
+        ServerCall("shell", "run_command", {"command": "make", "cwd": f"{HERE}/sub"}),
+        ServerCall("filesystem", "read_text_file", {"path": "/x/y"}),
+        ServerCall("fetch", "fetch", {"url": "https://example.com/a"}),
+        "none",
+    ]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"{",
+        b"[1]",
+        b"\xff\xfe",
+        b"null",
+        b'{"session": "s", "tool": 3, "input": {}}',
+        b'{"session": "s", "tool": "Bash", "input": []}',
+        b'{"sessionId": "s", "type": "assistant", "message": {"content": [{"type": "tool_use"}]}}',
+        b'{"type": "response_item", "payload": {"type": "function_call", "name": "shell"}}',
+        b'{"type": "function_call", "name": "shell", "arguments": "{"}',
+        b'{"type": "response_item", "payload": {"type": "local_shell_call"}}',
+        b'{"sessionId": "g", "messages": [{"toolCalls": [3]}]}',
+        b"[" * 5000,
+    ],
+)
+def test_a_broken_line_is_counted_and_those_after_it_are_read(tmp_path: Path, line: bytes) -> None:
+    found = read_transcripts([write(tmp_path / "x.jsonl", [line, recorded("Bash", command="ls")])])
+    assert found.broken_lines == 1
+    assert len(found.calls) == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"sessionId": "s", "type": "assistant", "message": {"content": "text"}}',
+        b'{"sessionId": 3, "type": "assistant", "message": null}',
+        b'{"type": "event_msg", "payload": {"type": "token_count"}}',
+        b'{"some": "thing else"}',
+        b"",
+        b"   ",
+    ],
+)
+def test_a_line_without_a_call_is_passed_over(tmp_path: Path, line: bytes) -> None:
+    found = read_transcripts([write(tmp_path / "x.jsonl", [line, recorded("Bash", command="ls")])])
+    assert (found.broken_lines, len(found.calls)) == (0, 1)
+
+
+def test_compressed_and_torn_files_are_read_as_far_as_they_go(tmp_path: Path) -> None:
+    plain = write(tmp_path / "plain", [recorded("Bash", command="ls")] * 2000).read_bytes()
+    whole = gzip.compress(plain)
+    (tmp_path / "a.jsonl.gz").write_bytes(whole)
+    (tmp_path / "b.jsonl.gz").write_bytes(whole[: len(whole) // 2])
+    (tmp_path / "c.jsonl.gz").write_bytes(b"no gzip")
+    found = read_transcripts([tmp_path])
+    assert len(found.calls) >= 2000
+    assert [line.partition(":")[0][-10:] for line in found.unreadable] == [
+        "b.jsonl.gz",
+        "c.jsonl.gz",
+    ]
+
+
+def test_a_pipe_and_other_files_do_not_stop_the_reading(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.jsonl")
+    (tmp_path / "b.json").write_bytes(b'{"mcpServers": {}}')
+    (tmp_path / "notes.txt").write_bytes(b"x")
+    write(tmp_path / "c.jsonl", [recorded("Bash", command="ls")])
+    found = read_transcripts([tmp_path])
+    assert (len(found.calls), found.other_files, len(found.unreadable)) == (1, 1, 1)
+
+
+def test_a_path_that_is_not_there_is_said(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="is not there"):
+        read_transcripts([tmp_path / "nothing"])
