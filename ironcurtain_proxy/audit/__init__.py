@@ -7,6 +7,6 @@
 - `settings`: how a log is written.
 - `keys`, `provider_keys`: where keys of providers stand in a text. `denials`: how many denied calls
   are recorded one by one.
-- `family`, `known_logs`: all logs of a user. `finding`, `tailing`, `rows`: one call, the last calls,
+- `family`, `known_logs`: all logs of a user. `finding`, `tailing`, `rows`: one call, the last ones,
   and how they are shown.
 """
