@@ -30,8 +30,8 @@ from ironcurtain_proxy.downstream.working_directory import settle
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.server import ServerSpec
+from ironcurtain_proxy.own_process.clocks import SystemClock
 from ironcurtain_proxy.sandbox.launchers import launched
-from ironcurtain_proxy.wiring.clocks import SystemClock
 
 DESCRIPTION: Final = """\
 Write a configuration for your servers: policy, annotations of their tools, and settings, below

@@ -19,13 +19,14 @@ from ironcurtain_proxy.grants.patterns import EscalatedCall
 from ironcurtain_proxy.mediation.question import Frame, Posed, question_about
 from ironcurtain_proxy.model.decision import Escalate
 from ironcurtain_proxy.model.escalation import Approved, EscalationId
+from ironcurtain_proxy.model.family import Family
 from ironcurtain_proxy.model.grant import CapabilityPattern
 from ironcurtain_proxy.model.judgement import Judged
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.model.request import Facts, PathValue
 from ironcurtain_proxy.rehearsal.client_tools import ServerCall, as_tool_call
-from ironcurtain_proxy.shell.families import Family, covers, families_of
+from ironcurtain_proxy.shell.families import covers, families_of
 
 _WHEN: Final = datetime(2000, 1, 1, tzinfo=UTC)
 """Nothing expires in a rehearsal."""

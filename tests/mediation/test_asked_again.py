@@ -2,28 +2,26 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 
-from ironcurtain_proxy.facts.facts import Facts
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.call import ToolCall
 from ironcurtain_proxy.model.escalation import Approved, Declined, Held, Ruling, Taken, Unreachable
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import PathCondition, Policy, Rule
 from ironcurtain_proxy.model.reply import Answered, Refused
-from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, PathValue
+from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, Facts, PathValue
 from tests.fakes import Harness, no_roles
 from tests.mediation.test_mediator import policy, writes
 
 pytestmark = pytest.mark.anyio
 
 
-def within(effect: str, place: str, role: ArgumentRole) -> Rule:
+def within(effect: Literal["allow", "escalate"], place: str, role: ArgumentRole) -> Rule:
     condition = PathCondition(roles=frozenset({role}), within=RealPath.from_text(place))
-    assert effect in {"allow", "escalate"}
-    word = "allow" if effect == "allow" else "escalate"
-    return Rule(name=f"{effect}-{place}", effect=word, reason="so", paths=condition)
+    return Rule(name=f"{effect}-{place}", effect=effect, reason="so", paths=condition)
 
 
 OUTSIDE = Policy(
@@ -98,9 +96,9 @@ async def test_what_an_approval_no_longer_covers_is_recorded_as_nobodys_approval
     harness.facts.answer = writes
     harness.desk.ruling = Approved(by="human", remember=0)
     await harness.mediator.handle("read", {"arguments": {"path": "/out/a"}})
-    (remembered,) = harness.mediator.grants.list()
+    (remembered,) = harness.grants.list()
     harness.desk.ruling = Unreachable()
-    harness.facts.meanwhile = lambda: harness.mediator.grants.revoke(remembered.grant.id)
+    harness.facts.meanwhile = lambda: harness.grants.revoke(remembered.grant.id)
     reply = await harness.mediator.handle("read", {"arguments": {"path": "/out/b"}})
     assert isinstance(reply, Refused)
     last = harness.recorder.records[-1]
