@@ -18,6 +18,7 @@ from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.reply import Reply
 from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered
 from ironcurtain_proxy.model.server import ToolResult
+from ironcurtain_proxy.model.timeline import Change, NotHeld, PointId
 
 ProgressListener: TypeAlias = Callable[[Mapping[str, Json]], Awaitable[None]]
 """Is handed the raw `params` of each progress notification of one call."""
@@ -189,6 +190,28 @@ class Lookout(Protocol):
 
     async def look(self) -> tuple[PutBack, ...]:
         """What was put back since the last look. Never fails."""
+        ...
+
+
+class Timeline(Protocol):
+    """Points in time of the workspace that calls can be taken back to."""
+
+    async def mark(self, call: RequestId, server: str, tool: str) -> PointId | NotHeld:
+        """Make the point before a call.
+
+        `NotHeld`: the workspace as it is cannot be held (too large, unreadable, disk full).
+        """
+        ...
+
+    async def settle(self, point: PointId) -> tuple[Change, ...]:
+        """Note what changed since the call's point, after the call; also after a cancelled one."""
+        ...
+
+    async def holds(self, path: RealPath) -> bool:
+        """Whether what is at this path could be brought back if the next call deleted it.
+
+        Not so in a named cache, nor what is too large or unreadable.
+        """
         ...
 
 
