@@ -19,6 +19,7 @@ from ironcurtain_proxy.model.reply import Reply
 from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered
 from ironcurtain_proxy.model.server import ToolResult
 from ironcurtain_proxy.model.timeline import Change, NotHeld, PointId
+from ironcurtain_proxy.model.walls import Walls
 
 ProgressListener: TypeAlias = Callable[[Mapping[str, Json]], Awaitable[None]]
 """Is handed the raw `params` of each progress notification of one call."""
@@ -98,6 +99,10 @@ class Servers(Protocol):
 
     def is_sandboxed(self, server: str) -> bool:
         """Whether the very process that serves this server now is confined."""
+        ...
+
+    async def walls(self, server: str) -> Walls | None:
+        """What that process can touch, found out of itself; None: it is not confined."""
         ...
 
 
@@ -215,6 +220,27 @@ class Timeline(Protocol):
         ...
 
 
+class Containment(Protocol):
+    """What may answer in a reviewer's place for what can be taken back."""
+
+    @property
+    def timeline(self) -> Timeline:
+        """The points of the workspace."""
+        ...
+
+    def ended(self) -> str | None:
+        """Why it answers for nothing more, in words; None: it does, or a person has looked."""
+        ...
+
+    def end(self, call: RequestId, why: str) -> None:
+        """End it until a person has looked, and keep what they need to see. Never fails."""
+        ...
+
+    def is_same_workspace(self) -> bool:
+        """Whether the workspace is still the directory that it was when the servers started."""
+        ...
+
+
 class Clock(Protocol):
     """The time."""
 
@@ -260,3 +286,5 @@ class World:
     ids: IdSource
     aftermath: Aftermath | None = None
     lookout: Lookout | None = None
+    containment: Containment | None = None
+    """None: nothing is contained."""

@@ -22,7 +22,8 @@ from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered, PathValue
 from ironcurtain_proxy.model.server import ToolResult
-from ironcurtain_proxy.ports import Aftermath, Lookout, ProgressListener, World
+from ironcurtain_proxy.model.walls import Walls
+from ironcurtain_proxy.ports import Aftermath, Containment, Lookout, ProgressListener, World
 
 DONE = ToolResult(result={"content": [{"type": "text", "text": "done"}]})
 
@@ -122,6 +123,7 @@ class FakeServers:
     forwarded: list[AuthorizedCall] = field(default_factory=list)
 
     roots: list[Sequence[str]] = field(default_factory=list)
+    found_walls: Walls | None = None
 
     async def forward(
         self,
@@ -139,6 +141,9 @@ class FakeServers:
 
     def is_sandboxed(self, server: str) -> bool:
         return False
+
+    async def walls(self, server: str) -> Walls | None:
+        return self.found_walls
 
 
 @dataclass
@@ -202,6 +207,7 @@ class Harness:
     clock: FakeClock = field(default_factory=FakeClock)
     aftermath: Aftermath | None = None
     lookout: Lookout | None = None
+    containment: Containment | None = None
 
     def __post_init__(self) -> None:
         self.mediator = Mediator(
@@ -215,6 +221,7 @@ class Harness:
                 ids=FakeIds(),
                 aftermath=self.aftermath,
                 lookout=self.lookout,
+                containment=self.containment,
             ),
             policy=self.policy,
             session="s",

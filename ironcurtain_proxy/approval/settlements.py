@@ -12,6 +12,7 @@ from ironcurtain_proxy.model.case import Settlement
 from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.escalation import (
     BY_MODEL,
+    CONTAINMENT,
     HUMAN,
     Approved,
     Decider,
@@ -64,6 +65,16 @@ def besides(
     if not ids:
         return settlement
     return replace(settlement, extra=(*settlement.extra, ("grants", "+".join(ids))))
+
+
+def by_containment() -> Settlement:
+    """The sandbox holds the call, and the timeline can take it back."""
+    return Settlement(
+        effect="allow",
+        reason="Contained: it stays in the sandbox and can be taken back",
+        decided_by=CONTAINMENT,
+        result="approved",
+    )
 
 
 def by_reviewer(approved: Approved, question: EscalationId) -> Settlement:

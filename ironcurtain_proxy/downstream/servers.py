@@ -23,10 +23,11 @@ from ironcurtain_proxy.model.authorized import AuthorizedCall
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.request import AccessRequest
 from ironcurtain_proxy.model.server import ServerSpec, ToolDefinition, ToolResult
+from ironcurtain_proxy.model.walls import Walls
 from ironcurtain_proxy.ports import ProgressListener
 from ironcurtain_proxy.sandbox.abandoned import remove_abandoned
 from ironcurtain_proxy.sandbox.denials import Closed
-from ironcurtain_proxy.sandbox.error_hints import annotated, annotated_error
+from ironcurtain_proxy.sandbox.error_hints import annotated, annotated_error, refused_host
 from ironcurtain_proxy.sandbox.reach import obstacle
 
 _LOGGER: Final = logging.getLogger(__name__)
@@ -170,6 +171,11 @@ class DownstreamServers:
         supervisor = self._supervisors.get(server)
         return supervisor is not None and supervisor.is_sandboxed
 
+    async def walls(self, server: str) -> Walls | None:
+        """What that process can touch, found out of itself; None: it is not confined."""
+        supervisor = self._supervisors.get(server)
+        return None if supervisor is None else await supervisor.walls()
+
     def status(self) -> Mapping[str, ServerStatus]:
         """How each server is doing."""
         return {name: supervisor.status() for name, supervisor in self._supervisors.items()}
@@ -201,6 +207,7 @@ class DownstreamServers:
 def _annotated(answer: ToolResult, closed: Closed) -> ToolResult:
     """The answer of a confined server; an error that its sandbox caused says so."""
     if answer.result is not None:
-        return replace(answer, result=annotated(answer.result, closed))
+        host = refused_host(answer.result, closed)
+        return replace(answer, result=annotated(answer.result, closed), refused_host=host)
     error = answer.error
     return answer if error is None else replace(answer, error=annotated_error(error, closed))

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 from typing import Final, assert_never
 
 import anyio
@@ -26,6 +27,7 @@ from ironcurtain_proxy.grants.budget import BudgetBook
 from ironcurtain_proxy.grants.claims import Approvals, Claim
 from ironcurtain_proxy.grants.grant_settlement import Remembering, without
 from ironcurtain_proxy.grants.patterns import EscalatedCall
+from ironcurtain_proxy.mediation.containing import Containing
 from ironcurtain_proxy.mediation.journal import Journal
 from ironcurtain_proxy.mediation.judge import judge
 from ironcurtain_proxy.mediation.question import Frame, Posed, question_about
@@ -84,9 +86,11 @@ class Mediator:
     approvals: Approvals = field(init=False)
     frame: Frame = field(init=False)
     journal: Journal = field(init=False)
+    containing: Containing = field(init=False)
 
     def __post_init__(self) -> None:
         self.approvals = Approvals(self.grants, self.budgets)
+        self.containing = Containing(world=self.world, policy=self.policy)
         self.frame = Frame(
             session=self.session,
             policy=self.policy,
@@ -197,7 +201,10 @@ class Mediator:
             case Deny(ground=ground):
                 return await self.journal.refuse(case, "policy", ground)
             case Allow() | Escalate():
-                return await self._carry_out(case, gathered, judged, on_progress)
+                try:
+                    return await self._carry_out(case, gathered, judged, on_progress)
+                finally:
+                    await self.containing.settle(case)
             case _:
                 assert_never(case.decision)
 
@@ -207,8 +214,10 @@ class Mediator:
         """Have a call approved where that is needed, and make it."""
         for _ in range(2):
             refused: Refused | None = None
-            if isinstance(case.decision, Escalate):
-                # (4) Only an escalation can be approved; no one is asked about a denial.
+            asked = isinstance(case.decision, Escalate)
+            if asked and not await self.containing.settles(case, facts, judged):
+                # (4) Only an escalation can be approved; no one is asked about a denial, nor about
+                # what the sandbox holds and the timeline can take back.
                 refused = await self._out_of_reach(case, facts) or await self._review(
                     case, facts, judged, on_progress
                 )
@@ -293,6 +302,7 @@ class Mediator:
                 fingerprint=self.world.facts.fingerprint(case.call, facts.arguments),
                 directories=directories,
                 sandboxed=self.world.servers.is_sandboxed(case.call.server),
+                besides=self.containing.told(case),
             ),
             self.frame,
         )
@@ -341,6 +351,8 @@ class Mediator:
                     # Grants and budgets count as they are at this moment, after every wait.
                     if not self._settle(case, claim):
                         return None
+                if not await self.containing.before(case, facts):
+                    return None
                 return await self._forward(case, facts.request, on_progress)
         except BusyError as error:
             return await self.journal.refuse(case, "busy", Ground("repository-busy", str(error)))
@@ -367,7 +379,8 @@ class Mediator:
         # (8) The server is asked. Whatever happens now has an outcome line.
         case.sent = True
         try:
-            result = await self._send(case, call, on_progress)
+            send = partial(self.world.servers.forward, call, on_progress, roots=case.roots)
+            result = await self.containing.watch(case, send)
         except DownstreamError as error:
             failure = ResultSummary(status="error", error=str(error))
             recorded = await self.journal.end(case, failure)
@@ -385,15 +398,3 @@ class Mediator:
         recorded = await self.journal.end(case, summary)
         allowed = case.allowed
         return Answered(result=result, recorded=recorded, put_back=case.put_back, allowed=allowed)
-
-    async def _send(
-        self, case: Case, call: AuthorizedCall, on_progress: ProgressListener | None
-    ) -> ToolResult:
-        try:
-            return await self.world.servers.forward(call, on_progress, roots=case.roots)
-        finally:
-            # What a server left where it can act outside its sandbox is put back, and said:
-            # also of a call that it did not answer, or that the agent has withdrawn.
-            if self.world.lookout is not None:
-                with anyio.CancelScope(shield=True):
-                    case.put_back = await self.world.lookout.look()

@@ -54,3 +54,5 @@ class ToolResult:
     """The raw `result` object, passed back untouched."""
     error: Mapping[str, Json] | None = None
     """The raw JSON-RPC `error` object."""
+    refused_host: str = field(default="", compare=False)
+    """The host that the sandbox kept the call from, as far as its answer shows; empty: none."""

@@ -44,6 +44,7 @@ from ironcurtain_proxy.sandbox.launch import Confinement
 from ironcurtain_proxy.sandbox.probe import Available
 from ironcurtain_proxy.wiring.clocks import RandomIds, SystemClock
 from ironcurtain_proxy.wiring.confinement import confinements, with_own_place, without_launcher
+from ironcurtain_proxy.wiring.containment import containment_of, open_timeline
 from ironcurtain_proxy.wiring.lookout import Watchman, looked_after
 from ironcurtain_proxy.wiring.overlay import command_argument, overlay_for
 from ironcurtain_proxy.wiring.reviewers import Reviewers, assemble_reviewers, described
@@ -203,6 +204,9 @@ def assemble(
             ids=RandomIds(),
             aftermath=None if reviewers.engine is None else reviewers.engine.reviewer,
             lookout=watchman,
+            containment=containment_of(
+                settings, state_of(settings), open_timeline(settings, environ)
+            ),
         ),
         policy=loaded.policy,
         session=settings.session,
@@ -326,4 +330,5 @@ def downstream_options(
         session_log=settings.session_log,
         environment=dict(environ),
         confinements=confined,
+        state=state_of(settings),
     )

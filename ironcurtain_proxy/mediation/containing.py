@@ -1,0 +1,194 @@
+"""Containment at work: a point before each call that may change the workspace, a look after it.
+
+A call that its sandbox holds and the timeline can take back needs no reviewer. The session's
+containment ends where something was put back that could act outside the sandbox, until a person
+has looked.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+import anyio
+
+from ironcurtain_proxy.approval.containment import (
+    Considered,
+    may_change,
+    why_asked,
+    why_open,
+)
+from ironcurtain_proxy.approval.settlements import by_containment
+from ironcurtain_proxy.decision.containment import rule_for_reviewers
+from ironcurtain_proxy.model.case import Case
+from ironcurtain_proxy.model.escalation import CONTAINMENT
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.judgement import Judged
+from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.policy import Policy
+from ironcurtain_proxy.model.request import Facts
+from ironcurtain_proxy.model.server import ToolResult
+from ironcurtain_proxy.model.timeline import NotHeld, PointId
+from ironcurtain_proxy.ports import Containment, World
+
+_log = logging.getLogger(__name__)
+
+_NOTE: Final = "uncontained"
+"""The field of a record that says why a call was asked about all the same."""
+_MOST_TRIED: Final = 4096
+"""Calls whose attempts to leave are remembered; beyond that, nothing is contained."""
+_MOST_NAMED: Final = 50
+"""Changed paths that a record names; the timeline has them all."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Containing:
+    """The containment of one session's calls."""
+
+    world: World
+    policy: Policy
+    _points: dict[str, PointId] = field(default_factory=dict, init=False)
+    """Of the calls that are under way."""
+    _tried: dict[str, str] = field(default_factory=dict, init=False)
+    """By fingerprint of a call: the host that it tried to reach, or a word for one."""
+
+    async def settles(self, case: Case, facts: Facts, judged: Judged) -> bool:
+        """Whether a call that is asked about needs no reviewer; then it has its point."""
+        on = self.world.containment
+        if on is None:
+            return False
+        why = await self._why_asked(on, case, facts, judged) or await self._mark(on, case, facts)
+        if why is not None:
+            case.notes = (*_without(case, _NOTE), (_NOTE, why))
+            return False
+        directories = await self.world.facts.directories(facts.request)
+        case.roots = self.world.facts.roots(facts.request, directories)
+        case.settlement, case.approved = by_containment(), case.reasons
+        return True
+
+    def told(self, case: Case) -> tuple[tuple[str, str], ...]:
+        """What a reviewer is told of why a call is not contained."""
+        return tuple([("Not contained", str(why)) for name, why in case.notes if name == _NOTE])
+
+    def _tried_host(self, case: Case) -> str:
+        return self._tried.get(self.world.facts.fingerprint(case.call, case.arguments), "")
+
+    async def before(self, case: Case, facts: Facts) -> bool:
+        """Make the point of a call that is about to go. False: what let it go does not hold."""
+        on = self.world.containment
+        if on is None:
+            return True
+        if case.settlement is not None and case.settlement.decided_by == CONTAINMENT:
+            if on.ended() is None and await self._walls_hold(case, on):
+                return True
+            # It waited for its turn, and the sandbox or the session is another one now.
+            case.settlement, case.approved = None, ()
+            return False
+        await self._mark(on, case, facts)
+        return True
+
+    async def watch(self, case: Case, send: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
+        """Send a call; then look what it left, also where it failed or was withdrawn."""
+        try:
+            result = await send()
+            self._note_attempt(case, result)
+            return result
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._look(case)
+                await self.settle(case)
+
+    async def settle(self, case: Case) -> None:
+        """Close the point of a call, whether it went or not. Never fails."""
+        on, point = self.world.containment, self._points.pop(case.call.request_id, None)
+        if on is None or point is None:
+            return
+        with anyio.CancelScope(shield=True):
+            try:
+                changes = await on.timeline.settle(point)
+            except Exception:  # noqa: BLE001  the record of the call is worth more
+                _log.exception("what call %s changed is not noted", case.call.request_id)
+                return
+        named: list[Json] = [
+            f"{one.kind} {one.path}".encode("utf-8", "backslashreplace").decode()
+            for one in changes[:_MOST_NAMED]
+        ]
+        if named:
+            case.notes += (("changed", named), ("changes", len(changes)))
+
+    async def _why_asked(
+        self, on: Containment, case: Case, facts: Facts, judged: Judged
+    ) -> str | None:
+        ended = on.ended()
+        if ended is not None:
+            return f"containment has ended: {ended}"
+        if len(self._tried) >= _MOST_TRIED:
+            return "too many calls have tried to leave the sandbox"
+        workspace = self.policy.workspace
+        if not on.is_same_workspace():
+            return "the workspace is another directory than at the start"
+        why = why_asked(
+            Considered(
+                facts=facts,
+                judged=judged,
+                workspace=workspace,
+                walls=await self.world.servers.walls(case.call.server),
+                for_reviewers=rule_for_reviewers(facts.request, self.policy),
+                tried=self._tried_host(case),
+            )
+        )
+        if why is not None or workspace is None:
+            return why or "there is no workspace"
+        for path in may_change(facts, workspace):
+            if not await self._holds(on, path):
+                return "what it may delete could not be brought back"
+        return None
+
+    async def _holds(self, on: Containment, path: RealPath) -> bool:
+        try:
+            return await on.timeline.holds(path)
+        except Exception:  # noqa: BLE001  what cannot be found out is asked about
+            _log.exception("the timeline does not say what it holds")
+            return False
+
+    async def _walls_hold(self, case: Case, on: Containment) -> bool:
+        walls, workspace = await self.world.servers.walls(case.call.server), self.policy.workspace
+        held = workspace is not None and why_open(walls, workspace) is None
+        return held and on.is_same_workspace()
+
+    async def _mark(self, on: Containment, case: Case, facts: Facts) -> str | None:
+        """Make a call's point, if it may change anything. Says why not where it cannot."""
+        workspace, call = self.policy.workspace, case.call
+        if workspace is None or call.request_id in self._points or not may_change(facts, workspace):
+            return None
+        try:
+            point = await on.timeline.mark(call.request_id, call.server, call.tool)
+        except Exception:  # noqa: BLE001  what cannot be taken back is asked about
+            _log.exception("there is no point before call %s", call.request_id)
+            point = NotHeld("the timeline met a fault")
+        if isinstance(point, NotHeld):
+            case.notes = (*_without(case, "notHeld"), ("notHeld", point.reason))
+            return f"it could not be taken back: {point.reason}"
+        self._points[call.request_id] = point
+        case.notes += (("point", point),)
+        return None
+
+    def _note_attempt(self, case: Case, result: ToolResult) -> None:
+        if self.world.containment is None or not result.refused_host:
+            return
+        if len(self._tried) < _MOST_TRIED:
+            key = self.world.facts.fingerprint(case.call, case.arguments)
+            self._tried[key] = result.refused_host
+
+    async def _look(self, case: Case) -> None:
+        if self.world.lookout is None:
+            return
+        case.put_back = await self.world.lookout.look()
+        on = self.world.containment
+        if on is not None and case.put_back:
+            case.notes += (("containmentEnded", True),)
+            on.end(case.call.request_id, case.put_back[0].said)
+
+
+def _without(case: Case, name: str) -> tuple[tuple[str, Json], ...]:
+    return tuple([note for note in case.notes if note[0] != name])
