@@ -31,6 +31,7 @@ COMMANDS: Final = MappingProxyType(
         "approve": "approve a call that waits",
         "deny": "deny a call that waits",
         "grants": "list, revoke or clear remembered approvals",
+        "containment": "show where containment has ended, and resume it",
         "rollback": "put back what a call changed that was approved under conditions",
         "auto-approve": "measure the auto-approver on labelled scenarios",
         "metrics": "show how the auto-confirm engine does",

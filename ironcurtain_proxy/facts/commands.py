@@ -6,8 +6,8 @@ know what a command does.
 
 import os
 import stat
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from ironcurtain_proxy.model.command import ParsedCommand
@@ -35,6 +35,8 @@ class Grounds:
     home: str | None = None
     directory: Callable[[str], str | None] = _no_directory
     """By the operator's server name: where that server runs; None: not known."""
+    own: Mapping[str, str] = field(default_factory=dict)
+    """By the same: the directory that was made for that server and holds nothing of anybody's."""
 
 
 def with_command(facts: Facts, argument: str, server: str, grounds: Grounds) -> Facts:
@@ -74,11 +76,12 @@ def _changes_the_command(arguments: Arguments, command: str) -> str | None:
 
 
 def _place(facts: Facts, server: str, grounds: Grounds) -> Place:
-    directory = _directory(facts, server, grounds)
+    directory, own = _directory(facts, server, grounds), _real(grounds.own.get(server))
     return Place(
         workspace=_real(grounds.workspace),
         directory=directory,
         home=_real(grounds.home),
+        writable=() if own is None else (own,),
         has_repository=directory is not None and _has_repository(directory),
     )
 

@@ -4,6 +4,6 @@
 - `overlay`, `confinement`, `persistence`, `reviewers`, `reviewer_processes`, `auto_confirm`: one
   part each.
 - `live`: the servers' tools for `check --live`. `clocks`, `memory`: time, ids, the allocator.
-- Also: `lookout`, `operator_log`, `readiness`, `rehearsal`, `running_sessions`,
+- Also: `containment`, `lookout`, `operator_log`, `readiness`, `rehearsal`, `running_sessions`,
   `session_directories`, `unattended`.
 """

@@ -292,6 +292,11 @@ def resolver_for(
                 workspace=None if settings.workspace is None else str(settings.workspace),
                 home=str(settings.home),
                 directory=directories.get,
+                own={
+                    spec.name: directory
+                    for spec in settings.servers
+                    if spec.cwd is None and (directory := directories[spec.name]) is not None
+                },
             ),
             trusted=loaded.policy.trusted_servers,
         ),

@@ -127,6 +127,7 @@ def watched(ends: Exception | None) -> tuple[Harness, anyio.Event]:
     """A session whose server leaves a hook behind, and then fails or hangs."""
     made, watch, has_begun = supervised(), Watch(), anyio.Event()
     made.mediator.world = replace(made.mediator.world, lookout=watch)
+    made.mediator.containing.world = made.mediator.world
     grant(made, "fs.write")
 
     async def act(_: AuthorizedCall) -> ToolResult:
