@@ -6,10 +6,15 @@ rule can let through, the sandbox does not break. Does not know how a sandbox is
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.server import ServerSpec
+
+
+_OPENED_BY_SRT: Final = (".npm/_logs", ".claude/debug")
+"""Directories of the user that srt lets every sandbox write in: all servers share them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +106,7 @@ def profile_of(spec: ServerSpec, around: Surroundings) -> Profile:
             (
                 *[path for path in closed if not any(_is_under(open_, path) for open_ in writable)],
                 *around.code,
+                *[f"{around.home}/{name}" for name in _OPENED_BY_SRT],
                 *said.get("denyWrite", ()),
             )
         ),

@@ -286,3 +286,17 @@ def test_a_process_that_was_left_behind_does_not_open_the_walls(
     assert "exit 0" in said
     assert Path(f"{gate}.done").read_text().strip() != "0"
     assert list(outside.iterdir()) == []
+
+
+def test_no_server_may_write_where_the_sandbox_program_keeps_its_own_logs(
+    installation: Installation,
+) -> None:
+    shared = [installation.home / ".npm/_logs", installation.home / ".claude/debug"]
+    for directory in shared:
+        directory.mkdir(parents=True)
+    agent = contained(installation)
+    for directory in shared:
+        program = installation.workspace / "write.sh"
+        program.write_text(f"echo x > {directory}/left; echo $? > {program}.status")
+        done(shell(agent, f"sh {program}"))
+        assert list(directory.iterdir()) == []
