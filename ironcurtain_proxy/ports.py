@@ -14,6 +14,7 @@ from ironcurtain_proxy.model.authorized import AuthorizedCall
 from ironcurtain_proxy.model.call import RequestId, ToolCall
 from ironcurtain_proxy.model.escalation import Escalation, EscalationId, Held, Ruling, Taken
 from ironcurtain_proxy.model.json import Arguments, Json
+from ironcurtain_proxy.model.opening import Opening
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.reply import Reply
 from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered
@@ -80,6 +81,7 @@ class Servers(Protocol):
         on_progress: ProgressListener | None = None,
         *,
         roots: Sequence[str] = (),
+        opening: Opening | None = None,
     ) -> ToolResult:
         """Send the call to its server and wait for the answer.
 
@@ -87,14 +89,27 @@ class Servers(Protocol):
             call: what the policy allowed or a reviewer approved.
             on_progress: gets the server's progress.
             roots: directories, absolute, that the server may consider its own for this call.
+            opening: what was approved beyond what the server's sandbox lets it do.
 
         Raises:
             DownstreamError: the server is not there, failed, or took too long.
         """
         ...
 
-    def obstacle(self, server: str, request: AccessRequest) -> str | None:
-        """What the server's sandbox would not let it do, in words; None: nothing is known."""
+    def opening(
+        self, server: str, request: AccessRequest, hosts: Sequence[str] = ()
+    ) -> Opening | str | None:
+        """What a call needs beyond what its server's sandbox lets it do.
+
+        Args:
+            server: the operator's name of it.
+            request: what the policy was asked.
+            hosts: what the call is known to reach besides.
+
+        Returns:
+            What a second instance can be let into; or in words what no approval opens; None:
+            nothing more is needed, as far as anybody knows.
+        """
         ...
 
     def is_sandboxed(self, server: str) -> bool:

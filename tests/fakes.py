@@ -18,6 +18,7 @@ from ironcurtain_proxy.model.escalation import (
     Unreachable,
 )
 from ironcurtain_proxy.model.json import Arguments
+from ironcurtain_proxy.model.opening import Opening
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered, PathValue
@@ -124,6 +125,8 @@ class FakeServers:
 
     roots: list[Sequence[str]] = field(default_factory=list)
     found_walls: Walls | None = None
+    needs: Opening | str | None = None
+    openings: list[Opening | None] = field(default_factory=list)
 
     async def forward(
         self,
@@ -131,13 +134,17 @@ class FakeServers:
         on_progress: ProgressListener | None = None,
         *,
         roots: Sequence[str] = (),
+        opening: Opening | None = None,
     ) -> ToolResult:
         self.forwarded.append(call)
+        self.openings.append(opening)
         self.roots.append(roots)
         return DONE if self.act is None else await self.act(call)
 
-    def obstacle(self, server: str, request: AccessRequest) -> str | None:
-        return None
+    def opening(
+        self, server: str, request: AccessRequest, hosts: Sequence[str] = ()
+    ) -> Opening | str | None:
+        return self.needs
 
     def is_sandboxed(self, server: str) -> bool:
         return False

@@ -28,6 +28,7 @@ CHANGES: Final[frozenset[ArgumentRole]] = frozenset(
 _LEAVES: Final[frozenset[ArgumentRole]] = frozenset(
     {"email-address", "email-body", "share-permission"}
 )
+_HOST: Final = "host "
 _INVARIANT: Final = "structural-"
 _SHOWN: Final = frozenset({"secrets.access", "data.user"})
 """What the agent has seen cannot be taken back."""
@@ -198,3 +199,14 @@ def _within(paths: Sequence[RealPath], workspace: RealPath) -> tuple[RealPath, .
     """These paths, and the whole workspace for one that holds it."""
     inside = [workspace if workspace.is_within(path) else path for path in paths]
     return tuple(dict.fromkeys([path for path in inside if path.is_within(workspace)]))
+
+
+def hosts_of(facts: Facts) -> tuple[str, ...]:
+    """The hosts that the outward parts of a call's shell command name."""
+    if facts.command is None:
+        return ()
+    from ironcurtain_proxy.shell.effects import effect_of  # noqa: PLC0415  as above
+    from ironcurtain_proxy.shell.targets import targets_of  # noqa: PLC0415
+
+    found = targets_of(effect_of(facts.command, facts.place))
+    return tuple([one.removeprefix(_HOST).lower() for one in found if one.startswith(_HOST)])

@@ -84,7 +84,7 @@ def by_reviewer(approved: Approved, question: EscalationId) -> Settlement:
         *_words(approved.note),
         *approved.details,
     )
-    if approved.by == "auto-approver" or approved.by.startswith("engine:"):
+    if is_by_itself(approved.by):
         return Settlement(
             effect="allow",
             reason=f"Auto-approved: {approved.reasoning}",
@@ -102,6 +102,11 @@ def by_reviewer(approved: Approved, question: EscalationId) -> Settlement:
         result="approved",
         extra=(*details, *why),
     )
+
+
+def is_by_itself(by: Decider) -> bool:
+    """Whether no reviewer saw the question: the engine or the LLM approver approved it."""
+    return by == "auto-approver" or by.startswith("engine:")
 
 
 def by_refusal(declined: Declined, question: EscalationId) -> Settlement:

@@ -14,16 +14,18 @@ import anyio
 
 from ironcurtain_proxy.approval.containment import (
     Considered,
+    hosts_of,
     may_change,
     why_asked,
     why_open,
 )
-from ironcurtain_proxy.approval.settlements import by_containment
+from ironcurtain_proxy.approval.settlements import by_containment, is_by_itself
 from ironcurtain_proxy.decision.containment import rule_for_reviewers
 from ironcurtain_proxy.model.case import Case
 from ironcurtain_proxy.model.escalation import CONTAINMENT
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.judgement import Judged
+from ironcurtain_proxy.model.opening import Opening
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.model.request import Facts
@@ -52,6 +54,9 @@ class Containing:
     _tried: dict[str, str] = field(default_factory=dict, init=False)
     """By fingerprint of a call: the host that it tried to reach, or a word for one."""
 
+    _shown: dict[str, str] = field(default_factory=dict, init=False)
+    """Of the calls that are under way: the host that stood in their question."""
+
     async def settles(self, case: Case, facts: Facts, judged: Judged) -> bool:
         """Whether a call that is asked about needs no reviewer; then it has its point."""
         on = self.world.containment
@@ -66,9 +71,33 @@ class Containing:
         case.settlement, case.approved = by_containment(), case.reasons
         return True
 
+    def opening(self, case: Case, facts: Facts) -> Opening | str | None:
+        """What a call needs beyond its sandbox, or in words what no approval opens."""
+        hosts = [*hosts_of(facts), self._tried_host(case)]
+        return self.world.servers.opening(case.call.server, facts.request, hosts)
+
+    def approved(self, case: Case, facts: Facts) -> Opening | None:
+        """What was approved for a call that is about to go, beyond what its sandbox lets it do."""
+        settlement = case.settlement
+        if settlement is None or settlement.decided_by == CONTAINMENT:
+            # The policy's own word opens no sandbox.
+            return None
+        hosts = [*hosts_of(facts)]
+        if case.question and not is_by_itself(settlement.decided_by):
+            # A host that the sandbox stopped stood in the question; no grant, model or engine
+            # that looks at the command alone has seen it.
+            hosts.append(self._shown.get(case.call.request_id, ""))
+        found = self.world.servers.opening(case.call.server, facts.request, hosts)
+        if not isinstance(found, Opening):
+            return None
+        case.notes = (*_without(case, "opened"), ("opened", list(found.words())))
+        return found
+
     def told(self, case: Case) -> tuple[tuple[str, str], ...]:
         """What a reviewer is told of why a call is not contained."""
-        return tuple([("Not contained", str(why)) for name, why in case.notes if name == _NOTE])
+        said = [("Not contained", str(why)) for name, why in case.notes if name == _NOTE]
+        host = self._shown[case.call.request_id] = self._tried_host(case)
+        return (*said, *([("The sandbox stopped it on its way to", host)] if host else []))
 
     def _tried_host(self, case: Case) -> str:
         return self._tried.get(self.world.facts.fingerprint(case.call, case.arguments), "")
@@ -100,6 +129,7 @@ class Containing:
 
     async def settle(self, case: Case) -> None:
         """Close the point of a call, whether it went or not. Never fails."""
+        self._shown.pop(case.call.request_id, None)
         on, point = self.world.containment, self._points.pop(case.call.request_id, None)
         if on is None or point is None:
             return
@@ -174,7 +204,7 @@ class Containing:
         return None
 
     def _note_attempt(self, case: Case, result: ToolResult) -> None:
-        if self.world.containment is None or not result.refused_host:
+        if not result.refused_host:
             return
         if len(self._tried) < _MOST_TRIED:
             key = self.world.facts.fingerprint(case.call, case.arguments)

@@ -33,7 +33,6 @@ from ironcurtain_proxy.mediation.judge import judge
 from ironcurtain_proxy.mediation.question import Frame, Posed, question_about
 from ironcurtain_proxy.mediation.refusals import turn_down, unanswered, withhold
 from ironcurtain_proxy.model.asking import question_in
-from ironcurtain_proxy.model.audit import ResultSummary
 from ironcurtain_proxy.model.authorized import AuthorizedCall
 from ironcurtain_proxy.model.call import ToolCall
 from ironcurtain_proxy.model.case import Case
@@ -54,7 +53,7 @@ from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.model.progress import pulse
 from ironcurtain_proxy.model.reply import Answered, Failed, Refused, Reply
-from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered, Unresolvable
+from ironcurtain_proxy.model.request import Facts, Gathered, Unresolvable
 from ironcurtain_proxy.model.server import ToolResult
 from ironcurtain_proxy.ports import ProgressListener, World
 
@@ -238,11 +237,11 @@ class Mediator:
         return judge(gathered, self.policy, self.overlay, tool)
 
     async def _out_of_reach(self, case: Case, facts: Facts) -> Refused | None:
-        """Nobody is asked about what the server's sandbox would not let it do anyway."""
-        obstacle = self.world.servers.obstacle(case.call.server, facts.request)
-        if obstacle is None:
+        """Nobody is asked about what no approval opens in the server's sandbox."""
+        opening = self.containing.opening(case, facts)
+        if not isinstance(opening, str):
             return None
-        return await self.journal.refuse(case, "policy", Ground("sandbox", obstacle))
+        return await self.journal.refuse(case, "policy", Ground("sandbox", opening))
 
     async def _review(
         self,
@@ -353,16 +352,17 @@ class Mediator:
                         return None
                 if not await self.containing.before(case, facts):
                     return None
-                return await self._forward(case, facts.request, on_progress)
+                return await self._forward(case, facts, on_progress)
         except BusyError as error:
             return await self.journal.refuse(case, "busy", Ground("repository-busy", str(error)))
 
     async def _forward(
-        self, case: Case, request: AccessRequest, on_progress: ProgressListener | None
+        self, case: Case, facts: Facts, on_progress: ProgressListener | None
     ) -> Reply:
         settled = case.settlement is not None and case.settlement.effect == "allow"
         if isinstance(case.decision, Deny) or (isinstance(case.decision, Escalate) and not settled):
             raise KernelError("a call that was not allowed came to be forwarded")
+        opening = self.containing.approved(case, facts)
         # (7) INVARIANT: no intent record, no forwarding.
         try:
             await self.journal.intend(case)
@@ -374,16 +374,15 @@ class Mediator:
             tool=case.call.tool,
             arguments=case.arguments,
             params=case.call.params,
-            request=request,
+            request=facts.request,
         )
         # (8) The server is asked. Whatever happens now has an outcome line.
         case.sent = True
         try:
             send = partial(self.world.servers.forward, call, on_progress, roots=case.roots)
-            result = await self.containing.watch(case, send)
+            result = await self.containing.watch(case, partial(send, opening=opening))
         except DownstreamError as error:
-            failure = ResultSummary(status="error", error=str(error))
-            recorded = await self.journal.end(case, failure)
+            recorded = await self.journal.fail(case, str(error))
             return unanswered(case, error, recorded=recorded)
         except BaseException as error:
             with anyio.CancelScope(shield=True):

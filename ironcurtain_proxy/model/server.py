@@ -25,6 +25,8 @@ class ServerSpec:
     """False: runs unconfined. None: the defaults. Read by `sandbox/`."""
     allowed_domains: tuple[str, ...] = ()
     """`sandbox.network.allowedDomains`: also the allowlist of the policy's domain gate."""
+    stateful: bool = False
+    """It keeps state between calls, so that no second instance of it can do one of them."""
     description: str = ""
 
 

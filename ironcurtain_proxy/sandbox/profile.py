@@ -12,7 +12,6 @@ from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.server import ServerSpec
 
-
 _OPENED_BY_SRT: Final = (".npm/_logs", ".claude/debug")
 """Directories of the user that srt lets every sandbox write in: all servers share them."""
 
@@ -47,6 +46,14 @@ class Profile:
         """
         name = host.removesuffix(".")
         return _is_named(name, self.allowed_domains) and not _is_named(name, self.denied_domains)
+
+    def keeps_closed(self, path: RealPath) -> bool:
+        """Whether somebody closed it, so that no approval of a call opens it."""
+        return _is_in(path, self.deny_write) or self._is_closed(path)
+
+    def forbids(self, host: str) -> bool:
+        """Whether the operator named it as one that is never reached."""
+        return _is_named(host.removesuffix("."), self.denied_domains)
 
     def without_writing(self, paths: Iterable[str]) -> "Profile":
         """The same, with these closed for writing where it would let a server write."""
