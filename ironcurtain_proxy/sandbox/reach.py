@@ -67,8 +67,10 @@ def opening_of(
                     return why
                 if not _CHANGES.isdisjoint(fact.roles) and not profile.may_write(value.path):
                     changed.append(value.path)
-    wanted = [host for host in hosts if _NAMED.fullmatch(host) and not profile.may_reach(host)]
-    needed = tuple(dict.fromkeys([*closed_hosts(profile, request), *wanted]))
+    also = [host.removesuffix(".") for host in hosts]
+    wanted = [host for host in also if _NAMED.fullmatch(host) and not profile.may_reach(host)]
+    closed = [host.removesuffix(".") for host in closed_hosts(profile, request)]
+    needed = tuple(dict.fromkeys([*closed, *wanted]))
     for host in needed:
         if profile.forbids(host) or not _NAMED.fullmatch(host):
             return f"{_network(profile, host)}: {host}"

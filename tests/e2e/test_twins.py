@@ -249,5 +249,5 @@ def test_a_command_that_tried_to_leave_gets_the_host_that_the_question_showed(
     said = done(approved(agent, person, "shell", {"command": command}))
     # It speaks TLS to a server that does not: it reached it.
     assert "403" not in said
-    assert last(installation)["opened"] == ["host localhost."]
+    assert last(installation)["opened"] == ["host localhost"]
     assert text(agent.call("shell", {"command": "echo inside"})).startswith("inside")
