@@ -5,6 +5,6 @@
 - A decision: `policy`, `annotation`, `capability`, `argument_capability`, `judgement`, `decision`,
   `grounds`, `authorized`.
 - A question: `escalation`, `question`, `grant`.
-- The rest: `audit`, `server`, `timeline`, `walls`.
+- The rest: `audit`, `server`, `timeline`, `walls`, `opening`.
 - Also: `boot_moment`, `asking`, `crossing`.
 """

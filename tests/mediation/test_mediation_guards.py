@@ -90,7 +90,7 @@ async def test_what_was_not_allowed_is_never_forwarded(
             effect=settled, reason="so", decided_by="human", result="approved"
         )
     with pytest.raises(KernelError):
-        await made.mediator._forward(case, no_roles(case.call).request, None)
+        await made.mediator._forward(case, no_roles(case.call), None)
     assert made.servers.forwarded == []
     assert made.recorder.records == []
 
@@ -174,7 +174,7 @@ async def test_an_allowed_call_needs_no_settlement_to_be_forwarded() -> None:
     made = Harness(policy("allow"))
     case = made.mediator.journal.open("read", {}, ("files", "read"))
     case.decision = Allow(GROUND)
-    reply = await made.mediator._forward(case, no_roles(case.call).request, None)
+    reply = await made.mediator._forward(case, no_roles(case.call), None)
     assert reply == Answered(result=DONE)
 
 
