@@ -14,11 +14,13 @@ from ironcurtain_proxy.model.authorized import AuthorizedCall
 from ironcurtain_proxy.model.call import RequestId, ToolCall
 from ironcurtain_proxy.model.escalation import Escalation, EscalationId, Held, Ruling, Taken
 from ironcurtain_proxy.model.json import Arguments, Json
+from ironcurtain_proxy.model.opening import Opening
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.reply import Reply
 from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered
 from ironcurtain_proxy.model.server import ToolResult
 from ironcurtain_proxy.model.timeline import Change, NotHeld, PointId
+from ironcurtain_proxy.model.walls import Walls
 
 ProgressListener: TypeAlias = Callable[[Mapping[str, Json]], Awaitable[None]]
 """Is handed the raw `params` of each progress notification of one call."""
@@ -79,6 +81,7 @@ class Servers(Protocol):
         on_progress: ProgressListener | None = None,
         *,
         roots: Sequence[str] = (),
+        opening: Opening | None = None,
     ) -> ToolResult:
         """Send the call to its server and wait for the answer.
 
@@ -86,18 +89,35 @@ class Servers(Protocol):
             call: what the policy allowed or a reviewer approved.
             on_progress: gets the server's progress.
             roots: directories, absolute, that the server may consider its own for this call.
+            opening: what was approved beyond what the server's sandbox lets it do.
 
         Raises:
             DownstreamError: the server is not there, failed, or took too long.
         """
         ...
 
-    def obstacle(self, server: str, request: AccessRequest) -> str | None:
-        """What the server's sandbox would not let it do, in words; None: nothing is known."""
+    def opening(
+        self, server: str, request: AccessRequest, hosts: Sequence[str] = ()
+    ) -> Opening | str | None:
+        """What a call needs beyond what its server's sandbox lets it do.
+
+        Args:
+            server: the operator's name of it.
+            request: what the policy was asked.
+            hosts: what the call is known to reach besides.
+
+        Returns:
+            What a second instance can be let into; or in words what no approval opens; None:
+            nothing more is needed, as far as anybody knows.
+        """
         ...
 
     def is_sandboxed(self, server: str) -> bool:
         """Whether the very process that serves this server now is confined."""
+        ...
+
+    async def walls(self, server: str) -> Walls | None:
+        """What that process can touch, found out of itself; None: it is not confined."""
         ...
 
 
@@ -215,6 +235,27 @@ class Timeline(Protocol):
         ...
 
 
+class Containment(Protocol):
+    """What may answer in a reviewer's place for what can be taken back."""
+
+    @property
+    def timeline(self) -> Timeline:
+        """The points of the workspace."""
+        ...
+
+    def ended(self) -> str | None:
+        """Why it answers for nothing more, in words; None: it does, or a person has looked."""
+        ...
+
+    def end(self, call: RequestId, why: str) -> None:
+        """End it until a person has looked, and keep what they need to see. Never fails."""
+        ...
+
+    def is_same_workspace(self) -> bool:
+        """Whether the workspace is still the directory that it was when the servers started."""
+        ...
+
+
 class Clock(Protocol):
     """The time."""
 
@@ -260,3 +301,5 @@ class World:
     ids: IdSource
     aftermath: Aftermath | None = None
     lookout: Lookout | None = None
+    containment: Containment | None = None
+    """None: nothing is contained."""

@@ -24,11 +24,13 @@ from ironcurtain_proxy.model.escalation import (
 )
 from ironcurtain_proxy.model.grounds import OWN_TOOL
 from ironcurtain_proxy.model.json import Arguments
+from ironcurtain_proxy.model.opening import Opening
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered, PathValue
 from ironcurtain_proxy.model.server import ToolResult
-from ironcurtain_proxy.ports import Aftermath, Lookout, ProgressListener, World
+from ironcurtain_proxy.model.walls import Walls
+from ironcurtain_proxy.ports import Aftermath, Containment, Lookout, ProgressListener, World
 
 DONE = ToolResult(result={"content": [{"type": "text", "text": "done"}]})
 
@@ -128,6 +130,9 @@ class FakeServers:
     forwarded: list[AuthorizedCall] = field(default_factory=list)
 
     roots: list[Sequence[str]] = field(default_factory=list)
+    found_walls: Walls | None = None
+    needs: Opening | str | None = None
+    openings: list[Opening | None] = field(default_factory=list)
 
     async def forward(
         self,
@@ -135,16 +140,23 @@ class FakeServers:
         on_progress: ProgressListener | None = None,
         *,
         roots: Sequence[str] = (),
+        opening: Opening | None = None,
     ) -> ToolResult:
         self.forwarded.append(call)
+        self.openings.append(opening)
         self.roots.append(roots)
         return DONE if self.act is None else await self.act(call)
 
-    def obstacle(self, server: str, request: AccessRequest) -> str | None:
-        return None
+    def opening(
+        self, server: str, request: AccessRequest, hosts: Sequence[str] = ()
+    ) -> Opening | str | None:
+        return self.needs
 
     def is_sandboxed(self, server: str) -> bool:
         return False
+
+    async def walls(self, server: str) -> Walls | None:
+        return self.found_walls
 
 
 @dataclass
@@ -211,6 +223,7 @@ class Harness:
     overlay: Overlay = field(default_factory=Overlay)
     grants: GrantBook = field(default_factory=GrantBook)
     budgets: BudgetBook = field(default_factory=BudgetBook)
+    containment: Containment | None = None
 
     def __post_init__(self) -> None:
         world = World(
@@ -223,6 +236,7 @@ class Harness:
             ids=FakeIds(),
             aftermath=self.aftermath,
             lookout=self.lookout,
+            containment=self.containment,
         )
         self.begin(world)
 

@@ -13,6 +13,7 @@ from ironcurtain_proxy.model.case import Settlement
 from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.escalation import (
     BY_MODEL,
+    CONTAINMENT,
     HUMAN,
     Approved,
     Decider,
@@ -67,6 +68,16 @@ def besides(
     return replace(settlement, extra=(*settlement.extra, ("grants", "+".join(ids))))
 
 
+def by_containment() -> Settlement:
+    """The sandbox holds the call, and the timeline can take it back."""
+    return Settlement(
+        effect="allow",
+        reason="Contained: it stays in the sandbox and can be taken back",
+        decided_by=CONTAINMENT,
+        result="approved",
+    )
+
+
 def by_reviewer(approved: Approved, question: EscalationId) -> Settlement:
     """Somebody approved; only what no person approved is marked as such."""
     details = (
@@ -74,7 +85,7 @@ def by_reviewer(approved: Approved, question: EscalationId) -> Settlement:
         *_words(approved.note),
         *approved.details,
     )
-    if approved.by == "auto-approver" or approved.by.startswith("engine:"):
+    if is_by_itself(approved.by):
         return Settlement(
             effect="allow",
             reason=f"Auto-approved: {approved.reasoning}",
@@ -92,6 +103,11 @@ def by_reviewer(approved: Approved, question: EscalationId) -> Settlement:
         result="approved",
         extra=(*details, *why),
     )
+
+
+def is_by_itself(by: Decider) -> bool:
+    """Whether no reviewer saw the question: the engine or the LLM approver approved it."""
+    return by == "auto-approver" or by.startswith("engine:")
 
 
 def by_refusal(declined: Declined, question: EscalationId) -> Settlement:

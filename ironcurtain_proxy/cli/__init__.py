@@ -34,6 +34,7 @@ COMMANDS: Final = MappingProxyType(
         "approve": "approve a call that waits",
         "deny": "refuse a call that waits, with a word to the agent",
         "grants": "list, revoke or clear remembered approvals",
+        "containment": "show where containment has ended, and resume it",
         "rollback": "put back what a call changed",
         "auto-approve": "measure the auto-approver on labelled scenarios",
         "metrics": "show how the auto-confirm engine does",

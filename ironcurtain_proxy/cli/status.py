@@ -18,6 +18,7 @@ from ironcurtain_proxy.mailbox.display import visible
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.sessions.running import running_sessions
 from ironcurtain_proxy.wiring.confinement import confined_servers
+from ironcurtain_proxy.wiring.containment import sessions_ended
 from ironcurtain_proxy.wiring.overlay import isolation_of
 from ironcurtain_proxy.wiring.readiness import look_at_the_start
 
@@ -105,6 +106,8 @@ def _fields(
         "autoConfirm": _engine(settings),
         "store": _store(settings, warnings),
         "givenUp": _given_up(settings, warnings),
+        "containment": "on" if settings.containment.undo else "off",
+        "containmentEnded": _ended(settings, warnings),
         "sandboxPolicy": settings.sandbox_policy,
         "servers": [
             {"name": spec.name, "sandboxed": confined[spec.name], "trusted": spec.sandbox is False}
@@ -143,6 +146,17 @@ def _given_up(settings: Settings, warnings: list[str]) -> list[Json]:
         for one in found
     ]
     return [{"session": one.session, "reviewer": one.reviewer} for one in found]
+
+
+def _ended(settings: Settings, warnings: list[str]) -> list[Json]:
+    """Sessions whose containment has ended until a person has looked."""
+    found = list(sessions_ended(settings.state_dir / "sessions"))
+    warnings += [
+        f"session {visible(one.session)}: containment has ended: {visible(one.why)}; once you have "
+        f"looked: ironcurtain-proxy containment resume {visible(one.session)}"
+        for one in found
+    ]
+    return [{"session": one.session, "call": one.call, "why": one.why} for one in found]
 
 
 def _sessions(settings: Settings) -> list[Json]:
@@ -194,6 +208,7 @@ def _lines(fields: Mapping[str, Json]) -> list[str]:
         *([("Its evidence", _HEARS)] if fields["autoApprove"] != "off" else []),
         ("Auto-confirm", fields["autoConfirm"]),
         *([("Store", fields["store"])] if fields["store"] != "off" else []),
+        ("Containment", _containment(fields)),
         ("Sandbox policy", fields["sandboxPolicy"]),
         ("Policy version", str(fields["policyVersion"])[:12]),
         ("Escalations", fields["escalations"]),
@@ -210,6 +225,12 @@ def _lines(fields: Mapping[str, Json]) -> list[str]:
         ],
         *_shown_sessions(fields),
     ]
+
+
+def _containment(fields: Mapping[str, Json]) -> str:
+    ended = fields["containmentEnded"]
+    count = len(ended) if isinstance(ended, list) else 0
+    return f"{fields['containment']}{f', ended in {count} session(s)' if count else ''}"
 
 
 def _how(server: Mapping[str, Json]) -> str:

@@ -71,6 +71,14 @@ class BreakerSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ContainmentSettings:
+    """What may answer in a reviewer's place for what can be taken back."""
+
+    undo: bool = False
+    """Keep a point of the workspace before each call that may change it, and settle by it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """Everything the proxy was told, checked."""
 
@@ -115,6 +123,7 @@ class Settings:
     auto_approve: AutoApproveSettings = field(default_factory=AutoApproveSettings)
     provider_keys: Mapping[str, str] = field(default_factory=dict, repr=False)
     """API keys of models, by provider, as the file has them."""
+    containment: ContainmentSettings = field(default_factory=ContainmentSettings)
     overlay: OverlaySettings = field(default_factory=OverlaySettings)
     auto_confirm: "AutoConfirmConfig | None" = None
     """None: the section is not there."""
@@ -224,6 +233,9 @@ def gather_settings(
         escalation=read_escalation(layers),
         auto_approve=read_auto_approve(layers, environment.secrets, session_dir),
         provider_keys=read_provider_keys(layers),
+        containment=ContainmentSettings(
+            undo=layers.read("containment.undo", Spot.switch, default=False)
+        ),
         overlay=read_overlay(layers, choice.names),
         auto_confirm=_auto_confirm(layers),
         secrets=environment.secrets,

@@ -2,5 +2,6 @@
 
 - `authorizer`: the one question, may this be done? `combining`: several answers become one.
 - `invariants`, `rules`, `matching`, `prior_consent`: what answers.
+- `containment`: the rules that keep calls for reviewers.
 - `breaker`: the circuit breaker. `explanation`: why a decision is what it is.
 """

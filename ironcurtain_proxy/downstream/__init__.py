@@ -3,6 +3,8 @@
 - `servers`, `supervisor`, `starting`, `options`: all servers, and the life of one.
 - `connection`, `listing`, `roots`: the JSON-RPC conversation.
 - `process`, `guardian`, `orphans`, `bereaved`: processes, and what is left when one is killed.
+- `twins`: second instances, for what was approved.
+- `probing`: what the process of a server can touch.
 - `environment`, `working_directory`, `hardening`: what a server can see.
 - `stderr`, `session_log`, `allowance`, `masking`, `unusable_messages`: what a server says.
 - `versions`: the protocol versions that servers are spoken to in.

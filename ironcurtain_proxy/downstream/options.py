@@ -34,8 +34,14 @@ class DownstreamOptions:
     """Working directory of servers that name none. Absolute; None: the proxy's own."""
     confinements: Mapping[str, Confinement] = field(default_factory=dict)
     """By server; who is not named runs unconfined."""
+    state: Path | None = None
+    """The session's directory: directories in it are servers' own, and end with the session."""
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     """The proxy's, of which a server gets the base variables only."""
+
+    def is_own_directory(self, directory: str | None) -> bool:
+        """Whether a working directory was made for its server, and holds nothing of anybody's."""
+        return directory is not None and Path(directory).parent == self.state
 
 
 @dataclass(slots=True, kw_only=True)

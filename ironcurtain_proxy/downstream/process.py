@@ -34,6 +34,8 @@ class ServerProcess:
     """A running server. Its three pipes belong to whoever takes them, then to the taker."""
 
     server: str
+    pipe: int
+    """The inode of the pipe that the server reads: who holds it is the server, or hands it on."""
     _stdin: int
     _stdout: int
     _stderr: int
@@ -151,7 +153,7 @@ def spawn(
         pipes.close(pipes.child)
     GUARDIANS.add(popen.pid)
     stdin, stdout, stderr, lifeline = pipes.ours
-    return ServerProcess(spec.name, stdin, stdout, stderr, lifeline, popen)
+    return ServerProcess(spec.name, os.fstat(stdin).st_ino, stdin, stdout, stderr, lifeline, popen)
 
 
 class _Pipes:

@@ -18,16 +18,20 @@ from ironcurtain_proxy.downstream.orphans import become_subreaper
 from ironcurtain_proxy.downstream.roots import retry_while_outside
 from ironcurtain_proxy.downstream.session_log import SessionLog
 from ironcurtain_proxy.downstream.supervisor import Supervisor
+from ironcurtain_proxy.downstream.twins import Twins
 from ironcurtain_proxy.errors import ConfigurationError, DownstreamError, ServerUnavailableError
 from ironcurtain_proxy.model.authorized import AuthorizedCall
 from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.opening import Opening
 from ironcurtain_proxy.model.request import AccessRequest
 from ironcurtain_proxy.model.server import ServerSpec, ToolDefinition, ToolResult
+from ironcurtain_proxy.model.walls import Walls
 from ironcurtain_proxy.ports import ProgressListener
 from ironcurtain_proxy.sandbox.abandoned import remove_abandoned
 from ironcurtain_proxy.sandbox.denials import Closed
-from ironcurtain_proxy.sandbox.error_hints import annotated, annotated_error
-from ironcurtain_proxy.sandbox.reach import obstacle
+from ironcurtain_proxy.sandbox.error_hints import annotated, annotated_error, refused_host
+from ironcurtain_proxy.sandbox.launch import Confinement
+from ironcurtain_proxy.sandbox.twin import opening_for
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -45,6 +49,8 @@ class DownstreamServers:
         if self._log.fault:
             _LOGGER.warning("no session log: %s", self._log.fault)
         self._wait_until: float | None = None
+        self.twins = Twins(options, lambda: self.hooks, self._log)
+        """Second instances, for what was approved."""
         self._supervisors = {
             spec.name: Supervisor(spec, options, self.hooks, self._log, self._announce)
             for spec in specs
@@ -71,6 +77,7 @@ class DownstreamServers:
             async with anyio.create_task_group() as group:
                 for supervisor in self._supervisors.values():
                     group.start_soon(supervisor.run)
+                group.start_soon(self.twins.run)
                 task_status.started()
                 await anyio.sleep_forever()
         finally:
@@ -110,6 +117,7 @@ class DownstreamServers:
         on_progress: ProgressListener | None = None,
         *,
         roots: Sequence[str] = (),
+        opening: Opening | None = None,
     ) -> ToolResult:
         """Send the call to its server and wait for the answer, which comes back as it is.
 
@@ -118,20 +126,35 @@ class DownstreamServers:
             on_progress: gets the progress notifications.
             roots: directories, absolute and real, that the server is let into for this call. If it
                 refuses the call because it did not know of them yet, it gets the call again.
+            opening: what was approved beyond what the server's sandbox lets it do: the call goes to
+                a second instance that is let into exactly this.
 
         Raises:
             DownstreamError: the server is not there, failed, or took too long.
         """
+        first = self._supervisor(call.server)
+        if opening is None:
+            confinement = self._options.confinements.get(call.server)
+            return await self._send_to(first, confinement, call, on_progress, roots)
+        async with self.twins.use(first, opening) as twin:
+            return await self._send_to(twin.supervisor, twin.confinement, call, on_progress, roots)
+
+    async def _send_to(
+        self,
+        supervisor: Supervisor,
+        confinement: Confinement | None,
+        call: AuthorizedCall,
+        on_progress: ProgressListener | None,
+        roots: Sequence[str],
+    ) -> ToolResult:
+        send = partial(self._send, supervisor, confinement, call, on_progress)
         if not roots:
-            return await self._send(call, on_progress)
-        supervisor = self._supervisor(call.server)
+            return await send()
         async with supervisor.open_roots(roots) as opened:
             if not opened:
-                return await self._send(call, on_progress)
+                return await send()
             return await retry_while_outside(
-                partial(self._send, call, on_progress),
-                supervisor.tell_roots_again,
-                only_reads=supervisor.only_reads(call.tool),
+                send, supervisor.tell_roots_again, only_reads=supervisor.only_reads(call.tool)
             )
 
     @asynccontextmanager
@@ -148,27 +171,45 @@ class DownstreamServers:
         async with self._supervisor(server).open_roots(directories):
             yield
 
-    async def _send(self, call: AuthorizedCall, on_progress: ProgressListener | None) -> ToolResult:
+    async def _send(
+        self,
+        supervisor: Supervisor,
+        confinement: Confinement | None,
+        call: AuthorizedCall,
+        on_progress: ProgressListener | None,
+    ) -> ToolResult:
         params: dict[str, Json] = {**call.params, "name": call.tool}
         if call.arguments or "arguments" in params:
             params["arguments"] = dict(call.arguments)
-        supervisor = self._supervisor(call.server)
         connection, sandboxed = supervisor.connection, supervisor.is_sandboxed
         result = await connection.call(params, self._options.call_timeout, on_progress)
-        confinement = self._options.confinements.get(call.server)
         if not sandboxed or confinement is None:
             return result
         return _annotated(result, Closed.to(confinement.profile, call.request))
 
-    def obstacle(self, server: str, request: AccessRequest) -> str | None:
-        """What the server's sandbox would not let it do, in words; None: nothing is known."""
-        confinement = self._options.confinements.get(server)
-        return None if confinement is None else obstacle(confinement.profile, request)
+    def opening(
+        self, server: str, request: AccessRequest, hosts: Sequence[str] = ()
+    ) -> Opening | str | None:
+        """What a call needs beyond what its server's sandbox lets it do.
+
+        None: nothing, or the server is not confined. A text: what no approval opens, and the
+        setting that does.
+        """
+        confinement, supervisor = self._options.confinements.get(server), self._supervisor(server)
+        if confinement is None:
+            return None
+        home = self._options.environment.get("HOME", "/")
+        return opening_for(supervisor.spec, confinement.profile, request, hosts, home)
 
     def is_sandboxed(self, server: str) -> bool:
         """Whether the very process that serves this server now is confined."""
         supervisor = self._supervisors.get(server)
         return supervisor is not None and supervisor.is_sandboxed
+
+    async def walls(self, server: str) -> Walls | None:
+        """What that process can touch, found out of itself; None: it is not confined."""
+        supervisor = self._supervisors.get(server)
+        return None if supervisor is None else await supervisor.walls()
 
     def status(self) -> Mapping[str, ServerStatus]:
         """How each server is doing."""
@@ -201,6 +242,7 @@ class DownstreamServers:
 def _annotated(answer: ToolResult, closed: Closed) -> ToolResult:
     """The answer of a confined server; an error that its sandbox caused says so."""
     if answer.result is not None:
-        return replace(answer, result=annotated(answer.result, closed))
+        host = refused_host(answer.result, closed)
+        return replace(answer, result=annotated(answer.result, closed), refused_host=host)
     error = answer.error
     return answer if error is None else replace(answer, error=annotated_error(error, closed))

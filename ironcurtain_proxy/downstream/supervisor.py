@@ -18,6 +18,7 @@ from ironcurtain_proxy.downstream.bereaved import end_if_bereaved
 from ironcurtain_proxy.downstream.connection import Connection, Listeners
 from ironcurtain_proxy.downstream.environment import secrets_of
 from ironcurtain_proxy.downstream.options import DownstreamOptions, Hooks, ServerState, ServerStatus
+from ironcurtain_proxy.downstream.probing import Prober
 from ironcurtain_proxy.downstream.roots import ServerRoots
 from ironcurtain_proxy.downstream.session_log import SessionLog, printable
 from ironcurtain_proxy.downstream.starting import Started, start_server
@@ -26,6 +27,7 @@ from ironcurtain_proxy.errors import ConfigurationError, DownstreamError, Server
 from ironcurtain_proxy.jsonrpc.pipes import open_wire
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.server import ServerSpec, ToolDefinition
+from ironcurtain_proxy.model.walls import Walls
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -99,6 +101,7 @@ class Supervisor:
         self._starts = 0
         self._ready_since = math.inf
         self._started: Started | None = None
+        self._prober = Prober(spec, options)
         self._connection: Connection | None = None
         self._tools_changed = anyio.Event()
         self._why = ""
@@ -124,6 +127,11 @@ class Supervisor:
     def is_sandboxed(self) -> bool:
         """Whether the process that runs now is confined."""
         return self._started is not None and self._started.sandboxed
+
+    async def walls(self) -> Walls | None:
+        """What the process that runs now can touch; None: it is not confined."""
+        found = None if self._started is None else await self._prober.walls(self._started)
+        return found if self._prober.is_about(self._started) else None
 
     def status(self) -> ServerStatus:
         """How it is doing."""

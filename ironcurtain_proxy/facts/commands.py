@@ -7,8 +7,8 @@ lead out of the workspace. Which files and paths these are it is told by whoever
 
 import os
 import stat
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from ironcurtain_proxy.facts.git import GitRemotes
@@ -52,6 +52,8 @@ class Grounds:
     """What of the disk gives a command its meaning."""
     remotes: Callable[[str], GitRemotes | None] = _no_remotes
     """By the operator's server name: git as that server would run it."""
+    own: Mapping[str, str] = field(default_factory=dict)
+    """By the same: the directory that was made for that server and holds nothing of anybody's."""
 
 
 def with_command(facts: Facts, argument: str, server: str, grounds: Grounds) -> Facts:
@@ -115,11 +117,12 @@ def _changes_the_command(arguments: Arguments, command: str) -> str | None:
 
 
 def _place(facts: Facts, server: str, grounds: Grounds) -> Place:
-    directory = _directory(facts, server, grounds)
+    directory, own = _directory(facts, server, grounds), _real(grounds.own.get(server))
     return Place(
         workspace=_real(grounds.workspace),
         directory=directory,
         home=_real(grounds.home),
+        writable=() if own is None else (own,),
         has_repository=directory is not None and _has_repository(directory),
     )
 

@@ -268,6 +268,7 @@ class FactReader:
                 has_arguments=bool(sent),
                 arguments=tuple(facts),
                 repository=root,
+                effect=annotation.effect,
             ),
             arguments=sent,
             repository=None if root is None else shared_directory(root),

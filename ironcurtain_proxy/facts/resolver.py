@@ -223,6 +223,7 @@ def _unread(tool: CataloguedTool, arguments: Arguments) -> Facts:
             annotated=tool.annotation is not None,
             has_arguments=bool(arguments),
             arguments=(),
+            effect=None if tool.annotation is None else tool.annotation.effect,
         ),
         arguments=arguments,
     )

@@ -4,6 +4,7 @@
 - `judge`: policy and overlay, asked together. `journal`: the records.
 - `escalated`, `question`, `refusals`, `unattended`: a call that somebody is asked about, what is
   asked, what becomes of a call that is not approved, and who hears that nobody reviews.
+- `containing`: points of the workspace before calls, and the look after them.
 - `plans`, `own_tools`: announced plans, and the proxy's own tools.
 - `session`: these parts, joined for one session.
 """

@@ -76,8 +76,9 @@ class EscalatedCalls:
         claim: Claim,
         left: tuple[OriginReason, ...],
         directories: frozenset[RealPath] | None,
+        besides: tuple[tuple[str, str], ...] = (),
     ) -> Escalation:
-        """What a reviewer is asked."""
+        """What a reviewer is asked, and told `besides` the facts."""
         return question_about(
             Posed(
                 id=self.ids.new_escalation(),
@@ -89,6 +90,7 @@ class EscalatedCalls:
                 fingerprint=self.facts.fingerprint(case.call, facts.arguments),
                 directories=directories,
                 sandboxed=self.servers.is_sandboxed(case.call.server),
+                besides=besides,
             ),
             self.frame,
         )

@@ -6,12 +6,14 @@ nowhere else; an `AuthorizedCall` is made here and nowhere else.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, assert_never
 
 import anyio
 
 from ironcurtain_proxy.decision.breaker import Breaker
 from ironcurtain_proxy.errors import AuditError, BusyError, DownstreamError, KernelError
+from ironcurtain_proxy.mediation.containing import Containing
 from ironcurtain_proxy.mediation.escalated import Consent, EscalatedCalls
 from ironcurtain_proxy.mediation.journal import UNKNOWN, Journal
 from ironcurtain_proxy.mediation.judge import Judge
@@ -28,7 +30,6 @@ from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.progress import pulse
 from ironcurtain_proxy.model.reply import Answered, Refused, Reply
 from ironcurtain_proxy.model.request import Facts, Unresolvable
-from ironcurtain_proxy.model.server import ToolResult
 from ironcurtain_proxy.ports import ProgressListener, World
 
 _GONE: Final = "withdrawn by the agent before the server answered"
@@ -43,6 +44,7 @@ class Mediator:
     judge: Judge
     breaker: Breaker
     escalated: EscalatedCalls
+    containing: Containing
 
     async def handle(
         self,
@@ -91,27 +93,36 @@ class Mediator:
             return await self.journal.refuse(case, "breaker", ground)
         if isinstance(facts, Unresolvable):
             return await self.journal.refuse(case, "arguments", facts.ground)
-        reply: Reply | None
         match judged.decision:
             case Deny(ground=ground):
                 return await self.journal.refuse(case, "policy", ground)
-            case Allow():
-                reply = await self._enforce(case, facts, None, on_progress)
-            case Escalate():
-                reply = await self._escalate(case, facts, on_progress)
-                if reply is None and case.question is None:
-                    # Earlier approvals covered the call, so nobody was asked; while it waited for
-                    # its turn they ended, or others used them up. So somebody is asked now.
-                    reply = await self._escalate(case, facts, on_progress)
+            case Allow() | Escalate():
+                try:
+                    return await self._carry_out(case, facts, on_progress)
+                finally:
+                    await self.containing.settle(case)
             case _:
                 assert_never(judged.decision)
+
+    async def _carry_out(
+        self, case: Case, facts: Facts, on_progress: ProgressListener | None
+    ) -> Reply:
+        if isinstance(case.decision, Allow):
+            reply = await self._enforce(case, facts, None, on_progress)
+        else:
+            reply = await self._escalate(case, facts, on_progress)
+            if reply is None and case.question is None:
+                # Nobody was asked, because of earlier approvals or the sandbox; while the call
+                # waited for its turn they ended, or others used them up. So somebody is asked now.
+                reply = await self._escalate(case, facts, on_progress)
         return reply or await self.journal.refuse(case, "lapsed", ENDED)
 
     async def _escalate(
         self, case: Case, facts: Facts, on_progress: ProgressListener | None
     ) -> Reply | None:
         """Have a call approved, and make it. None: an earlier approval ended meanwhile."""
-        consent = await self._review(case, facts, on_progress)
+        contained = await self.containing.consent(case, facts)
+        consent = contained or await self._review(case, facts, on_progress)
         if isinstance(consent, Refused):
             return consent
         return await self._enforce(case, facts, consent, on_progress)
@@ -121,16 +132,17 @@ class Mediator:
     ) -> Consent | Refused:
         if not case.judged.reasons:
             raise KernelError("a call that nothing asks about came to be reviewed")
-        # (4) Question: somebody is asked, unless earlier approvals cover the call. Nobody is asked
-        # about what the server's sandbox would refuse anyway.
-        obstacle = self.world.servers.obstacle(case.call.server, facts.request)
-        if obstacle is not None:
-            return await self.journal.refuse(case, "policy", Ground("sandbox", obstacle))
+        # (4) Question: somebody is asked, unless the sandbox holds the call and it can be taken
+        # back, or earlier approvals cover it. Nobody is asked about what no approval opens.
+        opening = self.containing.opening(case, facts)
+        if isinstance(opening, str):
+            return await self.journal.refuse(case, "policy", Ground("sandbox", opening))
         directories = await self.world.facts.directories(facts.request)
         roots = self.world.facts.roots(facts.request, directories)
         claim = self.escalated.claim(case, facts)
         while left := self.escalated.left(claim):
-            question = self.escalated.question(case, facts, claim, left, directories)
+            told = self.containing.told(case)
+            question = self.escalated.question(case, facts, claim, left, directories, told)
             asked = self.world.clock.monotonic()
             ruling = await self.world.desk.settle(question, pulse(case.call.params, on_progress))
             case.wait(self.world.clock.monotonic() - asked)
@@ -172,6 +184,8 @@ class Mediator:
                     # Grants and budgets count as they are at this moment, after every wait.
                     if not self.escalated.use(case, claim):
                         return None
+                if not await self.containing.before(case, facts):
+                    return None
                 return await self._forward(case, facts, consent, on_progress)
         except BusyError as error:
             return await self.journal.refuse(case, "busy", Ground("repository-busy", str(error)))
@@ -186,6 +200,7 @@ class Mediator:
         settled = case.settlement is not None and case.settlement.effect == "allow"
         if isinstance(case.decision, Deny) or (isinstance(case.decision, Escalate) and not settled):
             raise KernelError("a call that was not allowed came to be forwarded")
+        opening = self.containing.approved(case, facts)
         # (7) Intent: no intent record, no forwarding.
         try:
             await self.journal.intend(case)
@@ -203,7 +218,9 @@ class Mediator:
         # (8) Forwarding: the server is asked. Whatever happens now has an outcome record.
         case.send()
         try:
-            result = await self._send(case, authorized, consent, on_progress)
+            roots = () if consent is None else consent.roots
+            send = partial(self.world.servers.forward, authorized, on_progress, roots=roots)
+            result = await self.containing.watch(case, partial(send, opening=opening))
         except DownstreamError as error:
             failure = ResultSummary(status="error", error=str(error))
             recorded = await self.journal.end(case, failure)
@@ -222,20 +239,3 @@ class Mediator:
         recorded = await self.journal.end(case, summary)
         allowed = case.allowed
         return Answered(result=result, recorded=recorded, put_back=case.put_back, allowed=allowed)
-
-    async def _send(
-        self,
-        case: Case,
-        call: AuthorizedCall,
-        consent: Consent | None,
-        on_progress: ProgressListener | None,
-    ) -> ToolResult:
-        roots = () if consent is None else consent.roots
-        try:
-            return await self.world.servers.forward(call, on_progress, roots=roots)
-        finally:
-            # What a server left where it can act outside its sandbox is put back, and said:
-            # also of a call that it did not answer, or that the agent has withdrawn.
-            if self.world.lookout is not None:
-                with anyio.CancelScope(shield=True):
-                    case.clean(await self.world.lookout.look())

@@ -47,6 +47,8 @@ class Posed:
     """Those paths of the call that are directories; None: nothing can be remembered."""
     sandboxed: bool = False
     """Whether the server's process is confined."""
+    besides: tuple[tuple[str, str], ...] = ()
+    """What a reviewer should know that is no fact of the call, such as why it is not contained."""
 
 
 def question_about(posed: Posed, frame: Frame) -> Escalation:
@@ -70,7 +72,7 @@ def question_about(posed: Posed, frame: Frame) -> Escalation:
         ground=posed.reasons[0].ground,
         roles=posed.asked.roles,
         reasons=tuple(posed.reasons),
-        context=_context(posed.facts, posed.call),
+        context=(*_context(posed.facts, posed.call), *posed.besides),
         definition=posed.asked.definition,
         command=posed.facts.command,
         place=posed.facts.place,

@@ -8,6 +8,7 @@ from ironcurtain_proxy.decision.breaker import Breaker
 from ironcurtain_proxy.grants.book import GrantBook
 from ironcurtain_proxy.grants.budget import BudgetBook
 from ironcurtain_proxy.grants.claims import Approvals
+from ironcurtain_proxy.mediation.containing import Containing
 from ironcurtain_proxy.mediation.escalated import EscalatedCalls
 from ironcurtain_proxy.mediation.journal import Journal
 from ironcurtain_proxy.mediation.judge import Judge
@@ -96,7 +97,12 @@ class Session:
         return cls(
             journal=journal,
             mediator=Mediator(
-                world=world, journal=journal, judge=judge, breaker=breaker, escalated=escalated
+                world=world,
+                journal=journal,
+                judge=judge,
+                breaker=breaker,
+                escalated=escalated,
+                containing=Containing(world=world, policy=terms.policy),
             ),
             planner=Planner(
                 world=world,

@@ -5,7 +5,7 @@
 - A decision: `policy`, `annotation`, `capability`, `argument_capability`, `judgement`, `decision`,
   `grounds`, `authorized`.
 - A question: `escalation`, `question`, `grant`, `family`.
-- The rest: `audit`, `server`, `timeline`.
+- The rest: `audit`, `server`, `timeline`, `walls`, `opening`.
 - What crosses: `crossing`, the parameters that reach a server; `asking`, answers that ask for
   something. `boot_moment`: a moment that no change of the clock moves.
 """

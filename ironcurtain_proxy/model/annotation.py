@@ -31,6 +31,10 @@ ArgumentRole: TypeAlias = Literal[
 ]
 """What one argument names. Any other word stops the load."""
 
+ToolEffect: TypeAlias = Literal["reads", "writes", "destroys", "sends", "runs"]
+"""The worst that a tool does: only reads; changes files; deletes; reaches another machine; runs
+programs."""
+
 RoleCategory: TypeAlias = Literal["path", "url", "identifier", "opaque"]
 """How a value of the role is read. `opaque` is not read at all."""
 
@@ -200,6 +204,8 @@ class ToolAnnotation:
     input_schema: Mapping[str, Json] = field(default_factory=dict)
     """The schema the annotation was made from; empty if the file has none."""
     comment: str = ""
+    effect: ToolEffect | None = None
+    """None: nothing is said of it."""
 
     def roles(self, arguments: Arguments) -> tuple[tuple[str, tuple[ArgumentRole, ...]], ...]:
         """Every annotated argument with the roles it has in this call, present or not."""

@@ -120,6 +120,10 @@ class Case:
         """The escalation was settled."""
         self.settlement = settlement
 
+    def unsettle(self) -> None:
+        """What settled the escalation does not hold any more."""
+        self.settlement = None
+
     def overrule(self, ground: Ground) -> None:
         """Nothing that was judged or approved counts any more."""
         self.overruled, self.settlement = Deny(ground), None
@@ -139,6 +143,10 @@ class Case:
     def note(self, *fields: tuple[str, Json]) -> None:
         """The record says this besides."""
         self.notes += fields
+
+    def note_instead(self, name: str, value: Json) -> None:
+        """The record says this besides, and nothing else under this name."""
+        self.notes = (*[one for one in self.notes if one[0] != name], (name, value))
 
     def record(
         self, result: ResultSummary | None, *, elapsed: float, sandboxed: bool, client: str = ""

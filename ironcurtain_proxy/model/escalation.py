@@ -91,9 +91,11 @@ class Escalation:
 
 
 Decider: TypeAlias = str
-"""`human`, `auto-approver`, `reviewer:ID`, `timeout`, `kernel`: who settled it, for the record."""
+"""`human`, `auto-approver`, `reviewer:ID`, `containment`, `timeout`, `kernel`: who settled it, for
+the record."""
 
 HUMAN: Final[Decider] = "human"
+CONTAINMENT: Final[Decider] = "containment"
 
 BY_MODEL: Final[tuple[str, Json]] = ("reviewerKind", "model")
 """A field of the record: the reviewer that decided is a language model."""

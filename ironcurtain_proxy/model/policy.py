@@ -84,6 +84,8 @@ class Rule:
     lists: tuple[ListCondition, ...] = ()
     description: str = ""
     principle: str = ""
+    contained: bool = True
+    """False: the sandbox never answers in a reviewer's place where this rule asks."""
 
     def is_about(self, role: ArgumentRole) -> bool:
         """Whether every condition that names roles names this one, among others perhaps."""

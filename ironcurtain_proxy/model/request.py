@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from ironcurtain_proxy.model.annotation import ArgumentRole
+from ironcurtain_proxy.model.annotation import ArgumentRole, ToolEffect
 from ironcurtain_proxy.model.command import ParsedCommand
 from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.json import Arguments, Json
@@ -79,6 +79,8 @@ class AccessRequest:
     """In annotation order: it decides the order of roles, and so who wins a tie."""
     repository: RealPath | None = None
     """The root of the git repository that the call works in, if it is one of a git server."""
+    effect: ToolEffect | None = None
+    """What the operator says that the tool does; None: nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,6 +25,8 @@ class ServerSpec:
     """False: runs unconfined. None: the defaults. Read by `sandbox/`."""
     allowed_domains: tuple[str, ...] = ()
     """`sandbox.network.allowedDomains`: also the allowlist of the policy's domain gate."""
+    stateful: bool = False
+    """It keeps state between calls, so that no second instance of it can do one of them."""
     description: str = ""
 
 
@@ -54,3 +56,5 @@ class ToolResult:
     """The raw `result` object, passed back untouched."""
     error: Mapping[str, Json] | None = None
     """The raw JSON-RPC `error` object."""
+    refused_host: str = field(default="", compare=False)
+    """The host that the sandbox kept the call from, as far as its answer shows; empty: none."""

@@ -3,6 +3,8 @@
 - `profile`, `settings`, `launch`, `launchers`, `installed`, `inside`: what a server may touch, and
   its start in a sandbox.
 - `probe`, `probe_cache`: whether this machine can confine a server.
+- `twin`: the sandbox of a second instance, for what was approved.
+- `walls`: what a running process of a sandbox can touch.
 - `reach`, `denials`, `error_hints`: what a sandbox refuses, before and after the call.
 - `directory`, `abandoned`: directories for sockets, and what a killed proxy left.
 - `wrapper`, `calls`: what the sandbox is run through, and the system calls that nobody gets.

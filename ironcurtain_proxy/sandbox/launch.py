@@ -21,6 +21,8 @@ class Confinement:
     command: tuple[str, ...]
     """Runs srt."""
     profile: Profile
+    temporary: str | None = None
+    """Where the server keeps temporary files; None: in its working directory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,8 @@ def confine(spec: ServerSpec, confinement: Confinement | None) -> Launch:
         raise
     # srt has its sockets in TMPDIR, and gives the server another, which usually does not exist and
     # is shared where it does.
-    own = {} if spec.cwd is None else {"CLAUDE_CODE_TMPDIR": spec.cwd}
+    temporary = confinement.temporary or spec.cwd
+    own = {} if temporary is None else {"CLAUDE_CODE_TMPDIR": temporary}
     return Launch(
         # Without `--` srt would take the server's own options for its own.
         (

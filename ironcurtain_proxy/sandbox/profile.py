@@ -6,10 +6,14 @@ rule can let through, the sandbox does not break. Does not know how a sandbox is
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.server import ServerSpec
+
+_OPENED_BY_SRT: Final = (".npm/_logs", ".claude/debug")
+"""Directories of the user that srt lets every sandbox write in: all servers share them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +46,14 @@ class Profile:
         """
         name = host.removesuffix(".")
         return _is_named(name, self.allowed_domains) and not _is_named(name, self.denied_domains)
+
+    def keeps_closed(self, path: RealPath) -> bool:
+        """Whether somebody closed it, so that no approval of a call opens it."""
+        return _is_in(path, self.deny_write) or self._is_closed(path)
+
+    def forbids(self, host: str) -> bool:
+        """Whether the operator named it as one that is never reached."""
+        return _is_named(host.removesuffix("."), self.denied_domains)
 
     def without_writing(self, paths: Iterable[str]) -> "Profile":
         """The same, with these closed for writing where it would let a server write."""
@@ -101,6 +113,7 @@ def profile_of(spec: ServerSpec, around: Surroundings) -> Profile:
             (
                 *[path for path in closed if not any(_is_under(open_, path) for open_ in writable)],
                 *around.code,
+                *[f"{around.home}/{name}" for name in _OPENED_BY_SRT],
                 *said.get("denyWrite", ()),
             )
         ),

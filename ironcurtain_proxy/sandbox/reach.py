@@ -4,9 +4,11 @@ Asked before a person is: an approval of what cannot happen would be a question 
 """
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from ironcurtain_proxy.model.annotation import ArgumentRole
+from ironcurtain_proxy.model.opening import Opening
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import AccessRequest, PathValue, UrlValue
 from ironcurtain_proxy.sandbox.profile import Profile
@@ -14,6 +16,8 @@ from ironcurtain_proxy.sandbox.profile import Profile
 _CHANGES: frozenset[ArgumentRole] = frozenset(
     {"write-path", "delete-path", "write-history", "delete-history"}
 )
+_NAMED: Final = re.compile(r"[a-z0-9_][a-z0-9_-]{0,61}(\.[a-z0-9_-]{1,62})*", re.ASCII)
+"""A host as a sandbox can be told it: no address in brackets."""
 _HOST: Final = re.compile(r"[a-z0-9_-][a-z0-9._-]*|\[[0-9a-f:.]+\]", re.ASCII)
 
 
@@ -39,6 +43,46 @@ def obstacle(profile: Profile, request: AccessRequest) -> str | None:
                 case _:
                     pass
     return None
+
+
+def opening_of(
+    profile: Profile, request: AccessRequest, hosts: Sequence[str]
+) -> Opening | str | None:
+    """What a second instance has to be let into for a call; None: the first lets it do it all.
+
+    A text says what nobody's approval opens: what the operator closed, what is the proxy's, and
+    what may not be read.
+
+    Args:
+        profile: of the first.
+        request: the call.
+        hosts: those that it is known to need besides its URLs.
+    """
+    changed: list[RealPath] = []
+    for fact in request.arguments:
+        for value in fact.values:
+            if isinstance(value, PathValue):
+                why = _why_kept(profile, value, fact.roles)
+                if why is not None:
+                    return why
+                if not _CHANGES.isdisjoint(fact.roles) and not profile.may_write(value.path):
+                    changed.append(value.path)
+    also = [host.removesuffix(".") for host in hosts]
+    wanted = [host for host in also if _NAMED.fullmatch(host) and not profile.may_reach(host)]
+    closed = [host.removesuffix(".") for host in closed_hosts(profile, request)]
+    needed = tuple(dict.fromkeys([*closed, *wanted]))
+    for host in needed:
+        if profile.forbids(host) or not _NAMED.fullmatch(host):
+            return f"{_network(profile, host)}: {host}"
+    found = Opening(hosts=needed, paths=tuple(dict.fromkeys(changed)))
+    return found if found.words() else None
+
+
+def _why_kept(profile: Profile, value: PathValue, roles: Sequence[ArgumentRole]) -> str | None:
+    """Why no approval opens a path for what its roles need; None: one does, or it is open."""
+    changes = not _CHANGES.isdisjoint(roles) and profile.keeps_closed(value.path)
+    why = _path(profile, value.path, changes=changes, reads="read-path" in roles)
+    return None if why is None else f"{why} {value.text}"
 
 
 def closed_hosts(profile: Profile, request: AccessRequest) -> tuple[str, ...]:

@@ -50,6 +50,7 @@ from ironcurtain_proxy.sandbox.probe import Available
 from ironcurtain_proxy.sandbox.watchman import Watchman, looked_after
 from ironcurtain_proxy.sessions.directories import Hold, hold_session
 from ironcurtain_proxy.wiring.confinement import confinements, with_own_place, without_launcher
+from ironcurtain_proxy.wiring.containment import containment_of, open_timeline
 from ironcurtain_proxy.wiring.overlay import command_argument, overlay_for
 from ironcurtain_proxy.wiring.reviewers import Reviewers, Ways, assemble_reviewers
 
@@ -174,6 +175,9 @@ def assemble(
             ids=RandomIds(),
             aftermath=None if reviewers.engine is None else reviewers.engine.reviewer,
             lookout=watchman,
+            containment=containment_of(
+                settings, settings.session_dir, open_timeline(settings, environ)
+            ),
         ),
         Terms(
             session=settings.session,
@@ -280,6 +284,11 @@ def resolver_for(
                 directory=directories.get,
                 sought=_sought,
                 remotes=remotes.get,
+                own={
+                    spec.name: directory
+                    for spec in settings.servers
+                    if spec.cwd is None and (directory := directories[spec.name]) is not None
+                },
             ),
             trusted=loaded.policy.trusted_servers,
         ),
@@ -313,4 +322,5 @@ def downstream_options(
         session_log=settings.session_log,
         environment=dict(environ),
         confinements=confined,
+        state=settings.session_dir,
     )

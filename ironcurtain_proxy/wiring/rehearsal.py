@@ -24,7 +24,7 @@ from ironcurtain_proxy.model.request import Facts, Gathered
 from ironcurtain_proxy.model.server import ToolDefinition
 from ironcurtain_proxy.sandbox.launch import Confinement
 from ironcurtain_proxy.sandbox.probe import Available
-from ironcurtain_proxy.sandbox.reach import obstacle
+from ironcurtain_proxy.sandbox.twin import opening_for
 from ironcurtain_proxy.wiring.confinement import confinements
 from ironcurtain_proxy.wiring.overlay import command_argument, overlay_for
 from ironcurtain_proxy.wiring.proxy import resolver_for, settled
@@ -121,8 +121,10 @@ class Rehearsal:
             return None
         if not isinstance(judged.decision, Escalate):
             return None
-        why = obstacle(confinement.profile, gathered.request)
-        return None if why is None else Ground("sandbox", why)
+        spec = next(spec for spec in self.settings.servers if spec.name == server)
+        home = str(self.settings.home)
+        found = opening_for(spec, confinement.profile, gathered.request, (), home)
+        return Ground("sandbox", found) if isinstance(found, str) else None
 
     def _exposed(self, server: str, tool: str) -> str:
         return tool if len(self.settings.servers) == 1 else f"{server}__{tool}"

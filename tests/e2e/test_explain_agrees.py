@@ -66,6 +66,7 @@ class Town:
                 entry = installation.servers[f"my-{server}"]
                 assert isinstance(entry, dict)
                 entry["sandbox"] = self._sandbox()
+                entry["stateful"] = self.dice.random() < 0.5
             variables = at(installation.servers[f"my-{server}"], "env")
             assert isinstance(variables, dict)
             variables["SCRIPTED_JOURNAL"] = "/dev/null"  # the usual place is closed to it

@@ -142,7 +142,7 @@ def test_nobody_is_asked_about_what_the_sandbox_would_not_let_the_server_do(
     cases: dict[str, tuple[str, Message]] = {
         "sandbox.filesystem.allowWrite": ("write", {"path": str(outside), "text": "x"}),
         "sandbox.filesystem.allowRead": ("read", {"path": str(installation.root / "closed/file")}),
-        "reach closed.example (sandbox.network": ("http", {"url": "http://closed.example/x"}),
+        "reach [::1] (sandbox.network": ("http", {"url": "http://[::1]/x"}),
     }
     for why, (tool, given) in cases.items():
         said = refused(agent.call(tool, given))

@@ -1,5 +1,6 @@
 """The last guards of a call's way: what is denied reaches no server, whoever says that it may."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import anyio
@@ -202,7 +203,7 @@ async def test_nobody_is_asked_about_what_the_sandbox_keeps_from_the_server() ->
 class Confined(FakeServers):
     """A server whose sandbox lets it reach nothing."""
 
-    def obstacle(self, server: str, request: AccessRequest) -> str | None:
+    def opening(self, server: str, request: AccessRequest, hosts: Sequence[str] = ()) -> str:
         return "it lies outside"
 
 

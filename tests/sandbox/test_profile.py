@@ -38,7 +38,10 @@ def test_by_default_no_network_and_writes_only_where_policy_may_let_them() -> No
         allow_write=(CWD, "/work", "/docs"),
         allow_read=(CWD, "/work"),
         deny_read=("/home/me/.ironcurtain", "/policy", "/home/me/.ssh"),
-        deny_write=("/policy", "/home/me/.ssh", "/opt/proxy"),
+        deny_write=(
+            *("/policy", "/home/me/.ssh", "/opt/proxy"),
+            *("/home/me/.npm/_logs", "/home/me/.claude/debug"),
+        ),
     )
 
 

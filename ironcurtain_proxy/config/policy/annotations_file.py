@@ -18,12 +18,14 @@ from ironcurtain_proxy.model.annotation import (
     RoleCondition,
     RoleSpec,
     ToolAnnotation,
+    ToolEffect,
 )
 from ironcurtain_proxy.model.json import Json
 
 _FILE_KEYS: Final = ("generatedAt", "servers")
 _SERVER_KEYS: Final = ("inputHash", "tools")
-_TOOL_KEYS: Final = ("toolName", "serverName", "comment", "args", "inputSchema")
+_TOOL_KEYS: Final = ("toolName", "serverName", "comment", "args", "inputSchema", "effect")
+_EFFECTS: Final[tuple[ToolEffect, ...]] = get_args(ToolEffect)
 _OPERATORS: Final = ("equals", "in", "is")
 _PRESENCES: Final[tuple[Presence, ...]] = get_args(Presence)
 
@@ -70,6 +72,7 @@ def _annotation(server: str, spot: Spot) -> ToolAnnotation:
         arguments={name: _spec(roles, tuple(arguments)) for name, roles in arguments.items()},
         input_schema=schema.value if schema and isinstance(schema.value, dict) else {},
         comment=members.read("comment", Spot.text, ""),
+        effect=members.read("effect", lambda spot: spot.word(_EFFECTS), None),
     )
 
 

@@ -54,6 +54,7 @@ class _Linter:
             if not subjects and len(self.report.problems) == before:
                 self._warn((*place, "if"), f"{_named(rule)} can never match: {self._why(rule)}")
             self._breadth(rule, place)
+            self._containment(rule, place)
             self._shadow(rule, place, subjects, rules)
             self._remember(rule, index, subjects)
 
@@ -105,6 +106,13 @@ class _Linter:
         conditions = (rule.roles, rule.servers, rule.tools, rule.paths, rule.names, rule.domains)
         if rule.effect == "allow" and not rule.lists and all(c is None for c in conditions):
             self._warn((*place, "if"), f"{_named(rule)} has no condition: it allows every call")
+
+    def _containment(self, rule: Rule, place: Place) -> None:
+        if rule.effect != "escalate" and not rule.contained:
+            self._warn(
+                (*place, "contained"),
+                f"{_named(rule)} asks nobody: contained counts in rules that escalate",
+            )
 
     def _why(self, rule: Rule) -> str:
         if rule.roles is not None and not self.subjects.have_role(rule, rule.roles):

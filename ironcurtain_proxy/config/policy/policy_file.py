@@ -56,7 +56,7 @@ _DEFINITION_KEYS: Final = (
 )
 _MOST_STARS: Final = 3
 """Each multiplies the time that a long name takes, and the agent chooses names."""
-_RULE_KEYS: Final = ("name", "description", "principle", "if", "then", "reason")
+_RULE_KEYS: Final = ("name", "description", "principle", "if", "then", "reason", "contained")
 _CONDITION_KEYS: Final = ("roles", "server", "tool", "paths", "names", "domains", "lists")
 
 
@@ -127,6 +127,7 @@ class _RulesReader:
             lists=condition.read("lists", lambda lists: lists.each(self._list), ()),
             description=description,
             principle=members.read("principle", Spot.text, ""),
+            contained=members.read("contained", Spot.switch, default=True),
         )
 
     def _name(self, spot: Spot) -> str:

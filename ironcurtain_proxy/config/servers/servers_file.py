@@ -34,6 +34,7 @@ SERVER_KEYS: Final = (
     "description",
     "sandbox",
     "annotations",
+    "stateful",
     "type",
 )
 _FILESYSTEM_KEYS: Final = ("allowWrite", "allowRead", "denyRead", "denyWrite")
@@ -94,6 +95,7 @@ class ServersReader:
             cwd=self._directory(members.get("cwd")),
             sandbox=None if sandbox is None else _sandbox(sandbox),
             allowed_domains=_allowed_domains(sandbox),
+            stateful=members.read("stateful", Spot.switch, default=False),
             description=members.read("description", Spot.text, ""),
         )
 

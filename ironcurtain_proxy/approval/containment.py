@@ -1,0 +1,212 @@
+"""Whether a sandbox and a timeline may answer in a reviewer's place.
+
+What stays inside the sandbox and can be taken back needs nobody. What leaves, what cannot be taken
+back, and what is shown to the agent although somebody asks before it is read, is asked about. Every
+condition is a fact of the process that serves the call; what a command looks like only adds
+questions.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final, Literal, TypeAlias
+
+from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole, ToolEffect
+from ironcurtain_proxy.model.decision import Escalate, Ground
+from ironcurtain_proxy.model.judgement import Judged
+from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.policy import Rule
+from ironcurtain_proxy.model.request import AccessRequest, Facts, PathValue
+from ironcurtain_proxy.model.walls import Walls
+
+CallEffect: TypeAlias = Literal["reads", "local", "unknown", "beyond", "outward"]
+"""What a call can do outside its sandbox; the words are those of `shell.effects`."""
+
+CHANGES: Final[frozenset[ArgumentRole]] = frozenset(
+    {"write-path", "delete-path", "write-history", "delete-history"}
+)
+_LEAVES: Final[frozenset[ArgumentRole]] = frozenset(
+    {"email-address", "email-body", "share-permission"}
+)
+_HOST: Final = "host "
+_INVARIANT: Final = "structural-"
+_SHOWN: Final = frozenset({"secrets.access", "data.user"})
+"""What the agent has seen cannot be taken back."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """The effect of a call, and why it is no better."""
+
+    effect: CallEffect
+    reason: str
+
+
+_DECLARED: Final[Mapping[ToolEffect, Found]] = MappingProxyType(
+    {
+        "reads": Found(effect="reads", reason="its annotation says that it only reads"),
+        "writes": Found(effect="local", reason="its annotation says that it changes files"),
+        "destroys": Found(effect="local", reason="its annotation says that it deletes"),
+        "sends": Found(effect="outward", reason="its annotation says that it sends"),
+        "runs": Found(effect="unknown", reason="its annotation says that it runs programs"),
+    }
+)
+_BY_ROLES: Final = Found(effect="local", reason="it changes files of the workspace")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Considered:
+    """All that containment looks at, but for what the timeline says."""
+
+    facts: Facts
+    judged: Judged
+    workspace: RealPath | None
+    walls: Walls | None
+    """Of the process that would serve the call; None: it is not confined."""
+    for_reviewers: Rule | None
+    """The rule that says `contained: false`."""
+    tried: str
+    """The host that the very same call tried to reach before; empty: it did not."""
+
+
+def why_asked(about: Considered) -> str | None:
+    """Why an escalated call needs a reviewer all the same; None: it is contained."""
+    if about.for_reviewers is not None:
+        return f"the rule {about.for_reviewers.name} keeps such calls for reviewers"
+    if about.workspace is None:
+        return "there is no workspace"
+    if about.tried:
+        return f"the same call has tried to reach {about.tried}"
+    return (
+        why_open(about.walls, about.workspace)
+        or _why_shown(about.facts, about.judged)
+        or _why_not_local(about.facts, about.workspace)
+    )
+
+
+def why_open(walls: Walls | None, workspace: RealPath) -> str | None:
+    """Why a process does not hold what it is sent; None: it does.
+
+    Args:
+        walls: of the process; None: it is not confined.
+        workspace: what can be taken back.
+    """
+    if walls is None:
+        return "the server does not run in a sandbox"
+    if not walls.is_offline:
+        return "the sandbox of the server has a network"
+    if not walls.writes_only_in(workspace):
+        return "the sandbox of the server lets it write outside the workspace"
+    return None
+
+
+def _why_not_local(facts: Facts, workspace: RealPath) -> str | None:
+    found = effect_of_call(facts, workspace)
+    return found.reason if found.effect in {"outward", "beyond"} else None
+
+
+def _why_shown(facts: Facts, judged: Judged) -> str | None:
+    """Why a call must be asked about for what the agent would see of it."""
+    decision = judged.decision
+    if isinstance(decision, Escalate):
+        if any(_is_invariant(ground) for ground in (decision.ground, *decision.by_role)):
+            return "no rule asks, but what no rule can override"
+        if "read-path" in decision.roles:
+            return "what is read cannot be taken back"
+    if not _SHOWN.isdisjoint((*judged.capabilities, *_needs(facts))):
+        return "a secret or personal data that is shown cannot be taken back"
+    return None
+
+
+def _is_invariant(ground: Ground) -> bool:
+    return ground.rule.startswith(_INVARIANT)
+
+
+def _needs(facts: Facts) -> frozenset[str]:
+    if facts.command is None:
+        return frozenset()
+    # Tables of programs, which only tools that run commands need.
+    from ironcurtain_proxy.shell.capabilities import needs_of  # noqa: PLC0415
+    from ironcurtain_proxy.shell.effects import effect_of  # noqa: PLC0415
+
+    return needs_of(facts.command, effect_of(facts.command, facts.place))
+
+
+def effect_of_call(facts: Facts, workspace: RealPath | None) -> Found:
+    """What a call can do outside its sandbox.
+
+    Args:
+        facts: of the call.
+        workspace: what can be taken back.
+    """
+    named = _by_values(facts.request, workspace)
+    if named is not None or facts.pushes:
+        return named or Found(effect="outward", reason="it sends to a git remote")
+    if facts.command is not None:
+        from ironcurtain_proxy.shell.effects import effect_of  # noqa: PLC0415  as above
+
+        found = effect_of(facts.command, facts.place)
+        return Found(effect=found.effect, reason=found.reason)
+    declared = facts.request.effect
+    if declared is not None:
+        return _DECLARED[declared]
+    if any(fact.values and CHANGES & {*fact.roles} for fact in facts.request.arguments):
+        return _BY_ROLES
+    return Found(effect="beyond", reason="no annotation says what the tool does")
+
+
+def _by_values(request: AccessRequest, workspace: RealPath | None) -> Found | None:
+    """What the arguments name outside the workspace; None: nothing."""
+    for fact in request.arguments:
+        if not fact.values:
+            continue
+        if any(ROLE_TRAITS[role].category in {"url", "identifier"} for role in fact.roles):
+            return Found(effect="outward", reason="it names a host or an account")
+        if not _LEAVES.isdisjoint(fact.roles):
+            return Found(effect="outward", reason="it names people")
+        for value in fact.values:
+            inside = not isinstance(value, PathValue) or (
+                workspace is not None and value.path.is_within(workspace)
+            )
+            if not inside:
+                return Found(effect="beyond", reason="it names a path outside the workspace")
+    return None
+
+
+def may_change(facts: Facts, workspace: RealPath) -> tuple[RealPath, ...]:
+    """What of the workspace a call may change or delete, as far as anybody knows.
+
+    A command or a program may delete whatever the workspace holds.
+    """
+    found = effect_of_call(facts, workspace)
+    if found.effect == "reads":
+        return ()
+    if facts.command is not None:
+        return (workspace,)
+    paths = [
+        value.path
+        for fact in facts.request.arguments
+        if not CHANGES.isdisjoint(fact.roles)
+        for value in fact.values
+        if isinstance(value, PathValue)
+    ]
+    if facts.request.effect in {"runs", "writes", "destroys"} and not paths:
+        return (workspace,)
+    return _within(paths, workspace)
+
+
+def _within(paths: Sequence[RealPath], workspace: RealPath) -> tuple[RealPath, ...]:
+    """These paths, and the whole workspace for one that holds it."""
+    inside = [workspace if workspace.is_within(path) else path for path in paths]
+    return tuple(dict.fromkeys([path for path in inside if path.is_within(workspace)]))
+
+
+def hosts_of(facts: Facts) -> tuple[str, ...]:
+    """The hosts that the outward parts of a call's shell command name."""
+    if facts.command is None:
+        return ()
+    from ironcurtain_proxy.shell.effects import effect_of  # noqa: PLC0415  as above
+    from ironcurtain_proxy.shell.targets import targets_of  # noqa: PLC0415
+
+    found = targets_of(effect_of(facts.command, facts.place))
+    return tuple([one.removeprefix(_HOST).lower() for one in found if one.startswith(_HOST)])

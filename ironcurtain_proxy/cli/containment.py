@@ -1,0 +1,68 @@
+"""`ironcurtain-proxy containment`: sessions in which containment has ended, and its resumption."""
+
+import argparse
+import os
+import sys
+from typing import Final
+
+from ironcurtain_proxy.config.reading.operator_paths import STATE_DIRECTORY
+from ironcurtain_proxy.config.settings import home_directory
+from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.mailbox.display import visible
+from ironcurtain_proxy.wiring.containment import Ended, sessions_ended
+
+DESCRIPTION: Final = """\
+Show in which sessions containment has ended, after which call, and what was put back then. Every
+call is asked about there. `resume` says that you have looked: calls are contained again.
+"""
+
+EXAMPLES: Final = """\
+examples:
+  ironcurtain-proxy containment                   where it has ended, and why
+  ironcurtain-proxy containment resume            in the one session where it has ended
+  ironcurtain-proxy containment resume SESSION
+
+exit status: 0; 1 if there is nothing to resume; 2 if the session is not told
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    actions = parser.add_subparsers(dest="action", metavar="ACTION")
+    resume = actions.add_parser("resume", help="say that you have looked")
+    resume.add_argument("session", nargs="?", help="needed where it has ended in several")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Carry it out.
+
+    Raises:
+        ConfigurationError: it is not told which session is meant.
+    """
+    sessions = home_directory(os.environ) / STATE_DIRECTORY / "sessions"
+    found = list(sessions_ended(sessions))
+    if options.action is None:
+        for one in found:
+            sys.stdout.write(f"{_shown(one)}\n")
+        if not found:
+            sys.stdout.write("containment has ended in no session\n")
+        return 0
+    return _resume(found, options.session)
+
+
+def _resume(found: list[Ended], session: str | None) -> int:
+    chosen = [one for one in found if session in (None, one.session)]
+    if not chosen:
+        sys.stderr.write("ironcurtain-proxy: containment has ended in no such session\n")
+        return 1
+    if len(chosen) > 1:
+        names = ", ".join([visible(one.session) for one in chosen])
+        raise ConfigurationError(f"containment has ended in several sessions: name one of {names}")
+    chosen[0].file.unlink(missing_ok=True)
+    sys.stdout.write(f"resumed in session {visible(chosen[0].session)}\n")
+    return 0
+
+
+def _shown(one: Ended) -> str:
+    after = f" after call {one.call}" if one.call else ""
+    return visible(f"session {one.session}: containment has ended{after}: {one.why}")

@@ -1,0 +1,18 @@
+"""What a policy keeps for reviewers, wherever a call could be taken back."""
+
+from ironcurtain_proxy.decision.matching import resource_roles
+from ironcurtain_proxy.decision.rules import answering_rules
+from ironcurtain_proxy.model.policy import Policy, Rule
+from ironcurtain_proxy.model.request import AccessRequest
+
+
+def rule_for_reviewers(request: AccessRequest, policy: Policy) -> Rule | None:
+    """The first rule that answers for the call and says `contained: false`; None: there is none.
+
+    Every role of the call counts, also one that the workspace settles.
+    """
+    for role in resource_roles(request) or (None,):
+        for rule in answering_rules(request, policy, role):
+            if not rule.contained:
+                return rule
+    return None

@@ -1,0 +1,46 @@
+"""What the very process that serves a server can touch, found out once for each process."""
+
+import os
+
+from anyio.to_thread import run_sync
+
+from ironcurtain_proxy.downstream.options import DownstreamOptions
+from ironcurtain_proxy.downstream.starting import Started
+from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.server import ServerSpec
+from ironcurtain_proxy.model.walls import Walls
+from ironcurtain_proxy.sandbox.walls import walls_of
+
+
+class Prober:
+    """Looks at the processes of one server."""
+
+    def __init__(self, spec: ServerSpec, options: DownstreamOptions) -> None:
+        self._spec = spec
+        self._options = options
+        self._known: tuple[Started, Walls] | None = None
+
+    def is_about(self, started: Started | None) -> bool:
+        """Whether what is known is of this process, and not of one before it."""
+        return self._known is not None and self._known[0] is started
+
+    async def walls(self, started: Started) -> Walls | None:
+        """What a process can touch; None: it is not confined, or that cannot be found out."""
+        if not self.is_about(started):
+            # What does not show it is looked at again by the next call: it may have just begun.
+            self._known = None
+            found = await run_sync(self._probe, started)
+            self._known = None if found is None else (started, found)
+        return None if self._known is None else self._known[1]
+
+    def _probe(self, started: Started) -> Walls | None:
+        confinement = self._options.confinements.get(self._spec.name)
+        if confinement is None or not started.sandboxed:
+            return None
+        own = self._spec.cwd if self._options.is_own_directory(self._spec.cwd) else None
+        return walls_of(
+            started.process.pid,
+            started.process.pipe,
+            None if own is None else RealPath.from_text(os.path.realpath(own)),
+            may_reach=bool(confinement.profile.allowed_domains),
+        )

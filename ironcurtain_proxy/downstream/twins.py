@@ -1,0 +1,213 @@
+"""Second instances of servers, each let into what was approved for one call and nothing else.
+
+The network of the process in which everything else runs stays closed: what an earlier call left
+behind there gains nothing. A second instance is started when it is first needed and ended when it
+has been idle; a call with the same opening meanwhile is sent to it as well.
+"""
+
+import logging
+import shutil
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import anyio
+from anyio.abc import TaskGroup
+
+from ironcurtain_proxy.downstream.options import DownstreamOptions, Hooks
+from ironcurtain_proxy.downstream.session_log import SessionLog
+from ironcurtain_proxy.downstream.supervisor import Supervisor
+from ironcurtain_proxy.downstream.working_directory import make_private
+from ironcurtain_proxy.errors import ConfigurationError, ServerUnavailableError
+from ironcurtain_proxy.model.opening import Opening
+from ironcurtain_proxy.model.server import ServerSpec
+from ironcurtain_proxy.sandbox.launch import Confinement
+from ironcurtain_proxy.sandbox.twin import widened
+
+_LOGGER: Final = logging.getLogger(__name__)
+
+IDLE: Final = 60.0
+"""Seconds that a second instance lives without a call."""
+_START: Final = 60.0
+"""Seconds for its start."""
+_MOST: Final = 4
+"""At the same time: each has the processes and the memory of a whole sandbox."""
+
+_Key: TypeAlias = tuple[str, Opening]
+
+
+@dataclass(slots=True, eq=False)
+class Twin:
+    """A second instance of one server."""
+
+    supervisor: Supervisor
+    confinement: Confinement
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    ended: anyio.Event = field(default_factory=anyio.Event)
+    calls: int = 0
+    """Under way."""
+    idle_since: float = 0.0
+
+
+class Twins:
+    """The second instances of one session's servers."""
+
+    def __init__(
+        self,
+        options: DownstreamOptions,
+        hooks: Callable[[], Hooks],
+        log: SessionLog,
+        *,
+        idle: float = IDLE,
+    ) -> None:
+        self._options = options
+        self._hooks = hooks
+        self._log = log
+        self._idle = idle
+        self._living: dict[_Key, Twin] = {}
+        self._starting: dict[_Key, anyio.Lock] = {}
+        self._group: TaskGroup | None = None
+        self._count = 0
+
+    async def run(self) -> None:
+        """Let second instances live until cancelled; then end them."""
+        async with anyio.create_task_group() as group:
+            self._group = group
+            try:
+                while True:
+                    await anyio.sleep(min(self._idle, 5.0) / 2)
+                    self._end_idle(anyio.current_time() - self._idle)
+            finally:
+                self._group = None
+
+    def close(self) -> None:
+        """End every second instance, once its calls have ended: what was approved holds no more."""
+        for key, twin in list(self._living.items()):
+            del self._living[key]
+            if not twin.calls:
+                twin.scope.cancel()
+            else:
+                twin.idle_since = float("-inf")
+
+    @asynccontextmanager
+    async def use(self, first: Supervisor, opening: Opening) -> AsyncIterator[Twin]:
+        """The second instance of a server for an opening, for the time of a call.
+
+        Raises:
+            ServerUnavailableError: there is none, or it is not what the first is.
+        """
+        key = (first.spec.name, opening)
+        async with self._starting.setdefault(key, anyio.Lock()):
+            twin = self._living.get(key)
+            if twin is not None and twin.supervisor.status().state != "ready":
+                await self._end(key, twin)
+                twin = None
+            if twin is None:
+                twin = await self._start(first.spec, key)
+            twin.calls += 1
+        try:
+            # What was judged and approved is the first's tool. A server may tell each instance
+            # another story, and change it at any time.
+            if twin.supervisor.tools != first.tools:
+                raise ServerUnavailableError(
+                    f'the second instance of server "{first.spec.name}" lists other tools than '
+                    "the first: the call was not sent"
+                )
+            yield twin
+        finally:
+            twin.calls -= 1
+            if twin.supervisor.tools != first.tools or self._living.get(key) is not twin:
+                twin.scope.cancel()
+            twin.idle_since = anyio.current_time()
+
+    async def _start(self, spec: ServerSpec, key: _Key) -> Twin:
+        group = self._group
+        if group is None:
+            raise ServerUnavailableError(f'server "{spec.name}" has no second instance now')
+        await self._make_room(spec)
+        twin = self._made(spec, key[1])
+        self._living[key] = twin
+        group.start_soon(self._live, key, twin)
+        with anyio.move_on_after(_START):
+            await twin.supervisor.settled.wait()
+        found = twin.supervisor.status()
+        if found.state != "ready":
+            await self._end(key, twin)
+            why = found.error or "it takes too long to start"
+            raise ServerUnavailableError(f"no second instance for what was approved: {why}")
+        return twin
+
+    def _made(self, spec: ServerSpec, opening: Opening) -> Twin:
+        options, state = self._options, self._options.state
+        first = options.confinements.get(spec.name)
+        if first is None or state is None:
+            raise ServerUnavailableError(f'server "{spec.name}" is not confined')
+        self._count += 1
+        directory = state / f"{spec.name}.twin-{self._count}.cwd"
+        own = options.is_own_directory(spec.cwd)
+        try:
+            make_private(directory)
+            confinement = widened(
+                first,
+                opening,
+                former=spec.cwd if own else None,
+                temporary=str(directory),
+                home=options.environment.get("HOME", "/"),
+            )
+        except (ConfigurationError, OSError) as error:
+            raise ServerUnavailableError(f"no second instance: {error}") from None
+        second = replace(spec, cwd=str(directory)) if own else spec
+        hooks = self._hooks()
+        return Twin(
+            Supervisor(
+                second,
+                replace(options, confinements={spec.name: confinement}),
+                # Its tools are compared with the first's, and announced by nobody.
+                Hooks(on_log=hooks.on_log, roots=hooks.roots, room=hooks.room),
+                self._log,
+                _nothing,
+            ),
+            confinement,
+        )
+
+    async def _live(self, key: _Key, twin: Twin) -> None:
+        """Run one until it is ended."""
+        try:
+            with twin.scope:
+                await twin.supervisor.run()
+        finally:
+            if self._living.get(key) is twin:
+                del self._living[key]
+            directory = twin.confinement.temporary
+            if directory is not None:
+                with suppress(OSError):
+                    shutil.rmtree(Path(directory))
+            twin.ended.set()
+
+    async def _end(self, key: _Key, twin: Twin) -> None:
+        if self._living.get(key) is twin:
+            del self._living[key]
+        twin.scope.cancel()
+        await twin.ended.wait()
+
+    async def _make_room(self, spec: ServerSpec) -> None:
+        idle = [one for one in self._living.items() if not one[1].calls]
+        while len(self._living) >= _MOST and idle:
+            oldest = min(idle, key=lambda one: one[1].idle_since)
+            idle.remove(oldest)
+            await self._end(*oldest)
+        if len(self._living) >= _MOST:
+            raise ServerUnavailableError(
+                f'server "{spec.name}": {_MOST} second instances are at work; try again later'
+            )
+
+    def _end_idle(self, since: float) -> None:
+        for twin in list(self._living.values()):
+            if not twin.calls and twin.idle_since <= since:
+                twin.scope.cancel()
+
+
+async def _nothing() -> None:
+    return

@@ -1,0 +1,118 @@
+"""The confinement of a second instance of a server: the first's, and exactly what was approved."""
+
+import os
+import stat
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.model.opening import Opening
+from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.request import AccessRequest
+from ironcurtain_proxy.model.server import ServerSpec
+from ironcurtain_proxy.sandbox.launch import Confinement
+from ironcurtain_proxy.sandbox.profile import Profile
+from ironcurtain_proxy.sandbox.reach import obstacle, opening_of
+
+_OFFLINE: Final = (
+    "the sandbox of this server does not let it reach them (sandbox.network.allowedDomains)"
+)
+_TOO_WIDE: Final = (
+    "the sandbox of this server may not write there, and nothing so near the home directory is "
+    "opened for one call (sandbox.filesystem.allowWrite):"
+)
+_MOST_BESIDE: Final = 200
+"""Names beside what is opened; each costs a mount."""
+
+
+def widened(
+    first: Confinement, opening: Opening, *, former: str | None, temporary: str, home: str
+) -> Confinement:
+    """The confinement of a second instance.
+
+    Args:
+        first: of the first.
+        opening: what was approved.
+        former: the first's own directory, which the second does not get; None: it has none.
+        temporary: the second's own directory.
+        home: the user's.
+
+    Raises:
+        ConfigurationError: what was approved cannot be opened and nothing else.
+    """
+    profile, places, closed = first.profile, [temporary], []
+    for path in opening.paths:
+        place = place_of(path, home)
+        if place is None:
+            raise ConfigurationError(f"{path} cannot be opened without what lies beside it")
+        places.append(place)
+        closed += _beside(path, place)
+    wanted = [str(path) for path in opening.paths]
+    return Confinement(
+        first.command,
+        replace(
+            profile,
+            allow_write=(*[path for path in profile.allow_write if path != former], *places),
+            allow_read=(*[path for path in profile.allow_read if path != former], temporary),
+            deny_write=(*profile.deny_write, *[path for path in closed if path not in wanted]),
+            allowed_domains=(*profile.allowed_domains, *opening.hosts),
+        ),
+        temporary,
+    )
+
+
+def opening_for(
+    spec: ServerSpec,
+    profile: Profile,
+    request: AccessRequest,
+    hosts: Sequence[str],
+    home: str,
+) -> Opening | str | None:
+    """What a call needs beyond the sandbox of its server, where a second instance can have it.
+
+    A text: what no approval opens, and the setting that does. None: nothing.
+    """
+    found = opening_of(profile, request, hosts)
+    if not isinstance(found, Opening):
+        return found
+    if spec.stateful:
+        why = obstacle(profile, request) or f"{_OFFLINE}: {', '.join(found.hosts)}"
+        return f"{why}; the server is stateful, so that no second instance can do it"
+    for path in found.paths:
+        if place_of(path, home) is None:
+            return f"{_TOO_WIDE} {path}"
+    return found
+
+
+def place_of(path: RealPath, home: str) -> str | None:
+    """The directory that has to be opened for a path to be written, created or deleted.
+
+    It is the one that holds the path; what else is in it stays closed. None: it is too wide, such
+    as the home directory, where a new file of some names is run or read by other programs.
+    """
+    place = RealPath(path.parts[:-1])
+    while place.parts and not _is_directory(place):
+        place = RealPath(place.parts[:-1])
+    narrow = not RealPath.from_text(home).is_within(place)
+    return str(place) if path.parts and place.parts and narrow else None
+
+
+def _is_directory(path: RealPath) -> bool:
+    with suppress(OSError):
+        return stat.S_ISDIR(os.lstat(str(path)).st_mode)
+    return False
+
+
+def _beside(path: RealPath, place: str) -> list[str]:
+    own = path.parts[len(RealPath.from_text(place).parts)]
+    try:
+        names = [name for name in os.listdir(place) if name != own]  # noqa: PTH208  names are enough
+    except OSError as error:
+        raise ConfigurationError(f"{place} cannot be listed: {error.strerror}") from None
+    if len(names) > _MOST_BESIDE:
+        raise ConfigurationError(f"{place} holds too much beside {path}")
+    # A link cannot be closed, and what it leads to is not opened.
+    return [f"{place}/{name}" for name in names if not Path(place, name).is_symlink()]

@@ -1,0 +1,153 @@
+"""What a running process of a sandbox can touch, read from the kernel's tables about it.
+
+A configuration says what a sandbox should be. What may go unasked rests on what it is: the
+namespaces, mounts and interfaces of the very process that reads the calls. Anything that cannot be
+read, or looks other than expected, is no wall.
+"""
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.walls import Walls
+
+_APART: Final = ("mnt", "net", "pid", "user", "ipc")
+"""The namespaces that a confined process shares with nobody outside."""
+_DEVICES: Final = frozenset(
+    f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom", "tty")
+)
+_KERNEL: Final = frozenset({"proc", "sysfs", "devpts", "cgroup", "cgroup2", "mqueue"})
+"""File systems that hold no files of the machine. `/proc/sys` is closed by the sandbox."""
+_DEEPEST: Final = 64
+_FILTERED: Final = "2"
+"""Of `Seccomp` in a process's status: a filter holds."""
+_OCTAL: Final = re.compile(r"\\([0-7]{3})")
+
+
+@dataclass(frozen=True, slots=True)
+class _Mount:
+    point: str
+    device: str
+    kind: str
+    is_writable: bool
+
+
+def walls_of(pid: int, pipe: int, temporary: RealPath | None, *, may_reach: bool) -> Walls | None:
+    """What the server below a process can touch; None: it is not confined, or cannot be read.
+
+    Args:
+        pid: of the process that was started: the server's guardian.
+        pipe: the inode of the pipe that the server reads its calls from.
+        temporary: the directory that is the server's own and ends with it.
+        may_reach: whether the sandbox's proxy was told of any host that may be reached.
+    """
+    try:
+        server = _reader(pid, pipe)
+        if server is None:
+            return None
+        started = _started(server)
+        if not _is_apart(server) or not _is_filtered(server):
+            return None
+        mounts, ours = tuple(_mounts(server)), {mount.device for mount in _mounts(os.getpid())}
+        writable = tuple(
+            RealPath.from_text(mount.point)
+            for mount in _visible(mounts)
+            if mount.is_writable and mount.device in ours and not _is_kernels(mount)
+        )
+        interfaces = _interfaces(server)
+        # A pid may have been given to another process meanwhile.
+        if _started(server) != started:
+            return None
+    except (OSError, ValueError, IndexError):
+        return None
+    return Walls(
+        writable=writable,
+        temporary=temporary,
+        is_offline=not may_reach and interfaces <= {"lo"},
+    )
+
+
+def _reader(pid: int, pipe: int) -> int | None:
+    """The last process of the chain that was handed the pipe: the server, or what started it.
+
+    The sandbox's own programs hand it on, each to one child; what a server starts is no nearer to
+    the outside than the server.
+    """
+    found: int | None = None
+    for _ in range(_DEEPEST):
+        holding = [child for child in _children(pid) if _reads(child, pipe)]
+        if len(holding) != 1:
+            break
+        found = pid = holding[0]
+    return found
+
+
+def _started(pid: int) -> str:
+    """When a process started: with its pid, this names it."""
+    return _text(pid, "stat").rpartition(")")[2].split()[19]
+
+
+def _reads(pid: int, pipe: int) -> bool:
+    with suppress(OSError):
+        return str(Path(f"/proc/{pid}/fd/0").readlink()) == f"pipe:[{pipe}]"
+    return False
+
+
+def _children(pid: int) -> Iterator[int]:
+    with suppress(FileNotFoundError, ProcessLookupError):
+        for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208  names are enough
+            with suppress(FileNotFoundError, ProcessLookupError):
+                yield from map(int, _text(pid, f"task/{thread}/children").split())
+
+
+def _is_apart(pid: int) -> bool:
+    own = os.getpid()
+    return all(
+        Path(f"/proc/{pid}/ns/{name}").readlink() != Path(f"/proc/{own}/ns/{name}").readlink()
+        for name in _APART
+    )
+
+
+def _is_filtered(pid: int) -> bool:
+    lines = [line.split(":", 1) for line in _text(pid, "status").splitlines()]
+    status: Mapping[str, str] = {line[0]: line[1].strip() for line in lines if len(line) > 1}
+    return status.get("Seccomp") == _FILTERED and status.get("NoNewPrivs") == "1"
+
+
+def _interfaces(pid: int) -> frozenset[str]:
+    lines = _text(pid, "net/dev").splitlines()
+    return frozenset([line.split(":")[0].strip() for line in lines if ":" in line])
+
+
+def _mounts(pid: int) -> Iterator[_Mount]:
+    for line in _text(pid, "mountinfo").splitlines():
+        fields, _, rest = line.partition(" - ")
+        words = fields.split(" ")
+        yield _Mount(
+            point=_OCTAL.sub(lambda found: chr(int(found[1], 8)), words[4]),
+            device=words[2],
+            kind=rest.split(" ")[0],
+            is_writable="rw" in words[5].split(","),
+        )
+
+
+def _visible(mounts: tuple[_Mount, ...]) -> Iterator[_Mount]:
+    """The mounts that no later one covers."""
+    for place, mount in enumerate(mounts):
+        path = RealPath.from_text(mount.point)
+        later = mounts[place + 1 :]
+        if not any(path.is_within(RealPath.from_text(other.point)) for other in later):
+            yield mount
+
+
+def _is_kernels(mount: _Mount) -> bool:
+    return mount.kind in _KERNEL or mount.point in _DEVICES
+
+
+def _text(pid: int, name: str) -> str:
+    return Path(f"/proc/{pid}/{name}").read_text(encoding="utf-8", errors="surrogateescape")

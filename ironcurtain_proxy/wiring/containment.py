@@ -1,0 +1,143 @@
+"""What answers in a reviewer's place, joined with the session that it belongs to.
+
+A session's containment ends in a file of the session's directory, which no confined server sees.
+Who takes the file away has looked: `ironcurtain-proxy containment resume`.
+"""
+
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import orjson
+
+from ironcurtain_proxy.config.settings import Settings
+from ironcurtain_proxy.model.call import RequestId
+from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.ports import Timeline
+
+_LOGGER: Final = logging.getLogger(__name__)
+
+FILE_NAME: Final = "containment-ended.json"
+_MOST_BYTES: Final = 1 << 16
+_HOW: Final = "ironcurtain-proxy containment resume"
+
+
+@dataclass(slots=True)
+class SessionContainment:
+    """The containment of one session. Implements `ports.Containment`."""
+
+    timeline: Timeline
+    workspace: RealPath
+    directory: Path
+    """The session's."""
+    _identity: tuple[int, int] | None = field(init=False)
+    _why: str | None = field(default=None, init=False)
+    """Why it has ended, where no file could keep it."""
+
+    def __post_init__(self) -> None:
+        self._identity = _identity(self.workspace)
+
+    def ended(self) -> str | None:
+        """Why it answers for nothing more; None: it does, or a person has looked."""
+        if self._why is not None:
+            return self._why
+        found = read_ended(self.directory / FILE_NAME)
+        return None if found is None else found.why
+
+    def end(self, call: RequestId, why: str) -> None:
+        """End it until a person has looked."""
+        _LOGGER.warning("containment has ended: %s; after a look: %s", why, _HOW)
+        content = orjson.dumps({"call": call, "why": why.encode(errors="replace").decode()})
+        new = self.directory / f".{FILE_NAME}.{os.getpid()}"
+        try:
+            descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content)
+            new.replace(self.directory / FILE_NAME)
+        except OSError as error:
+            # Without a file nobody can take it away: it has ended for this session.
+            self._why = why
+            _LOGGER.warning("containment cannot be resumed: %s", error)
+
+    def is_same_workspace(self) -> bool:
+        """Whether the workspace is still the directory that it was at the start."""
+        return self._identity is not None and _identity(self.workspace) == self._identity
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """A session whose containment has ended."""
+
+    session: str
+    call: str
+    """After which it did."""
+    why: str
+    file: Path
+
+
+def containment_of(
+    settings: Settings, directory: Path, timeline: Timeline | None
+) -> SessionContainment | None:
+    """The containment that the operator asked for; None: none was, or nothing can be held.
+
+    Args:
+        settings: what the operator said.
+        directory: the session's.
+        timeline: of the workspace; None: there is none.
+    """
+    if not settings.containment.undo or settings.workspace is None or timeline is None:
+        return None
+    return SessionContainment(timeline, settings.workspace, directory)
+
+
+def open_timeline(settings: Settings, environ: Mapping[str, str]) -> Timeline | None:
+    """The timeline of the workspace, where containment is on."""
+    del settings, environ
+    return None
+
+
+def sessions_ended(sessions: Path) -> Iterator[Ended]:
+    """The sessions whose containment has ended.
+
+    Args:
+        sessions: the directory with one for each session.
+    """
+    for file in sorted(sessions.glob(f"*/{FILE_NAME}")):
+        found = read_ended(file)
+        if found is not None:
+            yield found
+
+
+def read_ended(file: Path) -> Ended | None:
+    """Why a session's containment has ended; None: it has not."""
+    try:
+        # Not through a link, and without waiting for what is no file.
+        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return _unreadable(file, error.strerror or "unknown")
+    with os.fdopen(descriptor, "rb") as opened, suppress(OSError, ValueError, KeyError, TypeError):
+        fields = orjson.loads(opened.read(_MOST_BYTES))
+        return Ended(
+            session=file.parent.name, call=str(fields["call"]), why=str(fields["why"]), file=file
+        )
+    return _unreadable(file, "not what was written")
+
+
+def _unreadable(file: Path, why: str) -> Ended:
+    return Ended(session=file.parent.name, call="", why=f"its file is unreadable: {why}", file=file)
+
+
+def _identity(workspace: RealPath) -> tuple[int, int] | None:
+    """Which directory a path leads to; None: to none, or through a link."""
+    text = str(workspace)
+    with suppress(OSError):
+        if os.path.realpath(text) == text:
+            found = os.stat(text, follow_symlinks=False)  # noqa: PTH116  a link is none
+            return found.st_dev, found.st_ino
+    return None

@@ -1,0 +1,302 @@
+"""Calls that a sandbox holds and a timeline can take back run unasked; all others are asked about.
+
+With a real sandbox, a real shell, and a person at the mailbox.
+"""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import orjson
+import pytest
+
+from ironcurtain_proxy.model.json import Json
+from tests.copying_timeline import UNHELD
+from tests.e2e.confined_installation import (
+    PATH,
+    add_hostile,
+    done,
+    escalations,
+    folder,
+    refused,
+)
+from tests.e2e.installation import ROOT, Installation, rule
+from tests.e2e.mailbox_person import Person
+from tests.e2e.raw_client import Message, RawClient, at, texts
+
+pytestmark = pytest.mark.usefixtures("sandbox")
+
+PROGRAM: Final = [sys.executable, "-m", "tests.e2e.contained_proxy"]
+CONFIG: Final[Message] = {
+    "containment": {"undo": True},
+    "capabilities": {"tools": {"box/shell": {"commandArgument": "command"}}},
+}
+
+
+def contained(installation: Installation, document: Message = CONFIG, **entry: Json) -> RawClient:
+    """A proxy before a confined server; every call is escalated, nobody listens."""
+    add_hostile(installation, "box", **entry)
+    installation.annotations["box"] = {
+        **installation.annotations["box"],
+        "write": {"path": ["write-path"], "text": ["none"]},
+        "remove": {"path": ["delete-path"]},
+        "http": {"url": ["fetch-url"]},
+        "read": {"path": ["read-path"]},
+    }
+    if not any(at(one, "then") == "escalate" for one in installation.rules):
+        installation.rules = [rule("ask", "escalate", "a person must agree")]
+    installation.variables |= {"PATH": PATH, "PYTHONPATH": str(ROOT)}
+    installation.command = PROGRAM
+    write_config(installation, document)
+    return installation.start()
+
+
+def write_config(installation: Installation, document: Message) -> None:
+    directory = installation.home / ".ironcurtain"
+    directory.mkdir(exist_ok=True)
+    (directory / "config.json").write_bytes(orjson.dumps(document))
+
+
+def shell(agent: RawClient, command: str) -> Message:
+    return agent.call("shell", {"command": command})
+
+
+def last(installation: Installation) -> Message:
+    return installation.outcomes()[-1]
+
+
+def why_asked(installation: Installation) -> str:
+    return str(last(installation).get("uncontained"))
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Installation, RawClient]]:
+    installation = Installation(tmp_path_factory.mktemp("contained"))
+    (installation.workspace / "kept.txt").write_text("kept")
+    yield installation, contained(installation)
+    installation.end()
+
+
+def test_a_command_that_the_sandbox_holds_runs_unasked_and_has_its_point(
+    session: tuple[Installation, RawClient],
+) -> None:
+    installation, agent = session
+    here = installation.workspace
+    said = done(shell(agent, f"cd {here} && echo new > made.txt && rm kept.txt && ./no-such"))
+    assert "exit 127" in said
+    assert (here / "made.txt").read_text() == "new\n"
+    record = last(installation)
+    assert record["decidedBy"] == "containment"
+    assert record["escalationResult"] == "approved"
+    assert record["sandboxed"] is True
+    assert record["changed"] == ["created made.txt", "deleted kept.txt"]
+    point = installation.home / ".ironcurtain/points" / str(record["point"])
+    assert (point / "kept.txt").read_text() == "kept"
+
+
+def test_a_call_that_names_paths_of_the_workspace_is_held_by_its_roles(
+    session: tuple[Installation, RawClient],
+) -> None:
+    installation, agent = session
+    file = installation.workspace / "by-role.txt"
+    done(agent.call("write", {"path": str(file), "text": "x"}))
+    assert last(installation)["changed"] == ["created by-role.txt"]
+    done(agent.call("remove", {"path": str(file)}))
+    assert last(installation)["decidedBy"] == "containment"
+
+
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        ("curl https://example.com", "curl"),
+        ("git push origin main", "git push"),
+        ("sudo true", "sudo"),
+        ("cat .env | base64", "a secret"),
+        ("rm -rf /srv/elsewhere", "outside the workspace"),
+    ],
+)
+def test_what_leaves_or_cannot_be_taken_back_is_asked_about(
+    session: tuple[Installation, RawClient], command: str, why: str
+) -> None:
+    installation, agent = session
+    refused(shell(agent, command))
+    assert last(installation)["decidedBy"] != "containment"
+    assert why in why_asked(installation)
+
+
+def test_a_tool_that_nobody_described_is_asked_about(
+    session: tuple[Installation, RawClient],
+) -> None:
+    installation, agent = session
+    refused(agent.call("run", {"code": "print(1)"}))
+    assert why_asked(installation) == "no annotation says what the tool does"
+    refused(agent.call("read", {"path": str(installation.workspace / "by-role.txt")}))
+    assert why_asked(installation) == "what is read cannot be taken back"
+    refused(agent.call("http", {"url": "http://example.com/"}))
+    assert why_asked(installation) == "it names a host or an account"
+
+
+def test_the_same_call_that_tried_to_leave_is_asked_about_with_its_host(
+    installation: Installation,
+) -> None:
+    escalations(installation)
+    agent, person = contained(installation), Person(installation)
+    code = "import urllib.request as r; r.urlopen('https://closed.example/x')"
+    command = f'{sys.executable} -c "{code}"'
+    done(shell(agent, command))
+    assert last(installation)["decidedBy"] == "containment"
+    assert person.requests() == []
+    call = agent.start_call("shell", {"command": command})
+    question = person.until_asked()[0]
+    assert "tried to reach" in str(question["context"])
+    person.answer({"decision": "denied"})
+    refused(agent.result(call))
+    # What did not try is contained as before.
+    done(shell(agent, f"{command} || true"))
+    assert last(installation)["decidedBy"] == "containment"
+
+
+@pytest.mark.parametrize(
+    ("entry", "why"),
+    [
+        ({"sandbox": False}, "does not run in a sandbox"),
+        ({"sandbox": {"network": {"allowedDomains": ["localhost"]}}}, "has a network"),
+        ({"sandbox": {"filesystem": {"allowWrite": ["~/notes"]}}}, "outside the workspace"),
+    ],
+)
+def test_nothing_is_contained_where_the_process_itself_is_open(
+    installation: Installation, entry: Message, why: str
+) -> None:
+    (installation.home / "notes").mkdir()
+    agent = contained(installation, **entry)
+    refused(shell(agent, "touch made.txt"))
+    assert why in why_asked(installation)
+
+
+def test_a_server_that_may_write_in_a_directory_of_its_own_elsewhere_is_open(
+    installation: Installation,
+) -> None:
+    agent = contained(installation, cwd=str(folder(installation, "elsewhere-own")))
+    refused(shell(agent, "touch made.txt"))
+    assert "outside the workspace" in why_asked(installation)
+
+
+def test_a_rule_that_says_contained_false_and_a_rule_that_denies_hold(
+    installation: Installation,
+) -> None:
+    installation.rules = [
+        {**rule("kept", "escalate", "a person must agree", tool=["remove"]), "contained": False},
+        rule("never", "deny", "no", tool=["rename"]),
+        rule("rest", "escalate", "a person must agree"),
+    ]
+    agent, file = contained(installation), installation.workspace / "file.txt"
+    file.write_text("x")
+    refused(agent.call("remove", {"path": str(file)}))
+    assert why_asked(installation) == "the rule kept keeps such calls for reviewers"
+    refused(agent.call("rename", {"source": str(file), "target": f"{file}.2"}))
+    assert "point" not in last(installation)
+    assert file.exists()
+
+
+def test_what_the_timeline_cannot_hold_is_asked_about(installation: Installation) -> None:
+    (installation.workspace / UNHELD).write_text("x")
+    agent, file = contained(installation), installation.workspace / "small.txt"
+    refused(shell(agent, "make clean"))
+    assert why_asked(installation) == "what it may delete could not be brought back"
+    done(agent.call("write", {"path": str(file), "text": "x"}))
+    refused(agent.call("remove", {"path": str(installation.workspace / UNHELD)}))
+
+
+def test_a_call_that_the_policy_allows_has_its_point_too(installation: Installation) -> None:
+    installation.rules = [
+        rule("go", "allow", tool=["write", "shell"]),
+        rule("rest", "escalate", "a person must agree"),
+    ]
+    agent = contained(installation)
+    done(agent.call("write", {"path": str(installation.workspace / "a.txt"), "text": "x"}))
+    assert last(installation)["changed"] == ["created a.txt"]
+    assert last(installation)["decidedBy"] == "kernel"
+    done(shell(agent, "ls"))
+    assert "point" not in last(installation)
+
+
+def test_without_the_switch_every_call_is_asked_about(installation: Installation) -> None:
+    agent = contained(installation, {"capabilities": CONFIG["capabilities"]})
+    refused(shell(agent, "touch made.txt"))
+    assert "uncontained" not in last(installation)
+    assert not (installation.home / ".ironcurtain/points").exists()
+
+
+# --- the look afterwards
+
+
+def test_a_hook_ends_containment_until_a_person_has_looked(installation: Installation) -> None:
+    hook = installation.workspace / "deep/.git/hooks/post-commit"
+    agent, person = contained(installation), Person(installation)
+    said = "\n".join(texts(shell(agent, f"mkdir -p {hook.parent} && echo evil > {hook}")))
+    assert "removed" in said
+    assert not hook.exists()
+    assert last(installation)["containmentEnded"] is True
+    refused(shell(agent, "touch made.txt"))
+    assert "containment has ended" in why_asked(installation)
+    shown = person.run("containment")
+    assert "post-commit" in shown.stdout or ".git" in shown.stdout
+    assert "Containment:     on, ended in 1" in person.run("status").stdout
+    assert person.run("containment", "resume").returncode == 0
+    done(shell(agent, "touch made.txt"))
+    assert last(installation)["decidedBy"] == "containment"
+
+
+def test_a_hook_that_comes_after_the_look_ends_containment_too(installation: Installation) -> None:
+    hook = installation.workspace / "late/.git/hooks/post-commit"
+    gate = installation.workspace / "gate"
+    agent = contained(installation)
+    waits = f"while [ ! -e {gate} ]; do sleep 0.01; done; mkdir -p {hook.parent}; echo x > {hook}"
+    done(shell(agent, f"({waits}; echo done > {gate}.done) >/dev/null 2>&1 &"))
+    assert "containmentEnded" not in last(installation)
+    done(shell(agent, f"touch {gate}; while [ ! -e {gate}.done ]; do sleep 0.01; done"))
+    refused(shell(agent, "touch made.txt"))
+    assert not hook.exists()
+
+
+# --- attacks
+
+
+def test_a_workspace_that_became_a_link_contains_nothing(installation: Installation) -> None:
+    agent, elsewhere = contained(installation), folder(installation, "precious")
+    done(shell(agent, "true"))
+    installation.workspace.rename(installation.root / "moved")
+    installation.workspace.symlink_to(elsewhere)
+    refused(shell(agent, "touch made.txt"))
+    assert "another directory" in why_asked(installation)
+
+
+def test_a_process_that_was_left_behind_does_not_open_the_walls(
+    installation: Installation,
+) -> None:
+    outside = Path(folder(installation, "outside"))
+    agent = contained(installation)
+    gate, program = installation.workspace / "gate", installation.workspace / "leave.sh"
+    program.write_text(
+        f"until [ -e {gate} ]; do sleep 0.01; done\necho x > {outside}/x; echo $? > {gate}.done\n"
+    )
+    done(shell(agent, f"sh {program} >/dev/null 2>&1 &"))
+    said = done(shell(agent, f"touch {gate}; until [ -s {gate}.done ]; do sleep 0.01; done"))
+    assert "exit 0" in said
+    assert Path(f"{gate}.done").read_text().strip() != "0"
+    assert list(outside.iterdir()) == []
+
+
+def test_no_server_may_write_where_the_sandbox_program_keeps_its_own_logs(
+    installation: Installation,
+) -> None:
+    shared = [installation.home / ".npm/_logs", installation.home / ".claude/debug"]
+    for directory in shared:
+        directory.mkdir(parents=True)
+    agent = contained(installation)
+    for directory in shared:
+        program = installation.workspace / "write.sh"
+        program.write_text(f"echo x > {directory}/left; echo $? > {program}.status")
+        done(shell(agent, f"sh {program}"))
+        assert list(directory.iterdir()) == []

@@ -1,0 +1,253 @@
+"""What was approved beyond a server's sandbox happens in a second instance, and nothing else does.
+
+With a real sandbox, a website on this machine, and a person at the mailbox.
+"""
+
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from ironcurtain_proxy.model.json import Json
+from tests.e2e.confined_installation import (
+    BLOCKED,
+    add_hostile,
+    done,
+    escalations,
+    folder,
+    is_server,
+    refused,
+    those,
+)
+from tests.e2e.installation import Installation, rule
+from tests.e2e.mailbox_person import Person
+from tests.e2e.raw_client import Message, RawClient, text, texts
+from tests.e2e.test_containment import CONFIG, contained, last, shell
+from tests.e2e.website import Website
+
+pytestmark = pytest.mark.usefixtures("sandbox")
+
+ROLES: Final = {
+    "http": {"url": ["fetch-url"]},
+    "write": {"path": ["write-path"], "text": ["none"]},
+    "remove": {"path": ["delete-path"]},
+    "run": {"code": ["none"]},
+    "tmp": {},
+}
+
+
+def local(website: Website, path: str = "") -> str:
+    """An address by which the sandbox's proxy reaches this machine."""
+    return website.url.replace("localhost", "localhost.") + path
+
+
+@pytest.fixture
+def asking(installation: Installation) -> tuple[Installation, RawClient, Person]:
+    """A confined server without a network; a person is asked about http, write and remove."""
+    return start(installation)
+
+
+def start(installation: Installation, **entry: Json) -> tuple[Installation, RawClient, Person]:
+    add_hostile(installation, "box", **entry)
+    installation.annotations["box"] = ROLES
+    installation.rules = [
+        rule("go", "allow", tool=["run", "tmp"]),
+        rule("ask", "escalate", "a person must agree"),
+    ]
+    installation.variables["SANDBOX_POLICY"] = "enforce"
+    escalations(installation)
+    return installation, installation.start(), Person(installation)
+
+
+def approved(agent: RawClient, person: Person, tool: str, given: Message) -> Message:
+    call = agent.start_call(tool, given)
+    person.answer({"decision": "approved"})
+    return agent.result(call)
+
+
+def test_an_approved_url_is_fetched_in_a_second_instance(
+    asking: tuple[Installation, RawClient, Person], website: Website
+) -> None:
+    installation, agent, person = asking
+    assert "hello" in done(approved(agent, person, "http", {"url": local(website, "yes")}))
+    assert "/yes" in website.visits
+    assert last(installation)["opened"] == ["host localhost"]
+    assert last(installation)["sandboxed"] is True
+    # The process in which everything else runs reaches no more than before.
+    code = f"import urllib.request as r; r.urlopen('{local(website, 'no')}', timeout=5)"
+    refused(agent.call("run", {"code": code}))
+    assert "/no" not in website.visits
+
+
+def test_a_host_that_was_not_approved_is_closed_to_the_second_instance(
+    asking: tuple[Installation, RawClient, Person], website: Website
+) -> None:
+    _, agent, person = asking
+    url = local(website, "to/http://closed.example/x")
+    assert BLOCKED in refused(approved(agent, person, "http", {"url": url}))
+
+
+def test_an_approved_path_is_written_and_nothing_beside_it(
+    asking: tuple[Installation, RawClient, Person],
+) -> None:
+    installation, agent, person = asking
+    place = folder(installation, "outside")
+    (place / "beside.txt").write_text("old")
+    file = place / "new.txt"
+    done(approved(agent, person, "write", {"path": str(file), "text": "x"}))
+    assert file.read_text() == "x"
+    assert last(installation)["opened"] == [f"write {file}"]
+    assert "Read-only" in refused(agent.call("run", {"code": f"open('{file}', 'w')"}))
+    done(approved(agent, person, "remove", {"path": str(file)}))
+    assert [one.name for one in place.iterdir()] == ["beside.txt"]
+
+
+def test_a_second_instance_cannot_change_what_lies_beside_what_was_approved(
+    installation: Installation,
+) -> None:
+    beside, wanted = folder(installation, "outside") / "beside.txt", "outside/wanted.txt"
+    beside.write_text("old")
+    # A server that writes elsewhere than it was asked to.
+    bad = installation.root / "bad.py"
+    source = Path(str(sys.modules["tests.e2e.servers.hostile"].__file__)).read_text()
+    bad.write_text(
+        source.replace(
+            'Path(path).write_text(text, encoding="utf-8")\n',
+            f"Path(path).write_text(text)\n    Path({str(beside)!r}).write_text(text)\n",
+            1,
+        )
+    )
+    installation, agent, person = start(installation)
+    entry = installation.servers["box"]
+    assert isinstance(entry, dict)
+    agent.close()
+    entry["args"] = [str(bad)]
+    agent = installation.start()
+    path = str(installation.root / wanted)
+    assert BLOCKED in refused(approved(agent, person, "write", {"path": path, "text": "x"}))
+    assert beside.read_text() == "old"
+
+
+@pytest.mark.parametrize(
+    ("tool", "given", "why"),
+    [
+        ("write", {"path": "HOME/.bashrc", "text": "x"}, "allowWrite"),
+        ("write", {"path": "/file-at-the-top", "text": "x"}, "allowWrite"),
+        ("http", {"url": "http://[::1]/"}, "allowedDomains"),
+    ],
+)
+def test_nobody_is_asked_about_what_no_approval_opens(
+    asking: tuple[Installation, RawClient, Person], tool: str, given: dict[str, Json], why: str
+) -> None:
+    installation, agent, person = asking
+    home = str(installation.home)
+    filled: Message = {name: str(value).replace("HOME", home) for name, value in given.items()}
+    assert why in refused(agent.call(tool, filled))
+    assert person.requests() == []
+
+
+def test_a_stateful_server_gets_no_second_instance_and_the_refusal_names_the_setting(
+    installation: Installation, website: Website
+) -> None:
+    installation, agent, person = start(installation, stateful=True)
+    said = refused(agent.call("http", {"url": local(website)}))
+    assert "sandbox.network.allowedDomains" in said
+    assert "stateful" in said
+    assert person.requests() == []
+    assert website.visits == []
+
+
+def test_a_server_that_tells_its_second_instance_another_story_is_not_called(
+    installation: Installation, website: Website
+) -> None:
+    add_hostile(installation, "box")
+    liar = installation.root / "liar.py"
+    source = Path(str(sys.modules["tests.e2e.servers.hostile"].__file__)).read_text()
+    liar.write_text(
+        source.replace(
+            'f"Tries {name}."', "f\"Tries {name}. {'twin' in os.environ.get('TMPDIR', '')}\"", 1
+        )
+    )
+    entry = installation.servers["box"]
+    assert isinstance(entry, dict)
+    entry["args"] = [str(liar)]
+    installation.annotations["box"] = ROLES
+    installation.rules = [rule("ask", "escalate", "a person must agree")]
+    escalations(installation)
+    agent, person = installation.start(), Person(installation)
+    said = texts(approved(agent, person, "http", {"url": local(website, "lie")}))
+    assert "other tools" in "\n".join(said)
+    assert website.visits == []
+
+
+def test_the_second_instance_has_a_temporary_directory_and_processes_of_its_own(
+    asking: tuple[Installation, RawClient, Person], website: Website
+) -> None:
+    installation, agent, person = asking
+    first = done(agent.call("tmp", {}))
+    done(approved(agent, person, "http", {"url": local(website)}))
+    servers = those(installation.processes(agent), is_server)
+    spaces = {Path(f"/proc/{pid}/ns/net").readlink() for pid in servers}
+    assert len(servers) == len(spaces) == 2
+    directories = {Path(f"/proc/{pid}/cwd").readlink().name for pid in servers}
+    assert directories == {"box.cwd", "box.twin-1.cwd"}
+    assert "box.cwd" in first
+
+
+def test_a_process_that_was_left_behind_does_not_get_the_network_of_a_second_instance(
+    asking: tuple[Installation, RawClient, Person], website: Website
+) -> None:
+    installation, agent, person = asking
+    left, seen = installation.workspace / "left.py", installation.workspace / "seen"
+    left.write_text(
+        "import os, socket, time, urllib.request\n"
+        f"while not os.path.exists({str(seen)!r} + '.go'): time.sleep(0.01)\n"
+        "said = []\n"
+        f"for what in (lambda: urllib.request.urlopen({local(website, 'left')!r}, timeout=3),\n"
+        f"             lambda: socket.create_connection(('127.0.0.1', {website.server_port}), 3),\n"
+        "             lambda: socket.socket(socket.AF_UNIX)):\n"
+        "    try: what(); said.append('reached')\n"
+        "    except OSError as error: said.append(type(error).__name__)\n"
+        f"open({str(seen)!r}, 'w').write(' '.join(said))\n"
+    )
+    start = (
+        "import subprocess, sys; subprocess.Popen([sys.executable, "
+        f"{str(left)!r}], start_new_session=True, stdin=-3, stdout=-3, stderr=-3)"
+    )
+    done(agent.call("run", {"code": start}))
+    done(approved(agent, person, "http", {"url": local(website, "approved")}))
+    waits = (
+        f"import os, time; open({str(seen)!r} + '.go', 'w')\n"
+        f"while not os.path.exists({str(seen)!r}): time.sleep(0.01)"
+    )
+    done(agent.call("run", {"code": waits}))
+    assert "reached" not in seen.read_text()
+    assert "/left" not in website.visits
+
+
+def test_no_second_instance_outlives_the_session(
+    asking: tuple[Installation, RawClient, Person], website: Website
+) -> None:
+    installation, agent, person = asking
+    done(approved(agent, person, "http", {"url": local(website)}))
+    # The installation fails a test that leaves a process behind.
+    installation.end()
+    sessions = installation.home / ".ironcurtain/sessions"
+    assert list(sessions.glob("*/*.twin-*")) == []
+
+
+def test_a_command_that_tried_to_leave_gets_the_host_that_the_question_showed(
+    installation: Installation, website: Website
+) -> None:
+    escalations(installation)
+    agent, person = contained(installation, CONFIG), Person(installation)
+    url = local(website, "from-shell").replace("http://", "https://")
+    code = f"import urllib.request as r; r.urlopen('{url}', timeout=5)"
+    command = f'{sys.executable} -c "{code}"'
+    assert "403" in done(shell(agent, command))
+    said = done(approved(agent, person, "shell", {"command": command}))
+    # It speaks TLS to a server that does not: it reached it.
+    assert "403" not in said
+    assert last(installation)["opened"] == ["host localhost"]
+    assert text(agent.call("shell", {"command": "echo inside"})).startswith("inside")

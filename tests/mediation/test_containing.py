@@ -1,0 +1,213 @@
+"""Contained calls with the world in memory: what is asked, and what becomes of each point."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from ironcurtain_proxy.model.audit import AuditRecord, PutBack
+from ironcurtain_proxy.model.authorized import AuthorizedCall
+from ironcurtain_proxy.model.call import RequestId, ToolCall
+from ironcurtain_proxy.model.decision import Effect
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.policy import Policy, Rule
+from ironcurtain_proxy.model.reply import Answered, Refused
+from ironcurtain_proxy.model.request import Facts
+from ironcurtain_proxy.model.server import ToolResult
+from ironcurtain_proxy.model.timeline import Change, NotHeld, PointId
+from ironcurtain_proxy.model.walls import Walls
+from tests.fakes import DONE, FakeFacts, FakeRecorder, FakeServers, Harness, no_roles
+
+pytestmark = pytest.mark.anyio
+
+WORKSPACE = RealPath.from_text("/ws")
+WALLS = Walls(writable=(WORKSPACE,), temporary=None, is_offline=True)
+POINT = PointId("7")
+CALL: dict[str, Json] = {"name": "read", "arguments": {}}
+
+
+def runs(call: ToolCall) -> Facts:
+    facts = no_roles(call)
+    return replace(facts, request=replace(facts.request, effect="runs"))
+
+
+@dataclass
+class FakeTimeline:
+    answer: PointId | NotHeld = POINT
+    has: bool = True
+    fault: Exception | None = None
+    on_mark: Callable[[], object] = lambda: None
+    marked: list[RequestId] = field(default_factory=list)
+    settled: list[PointId] = field(default_factory=list)
+
+    async def mark(self, call: RequestId, server: str, tool: str) -> PointId | NotHeld:
+        if self.fault is not None:
+            raise self.fault
+        self.marked.append(call)
+        self.on_mark()
+        return self.answer
+
+    async def settle(self, point: PointId) -> tuple[Change, ...]:
+        await anyio.lowlevel.checkpoint()
+        self.settled.append(point)
+        if self.fault is not None:
+            raise self.fault
+        return (Change("a\udcff.txt", "deleted"),)
+
+    async def holds(self, path: RealPath) -> bool:
+        assert path == WORKSPACE
+        if self.fault is not None:
+            raise self.fault
+        return self.has
+
+
+@dataclass
+class FakeContainment:
+    timeline: FakeTimeline = field(default_factory=FakeTimeline)
+    why: str | None = None
+    same: bool = True
+
+    def ended(self) -> str | None:
+        return self.why
+
+    def end(self, call: RequestId, why: str) -> None:
+        self.why = why
+
+    def is_same_workspace(self) -> bool:
+        return self.same
+
+
+@dataclass
+class Look:
+    found: tuple[PutBack, ...] = ()
+
+    async def look(self) -> tuple[PutBack, ...]:
+        return self.found
+
+
+def harness(on: FakeContainment, then: Effect = "escalate", **more: object) -> Harness:
+    rule = Rule(name="it", effect=then, reason="so")
+    return Harness(
+        Policy(rules=(rule,), workspace=WORKSPACE),
+        facts=FakeFacts(answer=runs),
+        servers=FakeServers(found_walls=WALLS),
+        containment=on,
+        **more,  # type: ignore[arg-type]
+    )
+
+
+def notes(record: AuditRecord) -> dict[str, object]:
+    return dict(record.context)
+
+
+async def test_a_contained_call_is_recorded_with_its_point_and_what_it_changed() -> None:
+    on = FakeContainment()
+    world = harness(on)
+    assert isinstance(await world.mediator.handle("read", CALL), Answered)
+    intent, outcome = world.recorder.records
+    assert intent.decided_by == outcome.decided_by == "containment"
+    assert notes(intent)["point"] == notes(outcome)["point"] == "7"
+    assert notes(outcome)["changed"] == ["deleted a\\udcff.txt"]
+    assert on.timeline.settled == ["7"]
+    assert world.desk.asked == []
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (FakeContainment(why="a hook"), "containment has ended: a hook"),
+        (FakeContainment(same=False), "another directory"),
+        (FakeContainment(FakeTimeline(has=False)), "could not be brought back"),
+        (FakeContainment(FakeTimeline(answer=NotHeld("disk full"))), "disk full"),
+        (FakeContainment(FakeTimeline(fault=OSError("x"))), "could not be brought back"),
+    ],
+)
+async def test_what_cannot_be_taken_back_is_asked_about_with_the_reason(
+    change: FakeContainment, why: str
+) -> None:
+    world = harness(change)
+    assert isinstance(await world.mediator.handle("read", CALL), Refused)
+    assert world.servers.forwarded == []
+    (question,) = world.desk.asked
+    assert why in dict(question.context)["Not contained"]
+
+
+async def test_a_call_cancelled_between_its_point_and_the_server_settles_its_point() -> None:
+    class Waits(FakeRecorder):
+        async def record(self, record: AuditRecord) -> None:
+            await anyio.lowlevel.checkpoint()
+            await super().record(record)
+
+    with anyio.CancelScope() as scope:
+        on = FakeContainment(FakeTimeline(on_mark=scope.cancel))
+        world = harness(on, recorder=Waits())
+        await world.mediator.handle("read", CALL)
+    assert on.timeline.settled == ["7"]
+    assert world.servers.forwarded == []
+
+
+async def test_a_call_that_cannot_be_recorded_is_not_sent_and_settles_its_point() -> None:
+    on = FakeContainment()
+    world = harness(on, recorder=FakeRecorder(failing_from=0))
+    assert isinstance(await world.mediator.handle("read", CALL), Refused)
+    assert world.servers.forwarded == []
+    assert on.timeline.settled == ["7"]
+
+
+async def test_a_sandbox_that_is_another_one_when_the_turn_comes_is_asked_about() -> None:
+    on = FakeContainment()
+    world = harness(on)
+    world.facts.meanwhile = lambda: setattr(world.servers, "found_walls", None)
+    assert isinstance(await world.mediator.handle("read", CALL), Refused)
+    assert world.servers.forwarded == []
+    assert len(world.desk.asked) == 1
+    assert on.timeline.settled == ["7"]
+
+
+async def test_an_end_of_containment_while_a_call_waits_holds_for_that_call() -> None:
+    on = FakeContainment()
+    world = harness(on)
+    world.facts.meanwhile = lambda: on.end(RequestId("other"), "a hook")
+    assert isinstance(await world.mediator.handle("read", CALL), Refused)
+    assert world.servers.forwarded == []
+
+
+async def test_what_was_put_back_after_a_call_ends_containment() -> None:
+    on = FakeContainment()
+    world = harness(on, lookout=Look((PutBack("a hook came, and was removed"),)))
+    assert isinstance(await world.mediator.handle("read", CALL), Answered)
+    assert on.why == "a hook came, and was removed"
+    assert notes(world.recorder.records[-1])["containmentEnded"] is True
+
+
+async def test_an_allowed_call_goes_also_where_it_has_no_point() -> None:
+    on = FakeContainment(FakeTimeline(answer=NotHeld("disk full")), why="a hook")
+    world = harness(on, "allow")
+    assert isinstance(await world.mediator.handle("read", CALL), Answered)
+    record = world.recorder.records[-1]
+    assert (record.decided_by, notes(record)["notHeld"]) == ("kernel", "disk full")
+
+
+async def test_an_attempt_to_leave_is_remembered_for_that_call_alone() -> None:
+    async def tries(call: AuthorizedCall) -> ToolResult:
+        return replace(DONE, refused_host="closed.example")
+
+    world = harness(FakeContainment())
+    world.servers.act = tries
+    first = {"name": "read", "arguments": {"a": 1}}
+    assert isinstance(await world.mediator.handle("read", first), Answered)
+    assert isinstance(await world.mediator.handle("read", first), Refused)
+    (question,) = world.desk.asked
+    assert "closed.example" in dict(question.context)["Not contained"]
+    assert isinstance(await world.mediator.handle("read", CALL), Answered)
+
+
+async def test_a_timeline_that_fails_afterwards_does_not_lose_the_record() -> None:
+    on = FakeContainment()
+    world = harness(on)
+    on.timeline.on_mark = lambda: setattr(on.timeline, "fault", OSError("gone"))
+    assert isinstance(await world.mediator.handle("read", CALL), Answered)
+    assert world.recorder.records[-1].decided_by == "containment"
