@@ -75,7 +75,7 @@ class Journal:
             arrived=self.clock.now(),
             started=self.clock.monotonic(),
             arguments=call.arguments,
-            decision=Deny(Ground("unknown-tool", f"Unknown tool: {exposed_name}")),
+            decision=Deny(Ground("unknown-tool", f"Unknown tool: {exposed_name[:200]}")),
         )
 
     async def intend(self, case: Case) -> None:

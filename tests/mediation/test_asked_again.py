@@ -5,25 +5,23 @@ from dataclasses import replace
 
 import pytest
 
-from ironcurtain_proxy.facts.facts import Facts
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.call import ToolCall
+from ironcurtain_proxy.model.decision import Effect
 from ironcurtain_proxy.model.escalation import Approved, Declined, Held, Ruling, Taken, Unreachable
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import PathCondition, Policy, Rule
 from ironcurtain_proxy.model.reply import Answered, Refused
-from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, PathValue
+from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, Facts, PathValue
 from tests.fakes import Harness, no_roles
 from tests.mediation.test_mediator import policy, writes
 
 pytestmark = pytest.mark.anyio
 
 
-def within(effect: str, place: str, role: ArgumentRole) -> Rule:
+def within(effect: Effect, place: str, role: ArgumentRole) -> Rule:
     condition = PathCondition(roles=frozenset({role}), within=RealPath.from_text(place))
-    assert effect in {"allow", "escalate"}
-    word = "allow" if effect == "allow" else "escalate"
-    return Rule(name=f"{effect}-{place}", effect=word, reason="so", paths=condition)
+    return Rule(name=f"{effect}-{place}", effect=effect, reason="so", paths=condition)
 
 
 OUTSIDE = Policy(
@@ -110,3 +108,9 @@ async def test_what_an_approval_no_longer_covers_is_recorded_as_nobodys_approval
         "denied",
     )
     assert len(harness.servers.forwarded) == 1
+
+
+async def test_a_name_of_any_length_is_not_sent_back_as_a_whole() -> None:
+    reply = await Harness(policy("allow")).mediator.handle("x" * 100_000, {})
+    assert isinstance(reply, Refused)
+    assert reply.ground.reason == f"Unknown tool: {'x' * 200}"
