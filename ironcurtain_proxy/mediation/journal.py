@@ -84,7 +84,7 @@ class Journal:
             withheld=crossing.withheld,
         )
         if decision is None:
-            decision = Deny(Ground("unknown-tool", f"Unknown tool: {exposed_name}"))
+            decision = Deny(Ground("unknown-tool", f"Unknown tool: {exposed_name[:200]}"))
         return Case(
             arrival=Arrival(
                 call=call,

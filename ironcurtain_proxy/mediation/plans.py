@@ -154,7 +154,7 @@ class Planner:
             params={"name": planned.exposed_name, "arguments": dict(planned.arguments)},
         )
         if found is None:
-            ground = Ground("unknown-tool", f"Unknown tool: {planned.exposed_name}")
+            ground = Ground("unknown-tool", f"Unknown tool: {planned.exposed_name[:200]}")
             return _Step(call, Unresolvable(ground=ground), Judged(decision=Deny(ground)))
         return _Step(call, *await self.judge.examine(call))
 

@@ -185,3 +185,18 @@ def test_two_logs_are_never_called_the_same(
         note_log(state, path)
     members = all_logs(state / "audit.jsonl", state)
     assert len({member.process for member in members}) == len(members) == 20
+
+
+def test_a_proxy_that_cannot_note_its_log_serves_all_the_same(tmp_path: Path) -> None:
+    installation = Installation(tmp_path)
+    installation.add_scripted()
+    installation.allow_scripted()
+    state = installation.home / ".ironcurtain"
+    state.mkdir(mode=0o700)
+    (state / "audit-logs").write_text("in the way")
+    try:
+        answer = installation.start().call("echo", {"text": "hello"})
+    finally:
+        installation.end()
+    assert "isError" not in answer
+    assert "finds this log by its name only" in (tmp_path / "stderr-0.txt").read_text()

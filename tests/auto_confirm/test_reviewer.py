@@ -5,6 +5,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+import sqlalchemy as sa
 
 from ironcurtain_proxy.auto_confirm.engine.interaction import Interaction
 from ironcurtain_proxy.auto_confirm.reviewer import LIMIT
@@ -33,6 +34,7 @@ from tests.auto_confirm.engine_session import (
 )
 from tests.auto_confirm.notify.listeners import HANGING, notifying
 from tests.auto_confirm.store.direct import trail
+from tests.auto_confirm.store.specimens import auto_approved
 from tests.mailbox.mailbox_fixture import until
 
 pytestmark = pytest.mark.anyio
@@ -291,3 +293,32 @@ async def test_a_question_reaches_the_manager_before_anything_else_is_waited_for
             assert question.id not in running.rulings
             running.manager.decides(question.id)
         assert decider(running.rulings[question.id]) == "reviewer:architect_manager"
+
+
+@pytest.mark.requirement("B-166")
+async def test_what_is_done_before_the_manager_is_asked_does_not_grow_with_what_is_remembered(
+    tmp_path: Path,
+) -> None:
+    statements: list[str] = []
+    counts: list[int] = []
+    async with engine_session(tmp_path) as running:
+        running.manager.at_once = BY_MANAGER
+        running.manager.meanwhile = lambda _: counts.append(len(statements))
+        sa.event.listen(
+            running.store._database._engine,
+            "before_cursor_execute",
+            lambda *given: statements.append(str(given[2])),
+        )
+
+        async def most() -> int:
+            counts.clear()
+            # As many as take all that is kept for a while to be read anew.
+            for _ in range(12):
+                statements.clear()
+                await running.ask(DELETE)
+            return max(counts)
+
+        few = await most()
+        for _ in range(400):
+            auto_approved(running.store)
+        assert await most() == few

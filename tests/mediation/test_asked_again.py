@@ -108,3 +108,9 @@ async def test_what_an_approval_no_longer_covers_is_recorded_as_nobodys_approval
         "denied",
     )
     assert len(harness.servers.forwarded) == 1
+
+
+async def test_a_name_of_any_length_is_not_sent_back_as_a_whole() -> None:
+    reply = await Harness(policy("allow")).mediator.handle("x" * 100_000, {})
+    assert isinstance(reply, Refused)
+    assert reply.ground.reason == f"Unknown tool: {'x' * 200}"
