@@ -31,7 +31,7 @@ COMMANDS: Final = MappingProxyType(
         "approve": "approve a call that waits",
         "deny": "deny a call that waits",
         "grants": "list, revoke or clear remembered approvals",
-        "rollback": "put back what a call changed that was approved under conditions",
+        "rollback": "take a call back, or all that changed since it",
         "auto-approve": "measure the auto-approver on labelled scenarios",
         "metrics": "show how the auto-confirm engine does",
         "report": "write a page about what the auto-confirm engine did",

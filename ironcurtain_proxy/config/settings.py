@@ -27,6 +27,7 @@ from ironcurtain_proxy.config.review_settings import (
 )
 from ironcurtain_proxy.config.servers.server_choice import choose_servers
 from ironcurtain_proxy.config.servers.workspace import container_workspace, find_workspace
+from ironcurtain_proxy.config.timeline_settings import TimelineSettings, read_timeline
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.server import ServerSpec
@@ -111,6 +112,7 @@ class Settings:
     auto_approve: AutoApproveSettings = field(default_factory=AutoApproveSettings)
     provider_keys: Mapping[str, str] = field(default_factory=dict, repr=False)
     """API keys of models, by provider, as the file has them."""
+    timeline: TimelineSettings = field(default_factory=TimelineSettings)
     overlay: OverlaySettings = field(default_factory=OverlaySettings)
     auto_confirm: "AutoConfirmConfig | None" = None
     """None: the section is not there."""
@@ -202,6 +204,7 @@ def gather_settings(
         escalation=read_escalation(layers),
         auto_approve=read_auto_approve(layers, environment.secrets, session_dir),
         provider_keys=read_provider_keys(layers),
+        timeline=read_timeline(layers),
         overlay=read_overlay(layers, choice.names),
         auto_confirm=_auto_confirm(layers),
         secrets=environment.secrets,

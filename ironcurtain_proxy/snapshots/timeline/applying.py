@@ -133,7 +133,7 @@ class Application:
             case "pipe":
                 os.mkfifo(TEMPORARY, _PRIVATE, dir_fd=parent)
                 _set_mode_of(parent, TEMPORARY, wanted.mode)
-            case "directory" | "lost":
+            case "directory" | "special" | "lost":
                 raise RollbackError(f"{path}: was never held")
             case _:
                 assert_never(wanted.kind)

@@ -8,8 +8,9 @@ from typing import Literal, NamedTuple, TypeAlias
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.timeline import ChangeKind
 
-Kind: TypeAlias = Literal["file", "directory", "link", "pipe", "lost"]
-"""`lost`: it is there and is not held, such as a socket or a file that cannot be read."""
+Kind: TypeAlias = Literal["file", "directory", "link", "pipe", "special", "lost"]
+"""`special`: a socket or a device, which holds nothing and is not made again. `lost`: it is there
+and is not held, such as a file that cannot be read."""
 
 
 class Entry(NamedTuple):

@@ -1,5 +1,6 @@
-"""The file that the past is kept in: first the workspace at the oldest point, then a line for each
-record.
+"""The file that the past is kept in.
+
+First the workspace at the oldest point, then a line for each record.
 
 A line is written at once; one that is torn, because the process was killed, is taken away by the
 next that writes. To drop points a new file is written and renamed over the old.

@@ -62,7 +62,7 @@ class Reader:
                 return _entry("lost", found, CHANGING), True
         if stat.S_ISFIFO(mode):
             return _entry("pipe", found, ""), recent
-        return _entry("lost", found, "it is a socket or a device"), recent
+        return _entry("special", found, "it is a socket or a device"), recent
 
     def unheld(self, found: os.stat_result, why: str) -> Entry:
         """A path that is there and is not held."""
@@ -131,7 +131,7 @@ def _entry(
     return Entry(
         kind,
         stat.S_IMODE(found.st_mode),
-        0 if kind in ("directory", "lost") else found.st_size,
+        0 if kind in ("directory", "special", "lost") else found.st_size,
         found.st_ino,
         1 if kind == "directory" else found.st_nlink,
         found.st_ctime_ns,

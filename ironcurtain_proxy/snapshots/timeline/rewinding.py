@@ -159,7 +159,7 @@ def _errors() -> Iterator[None]:
         yield
     except TooManyError:
         raise RollbackError(
-            "the workspace has more files than the timeline may hold; --force removes them although "
+            "the workspace has more files than the timeline may hold; --force goes on although "
             "that could not be undone"
         ) from None
     except ManyBytesError:
@@ -210,20 +210,22 @@ class _Rollback:
         while not self._request.dry_run:
             shut = [
                 path
-                for path in sorted(keeper.scanner.unlisted)
+                for path in sorted(keeper.scanner.known.unlisted)
                 if path in before and before[path].mode & 0o500 == 0o500  # noqa: PLR2004
             ]
             if not [path for path in shut if open_unlisted(keeper.root, path, before[path].mode)]:
                 break
             keeper.note(keeper.look(everything=True), under_way)
-            if shut == sorted(keeper.scanner.unlisted):
+            if shut == sorted(keeper.scanner.known.unlisted):
                 break
         self._clean_up()
 
     def _clean_up(self) -> None:
         """Remove what a rollback left that was killed."""
         keeper = self._keeper
-        left = [path for path, _ in keeper.scanner.all() if path.rpartition("/")[2] == TEMPORARY]
+        left = [
+            path for path, _ in keeper.scanner.known.all() if path.rpartition("/")[2] == TEMPORARY
+        ]
         if left and not self._request.dry_run:
             for path in left:
                 with suppress(OSError), keeper.root.directory(parent_of(path), PASSED) as parent:
@@ -232,7 +234,7 @@ class _Rollback:
 
     def _plan(self) -> Plan:
         history, number = self._keeper.history, self._request.point.number
-        now = dict(self._keeper.scanner.all())
+        now = dict(self._keeper.scanner.known.all())
         if self._request.rewind:
             return rewind(history, number, now)
         return take_back(history, number, now, force=self._request.force)
@@ -263,7 +265,7 @@ class _Rollback:
         )
         if not keeper.add(own):
             raise RollbackError("the timeline cannot be written: nothing was put back")
-        application = Application(keeper.root, keeper.blobs, plan, dict(keeper.scanner.all()))
+        application = Application(keeper.root, keeper.blobs, plan, dict(keeper.scanner.known.all()))
         try:
             application.apply()
         finally:

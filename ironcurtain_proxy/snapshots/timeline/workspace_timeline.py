@@ -89,8 +89,7 @@ class WorkspaceTimeline:
     async def mark(self, call: RequestId, server: str, tool: str) -> PointId | NotHeld:
         """Make the point before a call."""
         async with self._lock:
-            found = await anyio.to_thread.run_sync(self._keeper.mark, call, server, tool)
-        return found
+            return await anyio.to_thread.run_sync(self._keeper.mark, call, server, tool)
 
     async def settle(self, point: PointId) -> tuple[Change, ...]:
         """Note what changed since the call's point."""
