@@ -90,7 +90,7 @@ class Blobs:
         while part := os.read(descriptor, _CHUNK):
             parts.append(part)
             if len(parts) > 4:  # noqa: PLR2004  it grows as fast as it is read
-                raise OSError(errno.EFBIG, "grows while it is read")
+                raise OSError(errno.EBUSY, "grows while it is read")
         data = b"".join(parts)
         digest = hashlib.sha256(data).hexdigest()
         if not self.has(digest):

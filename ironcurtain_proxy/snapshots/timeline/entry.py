@@ -2,8 +2,8 @@
 
 import os
 import stat
-from collections.abc import Callable, Iterable, Mapping
-from typing import Literal, NamedTuple, TypeAlias
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.timeline import ChangeKind
@@ -135,11 +135,14 @@ def row_of(entry: Entry) -> list[Json]:
     return row
 
 
-def entry_of(row: list) -> Entry:  # type: ignore[type-arg]  # our own file, checked by its use
+def entry_of(row: Sequence[Any]) -> Entry:
     """The reverse.
 
     Raises:
         TypeError, ValueError: it is no entry.
     """
     attributes = tuple([(decoded(name), value) for name, value in row[8]]) if len(row) > 8 else ()  # noqa: PLR2004
-    return Entry(*row[:7], decoded(row[7]), attributes)
+    kind, mode, size, inode, names, ctime_ns, mtime_ns, content = row[:8]
+    return Entry(
+        kind, mode, size, inode, names, ctime_ns, mtime_ns, decoded(content), attributes
+    )

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Final, assert_never
+from typing import Any, Final, assert_never
 
 import orjson
 
@@ -156,7 +156,7 @@ def _head(history: History) -> Json:
     }
 
 
-def _start(head: dict) -> History:  # type: ignore[type-arg]  # our own file, checked by its use
+def _start(head: dict[str, Any]) -> History:
     if head["form"] != _FORM:
         raise ValueError
     points, until = head["dropped"]
@@ -183,7 +183,7 @@ def _row(record: Record) -> Json:
         case Delta():
             return [
                 "changed",
-                sorted(record.calls),
+                list[Json](sorted(record.calls)),
                 [
                     [encoded(noted.path), noted.kind, noted.after and row_of(noted.after)]
                     for noted in record.changes
@@ -195,7 +195,7 @@ def _row(record: Record) -> Json:
             assert_never(record)
 
 
-def _record(row: list) -> Record:  # type: ignore[type-arg]  # as above
+def _record(row: list[Any]) -> Record:
     match row:
         case ["point", number, kind, call, server, tool, session, at]:
             return Point(
