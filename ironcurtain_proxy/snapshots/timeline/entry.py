@@ -57,6 +57,8 @@ def kind_of_change(before: Entry | None, after: Entry | None) -> ChangeKind | No
         if before is after:
             return None
         return "created" if before is None else "deleted"
+    if before.kind == "lost" and (before.inode, before.ctime_ns) == (after.inode, after.ctime_ns):
+        return None  # it is held by now
     if _substance(before) != _substance(after):
         return "changed"
     if before.inode != after.inode and max(before.names, after.names) > 1 and not _holds(before):
@@ -143,6 +145,4 @@ def entry_of(row: Sequence[Any]) -> Entry:
     """
     attributes = tuple([(decoded(name), value) for name, value in row[8]]) if len(row) > 8 else ()  # noqa: PLR2004
     kind, mode, size, inode, names, ctime_ns, mtime_ns, content = row[:8]
-    return Entry(
-        kind, mode, size, inode, names, ctime_ns, mtime_ns, decoded(content), attributes
-    )
+    return Entry(kind, mode, size, inode, names, ctime_ns, mtime_ns, decoded(content), attributes)

@@ -321,8 +321,9 @@ def _noted(one: Difference) -> Noted | None:
     kind = kind_of_change(one.before, one.after)
     before, after = one.before, one.after
     if kind is None and before is not None and after is not None:
-        if (before.inode, before.names) == (after.inode, after.names):
-            return None
-        if after.kind == "directory":
+        told = "inode", "names", "content"
+        if after.kind == "directory" or all(
+            getattr(before, name) == getattr(after, name) for name in told
+        ):
             return None
     return Noted(one.path, kind, after)

@@ -84,6 +84,7 @@ class Scanner:
     def assume(self, tree: Mapping[str, Entry]) -> None:
         """Begin with what an earlier session has seen; everything is looked at next."""
         self.known.assume(tree)
+        self.read_again(self.known.lost)
         self.events.missed = True
 
     def read_again(self, paths: Iterable[str]) -> None:
