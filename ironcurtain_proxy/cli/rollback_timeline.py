@@ -61,10 +61,10 @@ def tell(outcome: Outcome, request: Request) -> None:
     _some([f"cannot be put back, as it was not held  {visible(step.path)}" for step in plan.lost])
     if request.dry_run:
         _tell_besides(outcome)
-        if plan.obstacles:
+        if outcome.conflicts:
             complain("it would be refused without --force:")
-            for one in plan.obstacles[:_MOST_SHOWN]:
-                complain(f"  {visible(one.path)} {visible(one.why)}")
+            for one in outcome.conflicts[:_MOST_SHOWN]:
+                complain(f"  {visible(one)}")
     if outcome.id is not None:
         say(f"to take this back: ironcurtain-proxy rollback {outcome.id[:12]}")
 
@@ -177,7 +177,7 @@ def outcome_json(outcome: Outcome, request: Request) -> dict[str, Json]:
         "dryRun": request.dry_run,
         "rollback": outcome.id,
         "changes": [{"what": visible(step.path), "kind": step.act} for step in plan.steps],
-        "conflicts": [f"{visible(one.path)} {visible(one.why)}" for one in plan.obstacles],
+        "conflicts": [visible(one) for one in outcome.conflicts],
         "notHeld": [visible(step.path) for step in plan.lost],
         "kept": [visible(path) for path in (*plan.stays, *outcome.stayed)],
         "alsoTakenBack": [point.call for point in outcome.others],

@@ -5,5 +5,5 @@
   part each.
 - `live`: the servers' tools for `check --live`. `clocks`, `memory`: time, ids, the allocator.
 - Also: `lookout`, `operator_log`, `readiness`, `rehearsal`, `running_sessions`,
-  `session_directories`, `unattended`.
+  `session_directories`, `timeline`, `unattended`.
 """

@@ -2,8 +2,8 @@
 
 import os
 import stat
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, TypeAlias
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.timeline import ChangeKind
@@ -11,6 +11,15 @@ from ironcurtain_proxy.model.timeline import ChangeKind
 Kind: TypeAlias = Literal["file", "directory", "link", "pipe", "special", "lost"]
 """`special`: a socket or a device, which holds nothing and is not made again. `lost`: it is there
 and is not held, such as a file that cannot be read."""
+
+_KINDS: Final[Mapping[str, Kind]] = {
+    "file": "file",
+    "directory": "directory",
+    "link": "link",
+    "pipe": "pipe",
+    "special": "special",
+    "lost": "lost",
+}
 
 
 class Entry(NamedTuple):
@@ -54,23 +63,19 @@ def kind_of_change(before: Entry | None, after: Entry | None) -> ChangeKind | No
     of them may have been cut.
     """
     if before is None or after is None:
-        if before is after:
-            return None
-        return "created" if before is None else "deleted"
+        gone: ChangeKind | None = "deleted" if after is None else "created"
+        return None if before is after else gone
     if before.kind == "lost" and (before.inode, before.ctime_ns) == (after.inode, after.ctime_ns):
-        return None  # it is held by now
-    if _substance(before) != _substance(after):
-        return "changed"
-    if before.inode != after.inode and max(before.names, after.names) > 1 and not _holds(before):
-        return "changed"
-    # Nobody can tell whether what is not held was written to, except by its time of change.
-    if before.kind == "lost" and before.ctime_ns != after.ctime_ns:
+        return None  # it is held by now, or still not
+    if _is_another(before, after):
         return "changed"
     return "mode" if before.mode != after.mode else None
 
 
-def _holds(entry: Entry) -> bool:
-    return entry.kind == "directory"
+def _is_another(before: Entry, after: Entry) -> bool:
+    was_cut = before.inode != after.inode and max(before.names, after.names) > 1
+    # Nobody can tell whether what is not held was written to, except by its time of change.
+    return was_cut or before.kind == "lost" or _substance(before) != _substance(after)
 
 
 def _substance(entry: Entry) -> tuple[object, ...]:
@@ -137,12 +142,44 @@ def row_of(entry: Entry) -> list[Json]:
     return row
 
 
-def entry_of(row: Sequence[Any]) -> Entry:
+def entry_of(row: Json) -> Entry:
     """The reverse.
 
     Raises:
-        TypeError, ValueError: it is no entry.
+        ValueError: it is no entry.
     """
-    attributes = tuple([(decoded(name), value) for name, value in row[8]]) if len(row) > 8 else ()  # noqa: PLR2004
-    kind, mode, size, inode, names, ctime_ns, mtime_ns, content = row[:8]
-    return Entry(kind, mode, size, inode, names, ctime_ns, mtime_ns, decoded(content), attributes)
+    match row:
+        case [
+            str(kind),
+            int(mode),
+            int(size),
+            int(inode),
+            int(names),
+            int(ctime_ns),
+            int(mtime_ns),
+            str(content),
+            *more,
+        ] if kind in _KINDS:
+            return Entry(
+                _KINDS[kind],
+                mode,
+                size,
+                inode,
+                names,
+                ctime_ns,
+                mtime_ns,
+                decoded(content),
+                _attributes_of(more),
+            )
+    raise ValueError
+
+
+def _attributes_of(more: list[Json]) -> tuple[tuple[str, str], ...]:
+    found = []
+    for pair in more[0] if more and isinstance(more[0], list) else []:
+        match pair:
+            case [str(name), str(value)]:
+                found.append((decoded(name), value))
+            case _:
+                raise ValueError
+    return tuple(found)

@@ -9,15 +9,16 @@ next that writes. To drop points a new file is written and renamed over the old.
 import fcntl
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final, assert_never
+from typing import Final, assert_never
 
 import orjson
 
 from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.timeline import ChangeKind
 from ironcurtain_proxy.snapshots.timeline.blobs import write_all
 from ironcurtain_proxy.snapshots.timeline.entry import decoded, encoded, entry_of, row_of
 from ironcurtain_proxy.snapshots.timeline.history import (
@@ -33,6 +34,12 @@ from ironcurtain_proxy.snapshots.timeline.history import (
 _FORM: Final = 1
 _APPEND: Final = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 _PRIVATE: Final = 0o600
+_KINDS: Final[Mapping[str, ChangeKind]] = {
+    "created": "created",
+    "changed": "changed",
+    "deleted": "deleted",
+    "mode": "mode",
+}
 _POLL_SECONDS: Final = 0.02
 
 
@@ -93,7 +100,7 @@ class Log:
             history = _start(orjson.loads(head))
             for line in lines:
                 history.add(_record(orjson.loads(line)))
-        except (ValueError, TypeError, IndexError, KeyError, AttributeError):
+        except ValueError:
             return None
         found = self._state()
         self._known = (found[0], len(whole) + 1) if found else None
@@ -156,15 +163,25 @@ def _head(history: History) -> Json:
     }
 
 
-def _start(head: dict[str, Any]) -> History:
-    if head["form"] != _FORM:
-        raise ValueError
-    points, until = head["dropped"]
-    return History(
-        base={decoded(path): entry_of(row) for path, row in head["base"]},
-        dropped=Dropped(points=points, until=datetime.fromisoformat(until) if until else None),
-        next=head["next"],
-    )
+def _start(head: Json) -> History:
+    match head:
+        case {"form": 1, "next": int(following), "dropped": [int(points), until], "base": [*base]}:
+            history = History(
+                dropped=Dropped(
+                    points=points,
+                    until=datetime.fromisoformat(until) if isinstance(until, str) else None,
+                ),
+                next=following,
+            )
+        case _:
+            raise ValueError
+    for pair in base:
+        match pair:
+            case [str(path), row]:
+                history.base[decoded(path)] = entry_of(row)
+            case _:
+                raise ValueError
+    return history
 
 
 def _row(record: Record) -> Json:
@@ -195,25 +212,31 @@ def _row(record: Record) -> Json:
             assert_never(record)
 
 
-def _record(row: list[Any]) -> Record:
+def _record(row: Json) -> Record:
     match row:
-        case ["point", number, kind, call, server, tool, session, at]:
+        case ["point", int(number), str(kind), str(call), str(server), str(tool), str(session), at]:
             return Point(
                 number=number,
-                kind=kind,
+                kind="rollback" if kind == "rollback" else "call",
                 call=call,
                 server=server,
                 tool=tool,
                 session=session,
-                at=datetime.fromisoformat(at),
+                at=datetime.fromisoformat(str(at)),
             )
-        case ["changed", calls, changes]:
-            noted = [
-                Noted(decoded(path), kind, entry_of(after) if after is not None else None)
-                for path, kind, after in changes
-            ]
-            return Delta(frozenset(calls), tuple(noted))
-        case ["settled", number]:
+        case ["changed", [*calls], [*changes]]:
+            known = [call for call in calls if isinstance(call, int)]
+            return Delta(frozenset(known), tuple([_noted(change) for change in changes]))
+        case ["settled", int(number)]:
             return Settled(number)
+        case _:
+            raise ValueError
+
+
+def _noted(row: Json) -> Noted:
+    match row:
+        case [str(path), kind, after] if kind is None or kind in _KINDS:
+            found = None if after is None else entry_of(after)
+            return Noted(decoded(path), _KINDS.get(str(kind)), found)
         case _:
             raise ValueError

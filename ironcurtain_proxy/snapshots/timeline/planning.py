@@ -31,8 +31,8 @@ class Obstacle:
 
     path: str
     why: str
-    calls: frozenset[int] = frozenset()
-    """Those that touched it later; it may be none that is known."""
+    calls: frozenset[int] | None = None
+    """Those that touched it later, which may be none that is known; None: that is not why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from ironcurtain_proxy.snapshots.timeline.keeper import Keeper, Limits
 from ironcurtain_proxy.snapshots.timeline.log import Log
 from ironcurtain_proxy.snapshots.timeline.opening import PASSED
 from ironcurtain_proxy.snapshots.timeline.places import timelines
-from ironcurtain_proxy.snapshots.timeline.planning import Plan, rewind, take_back
+from ironcurtain_proxy.snapshots.timeline.planning import Obstacle, Plan, rewind, take_back
 from ironcurtain_proxy.snapshots.timeline.scanning import ManyBytesError, TooManyError
 
 
@@ -68,7 +68,10 @@ class Outcome:
     """Other calls that it takes back."""
     nobodys: tuple[Change, ...]
     """Changes since the point that no known call made."""
+    conflicts: tuple[str, ...] = ()
+    """What speaks against it without force: a path, and why."""
     stayed: tuple[str, ...] = ()
+    """Directories that something is in that is not held."""
 
 
 def kept(parent: Path) -> list[Kept]:
@@ -115,7 +118,7 @@ def find(reference: str, timelines_kept: Iterable[Kept]) -> tuple[Kept, Point] |
         (one, listed.point)
         for one in timelines_kept
         for listed in one.points
-        if listed.point.call.startswith(reference)
+        if listed.point.call.lower().startswith(reference.lower())
     ]
     if len(found) > 1:
         raise NoSnapshotError(f"{len(found)} calls begin with {reference}: give more of the id")
@@ -192,7 +195,7 @@ class _Rollback:
         if plan.obstacles and not request.force:
             raise ConflictError(
                 "nothing was put back, because of what came later",
-                tuple([f"{one.path} {one.why}" for one in plan.obstacles]),
+                outcome.conflicts,
             )
         if keeper.scanner.full and not request.force:
             raise RollbackError("no space is left to keep what is there now; --force goes over it")
@@ -252,7 +255,14 @@ class _Rollback:
             id=None,
             others=tuple([point for point in history.points() if point.number in plan.others]),
             nobodys=tuple(sorted(nobodys)) if self._request.rewind else (),
+            conflicts=tuple([self._said(one) for one in plan.obstacles]),
         )
+
+    def _said(self, one: Obstacle) -> str:
+        if one.calls is None:
+            return f"{one.path} {one.why}"
+        calls = [p.call for p in self._keeper.history.points() if p.number in one.calls]
+        return f"{one.path} {one.why}, by {', '.join(calls) or 'no call that is known'}"
 
     def _apply(self, plan: Plan, outcome: Outcome) -> Outcome:
         keeper, request = self._keeper, self._request

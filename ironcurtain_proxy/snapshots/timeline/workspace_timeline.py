@@ -94,9 +94,11 @@ class WorkspaceTimeline:
     async def settle(self, point: PointId) -> tuple[Change, ...]:
         """Note what changed since the call's point."""
         # A call that was cancelled has changed what it has changed.
+        found: tuple[Change, ...] = ()
         with anyio.CancelScope(shield=True):
             async with self._lock:
-                return await anyio.to_thread.run_sync(self._keeper.settle, point)
+                found = await anyio.to_thread.run_sync(self._keeper.settle, point)
+        return found
 
     async def holds(self, path: RealPath) -> bool:
         """Whether what is at this path could be brought back if the next call deleted it."""

@@ -18,6 +18,7 @@ from ironcurtain_proxy.snapshots.timeline.keeper import Keeper, Limits
 from ironcurtain_proxy.snapshots.timeline.places import claim, remove_old
 from ironcurtain_proxy.snapshots.timeline.rewinding import kept
 from ironcurtain_proxy.snapshots.timeline.workspace_timeline import WorkspaceTimeline
+from ironcurtain_proxy.wiring.clocks import SystemClock
 from tests.snapshots.timeline.workspace_fixture import Timelined, Vandal
 
 ROOT = Path(__file__).parents[3]
@@ -33,7 +34,7 @@ def test_a_proxy_that_is_killed_at_any_moment_leaves_points_that_can_be_gone_bac
     w: Timelined, seed: int
 ) -> None:
     w("counter").write_text("0")
-    chance = random.Random(seed)
+    chance = random.Random(seed)  # noqa: S311  repeatable chance
     told: list[tuple[str, str]] = []
     with subprocess.Popen(
         [sys.executable, "-m", "tests.snapshots.timeline.dying_proxy", w.store, w.top],
@@ -47,9 +48,8 @@ def test_a_proxy_that_is_killed_at_any_moment_leaves_points_that_can_be_gone_bac
             told.append((point, counter))
         timer = threading.Timer(chance.random() / 100, proxy.kill)
         timer.start()
-        for line in proxy.stdout:
-            if len(line.split()) == 2 and line.endswith("\n"):
-                told.append((line.split()[0], line.split()[1]))
+        rest = [line.split() for line in proxy.stdout if line.endswith("\n")]
+        told += [(point, counter) for point, counter in rest]
         timer.join()
     w.reopen()
     _, changes = w.call(lambda: w("after").touch())
@@ -103,7 +103,7 @@ def test_where_no_copy_can_be_written_no_point_is_made(w: Timelined) -> None:
         "from ironcurtain_proxy.model.path import RealPath\n"
         "from ironcurtain_proxy.snapshots.timeline.keeper import Keeper, Limits\n"
         "k = Keeper(Path(sys.argv[0]), RealPath.from_text(sys.argv[1]), Limits(), session='s',"
-        " now=lambda: datetime.now(UTC))\n"
+        " now=SystemClock().now)\n"
         "print(k.mark('c', 's', 't'))\n"
         "print(k.holds(RealPath.from_text(sys.argv[1] + '/large')))\n"
     )
@@ -171,7 +171,7 @@ def test_points_that_are_too_old_are_dropped_and_old_timelines_removed(tmp_path:
         now[0] += timedelta(days=15)
     found = kept(tmp_path / "t")[0]
     assert (len(found.points), found.dropped.points) == (1, 1)
-    future = datetime.now(UTC).timestamp() + 15 * 86400
+    future = SystemClock().now().timestamp() + 15 * 86400
     remove_old(tmp_path / "t", limits.keep, future)
     assert claimed.directory.exists()
     claimed.release()
@@ -205,7 +205,7 @@ def test_the_port_makes_points_while_it_looks_and_settles_what_was_cancelled(
             RealPath.from_text(str(top)),
             Limits(),
             session="s",
-            now=lambda: datetime.now(UTC),
+            now=SystemClock().now,
         )
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(timeline.run)

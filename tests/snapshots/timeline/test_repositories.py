@@ -47,7 +47,10 @@ LOSING = {
     ),
     "branch": ("git branch -q -D other",),
     "stash": ("git stash drop -q", "git gc -q --prune=now"),
-    "rewritten": ("git commit -q --amend -m x", "git reflog expire --expire=now --all", "git gc -q --prune=now"),
+    "rewritten": (
+        "git commit -q --amend -m x", "git reflog expire --expire=now --all",
+        "git gc -q --prune=now",
+    ),
     "repository": ("rm -rf .git",),
     "hooks": ("rm -rf .git/hooks .git/config",),
     "clean": ("git clean -fdxq",),
