@@ -4,7 +4,8 @@ A file with anything unknown in it is refused, with its JSON path and the neares
 ignored condition would make an allow rule match everything.
 
 - `settings`: everything that `serve` is told. One module for each section: `capability_settings`,
-  `composite_settings`, `interceptor_settings`, `overlay_settings`, `review_settings`, `timeline_settings`.
+  `composite_settings`, `interceptor_settings`, `overlay_settings`, `review_settings`,
+  `timeline_settings`.
 - `reading`: files into checked values. `policy`: rules, annotations, lists.
 - `servers`: which servers run, and where. `migration`: files of older versions.
 - `auto_confirm`: the section of the engine. `extras`: libraries that are not always installed.

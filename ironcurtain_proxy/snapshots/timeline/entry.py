@@ -1,25 +1,13 @@
 """One path of the workspace as it was seen, and what tells two of them apart."""
 
-import os
-import stat
-from collections.abc import Callable, Iterable, Mapping
-from typing import Final, Literal, NamedTuple, TypeAlias
+from collections.abc import Iterable, Mapping
+from typing import Literal, NamedTuple, TypeAlias
 
-from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.timeline import ChangeKind
 
 Kind: TypeAlias = Literal["file", "directory", "link", "pipe", "special", "lost"]
 """`special`: a socket or a device, which holds nothing and is not made again. `lost`: it is there
 and is not held, such as a file that cannot be read."""
-
-_KINDS: Final[Mapping[str, Kind]] = {
-    "file": "file",
-    "directory": "directory",
-    "link": "link",
-    "pipe": "pipe",
-    "special": "special",
-    "lost": "lost",
-}
 
 
 class Entry(NamedTuple):
@@ -84,30 +72,6 @@ def _substance(entry: Entry) -> tuple[object, ...]:
     return entry.kind, entry.size, entry.content, entry.attributes
 
 
-def is_as_seen(entry: Entry, found: os.stat_result) -> bool:
-    """Whether the system says of a path what it said when the path was seen."""
-    return (
-        entry.ctime_ns == found.st_ctime_ns
-        and entry.inode == found.st_ino
-        and entry.mode == stat.S_IMODE(found.st_mode)
-        and is_kind(entry.kind, found.st_mode)
-    )
-
-
-def is_kind(kind: Kind, mode: int) -> bool:
-    """Whether a mode is one of this kind; anything may be `lost`."""
-    test = _TESTS.get(kind)
-    return test is None or test(mode)
-
-
-_TESTS: Mapping[Kind, Callable[[int], bool]] = {
-    "file": stat.S_ISREG,
-    "directory": stat.S_ISDIR,
-    "link": stat.S_ISLNK,
-    "pipe": stat.S_ISFIFO,
-}
-
-
 def mates(tree: Iterable[tuple[str, Entry]]) -> dict[str, frozenset[str]]:
     """The names in the workspace that share a file, for each of them."""
     # A plan joins what was with what is, where a number may have become another file's meanwhile.
@@ -121,65 +85,3 @@ def mates(tree: Iterable[tuple[str, Entry]]) -> dict[str, frozenset[str]]:
                 shared.add(key)
     groups = [frozenset(alike[key]) for key in shared]
     return {path: together for together in groups if len(together) > 1 for path in together}
-
-
-def encoded(text: str) -> str:
-    """Bytes that are a name, as text that JSON can hold."""
-    return os.fsencode(text).decode("latin-1")
-
-
-def decoded(text: str) -> str:
-    """The reverse."""
-    return os.fsdecode(text.encode("latin-1"))
-
-
-def row_of(entry: Entry) -> list[Json]:
-    """An entry as JSON."""
-    row: list[Json] = list(entry[:7])
-    row.append(encoded(entry.content))
-    if entry.attributes:
-        row.append([[encoded(name), value] for name, value in entry.attributes])
-    return row
-
-
-def entry_of(row: Json) -> Entry:
-    """The reverse.
-
-    Raises:
-        ValueError: it is no entry.
-    """
-    match row:
-        case [
-            str(kind),
-            int(mode),
-            int(size),
-            int(inode),
-            int(names),
-            int(ctime_ns),
-            int(mtime_ns),
-            str(content),
-            *more,
-        ] if kind in _KINDS:
-            return Entry(
-                _KINDS[kind],
-                mode,
-                size,
-                inode,
-                names,
-                ctime_ns,
-                mtime_ns,
-                decoded(content),
-                _attributes_of(more),
-            )
-    raise ValueError
-
-
-def _attributes_of(more: list[Json]) -> tuple[tuple[str, str], ...]:
-    found = []
-    for pair in more[0] if more and isinstance(more[0], list) else []:
-        match pair:
-            case [str(name), str(value)]:
-                found.append((decoded(name), value))
-            case _:
-                raise ValueError
-    return tuple(found)

@@ -20,7 +20,6 @@ import orjson
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.timeline import ChangeKind
 from ironcurtain_proxy.snapshots.timeline.blobs import write_all
-from ironcurtain_proxy.snapshots.timeline.entry import decoded, encoded, entry_of, row_of
 from ironcurtain_proxy.snapshots.timeline.history import (
     Delta,
     Dropped,
@@ -30,6 +29,7 @@ from ironcurtain_proxy.snapshots.timeline.history import (
     Record,
     Settled,
 )
+from ironcurtain_proxy.snapshots.timeline.rows import decoded, encoded, entry_of, row_of
 
 _FORM: Final = 1
 _APPEND: Final = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -8,6 +8,7 @@ import errno
 import os
 import stat
 import time
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from ironcurtain_proxy.snapshots.timeline.blobs import Blobs, is_sparse
@@ -139,3 +140,27 @@ def _entry(
         content,
         attributes,
     )
+
+
+def is_as_seen(entry: Entry, found: os.stat_result) -> bool:
+    """Whether the system says of a path what it said when the path was seen."""
+    return (
+        entry.ctime_ns == found.st_ctime_ns
+        and entry.inode == found.st_ino
+        and entry.mode == stat.S_IMODE(found.st_mode)
+        and is_kind(entry.kind, found.st_mode)
+    )
+
+
+def is_kind(kind: Kind, mode: int) -> bool:
+    """Whether a mode is one of this kind; anything may be `lost`."""
+    test = _TESTS.get(kind)
+    return test is None or test(mode)
+
+
+_TESTS: Mapping[Kind, Callable[[int], bool]] = {
+    "file": stat.S_ISREG,
+    "directory": stat.S_ISDIR,
+    "link": stat.S_ISLNK,
+    "pipe": stat.S_ISFIFO,
+}

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from ironcurtain_proxy.snapshots.timeline.entry import Entry, is_as_seen, parent_of
+from ironcurtain_proxy.snapshots.timeline.entry import Entry, parent_of
 from ironcurtain_proxy.snapshots.timeline.events import Events
 from ironcurtain_proxy.snapshots.timeline.known import Difference, Known, joined
 from ironcurtain_proxy.snapshots.timeline.opening import PASSED, Root
-from ironcurtain_proxy.snapshots.timeline.reading import FullError, Reader
+from ironcurtain_proxy.snapshots.timeline.reading import FullError, Reader, is_as_seen
 
 _RECENT: Final = 32
 _CONTROL: Final = 300
