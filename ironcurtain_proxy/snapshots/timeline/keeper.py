@@ -61,7 +61,7 @@ class Keeper:
         now: Callable[[], datetime],
         is_owner: bool = True,
     ) -> None:
-        """Keep the timeline of a workspace in a directory of its own.
+        """Keep the timeline of a workspace in a directory of its own, in that of all timelines.
 
         `is_owner`: no call is under way but what is marked here; others, such as a rollback, only
         visit.
@@ -81,6 +81,9 @@ class Keeper:
             max_files=limits.max_files,
             max_bytes=limits.max_bytes,
         )
+        own = RealPath.from_text(str(directory.resolve().parent.parent))
+        if own.is_within(workspace) and own != workspace:
+            self.scanner.left_out = "/".join(own.parts[len(workspace.parts) :])
         self._limits = limits
         self._session = session
         self._now = now

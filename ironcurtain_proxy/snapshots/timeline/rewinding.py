@@ -218,7 +218,9 @@ class _Rollback:
             ]
             if not [path for path in shut if open_unlisted(keeper.root, path, before[path].mode)]:
                 break
-            keeper.note(keeper.look(everything=True), under_way)
+            # Whoever shut them did so after what is found in them now.
+            found = keeper.look(everything=True)
+            keeper.note(found, keeper.history.last_to_touch(shut) | under_way)
             if shut == sorted(keeper.scanner.known.unlisted):
                 break
         self._clean_up()

@@ -67,6 +67,8 @@ class Scanner:
         self._caches = caches
         self._max_files = max_files
         self._max_bytes = max_bytes
+        self.left_out: str | None = None
+        """The state of the proxy, where the workspace is around it."""
         self.events = Events()
         self.known = Known()
         self.full = False
@@ -233,7 +235,9 @@ class Scanner:
     def _look_at(
         self, path: str, descriptor: int, name: str, status: os.stat_result, now: dict[str, Entry]
     ) -> None:
-        if name in self._caches and stat.S_ISDIR(status.st_mode):
+        if stat.S_ISDIR(status.st_mode) and (
+            name in self._caches or joined(path, name) == self.left_out
+        ):
             return
         try:
             entry, again = self._reader.read(descriptor, name, status)

@@ -99,7 +99,7 @@ def test_where_no_copy_can_be_written_no_point_is_made(w: Timelined) -> None:
         "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n"
         "sys.argv[:] = sys.argv[1:]\n"
         "from pathlib import Path\n"
-        "from datetime import UTC, datetime\n"
+        "from ironcurtain_proxy.wiring.clocks import SystemClock\n"
         "from ironcurtain_proxy.model.path import RealPath\n"
         "from ironcurtain_proxy.snapshots.timeline.keeper import Keeper, Limits\n"
         "k = Keeper(Path(sys.argv[0]), RealPath.from_text(sys.argv[1]), Limits(), session='s',"
@@ -189,6 +189,19 @@ def test_two_proxies_on_one_workspace_keep_a_timeline_each(tmp_path: Path) -> No
     assert again.directory.stat().st_mode & 0o777 == 0o700
     for one in (second, again):
         one.release()
+
+
+def test_the_state_of_the_proxy_is_left_alone_in_a_workspace_around_it(tmp_path: Path) -> None:
+    state = tmp_path / "home" / ".ironcurtain"
+    workspace = RealPath.from_text(str(tmp_path / "home"))
+    claimed = claim(state / "timeline", workspace)
+    keeper = Keeper(claimed.directory, workspace, Limits(), session="s", now=SystemClock().now)
+    point = keeper.mark("c", "s", "t")
+    assert not isinstance(point, NotHeld)
+    (state / "audit.jsonl").write_text("a record")
+    assert keeper.settle(point) == ()
+    assert not keeper.holds(RealPath.from_text(str(state / "audit.jsonl")))
+    claimed.release()
 
 
 def test_the_port_makes_points_while_it_looks_and_settles_what_was_cancelled(
