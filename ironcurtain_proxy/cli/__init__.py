@@ -35,7 +35,7 @@ COMMANDS: Final = MappingProxyType(
         "deny": "refuse a call that waits, with a word to the agent",
         "grants": "list, revoke or clear remembered approvals",
         "containment": "show where containment has ended, and resume it",
-        "rollback": "put back what a call changed",
+        "rollback": "take a call back, or all that changed since it",
         "auto-approve": "measure the auto-approver on labelled scenarios",
         "metrics": "show how the auto-confirm engine does",
         "report": "write a page about what the auto-confirm engine did",

@@ -1,4 +1,7 @@
-"""`ironcurtain-proxy rollback`: put back what a call changed that was approved under conditions."""
+"""`ironcurtain-proxy rollback`: put back what a call changed.
+
+The timeline of the workspace has the call, or a snapshot that the engine took of it.
+"""
 
 import argparse
 import os
@@ -7,6 +10,15 @@ from pathlib import Path
 from typing import Final
 
 from ironcurtain_proxy.cli.reviewing import complain, say, say_json
+from ironcurtain_proxy.cli.rollback_timeline import (
+    dropped_json,
+    lines,
+    listed_json,
+    not_held_json,
+    outcome_json,
+    take_back,
+    tell,
+)
 from ironcurtain_proxy.cli.stored import add_config
 from ironcurtain_proxy.config.reading.operator_paths import real
 from ironcurtain_proxy.config.settings import Settings, load_settings
@@ -16,17 +28,23 @@ from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.snapshots.faults import ConflictError, NoSnapshotError
 from ironcurtain_proxy.snapshots.places import text_of
 from ironcurtain_proxy.snapshots.rollback import Held, Restored, find, listed, restore
+from ironcurtain_proxy.snapshots.timeline.history import Point
+from ironcurtain_proxy.snapshots.timeline.rewinding import Kept, Request, kept
+from ironcurtain_proxy.snapshots.timeline.rewinding import find as find_point
+from ironcurtain_proxy.wiring.timeline import TIMELINES, limits_of
 
-DESCRIPTION: Final = "Put back what a call changed that was approved under conditions."
+DESCRIPTION: Final = "Put back what a call changed, or all that changed since."
 
 EXAMPLES: Final = """\
-ID is the id of the request or of the escalation in the audit log, or the beginning of it. What was
-changed since the call is not gone over without --force.
+ID is the id of the request in the audit log, or the beginning of it; of a call that the engine
+approved with safeguards, also that of the escalation. What was changed since the call is not gone
+over without --force. A rollback can be taken back itself.
 
 examples:
   ironcurtain-proxy rollback --list
   ironcurtain-proxy rollback 3f2a --dry-run
-  ironcurtain-proxy rollback 3f2a
+  ironcurtain-proxy rollback 3f2a              this call alone
+  ironcurtain-proxy rollback --to 3f2a         this call and all that came after it
 """
 
 _MOST_SHOWN: Final = 50
@@ -37,6 +55,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     what = parser.add_mutually_exclusive_group()
     what.add_argument("id", metavar="ID", nargs="?", help="which call; without it all are shown")
+    what.add_argument(
+        "--to", metavar="ID", help="go back to the point before this call, whatever came after it"
+    )
     what.add_argument("--list", action="store_true", help="show what can be put back")
     parser.add_argument("--dry-run", action="store_true", help="show what would be put back")
     parser.add_argument(
@@ -50,9 +71,16 @@ def run(options: argparse.Namespace) -> int:
     """Put it back. 1 if it could not be."""
     settings = load_settings(os.environ.copy(), options.config)
     directory = settings.state_dir / "snapshots"
-    if options.list or options.id is None:
-        _list(listed(directory), as_json=options.json)
+    timelines = kept(settings.state_dir / TIMELINES)
+    if options.list or (options.id is None and options.to is None):
+        _list(timelines, listed(directory), as_json=options.json)
         return 0
+    reference = options.to if options.id is None else options.id
+    found = find_point(reference, timelines) if reference else None
+    if found is not None and not _is_snapshot(reference, directory):
+        return _take_back(options, found, settings)
+    if options.to is not None:
+        raise NoSnapshotError(f"{options.to!r} is no call of the timeline: see rollback --list")
     try:
         restored = restore(
             _meant(options.id, directory),
@@ -78,6 +106,37 @@ def _meant(reference: str, directory: Path) -> str:
         raise NoSnapshotError(f"{error}: see rollback --list") from None
 
 
+def _is_snapshot(reference: str, directory: Path) -> bool:
+    try:
+        find(reference, directory)
+    except NoSnapshotError:
+        return False
+    raise NoSnapshotError(f"{reference!r} is several: a call of the timeline, and a snapshot")
+
+
+def _take_back(options: argparse.Namespace, found: tuple[Kept, Point], settings: Settings) -> int:
+    timeline, point = found
+    request = Request(
+        directory=timeline.directory,
+        workspace=timeline.workspace,
+        point=point,
+        rewind=options.to is not None,
+        force=options.force,
+        dry_run=options.dry_run,
+    )
+    try:
+        outcome = take_back(request, limits_of(settings), as_json=options.json)
+    except ConflictError as error:
+        _refused(error, as_json=options.json)
+        return 1
+    if options.json:
+        _write(outcome_json(outcome, request))
+    else:
+        tell(outcome, request)
+    is_done = outcome.id is not None or not outcome.plan.steps
+    return 0 if is_done or options.dry_run else 1
+
+
 def _protected(settings: Settings) -> list[RealPath]:
     """Where no rollback ever writes, whatever a manifest says."""
     places = [settings.home / key for key in _KEYS]
@@ -85,16 +144,23 @@ def _protected(settings: Settings) -> list[RealPath]:
     return [real(place) for place in places]
 
 
-def _list(found: list[Held], *, as_json: bool) -> None:
+def _list(timelines: list[Kept], snapshots: list[Held], *, as_json: bool) -> None:
     if as_json:
-        _write([_held_json(one) for one in found])
+        _write(
+            {
+                "calls": [*listed_json(timelines), *[_held_json(one) for one in snapshots]],
+                "dropped": dropped_json(timelines),
+                "notHeld": not_held_json(timelines),
+            }
+        )
         return
-    if not found:
-        say("nothing can be put back: no snapshot is kept")
-    for one in found:
-        told = ", ".join(_words(one))
+    told = list(lines(timelines))
+    for one in snapshots:
+        words = ", ".join(_words(one))
         at = one.manifest.at.strftime("%Y-%m-%d %H:%M:%S")
-        say(f"{one.manifest.id}  {at}  {told}")
+        told.append(f"{one.manifest.id}  {at}  {words}")
+    for line in told or ["nothing can be put back: no point and no snapshot is kept"]:
+        say(line)
 
 
 def _words(one: Held) -> Iterable[str]:
@@ -166,6 +232,7 @@ def _restored_json(restored: Restored, *, dry_run: bool) -> dict[str, Json]:
 def _held_json(one: Held) -> dict[str, Json]:
     return {
         "id": one.manifest.id,
+        "kind": "snapshot",
         "at": one.manifest.at.isoformat(),
         "places": [visible(place) for place in _places(one)],
         "finished": one.is_finished,

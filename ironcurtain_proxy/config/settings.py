@@ -27,6 +27,7 @@ from ironcurtain_proxy.config.review_settings import (
 )
 from ironcurtain_proxy.config.servers.server_choice import choose_servers
 from ironcurtain_proxy.config.servers.workspace import container_workspace, find_workspace
+from ironcurtain_proxy.config.timeline_settings import TimelineSettings, read_timeline
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.server import ServerSpec
@@ -124,6 +125,7 @@ class Settings:
     provider_keys: Mapping[str, str] = field(default_factory=dict, repr=False)
     """API keys of models, by provider, as the file has them."""
     containment: ContainmentSettings = field(default_factory=ContainmentSettings)
+    timeline: TimelineSettings = field(default_factory=TimelineSettings)
     overlay: OverlaySettings = field(default_factory=OverlaySettings)
     auto_confirm: "AutoConfirmConfig | None" = None
     """None: the section is not there."""
@@ -236,6 +238,7 @@ def gather_settings(
         containment=ContainmentSettings(
             undo=layers.read("containment.undo", Spot.switch, default=False)
         ),
+        timeline=read_timeline(layers),
         overlay=read_overlay(layers, choice.names),
         auto_confirm=_auto_confirm(layers),
         secrets=environment.secrets,

@@ -141,7 +141,7 @@ class Containing:
                 return
         named: list[Json] = [
             f"{one.kind} {one.path}".encode("utf-8", "backslashreplace").decode()
-            for one in changes[:_MOST_NAMED]
+            for one in sorted(changes, key=lambda one: one.path)[:_MOST_NAMED]
         ]
         if named:
             case.note(("changed", named), ("changes", len(changes)))

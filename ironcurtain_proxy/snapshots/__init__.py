@@ -7,5 +7,6 @@ followed, and nothing that a repository configures is run.
 - `rollback`, `planning`, `applying`: the way back.
 - `repository`, `own_repository`, `git_commands`: repositories.
 - `watch`: what a call changed besides. `under_way`, `retention`: which snapshots stay.
+- `timeline`: points in time of a whole workspace, one before each call.
 - `tree`, `walking`, `places`, `faults`: file trees, safely opened places, errors.
 """

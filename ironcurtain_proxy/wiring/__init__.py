@@ -1,8 +1,8 @@
 """Joins the folders to a running proxy.
 
 - `serving`, `proxy`: `serve`, and one proxy put together from its settings.
-- `overlay`, `confinement`, `containment`, `persistence`, `reviewers`, `auto_confirm`: one part
-  each.
+- `overlay`, `confinement`, `containment`, `timeline`, `persistence`, `reviewers`, `auto_confirm`:
+  one part each.
 - `live`: the servers' tools for `check --live`. `rehearsal`: the judgement for `explain`.
 - `readiness`: what stops the start. `unattended`: what people are told where nobody reviews.
 """

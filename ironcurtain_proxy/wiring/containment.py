@@ -6,7 +6,7 @@ Who takes the file away has looked: `ironcurtain-proxy containment resume`.
 
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -92,12 +92,6 @@ def containment_of(
     if not settings.containment.undo or settings.workspace is None or timeline is None:
         return None
     return SessionContainment(timeline, settings.workspace, directory)
-
-
-def open_timeline(settings: Settings, environ: Mapping[str, str]) -> Timeline | None:
-    """The timeline of the workspace, where containment is on."""
-    del settings, environ
-    return None
 
 
 def sessions_ended(sessions: Path) -> Iterator[Ended]:

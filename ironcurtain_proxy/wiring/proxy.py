@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 from anyio.abc import TaskStatus
@@ -50,9 +51,12 @@ from ironcurtain_proxy.sandbox.probe import Available
 from ironcurtain_proxy.sandbox.watchman import Watchman, looked_after
 from ironcurtain_proxy.sessions.directories import Hold, hold_session
 from ironcurtain_proxy.wiring.confinement import confinements, with_own_place, without_launcher
-from ironcurtain_proxy.wiring.containment import containment_of, open_timeline
+from ironcurtain_proxy.wiring.containment import containment_of
 from ironcurtain_proxy.wiring.overlay import command_argument, overlay_for
 from ironcurtain_proxy.wiring.reviewers import Reviewers, Ways, assemble_reviewers
+
+if TYPE_CHECKING:
+    from ironcurtain_proxy.snapshots.timeline.workspace_timeline import WorkspaceTimeline
 
 
 @dataclass(slots=True, kw_only=True)
@@ -71,6 +75,8 @@ class Proxy:
     """Locks on the session's directories, which are not removed while it lives."""
     watchman: Watchman | None = None
     """None: no confined server may write anywhere."""
+    timeline: "WorkspaceTimeline | None" = None
+    """None: no call is contained."""
     on_tools_changed: Callable[[], Awaitable[None]] | None = None
     """Tells the agent."""
     _has_listed: bool = False
@@ -95,13 +101,19 @@ class Proxy:
         """Run servers and reviewers until cancelled; then end them."""
         self.servers.hooks.roots = self._roots
         self.servers.hooks.on_tools_changed = self._tools_changed
-        async with anyio.create_task_group() as tasks:
-            await tasks.start(self.servers.run)
-            await tasks.start(self.reviewers.run)
-            if self.watchman is not None:
-                tasks.start_soon(self.watchman.run)
-            task_status.started()
-            await anyio.sleep_forever()
+        try:
+            async with anyio.create_task_group() as tasks:
+                await tasks.start(self.servers.run)
+                await tasks.start(self.reviewers.run)
+                if self.watchman is not None:
+                    tasks.start_soon(self.watchman.run)
+                if self.timeline is not None:
+                    tasks.start_soon(self.timeline.run)
+                task_status.started()
+                await anyio.sleep_forever()
+        finally:
+            if self.timeline is not None:
+                self.timeline.close()
 
     async def _tools_changed(self) -> None:
         before = self.catalogue.tools
@@ -116,6 +128,15 @@ class Proxy:
         names = {spec.name: spec.annotations for spec in self.settings.servers}
         found = initial_roots(self.loaded.policy, names[server])
         return [{"uri": root.uri, "name": root.name} for root in found]
+
+
+def _timeline(settings: Settings, clock: SystemClock) -> "WorkspaceTimeline | None":
+    if not settings.containment.undo:
+        return None
+    # Off unless switched on: most sessions start without it.
+    from ironcurtain_proxy.wiring.timeline import workspace_timeline  # noqa: PLC0415
+
+    return workspace_timeline(settings, clock)
 
 
 def assemble(
@@ -156,6 +177,7 @@ def assemble(
     overlay = overlay_for(settings, confined)
     catalogue = LiveCatalogue(settings.servers, loaded.annotations, servers)
     clock = SystemClock()
+    timeline = _timeline(settings, clock)
     approvals = Approvals(GrantBook(), BudgetBook())
     reviewers = assemble_reviewers(settings, approvals, clock, environ, loaded.version, ways)
     session = Session.begin(
@@ -175,9 +197,7 @@ def assemble(
             ids=RandomIds(),
             aftermath=None if reviewers.engine is None else reviewers.engine.reviewer,
             lookout=watchman,
-            containment=containment_of(
-                settings, settings.session_dir, open_timeline(settings, environ)
-            ),
+            containment=containment_of(settings, settings.session_dir, timeline),
         ),
         Terms(
             session=settings.session,
@@ -194,6 +214,7 @@ def assemble(
     return Proxy(
         holds=holds,
         watchman=watchman,
+        timeline=timeline,
         settings=settings,
         loaded=loaded,
         audit=audit,

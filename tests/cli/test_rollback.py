@@ -105,8 +105,9 @@ def test_an_id_that_is_none_or_several_is_said(home: Path, run: Run, name: str) 
 
 
 def test_where_nothing_is_kept_that_is_said(run: Run) -> None:
-    assert run("--list") == (0, "nothing can be put back: no snapshot is kept\n", "")
-    assert run("--list", "--json") == (0, "[]\n", "")
+    assert run("--list") == (0, "nothing can be put back: no point and no snapshot is kept\n", "")
+    code, out, _ = run("--list", "--json")
+    assert (code, orjson.loads(out)) == (0, {"calls": [], "dropped": [], "notHeld": []})
     assert run("3f2a") == (1, "", "ironcurtain-proxy: '3f2a' is no snapshot: see rollback --list\n")
 
 
@@ -119,7 +120,7 @@ def test_what_is_kept_is_listed(home: Path, run: Run) -> None:
     assert f"4  2026-02-21 12:00:00  {home.resolve()}/line\\nbreak, what the call left" in (
         "\n".join(lines)
     )
-    found = {one["id"]: one for one in orjson.loads(run("--list", "--json")[1])}
+    found = {one["id"]: one for one in orjson.loads(run("--list", "--json")[1])["calls"]}
     assert found["3f2a-1"]["places"] == [str(path)]
     assert (found["3f2a-1"]["finished"], found["4"]["finished"]) == (True, False)
 

@@ -12,7 +12,6 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.model.json import Json
-from tests.copying_timeline import UNHELD
 from tests.e2e.confined_installation import (
     PATH,
     add_hostile,
@@ -27,7 +26,7 @@ from tests.e2e.raw_client import Message, RawClient, at, texts
 
 pytestmark = pytest.mark.usefixtures("sandbox")
 
-PROGRAM: Final = [sys.executable, "-m", "tests.e2e.contained_proxy"]
+PROGRAM: Final = [sys.executable, "-m", "ironcurtain_proxy"]
 CONFIG: Final[Message] = {
     "containment": {"undo": True},
     "capabilities": {"tools": {"box/shell": {"commandArgument": "command"}}},
@@ -200,12 +199,14 @@ def test_a_rule_that_says_contained_false_and_a_rule_that_denies_hold(
 
 
 def test_what_the_timeline_cannot_hold_is_asked_about(installation: Installation) -> None:
-    (installation.workspace / UNHELD).write_text("x")
-    agent, file = contained(installation), installation.workspace / "small.txt"
+    large = installation.workspace / "large"
+    large.write_bytes(b"x" * (1 << 20))
+    bounded = CONFIG | {"containment": {"undo": True, "max_bytes": 1 << 20}}
+    agent, file = contained(installation, bounded), installation.workspace / "small.txt"
     refused(shell(agent, "make clean"))
     assert why_asked(installation) == "what it may delete could not be brought back"
     done(agent.call("write", {"path": str(file), "text": "x"}))
-    refused(agent.call("remove", {"path": str(installation.workspace / UNHELD)}))
+    refused(agent.call("remove", {"path": str(large)}))
 
 
 def test_a_call_that_the_policy_allows_has_its_point_too(installation: Installation) -> None:

@@ -61,7 +61,7 @@ _SECTIONS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         ),
         "capabilities": ("profile", "isolation", "profiles", "tools"),
         "circuitBreaker": ("threshold", "windowSeconds"),
-        "containment": ("undo",),
+        "containment": ("undo", "max_bytes", "max_files", "keep_days", "caches"),
         "escalation": ("mode", "holdAfterSeconds", "channels", "requireDigest"),
         "grants": ("ttlSeconds",),
         "grants.persist": ("enabled", "scope", "expiresDays"),

@@ -17,12 +17,12 @@ from ironcurtain_proxy.snapshots.timeline.blobs import Blobs, DamagedError
 from ironcurtain_proxy.snapshots.timeline.entry import (
     Entry,
     Tree,
-    is_as_seen,
     mates,
     parent_of,
 )
 from ironcurtain_proxy.snapshots.timeline.opening import PASSED, Root
 from ironcurtain_proxy.snapshots.timeline.planning import Plan, Step
+from ironcurtain_proxy.snapshots.timeline.reading import is_as_seen
 
 _CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _PRIVATE: Final = 0o600
@@ -133,7 +133,7 @@ class Application:
             case "pipe":
                 os.mkfifo(TEMPORARY, _PRIVATE, dir_fd=parent)
                 _set_mode_of(parent, TEMPORARY, wanted.mode)
-            case "directory" | "lost":
+            case "directory" | "special" | "lost":
                 raise RollbackError(f"{path}: was never held")
             case _:
                 assert_never(wanted.kind)

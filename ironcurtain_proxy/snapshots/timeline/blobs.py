@@ -7,8 +7,7 @@ is shared with the workspace: a hard link would be written through by whoever wr
 import errno
 import hashlib
 import os
-from collections.abc import Iterator, Set
-from contextlib import suppress
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -53,8 +52,7 @@ class Blobs:
         """Bytes that the copies take, as far as they were counted."""
         directory.mkdir(_OURS, parents=True, exist_ok=True)
         self._temporary = str(directory / f"{os.getpid()}.tmp")
-        with suppress(FileNotFoundError):
-            os.unlink(self._temporary)
+        self._discard()
 
     def has(self, digest: str) -> bool:
         """Whether there is a copy."""
@@ -83,8 +81,7 @@ class Blobs:
                 self.stored += taken
             self._name(name)
         except BaseException:
-            with suppress(FileNotFoundError):
-                os.unlink(self._temporary)
+            self._discard()
             raise
         return name, taken
 
@@ -93,7 +90,7 @@ class Blobs:
         while part := os.read(descriptor, _CHUNK):
             parts.append(part)
             if len(parts) > 4:  # noqa: PLR2004  it grows as fast as it is read
-                raise OSError(errno.EFBIG, "grows while it is read")
+                raise OSError(errno.EBUSY, "grows while it is read")
         data = b"".join(parts)
         digest = hashlib.sha256(data).hexdigest()
         if not self.has(digest):
@@ -106,8 +103,7 @@ class Blobs:
                 self._name(digest)
                 self.stored += len(data)
             except BaseException:
-                with suppress(FileNotFoundError):
-                    os.unlink(self._temporary)
+                self._discard()
                 raise
         return digest, len(data)
 
@@ -115,7 +111,10 @@ class Blobs:
         if digest[:2] not in self._made:
             (self._directory / digest[:2]).mkdir(_OURS, exist_ok=True)
             self._made.add(digest[:2])
-        os.rename(self._temporary, self._path(digest))
+        Path(self._temporary).rename(self._path(digest))
+
+    def _discard(self) -> None:
+        Path(self._temporary).unlink(missing_ok=True)
 
     def restore(self, digest: str, target: int) -> None:
         """Write a copy into an empty open file.
@@ -137,7 +136,7 @@ class Blobs:
         finally:
             os.close(source)
 
-    def keep(self, needed: Set[str]) -> None:
+    def keep(self, needed: set[str]) -> None:
         """Remove what is not needed, and what a process left that was killed; count the rest."""
         self.stored = 0
         for directory in self._directory.iterdir():
@@ -151,7 +150,7 @@ class Blobs:
                         found_size = one.stat()
                         self.stored += min(found_size.st_size, found_size.st_blocks * 512)
                     else:
-                        os.unlink(one.path)
+                        Path(one.path).unlink()
 
     def _path(self, digest: str) -> str:
         return f"{self._directory}/{digest[:2]}/{digest[2:]}"

@@ -1,15 +1,13 @@
 """One path of the workspace as it was seen, and what tells two of them apart."""
 
-import os
-import stat
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Literal, NamedTuple, TypeAlias
 
-from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.timeline import ChangeKind
 
-Kind: TypeAlias = Literal["file", "directory", "link", "pipe", "lost"]
-"""`lost`: it is there and is not held, such as a socket or a file that cannot be read."""
+Kind: TypeAlias = Literal["file", "directory", "link", "pipe", "special", "lost"]
+"""`special`: a socket or a device, which holds nothing and is not made again. `lost`: it is there
+and is not held, such as a file that cannot be read."""
 
 
 class Entry(NamedTuple):
@@ -53,51 +51,25 @@ def kind_of_change(before: Entry | None, after: Entry | None) -> ChangeKind | No
     of them may have been cut.
     """
     if before is None or after is None:
-        if before is after:
-            return None
-        return "created" if before is None else "deleted"
-    if _substance(before) != _substance(after):
-        return "changed"
-    if before.inode != after.inode and max(before.names, after.names) > 1 and not _holds(before):
-        return "changed"
-    # Nobody can tell whether what is not held was written to, except by its time of change.
-    if before.kind == "lost" and before.ctime_ns != after.ctime_ns:
+        gone: ChangeKind | None = "deleted" if after is None else "created"
+        return None if before is after else gone
+    if before.kind == "lost" and (before.inode, before.ctime_ns) == (after.inode, after.ctime_ns):
+        return None  # it is held by now, or still not
+    if _is_another(before, after):
         return "changed"
     return "mode" if before.mode != after.mode else None
 
 
-def _holds(entry: Entry) -> bool:
-    return entry.kind == "directory"
+def _is_another(before: Entry, after: Entry) -> bool:
+    was_cut = before.inode != after.inode and max(before.names, after.names) > 1
+    # Nobody can tell whether what is not held was written to, except by its time of change.
+    return was_cut or before.kind == "lost" or _substance(before) != _substance(after)
 
 
 def _substance(entry: Entry) -> tuple[object, ...]:
     if entry.kind == "directory":
         return ("directory",)
     return entry.kind, entry.size, entry.content, entry.attributes
-
-
-def is_as_seen(entry: Entry, found: os.stat_result) -> bool:
-    """Whether the system says of a path what it said when the path was seen."""
-    return (
-        entry.ctime_ns == found.st_ctime_ns
-        and entry.inode == found.st_ino
-        and entry.mode == stat.S_IMODE(found.st_mode)
-        and is_kind(entry.kind, found.st_mode)
-    )
-
-
-def is_kind(kind: Kind, mode: int) -> bool:
-    """Whether a mode is one of this kind; anything may be `lost`."""
-    test = _TESTS.get(kind)
-    return test is None or test(mode)
-
-
-_TESTS: Mapping[Kind, Callable[[int], bool]] = {
-    "file": stat.S_ISREG,
-    "directory": stat.S_ISDIR,
-    "link": stat.S_ISLNK,
-    "pipe": stat.S_ISFIFO,
-}
 
 
 def mates(tree: Iterable[tuple[str, Entry]]) -> dict[str, frozenset[str]]:
@@ -113,32 +85,3 @@ def mates(tree: Iterable[tuple[str, Entry]]) -> dict[str, frozenset[str]]:
                 shared.add(key)
     groups = [frozenset(alike[key]) for key in shared]
     return {path: together for together in groups if len(together) > 1 for path in together}
-
-
-def encoded(text: str) -> str:
-    """Bytes that are a name, as text that JSON can hold."""
-    return os.fsencode(text).decode("latin-1")
-
-
-def decoded(text: str) -> str:
-    """The reverse."""
-    return os.fsdecode(text.encode("latin-1"))
-
-
-def row_of(entry: Entry) -> list[Json]:
-    """An entry as JSON."""
-    row: list[Json] = list(entry[:7])
-    row.append(encoded(entry.content))
-    if entry.attributes:
-        row.append([[encoded(name), value] for name, value in entry.attributes])
-    return row
-
-
-def entry_of(row: list) -> Entry:  # type: ignore[type-arg]  # our own file, checked by its use
-    """The reverse.
-
-    Raises:
-        TypeError, ValueError: it is no entry.
-    """
-    attributes = tuple([(decoded(name), value) for name, value in row[8]]) if len(row) > 8 else ()  # noqa: PLR2004
-    return Entry(*row[:7], decoded(row[7]), attributes)

@@ -156,6 +156,14 @@ class History:
             elif reached and isinstance(record, Delta):
                 yield record
 
+    def last_to_touch(self, paths: Iterable[str]) -> frozenset[int]:
+        """The calls that touched each of these last."""
+        found: dict[str, frozenset[int]] = {}
+        for delta in self._deltas():
+            for path, _ in delta.counted():
+                found[path] = delta.calls
+        return frozenset().union(*[found.get(path, frozenset()) for path in paths])
+
     def ever_touched(self) -> Iterator[str]:
         """Every path that is known to have changed."""
         for delta in self._deltas():

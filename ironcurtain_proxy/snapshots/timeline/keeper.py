@@ -1,7 +1,6 @@
 """One timeline: the workspace, its past, and the copies. For one thread at a time."""
 
-import os
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -20,24 +19,17 @@ from ironcurtain_proxy.snapshots.timeline.history import (
     Record,
     Settled,
 )
+from ironcurtain_proxy.snapshots.timeline.known import Difference
 from ironcurtain_proxy.snapshots.timeline.log import Log
 from ironcurtain_proxy.snapshots.timeline.opening import Root
 from ironcurtain_proxy.snapshots.timeline.reading import Reader
 from ironcurtain_proxy.snapshots.timeline.scanning import (
-    Difference,
     ManyBytesError,
     Scanner,
     StoppedError,
     TooManyError,
 )
 
-CACHES: Final = frozenset(
-    {
-        "node_modules", "target", ".venv", "venv", "__pycache__", ".tox", ".nox", ".mypy_cache",
-        ".ruff_cache", ".pytest_cache", ".gradle", ".next", ".nuxt", ".turbo", ".parcel-cache",
-    }
-)  # fmt: skip
-"""Directories of these names hold what can be made again: they are left alone."""
 _LOCK_SECONDS: Final = 60.0
 _MOST_POINTS: Final = 2000
 _LARGEST_PART: Final = 4
@@ -51,7 +43,8 @@ class Limits:
     """Of copies. One file may take a quarter of it."""
     max_files: int = 200_000
     """Files, directories and links of the workspace."""
-    caches: frozenset[str] = CACHES
+    caches: frozenset[str] = frozenset()
+    """Names of directories that are left alone."""
     keep: timedelta = timedelta(days=14)
 
 
@@ -68,7 +61,7 @@ class Keeper:
         now: Callable[[], datetime],
         is_owner: bool = True,
     ) -> None:
-        """Keep the timeline of a workspace in a directory of its own.
+        """Keep the timeline of a workspace in a directory of its own, in that of all timelines.
 
         `is_owner`: no call is under way but what is marked here; others, such as a rollback, only
         visit.
@@ -88,6 +81,9 @@ class Keeper:
             max_files=limits.max_files,
             max_bytes=limits.max_bytes,
         )
+        own = RealPath.from_text(str(directory.resolve().parent.parent))
+        if own.is_within(workspace) and own != workspace:
+            self.scanner.left_out = "/".join(own.parts[len(workspace.parts) :])
         self._limits = limits
         self._session = session
         self._now = now
@@ -148,38 +144,48 @@ class Keeper:
         """Make the point before a call."""
         try:
             with self.writing():
-                if not self.root.is_in_place():
-                    return NotHeld("the workspace was moved or replaced")
-                self._begin()
-                self.note(self.look(), self._open)
-                if self.scanner.full:
-                    return NotHeld("no space is left for copies of files")
-                if not self._drop():
-                    return NotHeld(self._too_large())
-                point = Point(
-                    number=self.history.next,
-                    call=call,
-                    server=server,
-                    tool=tool,
-                    session=self._session,
-                    at=self._now(),
+                return self._marked(call, server, tool)
+        except (TooManyError, ManyBytesError, StoppedError, OSError) as error:
+            return NotHeld(self._why_not(error))
+
+    def _marked(self, call: str, server: str, tool: str) -> PointId | NotHeld:
+        if not self.root.is_in_place():
+            return NotHeld("the workspace was moved or replaced")
+        self._begin()
+        self.note(self.look(), self._open)
+        if self.scanner.full:
+            return NotHeld("no space is left for copies of files")
+        if not self._drop():
+            raise ManyBytesError
+        point = Point(
+            number=self.history.next,
+            call=call,
+            server=server,
+            tool=tool,
+            session=self._session,
+            at=self._now(),
+        )
+        if not self.add(point):
+            return NotHeld("the timeline cannot be written")
+        self._open.add(point.number)
+        return PointId(str(point.number))
+
+    def _why_not(self, error: Exception) -> str:
+        match error:
+            case TooManyError():
+                return (
+                    f"the workspace has more than {self._limits.max_files:,} files and directories"
                 )
-                if not self.add(point):
-                    return NotHeld("the timeline cannot be written")
-                self._open.add(point.number)
-                return PointId(str(point.number))
-        except TooManyError:
-            return NotHeld(
-                f"the workspace has more than {self._limits.max_files:,} files and directories"
-            )
-        except ManyBytesError:
-            return NotHeld(self._too_large())
-        except TimeoutError:
-            return NotHeld("a rollback is under way")
-        except StoppedError:
-            return NotHeld("the proxy is ending")
-        except OSError as error:
-            return NotHeld(f"the workspace cannot be read: {error.strerror}")
+            case ManyBytesError():
+                return (
+                    f"the workspace holds more than {self._limits.max_bytes / (1 << 20):,.0f} MiB"
+                )
+            case TimeoutError():
+                return "a rollback is under way"
+            case OSError():
+                return f"the workspace or its timeline cannot be used: {error.strerror}"
+            case _:
+                return "the proxy is ending"
 
     def add(self, point: Point) -> bool:
         """Write a point down. False: that cannot be done, and there is none."""
@@ -237,11 +243,11 @@ class Keeper:
             self.blobs.keep(self._needed())
             raise
 
-    def note(self, differences: list[Difference], calls: Set[int]) -> None:
+    def note(self, differences: list[Difference], calls: frozenset[int] | set[int]) -> None:
         """Write down what is different, on the account of these calls."""
         first = not self.history.records and not self.history.base
         if first:
-            self.history.base = dict(self.scanner.all())
+            self.history.base = dict(self.scanner.known.all())
             self._rewrite()
             return
         changes = [noted for one in differences if (noted := _noted(one)) is not None]
@@ -267,7 +273,7 @@ class Keeper:
         return True
 
     def _needed(self) -> set[str]:
-        seen = {entry.content for _, entry in self.scanner.all() if entry.kind == "file"}
+        seen = {entry.content for _, entry in self.scanner.known.all() if entry.kind == "file"}
         return self.history.digests() | seen
 
     def _drop(self) -> bool:
@@ -308,9 +314,6 @@ class Keeper:
         except OSError:
             self._behind = True
 
-    def _too_large(self) -> str:
-        return f"the workspace holds more than {self._limits.max_bytes / (1 << 20):,.0f} MiB"
-
     def close(self) -> None:
         """Give everything back."""
         self.scanner.close()
@@ -321,8 +324,9 @@ def _noted(one: Difference) -> Noted | None:
     kind = kind_of_change(one.before, one.after)
     before, after = one.before, one.after
     if kind is None and before is not None and after is not None:
-        if (before.inode, before.names) == (after.inode, after.names):
-            return None
-        if after.kind == "directory":
+        told = "inode", "names", "content"
+        if after.kind == "directory" or all(
+            getattr(before, name) == getattr(after, name) for name in told
+        ):
             return None
     return Noted(one.path, kind, after)

@@ -1,5 +1,6 @@
-"""The file that the past is kept in: first the workspace at the oldest point, then a line for each
-record.
+"""The file that the past is kept in.
+
+First the workspace at the oldest point, then a line for each record.
 
 A line is written at once; one that is torn, because the process was killed, is taken away by the
 next that writes. To drop points a new file is written and renamed over the old.
@@ -8,7 +9,7 @@ next that writes. To drop points a new file is written and renamed over the old.
 import fcntl
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
@@ -17,8 +18,8 @@ from typing import Final, assert_never
 import orjson
 
 from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.timeline import ChangeKind
 from ironcurtain_proxy.snapshots.timeline.blobs import write_all
-from ironcurtain_proxy.snapshots.timeline.entry import decoded, encoded, entry_of, row_of
 from ironcurtain_proxy.snapshots.timeline.history import (
     Delta,
     Dropped,
@@ -28,10 +29,17 @@ from ironcurtain_proxy.snapshots.timeline.history import (
     Record,
     Settled,
 )
+from ironcurtain_proxy.snapshots.timeline.rows import decoded, encoded, entry_of, row_of
 
 _FORM: Final = 1
 _APPEND: Final = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 _PRIVATE: Final = 0o600
+_KINDS: Final[Mapping[str, ChangeKind]] = {
+    "created": "created",
+    "changed": "changed",
+    "deleted": "deleted",
+    "mode": "mode",
+}
 _POLL_SECONDS: Final = 0.02
 
 
@@ -92,7 +100,7 @@ class Log:
             history = _start(orjson.loads(head))
             for line in lines:
                 history.add(_record(orjson.loads(line)))
-        except (ValueError, TypeError, IndexError, KeyError, AttributeError):
+        except ValueError:
             return None
         found = self._state()
         self._known = (found[0], len(whole) + 1) if found else None
@@ -155,15 +163,25 @@ def _head(history: History) -> Json:
     }
 
 
-def _start(head: dict) -> History:  # type: ignore[type-arg]  # our own file, checked by its use
-    if head["form"] != _FORM:
-        raise ValueError
-    points, until = head["dropped"]
-    return History(
-        base={decoded(path): entry_of(row) for path, row in head["base"]},
-        dropped=Dropped(points=points, until=datetime.fromisoformat(until) if until else None),
-        next=head["next"],
-    )
+def _start(head: Json) -> History:
+    match head:
+        case {"form": 1, "next": int(following), "dropped": [int(points), until], "base": [*base]}:
+            history = History(
+                dropped=Dropped(
+                    points=points,
+                    until=datetime.fromisoformat(until) if isinstance(until, str) else None,
+                ),
+                next=following,
+            )
+        case _:
+            raise ValueError
+    for pair in base:
+        match pair:
+            case [str(path), row]:
+                history.base[decoded(path)] = entry_of(row)
+            case _:
+                raise ValueError
+    return history
 
 
 def _row(record: Record) -> Json:
@@ -182,7 +200,7 @@ def _row(record: Record) -> Json:
         case Delta():
             return [
                 "changed",
-                sorted(record.calls),
+                list[Json](sorted(record.calls)),
                 [
                     [encoded(noted.path), noted.kind, noted.after and row_of(noted.after)]
                     for noted in record.changes
@@ -194,25 +212,31 @@ def _row(record: Record) -> Json:
             assert_never(record)
 
 
-def _record(row: list) -> Record:  # type: ignore[type-arg]  # as above
+def _record(row: Json) -> Record:
     match row:
-        case ["point", number, kind, call, server, tool, session, at]:
+        case ["point", int(number), str(kind), str(call), str(server), str(tool), str(session), at]:
             return Point(
                 number=number,
-                kind=kind,
+                kind="rollback" if kind == "rollback" else "call",
                 call=call,
                 server=server,
                 tool=tool,
                 session=session,
-                at=datetime.fromisoformat(at),
+                at=datetime.fromisoformat(str(at)),
             )
-        case ["changed", calls, changes]:
-            noted = [
-                Noted(decoded(path), kind, entry_of(after) if after is not None else None)
-                for path, kind, after in changes
-            ]
-            return Delta(frozenset(calls), tuple(noted))
-        case ["settled", number]:
+        case ["changed", [*calls], [*changes]]:
+            known = [call for call in calls if isinstance(call, int)]
+            return Delta(frozenset(known), tuple([_noted(change) for change in changes]))
+        case ["settled", int(number)]:
             return Settled(number)
+        case _:
+            raise ValueError
+
+
+def _noted(row: Json) -> Noted:
+    match row:
+        case [str(path), kind, after] if kind is None or kind in _KINDS:
+            found = None if after is None else entry_of(after)
+            return Noted(decoded(path), _KINDS.get(str(kind)), found)
         case _:
             raise ValueError

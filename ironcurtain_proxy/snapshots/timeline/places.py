@@ -1,5 +1,6 @@
-"""Where timelines lie: one directory for each workspace, and one more for each proxy beside the
-first.
+"""Where timelines lie.
+
+One directory for each workspace, and one more for each proxy beside the first.
 """
 
 import fcntl

@@ -31,8 +31,8 @@ class Obstacle:
 
     path: str
     why: str
-    calls: frozenset[int] = frozenset()
-    """Those that touched it later; it may be none that is known."""
+    calls: frozenset[int] | None = None
+    """Those that touched it later, which may be none that is known; None: that is not why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +149,7 @@ def _alone(entry: Entry | None) -> Entry | None:
     return None if entry is None else entry._replace(inode=0, names=1)
 
 
-def _planned(  # noqa: PLR0913, PLR0917  parts of one value
+def _planned(
     target: Tree,
     now: Tree,
     differing: Iterable[str],
@@ -161,7 +161,7 @@ def _planned(  # noqa: PLR0913, PLR0917  parts of one value
     for path in sorted(differing):
         wanted = target.get(path)
         step = Step(path, _act(wanted, now.get(path)))
-        if wanted is not None and wanted.kind == "lost":
+        if wanted is not None and wanted.kind in ("special", "lost"):
             lost.append(step)
         else:
             steps.append(step)

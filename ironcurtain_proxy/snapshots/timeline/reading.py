@@ -8,6 +8,7 @@ import errno
 import os
 import stat
 import time
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from ironcurtain_proxy.snapshots.timeline.blobs import Blobs, is_sparse
@@ -62,7 +63,7 @@ class Reader:
                 return _entry("lost", found, CHANGING), True
         if stat.S_ISFIFO(mode):
             return _entry("pipe", found, ""), recent
-        return _entry("lost", found, "it is a socket or a device"), recent
+        return _entry("special", found, "it is a socket or a device"), recent
 
     def unheld(self, found: os.stat_result, why: str) -> Entry:
         """A path that is there and is not held."""
@@ -131,7 +132,7 @@ def _entry(
     return Entry(
         kind,
         stat.S_IMODE(found.st_mode),
-        0 if kind in ("directory", "lost") else found.st_size,
+        0 if kind in ("directory", "special", "lost") else found.st_size,
         found.st_ino,
         1 if kind == "directory" else found.st_nlink,
         found.st_ctime_ns,
@@ -139,3 +140,27 @@ def _entry(
         content,
         attributes,
     )
+
+
+def is_as_seen(entry: Entry, found: os.stat_result) -> bool:
+    """Whether the system says of a path what it said when the path was seen."""
+    return (
+        entry.ctime_ns == found.st_ctime_ns
+        and entry.inode == found.st_ino
+        and entry.mode == stat.S_IMODE(found.st_mode)
+        and is_kind(entry.kind, found.st_mode)
+    )
+
+
+def is_kind(kind: Kind, mode: int) -> bool:
+    """Whether a mode is one of this kind; anything may be `lost`."""
+    test = _TESTS.get(kind)
+    return test is None or test(mode)
+
+
+_TESTS: Mapping[Kind, Callable[[int], bool]] = {
+    "file": stat.S_ISREG,
+    "directory": stat.S_ISDIR,
+    "link": stat.S_ISLNK,
+    "pipe": stat.S_ISFIFO,
+}

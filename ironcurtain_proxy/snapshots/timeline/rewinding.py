@@ -17,7 +17,7 @@ from ironcurtain_proxy.snapshots.timeline.keeper import Keeper, Limits
 from ironcurtain_proxy.snapshots.timeline.log import Log
 from ironcurtain_proxy.snapshots.timeline.opening import PASSED
 from ironcurtain_proxy.snapshots.timeline.places import timelines
-from ironcurtain_proxy.snapshots.timeline.planning import Plan, rewind, take_back
+from ironcurtain_proxy.snapshots.timeline.planning import Obstacle, Plan, rewind, take_back
 from ironcurtain_proxy.snapshots.timeline.scanning import ManyBytesError, TooManyError
 
 
@@ -68,7 +68,10 @@ class Outcome:
     """Other calls that it takes back."""
     nobodys: tuple[Change, ...]
     """Changes since the point that no known call made."""
+    conflicts: tuple[str, ...] = ()
+    """What speaks against it without force: a path, and why."""
     stayed: tuple[str, ...] = ()
+    """Directories that something is in that is not held."""
 
 
 def kept(parent: Path) -> list[Kept]:
@@ -115,7 +118,7 @@ def find(reference: str, timelines_kept: Iterable[Kept]) -> tuple[Kept, Point] |
         (one, listed.point)
         for one in timelines_kept
         for listed in one.points
-        if listed.point.call.startswith(reference)
+        if listed.point.call.lower().startswith(reference.lower())
     ]
     if len(found) > 1:
         raise NoSnapshotError(f"{len(found)} calls begin with {reference}: give more of the id")
@@ -159,7 +162,7 @@ def _errors() -> Iterator[None]:
         yield
     except TooManyError:
         raise RollbackError(
-            "the workspace has more files than the timeline may hold; --force removes them although "
+            "the workspace has more files than the timeline may hold; --force goes on although "
             "that could not be undone"
         ) from None
     except ManyBytesError:
@@ -192,7 +195,7 @@ class _Rollback:
         if plan.obstacles and not request.force:
             raise ConflictError(
                 "nothing was put back, because of what came later",
-                tuple([f"{one.path} {one.why}" for one in plan.obstacles]),
+                outcome.conflicts,
             )
         if keeper.scanner.full and not request.force:
             raise RollbackError("no space is left to keep what is there now; --force goes over it")
@@ -210,20 +213,24 @@ class _Rollback:
         while not self._request.dry_run:
             shut = [
                 path
-                for path in sorted(keeper.scanner.unlisted)
+                for path in sorted(keeper.scanner.known.unlisted)
                 if path in before and before[path].mode & 0o500 == 0o500  # noqa: PLR2004
             ]
             if not [path for path in shut if open_unlisted(keeper.root, path, before[path].mode)]:
                 break
-            keeper.note(keeper.look(everything=True), under_way)
-            if shut == sorted(keeper.scanner.unlisted):
+            # Whoever shut them did so after what is found in them now.
+            found = keeper.look(everything=True)
+            keeper.note(found, keeper.history.last_to_touch(shut) | under_way)
+            if shut == sorted(keeper.scanner.known.unlisted):
                 break
         self._clean_up()
 
     def _clean_up(self) -> None:
         """Remove what a rollback left that was killed."""
         keeper = self._keeper
-        left = [path for path, _ in keeper.scanner.all() if path.rpartition("/")[2] == TEMPORARY]
+        left = [
+            path for path, _ in keeper.scanner.known.all() if path.rpartition("/")[2] == TEMPORARY
+        ]
         if left and not self._request.dry_run:
             for path in left:
                 with suppress(OSError), keeper.root.directory(parent_of(path), PASSED) as parent:
@@ -232,7 +239,7 @@ class _Rollback:
 
     def _plan(self) -> Plan:
         history, number = self._keeper.history, self._request.point.number
-        now = dict(self._keeper.scanner.all())
+        now = dict(self._keeper.scanner.known.all())
         if self._request.rewind:
             return rewind(history, number, now)
         return take_back(history, number, now, force=self._request.force)
@@ -250,7 +257,14 @@ class _Rollback:
             id=None,
             others=tuple([point for point in history.points() if point.number in plan.others]),
             nobodys=tuple(sorted(nobodys)) if self._request.rewind else (),
+            conflicts=tuple([self._said(one) for one in plan.obstacles]),
         )
+
+    def _said(self, one: Obstacle) -> str:
+        if one.calls is None:
+            return f"{one.path} {one.why}"
+        calls = [p.call for p in self._keeper.history.points() if p.number in one.calls]
+        return f"{one.path} {one.why}, by {', '.join(calls) or 'no call that is known'}"
 
     def _apply(self, plan: Plan, outcome: Outcome) -> Outcome:
         keeper, request = self._keeper, self._request
@@ -263,7 +277,7 @@ class _Rollback:
         )
         if not keeper.add(own):
             raise RollbackError("the timeline cannot be written: nothing was put back")
-        application = Application(keeper.root, keeper.blobs, plan, dict(keeper.scanner.all()))
+        application = Application(keeper.root, keeper.blobs, plan, dict(keeper.scanner.known.all()))
         try:
             application.apply()
         finally:

@@ -7,33 +7,23 @@ Everything is looked at where events were missed, and now and then.
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from ironcurtain_proxy.snapshots.timeline.entry import Entry, is_as_seen, kind_of_change
+from ironcurtain_proxy.snapshots.timeline.entry import Entry, parent_of
 from ironcurtain_proxy.snapshots.timeline.events import Events
+from ironcurtain_proxy.snapshots.timeline.known import Difference, Known, joined
 from ironcurtain_proxy.snapshots.timeline.opening import PASSED, Root
-from ironcurtain_proxy.snapshots.timeline.reading import FullError, Reader
+from ironcurtain_proxy.snapshots.timeline.reading import FullError, Reader, is_as_seen
 
 _RECENT: Final = 32
 _CONTROL: Final = 300
 """How many directories of each kind are looked at untold."""
 _LARGE: Final = 500
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """A path that is not as it was seen."""
-
-    path: str
-    before: Entry | None
-    after: Entry | None
-
-    @property
-    def counts(self) -> bool:
-        """Whether it is more than a new time."""
-        return kind_of_change(self.before, self.after) is not None
+"""Files of a directory, beyond which it is not looked at untold."""
+_LINKED: Final = 1000
+"""Files with several names, beyond which everything is looked at."""
 
 
 class TooManyError(Exception):
@@ -77,12 +67,10 @@ class Scanner:
         self._caches = caches
         self._max_files = max_files
         self._max_bytes = max_bytes
+        self.left_out: str | None = None
+        """The state of the proxy, where the workspace is around it."""
         self.events = Events()
-        self.directories: dict[str, dict[str, Entry]] = {}
-        self.unlisted: set[str] = set()
-        """Directories that cannot be looked into, or are of another file system."""
-        self.left_out: dict[str, set[str]] = {}
-        """The named caches, by the directory that they are in."""
+        self.known = Known()
         self.full = False
         """Whether the last look found no space left for a copy."""
         self.progress = Progress()
@@ -91,35 +79,17 @@ class Scanner:
         self._control: tuple[str, ...] = ()
         self._seen: dict[str, dict[str, Entry]] = {}
         self._seen_again: dict[str, set[str]] = {}
-        self._seen_left_out: dict[str, set[str]] = {}
         self._count = 0
         self._bytes = 0
         self._everything = True
-        self.bytes = 0
-        """What the copies of all that was seen take."""
 
-    def get(self, path: str) -> Entry | None:
-        """What was seen at a path."""
-        directory, _, name = path.rpartition("/")
-        return self.directories.get(directory, {}).get(name)
-
-    def all(self) -> Iterator[tuple[str, Entry]]:
-        """Everything that was seen."""
-        for directory, found in self.directories.items():
-            for name, entry in found.items():
-                yield (f"{directory}/{name}" if directory else name), entry
-
-    def assume(self, tree: dict[str, Entry]) -> None:
+    def assume(self, tree: Mapping[str, Entry]) -> None:
         """Begin with what an earlier session has seen; everything is looked at next."""
-        self.directories = {"": {}} if tree else {}
-        for path, entry in tree.items():
-            directory, _, name = path.rpartition("/")
-            self.directories.setdefault(directory, {})[name] = entry
-            if entry.kind == "directory":
-                self.directories.setdefault(path, {})
+        self.known.assume(tree)
+        self.read_again(self.known.lost)
         self.events.missed = True
 
-    def read_again(self, paths: Iterator[str]) -> None:
+    def read_again(self, paths: Iterable[str]) -> None:
         """Do not believe the times of these files at the next look."""
         for path in paths:
             directory, _, name = path.rpartition("/")
@@ -133,44 +103,44 @@ class Scanner:
                 everything is looked at the next time.
         """
         happened = self.events.happened()
-        everything = everything or self.events.missed or not self.directories
-        if not self.events.can_tell:
-            everything = True
+        many_links = len(self.known.linked) > _LINKED
+        everything |= self.events.missed or many_links or not self.known.directories
         self.events.missed = True  # until it has been done
-        self._seen, self._seen_again, self.full = {}, {}, False
-        self._seen_left_out = {}
-        self._everything = everything
-        self._count = 0 if everything else sum(map(len, self.directories.values()))
-        self._bytes = 0 if everything else self.bytes
-        self.progress.looked_at = 0
+        if not everything:
+            self._begin(everything=False)
+            self._walk(self._suspects(happened))
+            everything = self.known.has_new_links(self._seen)
         if everything:
-            self.unlisted.clear()
-            self._walk({"": None}, everything=True)
-        else:
-            self._walk(self._suspects(happened), everything=False)
-        found = list(self._take(everything=everything))
-        if everything:
-            self.bytes = self._bytes
-        else:
-            self.bytes += sum(_size(one.after) - _size(one.before) for one in found)
+            self._begin(everything=True)
+            self._walk({"": None})
+        found = self._take()
         self.events.missed = not self.events.can_tell
         return found
+
+    def _begin(self, *, everything: bool) -> None:
+        self._seen, self._seen_again, self.full = {}, {}, False
+        self._everything = everything
+        self._count = 0 if everything else len(self.known)
+        self._bytes = 0 if everything else self.known.bytes
+        self.progress.looked_at = 0
+        if everything:
+            self.known.unlisted.clear()
 
     def _suspects(self, happened: dict[str, set[str]]) -> dict[str, set[str] | None]:
         """Where to look, and at which names; None: all of them."""
         found: dict[str, set[str] | None] = {}
-        for source in (happened, self._again):
-            for path, names in source.items():
-                found[path] = names | (found.get(path) or set())
-        for path, names in found.items():
-            if names is not None and "" in names:
-                found[path] = None
+        linked: dict[str, set[str]] = {}
+        for path in self.known.linked:
+            linked.setdefault(parent_of(path), set()).add(path.rpartition("/")[2])
+        for path in happened.keys() | self._again.keys() | linked.keys():
+            names = set[str]().union(*[s.get(path, ()) for s in (happened, self._again, linked)])
+            found[path] = None if "" in names else names
         for path in (*self._recent, *self._control):
-            if len(self.directories.get(path, ())) <= _LARGE:
+            if len(self.known.directories.get(path, ())) <= _LARGE:
                 found[path] = None
-        return {path: names for path, names in found.items() if path in self.directories}
+        return {path: names for path, names in found.items() if path in self.known.directories}
 
-    def _walk(self, start: dict[str, set[str] | None], *, everything: bool) -> None:
+    def _walk(self, start: Mapping[str, set[str] | None]) -> None:
         waiting = list(start)
         while waiting:
             if self.progress.stop:
@@ -179,40 +149,43 @@ class Scanner:
             if path in self._seen:
                 continue
             try:
-                descriptor = self._root.open(path)
+                with self._root.directory(path) as descriptor:
+                    waiting += self._visit(path, descriptor, start.get(path))
             except PermissionError:
                 self._not_listed(path)
-                continue
             except OSError:
                 if not path:
                     raise
-                # Gone, or a link by now: its directory tells when it is looked at.
+                # Gone, or a link by now: the events of the directory above tell it next.
                 self._seen[path] = {}
-                self.events.missed = True
-                continue
-            try:
-                if os.fstat(descriptor).st_dev != self._root.device:
-                    self._not_listed(path)
-                    continue
-                self.unlisted.discard(path)
-                is_watched = self.events.is_watched
-                self.events.watch(path, descriptor)
-                names = start.get(path)
-                if names is None:
-                    self._seen[path] = self._listed(path, descriptor)
-                else:
-                    self._seen[path] = self._named(path, descriptor, names)
-            finally:
-                os.close(descriptor)
-            known = self.directories.get(path, {})
-            for name, entry in self._seen[path].items():
-                if entry.kind == "directory":
-                    below = f"{path}/{name}" if path else name
-                    if everything or known.get(name) is not entry or not is_watched(below):
-                        waiting.append(below)
+
+    def _visit(self, path: str, descriptor: int, names: set[str] | None) -> list[str]:
+        """Look into a directory; gives those in it that are to be looked into as well."""
+        if os.fstat(descriptor).st_dev != self._root.device:
+            self._not_listed(path)
+            return []
+        self.known.unlisted.discard(path)
+        # Before it is listed: what comes later is told.
+        self.events.watch(path, descriptor)
+        if names is None:
+            now = self._listed(path, descriptor)
+        else:
+            now = self._named(path, descriptor, names)
+        self._seen[path] = now
+        known = self.known.directories.get(path, {})
+        return [
+            below
+            for name, entry in now.items()
+            if entry.kind == "directory"
+            and (
+                not self.events.is_watched(below := joined(path, name))
+                or self._everything
+                or known.get(name) is not entry
+            )
+        ]
 
     def _listed(self, path: str, descriptor: int) -> dict[str, Entry]:
-        known, again = self.directories.get(path, {}), self._again.get(path, ())
+        known, again = self.known.directories.get(path, {}), self._again.get(path, ())
         if not self._everything:
             self._count -= len(known)
         now: dict[str, Entry] = {}
@@ -242,9 +215,7 @@ class Scanner:
 
     def _named(self, path: str, descriptor: int, names: set[str]) -> dict[str, Entry]:
         """The same, where only some names need looking at: a directory may have very many."""
-        now = dict(self.directories[path])
-        if left_out := self.left_out.get(path, set()) - names:
-            self._seen_left_out[path] = set(left_out)
+        now = dict(self.known.directories[path])
         for name in names:
             old = now.pop(name, None)
             try:
@@ -264,8 +235,9 @@ class Scanner:
     def _look_at(
         self, path: str, descriptor: int, name: str, status: os.stat_result, now: dict[str, Entry]
     ) -> None:
-        if name in self._caches and stat.S_ISDIR(status.st_mode):
-            self._seen_left_out.setdefault(path, set()).add(name)
+        if stat.S_ISDIR(status.st_mode) and (
+            name in self._caches or joined(path, name) == self.left_out
+        ):
             return
         try:
             entry, again = self._reader.read(descriptor, name, status)
@@ -283,98 +255,43 @@ class Scanner:
 
     def _not_listed(self, path: str) -> None:
         """Keep what is known of it: it may come back as it was."""
-        self.unlisted.add(path)
-        waiting = [path]
-        while waiting:
-            path = waiting.pop()
-            self._seen[path] = self.directories.get(path, {})
-            waiting += [
-                f"{path}/{name}" if path else name
-                for name, entry in self._seen[path].items()
-                if entry.kind == "directory"
-            ]
+        self.known.unlisted.add(path)
+        self._seen[path] = {}
+        for below in self.known.below(path):
+            self._seen[below] = self.known.directories[below]
 
-    def _take(self, *, everything: bool) -> Iterator[Difference]:
-        before = self.directories
-        if everything:
-            self.directories, self._again = {}, {}
-            gone = before.keys() - self._seen.keys()
-        else:
-            gone = self._no_longer_there()
+    def _take(self) -> list[Difference]:
+        known = self.known
+        is_first = not known.directories
+        gone = known.gone(self._seen, everything=self._everything)
         for path in gone:
             self.events.forget(path)
-            self.unlisted.discard(path)
-            self.left_out.pop(path, None)
-            for name, entry in before[path].items():
-                yield Difference(f"{path}/{name}", entry, None)
-        if not everything:
-            for path in gone:
-                del self.directories[path]
-        for path, now in self._seen.items():
-            if path in gone:
-                continue
-            old = before.get(path, {})
-            self.directories[path] = now
-            changed = [
-                name for name in old.keys() | now.keys() if old.get(name) is not now.get(name)
-            ]
-            for name in changed:
-                yield Difference(f"{path}/{name}" if path else name, old.get(name), now.get(name))
-            if changed and before:
-                self._recent.pop(path, None)
-                self._recent[path] = None
-        for path in list(self._recent)[:-_RECENT]:
-            del self._recent[path]
+        found = known.take(self._seen, gone)
+        if self._everything:
+            self._again = {}
+            self._control = tuple(
+                [path for path in known.directories if _is_control(path)][:_CONTROL]
+            )
         for path in self._seen:
             self._again.pop(path, None)
-            self.left_out.pop(path, None)
-        self.left_out.update(self._seen_left_out)
         self._again.update(self._seen_again)
-        if everything:
-            self._control = tuple(
-                [path for path in self.directories if _is_control(path)][:_CONTROL]
-            )
+        if not is_first:
+            self._remember([parent_of(one.path) for one in found])
         self._seen = {}
+        return found
 
-    def _no_longer_there(self) -> set[str]:
-        """The directories that are gone, with all that were below them."""
-        gone: set[str] = set()
-        for path, now in self._seen.items():
-            for name, entry in self.directories.get(path, {}).items():
-                after = now.get(name)
-                if entry.kind == "directory" and (after is None or after.kind != "directory"):
-                    gone.add(f"{path}/{name}" if path else name)
-        if not gone:
-            return gone
-        waiting = list(gone)
-        while waiting:
-            path = waiting.pop()
-            for name, entry in self.directories.get(path, {}).items():
-                if entry.kind == "directory":
-                    gone.add(f"{path}/{name}")
-                    waiting.append(f"{path}/{name}")
-        return gone & self.directories.keys()
+    def _remember(self, directories: Iterable[str]) -> None:
+        """Where something was written lately, a mapping may be written to untold."""
+        for path in directories:
+            self._recent.pop(path, None)
+            self._recent[path] = None
+        for path in list(self._recent)[:-_RECENT]:
+            del self._recent[path]
 
     def holds(self, path: str) -> bool:
-        """Whether what is at a path, and all below it, was seen and copied."""
-        if any(not path or path == one or path.startswith(one + "/") for one in self.unlisted):
-            return False
-        entry = self.get(path)
-        if path and entry is None:
-            return not self._is_there(path)
-        if entry is not None and entry.kind != "directory":
-            return entry.kind != "lost"
-        waiting = [path]
-        while waiting:
-            at = waiting.pop()
-            if at in self.left_out or at in self.unlisted:
-                return False
-            for name, below in self.directories.get(at, {}).items():
-                if below.kind == "lost":
-                    return False
-                if below.kind == "directory":
-                    waiting.append(f"{at}/{name}" if at else name)
-        return True
+        """Whether what is at a path could be brought back; nothing is there: it could."""
+        found = self.known.holds(path)
+        return not self._is_there(path) if found is None else found
 
     def _is_there(self, path: str) -> bool:
         directory, _, name = path.rpartition("/")
@@ -390,10 +307,6 @@ class Scanner:
     def close(self) -> None:
         """Watch nothing any more."""
         self.events.close()
-
-
-def _size(entry: Entry | None) -> int:
-    return 0 if entry is None else entry.size
 
 
 def _is_control(path: str) -> bool:

@@ -89,15 +89,16 @@ class WorkspaceTimeline:
     async def mark(self, call: RequestId, server: str, tool: str) -> PointId | NotHeld:
         """Make the point before a call."""
         async with self._lock:
-            found = await anyio.to_thread.run_sync(self._keeper.mark, call, server, tool)
-        return found
+            return await anyio.to_thread.run_sync(self._keeper.mark, call, server, tool)
 
     async def settle(self, point: PointId) -> tuple[Change, ...]:
         """Note what changed since the call's point."""
         # A call that was cancelled has changed what it has changed.
+        found: tuple[Change, ...] = ()
         with anyio.CancelScope(shield=True):
             async with self._lock:
-                return await anyio.to_thread.run_sync(self._keeper.settle, point)
+                found = await anyio.to_thread.run_sync(self._keeper.settle, point)
+        return found
 
     async def holds(self, path: RealPath) -> bool:
         """Whether what is at this path could be brought back if the next call deleted it."""

@@ -6,43 +6,34 @@ import shutil
 import stat
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.timeline import Change, NotHeld, PointId
 from ironcurtain_proxy.snapshots.timeline.keeper import Keeper, Limits
 from ironcurtain_proxy.snapshots.timeline.rewinding import Outcome, Request, roll_back
+from ironcurtain_proxy.wiring.clocks import SystemClock
 
 Picture = dict[str, tuple[object, ...]]
 
 
-def picture(top: Path, *, besides: frozenset[str] = frozenset()) -> Picture:
+def picture(top: Path) -> Picture:
     """All there is below a directory: kinds, modes, contents, targets, shared files, attributes."""
     found: Picture = {}
     names: dict[int, list[str]] = {}
-    waiting = [os.fsencode(top)]
-    while waiting:
-        directory = waiting.pop()
-        for name in os.listdir(directory):
-            if os.fsdecode(name) in besides:
-                continue
-            path = directory + b"/" + name
-            status = os.lstat(path)
-            key = os.fsdecode(os.path.relpath(path, os.fsencode(top)))
-            mode = status.st_mode
-            if stat.S_ISDIR(mode):
-                found[key] = ("directory", stat.S_IMODE(mode))
-                waiting.append(path)
-            elif stat.S_ISLNK(mode):
-                found[key] = ("link", os.readlink(path))
-            elif stat.S_ISREG(mode):
-                names.setdefault(status.st_ino, []).append(key)
-                attributes = tuple((a, os.getxattr(path, a)) for a in sorted(os.listxattr(path)))
-                with open(path, "rb") as file:
-                    found[key] = ("file", stat.S_IMODE(mode), file.read(), attributes)
-            else:
-                found[key] = ("other", mode)
+    for path in sorted(top.rglob("*")):
+        status, key = path.lstat(), str(path.relative_to(top))
+        mode = stat.S_IMODE(status.st_mode)
+        if path.is_symlink():
+            found[key] = ("link", str(path.readlink()))
+        elif path.is_dir():
+            found[key] = ("directory", mode)
+        elif path.is_file():
+            names.setdefault(status.st_ino, []).append(key)
+            attributes = tuple((a, os.getxattr(path, a)) for a in sorted(os.listxattr(path)))
+            found[key] = ("file", mode, path.read_bytes(), attributes)
+        else:
+            found[key] = ("other", status.st_mode)
     for shared in names.values():
         for key in shared:
             found[key] = (*found[key], tuple(sorted(shared)))
@@ -71,7 +62,7 @@ class Timelined:
     def reopen(self) -> None:
         """As a new session does."""
         self.keeper = Keeper(
-            self.store, self.workspace, self.limits, session="s", now=lambda: datetime.now(UTC)
+            self.store, self.workspace, self.limits, session="s", now=SystemClock().now
         )
 
     def mark(self, call: str = "") -> PointId:
@@ -98,7 +89,7 @@ class Timelined:
         return roll_back(
             Request(directory=self.store, workspace=self.workspace, point=point, **how),
             self.limits,
-            lambda: datetime.now(UTC),
+            SystemClock().now,
             lambda _: True,
         )
 
@@ -118,7 +109,7 @@ class Vandal:
 
     def __init__(self, top: Path, seed: int) -> None:
         self.top = top
-        self.random = random.Random(seed)
+        self.random = random.Random(seed)  # noqa: S311  repeatable chance
 
     def run(self, count: int) -> None:
         deeds = (

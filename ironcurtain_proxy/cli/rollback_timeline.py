@@ -1,0 +1,187 @@
+"""What `rollback` does with the timeline, and says of it. Not a command itself."""
+
+import sys
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import Final
+
+from ironcurtain_proxy.cli.reviewing import complain, say
+from ironcurtain_proxy.mailbox.display import visible
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.snapshots.timeline.history import Point
+from ironcurtain_proxy.snapshots.timeline.keeper import Limits
+from ironcurtain_proxy.snapshots.timeline.rewinding import (
+    Kept,
+    Listed,
+    Outcome,
+    Request,
+    roll_back,
+)
+from ironcurtain_proxy.own_process.clocks import SystemClock
+
+_MOST_SHOWN: Final = 50
+_MOST_NAMED: Final = 6
+
+
+def take_back(request: Request, limits: Limits, *, as_json: bool) -> Outcome:
+    """Do it; on a terminal, ask before anything else is taken back with it.
+
+    Raises:
+        ConflictError: something speaks against it; nothing was done.
+        RollbackError: it could not be done, or not all of it.
+    """
+
+    def confirm(outcome: Outcome) -> bool:
+        if as_json or request.force:
+            return True
+        _tell_besides(outcome)
+        if not sys.stdin.isatty():
+            return True
+        sys.stderr.write("go on? [y/N] ")
+        sys.stderr.flush()
+        return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+    return roll_back(request, limits, SystemClock().now, confirm)
+
+
+def tell(outcome: Outcome, request: Request) -> None:
+    """Say what was done, or would be."""
+    plan = outcome.plan
+    done = outcome.id is not None
+    if not plan.steps and not plan.lost:
+        say("nothing to do: all is as it was before the call")
+        return
+    if not done and not request.dry_run:
+        say("nothing was put back")
+        return
+    would = "" if done else "would be "
+    _some([f"{would}{step.act}  {visible(step.path)}" for step in plan.steps])
+    _some([f"stays, as it may be needed later  {visible(path)}" for path in plan.stays])
+    _some([f"stays, as something is in it that is not held  {visible(p)}" for p in outcome.stayed])
+    _some([f"cannot be put back, as it was not held  {visible(step.path)}" for step in plan.lost])
+    if request.dry_run:
+        _tell_besides(outcome)
+        if outcome.conflicts:
+            complain("it would be refused without --force:")
+            for one in outcome.conflicts[:_MOST_SHOWN]:
+                complain(f"  {visible(one)}")
+    if outcome.id is not None:
+        say(f"to take this back: ironcurtain-proxy rollback {outcome.id[:12]}")
+
+
+def _tell_besides(outcome: Outcome) -> None:
+    _some(
+        [
+            f"would also be taken back  {one.call}  {_when(one.at)}  {_what(one)}"
+            for one in outcome.others
+        ]
+    )
+    _some(
+        [
+            f"would also be taken back, by no call that is known  {one.kind} {visible(one.path)}"
+            for one in outcome.nobodys
+        ]
+    )
+
+
+def _some(lines: list[str]) -> None:
+    for line in lines[:_MOST_SHOWN]:
+        say(line)
+    if len(lines) > _MOST_SHOWN:
+        say(f"and {len(lines) - _MOST_SHOWN} more (--json shows all)")
+
+
+def lines(timelines: list[Kept]) -> Iterator[str]:
+    """What can be taken back, and what not."""
+    several = len({one.workspace for one in timelines}) > 1
+    for one in timelines:
+        place = f"  {visible(str(one.workspace))}" if several else ""
+        for listed in one.points:
+            yield _line(listed) + place
+        if one.dropped.points:
+            until = "" if one.dropped.until is None else f", up to {_when(one.dropped.until)}"
+            yield f"dropped: {one.dropped.points} older points{until}{place}"
+        if one.not_held:
+            yield f"not held: {_named(map(visible, one.not_held))}{place}"
+
+
+def _line(listed: Listed) -> str:
+    point = listed.point
+    changes = _named(f"{one.kind} {visible(one.path)}" for one in listed.changes)
+    what = changes or ("nothing changed" if listed.is_settled else "is under way")
+    session = f"  session {visible(point.session)}" if point.session else ""
+    return f"{point.call}  {_when(point.at)}  {_what(point)}{session}  {what}"
+
+
+def _what(point: Point) -> str:
+    if point.kind == "rollback":
+        return f"rollback {point.tool}"
+    return visible(f"{point.server}/{point.tool}")
+
+
+def _named(names: Iterable[str]) -> str:
+    found = list(names)
+    more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
+    return ", ".join(found[:_MOST_NAMED]) + more
+
+
+def _when(at: datetime) -> str:
+    return at.strftime("%Y-%m-%d %H:%M:%S")
+
+
+def listed_json(timelines: list[Kept]) -> Iterator[dict[str, Json]]:
+    """The points."""
+    for one in timelines:
+        for listed in one.points:
+            point = listed.point
+            yield {
+                "id": point.call,
+                "kind": point.kind,
+                "at": point.at.isoformat(),
+                "server": point.server,
+                "tool": point.tool,
+                "session": point.session,
+                "workspace": visible(str(one.workspace)),
+                "finished": listed.is_settled,
+                "changes": [{"path": visible(c.path), "kind": c.kind} for c in listed.changes],
+            }
+
+
+def dropped_json(timelines: list[Kept]) -> list[Json]:
+    """What is no longer kept, by workspace."""
+    return [
+        {
+            "workspace": visible(str(one.workspace)),
+            "points": one.dropped.points,
+            "until": None if one.dropped.until is None else one.dropped.until.isoformat(),
+        }
+        for one in timelines
+        if one.dropped.points
+    ]
+
+
+def not_held_json(timelines: list[Kept]) -> list[Json]:
+    """What could not be brought back."""
+    return [
+        {"workspace": visible(str(one.workspace)), "paths": [visible(p) for p in one.not_held]}
+        for one in timelines
+        if one.not_held
+    ]
+
+
+def outcome_json(outcome: Outcome, request: Request) -> dict[str, Json]:
+    """What was done, or would be."""
+    plan = outcome.plan
+    return {
+        "id": request.point.call,
+        "dryRun": request.dry_run,
+        "rollback": outcome.id,
+        "changes": [{"what": visible(step.path), "kind": step.act} for step in plan.steps],
+        "conflicts": [visible(one) for one in outcome.conflicts],
+        "notHeld": [visible(step.path) for step in plan.lost],
+        "kept": [visible(path) for path in (*plan.stays, *outcome.stayed)],
+        "alsoTakenBack": [point.call for point in outcome.others],
+        "unknownChanges": [
+            {"path": visible(one.path), "kind": one.kind} for one in outcome.nobodys
+        ],
+    }

@@ -1,0 +1,151 @@
+"""The workspace as it was last seen, by directory. Looks at nothing itself."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from ironcurtain_proxy.snapshots.timeline.entry import Entry, kind_of_change
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A path that is not as it was seen."""
+
+    path: str
+    before: Entry | None
+    after: Entry | None
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is more than a new time."""
+        return kind_of_change(self.before, self.after) is not None
+
+
+class Known:
+    """Every path that was seen."""
+
+    def __init__(self) -> None:
+        """Know nothing yet."""
+        self.directories: dict[str, dict[str, Entry]] = {}
+        self.lost: set[str] = set()
+        """Paths that are there and are not held."""
+        self.linked: set[str] = set()
+        """Files that have more names than this one: they change under the others, untold."""
+        self.unlisted: set[str] = set()
+        """Directories that cannot be looked into, or are of another file system."""
+        self.bytes = 0
+        """What the copies of all that was seen take."""
+
+    def __len__(self) -> int:
+        return sum(map(len, self.directories.values()))
+
+    def get(self, path: str) -> Entry | None:
+        """What was seen at a path."""
+        directory, _, name = path.rpartition("/")
+        return self.directories.get(directory, {}).get(name)
+
+    def all(self) -> Iterator[tuple[str, Entry]]:
+        """Everything that was seen."""
+        for directory, found in self.directories.items():
+            for name, entry in found.items():
+                yield joined(directory, name), entry
+
+    def below(self, directory: str) -> Iterator[str]:
+        """The directory and those below it."""
+        waiting = [directory]
+        while waiting:
+            path = waiting.pop()
+            if path in self.directories:
+                yield path
+                waiting += [
+                    joined(path, name)
+                    for name, entry in self.directories[path].items()
+                    if entry.kind == "directory"
+                ]
+
+    def assume(self, tree: Mapping[str, Entry]) -> None:
+        """Begin with what an earlier session has seen."""
+        self.directories = {"": {}} if tree else {}
+        for path, entry in tree.items():
+            directory, _, name = path.rpartition("/")
+            self.directories.setdefault(directory, {})[name] = entry
+            if entry.kind == "directory":
+                self.directories.setdefault(path, {})
+        self.lost = {path for path, entry in tree.items() if entry.kind == "lost"}
+        self.linked = {path for path, entry in tree.items() if entry.names > 1}
+        self.bytes = sum([entry.size for entry in tree.values()])
+
+    def gone(self, seen: Mapping[str, Mapping[str, Entry]], *, everything: bool) -> set[str]:
+        """The directories that are there no more, with all that were below them."""
+        if everything:
+            return self.directories.keys() - seen.keys()
+        found: set[str] = set()
+        for path, now in seen.items():
+            for name, entry in self.directories.get(path, {}).items():
+                after = now.get(name)
+                if entry.kind == "directory" and (after is None or after.kind != "directory"):
+                    found.update(self.below(joined(path, name)))
+        return found
+
+    def has_new_links(self, seen: Mapping[str, Mapping[str, Entry]]) -> bool:
+        """Whether a file has got another name, and so nobody knows which path it had before."""
+        for path, now in seen.items():
+            old = self.directories.get(path, {})
+            for name, entry in now.items():
+                before = old.get(name)
+                if entry.names > 1 and entry is not before:
+                    was = (0, 0) if before is None else (before.inode, before.names)
+                    if was != (entry.inode, entry.names):
+                        return True
+        return False
+
+    def take(self, seen: Mapping[str, dict[str, Entry]], gone: set[str]) -> list[Difference]:
+        """Know it from now on; gives what is different."""
+        found = [
+            Difference(joined(path, name), entry, None)
+            for path in gone
+            for name, entry in self.directories.pop(path).items()
+        ]
+        self.unlisted -= gone
+        for path, now in seen.items():
+            if path not in gone:
+                old = self.directories.get(path, {})
+                self.directories[path] = now
+                found += [
+                    Difference(joined(path, name), old.get(name), now.get(name))
+                    for name in old.keys() | now.keys()
+                    if old.get(name) is not now.get(name)
+                ]
+        for one in found:
+            self._account(one)
+        return found
+
+    def _account(self, one: Difference) -> None:
+        if one.before is not None:
+            self.bytes -= one.before.size
+            self.lost.discard(one.path)
+            self.linked.discard(one.path)
+        if one.after is not None:
+            self.bytes += one.after.size
+            if one.after.kind == "lost":
+                self.lost.add(one.path)
+            if one.after.names > 1:
+                self.linked.add(one.path)
+
+    def holds(self, path: str) -> bool | None:
+        """Whether what is at a path, and all below it, was copied; None: it was not seen.
+
+        A cache was not, but in a directory around it nobody misses it.
+        """
+        missing = self.lost | self.unlisted
+        if any(not path or _is_at(one, path) or _is_at(path, one) for one in missing):
+            return False
+        return True if not path or self.get(path) is not None else None
+
+
+def joined(directory: str, name: str) -> str:
+    """The path of a name in a directory."""
+    return f"{directory}/{name}" if directory else name
+
+
+def _is_at(path: str, directory: str) -> bool:
+    return path == directory or path.startswith(directory + "/")

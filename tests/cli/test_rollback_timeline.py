@@ -1,0 +1,139 @@
+"""`rollback` over the timeline, as a person or a program would use it."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import orjson
+import pytest
+
+from ironcurtain_proxy.cli import main
+from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.timeline import NotHeld
+from ironcurtain_proxy.snapshots.timeline.keeper import Keeper, Limits
+from ironcurtain_proxy.snapshots.timeline.places import claim
+
+Run = Callable[..., tuple[int, str, str]]
+NOW = datetime(2026, 2, 21, 12, 0, tzinfo=UTC)
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    directory = tmp_path / "home"
+    directory.mkdir()
+    monkeypatch.setenv("HOME", str(directory))
+    for name in ("IRONCURTAIN_CONFIG", "MCP_SERVERS_CONFIG", "ESCALATION_DIR", "AUDIT_LOG_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    return directory
+
+
+@pytest.fixture
+def run(home: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+    def call(*arguments: str) -> tuple[int, str, str]:
+        code = main(("rollback", *arguments))
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+@pytest.fixture
+def top(home: Path, tmp_path: Path) -> Path:
+    """A workspace in which two calls wrote to a file each, and a third to the first file."""
+    top = tmp_path / "work"
+    top.mkdir()
+    for name in ("a", "b"):
+        (top / name).write_text("before")
+    workspace = RealPath.from_text(str(top))
+    claimed = claim(home / ".ironcurtain" / "timeline", workspace)
+    keeper = Keeper(claimed.directory, workspace, Limits(), session="s1", now=lambda: NOW)
+    for call, name in (("aa01", "a"), ("bb02", "b"), ("cc03", "a")):
+        point = keeper.mark(call, "shell", "run")
+        assert not isinstance(point, NotHeld)
+        (top / name).write_text(call)
+        keeper.settle(point)
+    keeper.close()
+    claimed.release()
+    return top
+
+
+def test_a_call_is_taken_back_by_the_beginning_of_its_id(top: Path, run: Run) -> None:
+    code, out, _ = run("bb")
+    assert (code, out.splitlines()[0]) == (0, "replaced  b")
+    assert ((top / "a").read_text(), (top / "b").read_text()) == ("cc03", "before")
+
+
+def test_a_rollback_is_taken_back_as_it_says(top: Path, run: Run) -> None:
+    last = run("BB02")[1].splitlines()[-1]
+    assert last.startswith("to take this back: ironcurtain-proxy rollback ")
+    assert run(last.split()[-1])[0] == 0
+    assert (top / "b").read_text() == "bb02"
+
+
+def test_what_a_later_call_wrote_to_is_refused_and_named(top: Path, run: Run) -> None:
+    code, _, err = run("aa01")
+    assert code == 1
+    assert "a was touched later" in err
+    assert (top / "a").read_text() == "cc03"
+    code, out, _ = run("aa01", "--json")
+    assert (code, orjson.loads(out)["conflicts"]) == (1, ["a was touched later, by cc03"])
+    assert run("aa01", "--force")[0] == 0
+    assert (top / "a").read_text() == "before"
+
+
+def test_a_rewind_shows_first_what_else_it_takes_back(top: Path, run: Run) -> None:
+    (top / "new").write_text("by a person")
+    code, out, _ = run("--to", "bb02", "--dry-run")
+    assert code == 0
+    assert "would be replaced  a" in out
+    assert "would also be taken back  cc03" in out
+    assert "would also be taken back, by no call that is known  created new" in out
+    assert (top / "new").exists()
+    code, out, _ = run("--to", "bb02")
+    lines = out.splitlines()
+    assert (
+        lines.index("replaced  a")
+        > [
+            index for index, line in enumerate(lines) if line.startswith("would also be taken back")
+        ][-1]
+    )
+    assert ((top / "a").read_text(), (top / "b").read_text()) == ("aa01", "before")
+    assert not (top / "new").exists()
+
+
+def test_a_program_reads_what_a_rewind_did(top: Path, run: Run) -> None:
+    del top
+    code, out, _ = run("--to", "aa01", "--json")
+    told = orjson.loads(out)
+    assert code == 0
+    assert told["alsoTakenBack"] == ["bb02", "cc03"]
+    assert told["changes"] == [
+        {"what": "a", "kind": "replaced"},
+        {"what": "b", "kind": "replaced"},
+    ]
+    assert orjson.loads(run("--list", "--json")[1])["calls"][-1]["id"] == told["rollback"]
+
+
+def test_each_call_is_listed_with_its_tool_session_and_changes(top: Path, run: Run) -> None:
+    lines = run("--list")[1].splitlines()
+    assert lines[0] == "aa01  2026-02-21 12:00:00  shell/run  session s1  changed a"
+    first = orjson.loads(run("--list", "--json")[1])["calls"][0]
+    assert first == {
+        "id": "aa01",
+        "kind": "call",
+        "at": NOW.isoformat(),
+        "server": "shell",
+        "tool": "run",
+        "session": "s1",
+        "workspace": str(top),
+        "finished": True,
+        "changes": [{"path": "a", "kind": "changed"}],
+    }
+
+
+def test_a_point_that_is_none_or_several_is_said(top: Path, run: Run) -> None:
+    del top
+    assert run("--to", "zz")[2].endswith("'zz' is no call of the timeline: see rollback --list\n")
+    assert run("--to", "")[0] == 1
+    assert run("zz")[0] == 1

@@ -1,0 +1,99 @@
+"""Commits that a call throws away come back."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.snapshots.timeline.workspace_fixture import Timelined
+
+ENVIRONMENT = {
+    "PATH": "/usr/bin:/bin:/usr/local/bin",
+    "GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@example.org",
+    "GIT_COMMITTER_NAME": "a", "GIT_COMMITTER_EMAIL": "a@example.org",
+    "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null",
+}  # fmt: skip
+
+
+def git(where: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        ["git", *arguments], cwd=where, env=ENVIRONMENT, capture_output=True, text=True, check=True
+    )
+    return done.stdout
+
+
+@pytest.fixture
+def w(tmp_path: Path) -> Timelined:
+    made = Timelined(tmp_path / "w", tmp_path / "s")
+    for place in (made.top, made("nested")):
+        place.mkdir(exist_ok=True)
+        git(place, "init", "-q", "-b", "main")
+        for number in range(3):
+            (place / "file").write_text(f"{number}")
+            git(place, "add", "file")
+            git(place, "commit", "-qm", f"commit {number}")
+        git(place, "branch", "other")
+        (place / "file").write_text("stashed")
+        git(place, "stash", "-q")
+        (place / "untracked").write_text("never committed")
+    return made
+
+
+LOSING = {
+    "reset": ("git reset -q --hard HEAD~2",),
+    "prune": (
+        "git reset -q --hard HEAD~2", "git stash drop -q", "git reflog expire --expire=now --all",
+        "git gc -q --prune=now",
+    ),
+    "branch": ("git branch -q -D other",),
+    "stash": ("git stash drop -q", "git gc -q --prune=now"),
+    "rewritten": (
+        "git commit -q --amend -m x", "git reflog expire --expire=now --all",
+        "git gc -q --prune=now",
+    ),
+    "repository": ("rm -rf .git",),
+    "hooks": ("rm -rf .git/hooks .git/config",),
+    "clean": ("git clean -fdxq",),
+    "nested": ("rm -rf nested/.git", "rm -rf nested"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", LOSING)
+@pytest.mark.parametrize("rewind", [False, True])
+def test_what_a_call_threw_away_of_a_repository_comes_back(
+    w: Timelined, how: str, rewind: bool
+) -> None:
+    before = w.picture()
+
+    def lose() -> None:
+        for line in LOSING[how]:
+            subprocess.run(line.split(), cwd=w.top, env=ENVIRONMENT, check=True)
+
+    point, changes = w.call(lose)
+    assert changes
+    w.back(point, rewind=rewind)
+    assert w.picture() == before
+    for place in (w.top, w("nested")):
+        git(place, "fsck", "--full", "--strict")
+        assert git(place, "rev-list", "--count", "main").strip() == "3"
+        assert git(place, "stash", "list").startswith("stash@{0}")
+
+
+def test_objects_that_a_later_commit_may_need_stay_when_one_call_is_taken_back(
+    w: Timelined,
+) -> None:
+    def add() -> None:
+        w("new").write_text("content of both")
+        git(w.top, "hash-object", "-w", "new")
+
+    def commit_elsewhere() -> None:
+        blob = git(w.top, "hash-object", "new").strip()
+        git(w.top, "update-ref", "refs/tags/kept", blob)
+
+    point, _ = w.call(add)
+    w.call(commit_elsewhere)
+    done = w.back(point)
+    assert not w("new").exists()
+    assert any(path.startswith(".git/objects/") for path in done.plan.stays)
+    assert git(w.top, "cat-file", "-p", "kept") == "content of both"
+    git(w.top, "fsck", "--full")
