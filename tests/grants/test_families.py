@@ -123,8 +123,8 @@ def test_another_project_is_not_covered(project: Project, tmp_path: Path) -> Non
         ("npm test", "package.json", {**PACKAGE, "version": "2"}),
         ("make test", "Makefile", MAKEFILE.replace("echo other", "echo more")),
         ("make test", "Makefile", MAKEFILE.replace("lint other", "lint other more")),
-        ("just test", "justfile", ("x := 'y'\ntest: deps\n    cargo test\n\ndeps:\n    cargo fetch\n"
-         "\nother:\n    echo more\n")),
+        ("just test", "justfile", ("x := 'y'\ntest: deps\n    cargo test\n\n"
+         "deps:\n    cargo fetch\n\nother:\n    echo more\n")),
         ("mise run test", "mise.toml", ('[tasks.test]\nrun = "go test"\ndepends = ["deps"]\n'
          '[tasks.deps]\nrun = "x"\n[tasks.other]\nrun = "z"\n[env]\nA = "1"\n')),
         ("bash scripts/check.sh", "scripts/other.sh", "echo"),
