@@ -215,3 +215,11 @@ def test_a_file_that_comes_nearer_is_another_one(project: Project) -> None:
     assert project.covers("cd deep/er && npm test")
     project.write("deep/package.json", '{"scripts": {"test": "evil"}}')
     assert not project.covers("npm test", "deep/er")
+
+
+def test_a_quoted_text_as_message_is_of_the_family(project: Project) -> None:
+    project.approve("git add a && git commit -m \"$(cat <<'EOF'\none `x` $(y)\nEOF\n)\"")
+    assert project.covers("git add b && git commit -m \"$(cat <<'EOF'\ntwo\n\nmore\nEOF\n)\"")
+    assert project.covers("git commit -m three")
+    assert not project.covers('git commit -m "$(cat <<EOF\n$(./evil)\nEOF\n)"')
+    assert not project.covers('git commit -m "$(cat notes)"')

@@ -26,7 +26,8 @@ UPSTREAM = ("branch.feature-x.remote=origin", "branch.feature-x.merge=refs/heads
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [
-        ((), None),
+        ((), ("origin", "feature-x")),
+        (("push.default=upstream",), None),
         (UPSTREAM, ("origin", "feature-x")),
         (("push.autoSetupRemote=true",), ("origin", "feature-x")),
         (("push.default=current",), ("origin", "feature-x")),
