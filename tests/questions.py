@@ -1,6 +1,7 @@
 """Questions for reviewers, for tests."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
 
 from ironcurtain_proxy.model.decision import Ground
@@ -20,11 +21,15 @@ ETC = GrantPattern(
 )
 
 
+SRV = replace(ETC, description="Allow files/read_file read-path within /srv")
+
+
 def a_question(
     arguments: Mapping[str, Json] | None = None,
     *,
     seconds: float = 60,
     grantable: bool = True,
+    kinds: int = 1,
     identifier: str = "7db5443e-0000-4000-8000-000000000000",
 ) -> Escalation:
     """A file outside the workspace is to be read. It may be answered for so many seconds."""
@@ -45,7 +50,7 @@ def a_question(
         ground=Ground("outside", "it lies outside the workspace"),
         roles=("read-path",),
         context=(("Working directory", "/srv/repo"),),
-        candidates=(ETC,) if grantable else (),
+        candidates=(ETC, SRV)[:kinds] if grantable else (),
         fingerprint="f" * 64,
         policy_version="v",
         created=FakeClock().now(),

@@ -158,7 +158,7 @@ class GitRemotes:
         )
 
     def push_target(self, repository: str, branch: str) -> tuple[str, str] | None:
-        """Remote and branch that `git push` without operands goes to; None: that is not sure.
+        """Remote and branch that `git push` without operands goes to, if anywhere; None: not sure.
 
         Args:
             repository: a real directory.
@@ -179,7 +179,8 @@ class GitRemotes:
         target = upstream if remote == fetched else branch
         match values.get("push.default", "simple"):
             case "simple" if not target:
-                target = branch if _is_true(values.get("push.autosetupremote")) else ""
+                # Without an upstream git refuses, or sets it to the branch of the same name.
+                target = branch
             case "simple" if target != branch:
                 target = ""
             case "current":
@@ -353,10 +354,6 @@ def _default_names(
     if operation != "push" and values.get("fetch.all", "false").lower() not in {"false", "no", "0"}:
         names += sorted(remotes.names)
     return list(dict.fromkeys([*names, "origin"]))
-
-
-def _is_true(value: str | None) -> bool:
-    return (value or "").lower() in {"true", "yes", "on", "1"}
 
 
 def _directions(operation: Operation) -> tuple[Operation, ...]:

@@ -85,7 +85,8 @@ def _found(
     """The family of each part, with what the other parts may change of its meaning."""
     if parsed.unreadable is not None:
         return None
-    parts = [part for part in effect_of(parsed, place).parts if part.effect != "reads"]
+    all_parts = effect_of(parsed, place).parts
+    parts = [part for part in all_parts if part.effect != "reads"]
     found: list[tuple[Family, frozenset[Disturbance]]] = []
     for part in parts:
         # All of the others: of what stands behind it, too, as one in the background may run first.
@@ -93,7 +94,7 @@ def _found(
         at = part.place
         if "branch" in others:
             at = replace(at, branch=None, push_to=None)
-        family = family_of(replace(part, place=at), parts)
+        family = family_of(replace(part, place=at), all_parts)
         if family is None:
             return None
         if "shell" in others:

@@ -100,6 +100,22 @@ async def test_a_person_is_shown_a_form_with_everything_that_is_asked() -> None:
     assert "default" not in schema["properties"]["decision"]
 
 
+async def test_each_kind_that_may_be_remembered_is_a_decision() -> None:
+    question = a_question(kinds=2)
+    async with a_client() as client, anyio.create_task_group() as tasks:
+        tasks.start_soon(client.reviewer.ask, question)
+        asked = await client.answer(result={"action": "cancel"})
+    params = asked["params"]
+    assert isinstance(params, dict)
+    decisions = params["requestedSchema"]["properties"]["decision"]["enum"]
+    assert decisions == ["approve", "approve and remember", "approve and remember 2", "deny"]
+    assert '"Remember 2" means: Allow files/read_file read-path within /srv' in params["message"]
+    second = await ruling_on(question, accept(decision="approve and remember 2"))
+    assert second == Approved(by="human", remember=1)
+    third = await ruling_on(question, accept(decision="approve and remember 3"))
+    assert isinstance(third, Declined)
+
+
 def accept(**content: object) -> dict[str, object]:
     return {"result": {"action": "accept", "content": content}}
 

@@ -64,7 +64,7 @@ class Project:
             workspace=str(self.path),
             directory=directory,
             home=str(self.path.parent),
-            has_repository=os.path.isdir(f"{directory}/.git"),
+            has_repository=Path(directory, ".git").is_dir(),
         )
         parsed = parse_command(command)
         remotes = GitRemotes(self.environment)

@@ -7,9 +7,11 @@ from hypothesis import strategies as st
 from ironcurtain_proxy.grants.book import Remembered
 from ironcurtain_proxy.grants.format import KeptGrant
 from ironcurtain_proxy.grants.patterns import describe
+from ironcurtain_proxy.model.family import Family
 from ironcurtain_proxy.model.grant import (
     Constraint,
     ExactValue,
+    FamilyPattern,
     Grant,
     GrantId,
     GrantPattern,
@@ -102,6 +104,31 @@ patterns = st.builds(
     ),
     description=lines,
 )
+families = st.builds(
+    Family,
+    program=st.lists(texts, min_size=1, max_size=3).map(tuple),
+    kept=st.lists(texts, max_size=3).map(tuple),
+    directory=st.none() | paths.map(str),
+    meaning=texts,
+)
+
+
+@st.composite
+def family_patterns(draw: st.DrawFn) -> FamilyPattern:
+    chosen = tuple(draw(st.lists(families, max_size=2)))
+    count = max(len(chosen), 1)
+    return FamilyPattern(
+        server=draw(names),
+        tool=draw(names),
+        definition=draw(names),
+        workspace=draw(paths),
+        families=chosen,
+        phrases=tuple(draw(st.lists(lines, min_size=count, max_size=count))),
+        beside=tuple(draw(st.lists(flags, max_size=2))),
+        description=draw(lines),
+    )
+
+
 tools = st.builds(ToolPattern, server=names, tool=names, definition=names, description=lines)
 
 
@@ -110,7 +137,7 @@ def kept_grants(draw: st.DrawFn) -> KeptGrant:
     created = draw(moments)
     grant = Grant(
         id=GrantId(draw(names)),
-        pattern=draw(patterns | tools),
+        pattern=draw(patterns | tools | family_patterns()),
         created=created,
         source=draw(names),
         reason=draw(texts),

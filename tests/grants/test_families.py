@@ -123,10 +123,10 @@ def test_another_project_is_not_covered(project: Project, tmp_path: Path) -> Non
         ("npm test", "package.json", {**PACKAGE, "version": "2"}),
         ("make test", "Makefile", MAKEFILE.replace("echo other", "echo more")),
         ("make test", "Makefile", MAKEFILE.replace("lint other", "lint other more")),
-        ("just test", "justfile", "x := 'y'\ntest: deps\n    cargo test\n\ndeps:\n    cargo fetch\n"
-         "\nother:\n    echo more\n"),
-        ("mise run test", "mise.toml", '[tasks.test]\nrun = "go test"\ndepends = ["deps"]\n'
-         '[tasks.deps]\nrun = "x"\n[tasks.other]\nrun = "z"\n[env]\nA = "1"\n'),
+        ("just test", "justfile", ("x := 'y'\ntest: deps\n    cargo test\n\n"
+         "deps:\n    cargo fetch\n\nother:\n    echo more\n")),
+        ("mise run test", "mise.toml", ('[tasks.test]\nrun = "go test"\ndepends = ["deps"]\n'
+         '[tasks.deps]\nrun = "x"\n[tasks.other]\nrun = "z"\n[env]\nA = "1"\n')),
         ("bash scripts/check.sh", "scripts/other.sh", "echo"),
     ],
 )  # fmt: skip
@@ -174,10 +174,10 @@ def test_a_change_of_another_entry_leaves_the_grant(
         ("mise run test", "mise.toml", '[tasks.test]\nrun = "evil"\n'),
         ("mise run test", "mise.local.toml", '[tasks.test]\nrun = "evil"\n'),
         ("mise run test", ".mise-tasks/test", "evil"),
-        ("mise run test", "mise.toml", '[tasks.test]\nrun = "go test"\ndepends = ["deps"]\n'
-         '[tasks.deps]\nrun = "evil"\n[tasks.other]\nrun = "y"\n[env]\nA = "1"\n'),
-        ("mise run test", "mise.toml", '[tasks.test]\nrun = "go test"\ndepends = ["deps"]\n'
-         '[tasks.deps]\nrun = "x"\n[tasks.other]\nrun = "y"\n[env]\nA = "2"\n'),
+        ("mise run test", "mise.toml", ('[tasks.test]\nrun = "go test"\ndepends = ["deps"]\n'
+         '[tasks.deps]\nrun = "evil"\n[tasks.other]\nrun = "y"\n[env]\nA = "1"\n')),
+        ("mise run test", "mise.toml", ('[tasks.test]\nrun = "go test"\ndepends = ["deps"]\n'
+         '[tasks.deps]\nrun = "x"\n[tasks.other]\nrun = "y"\n[env]\nA = "2"\n')),
         ("bash scripts/check.sh", "scripts/check.sh", "evil"),
         ("./scripts/check.sh", "scripts/check.sh", "evil"),
         ("source scripts/check.sh", "scripts/check.sh", "evil"),
@@ -215,3 +215,11 @@ def test_a_file_that_comes_nearer_is_another_one(project: Project) -> None:
     assert project.covers("cd deep/er && npm test")
     project.write("deep/package.json", '{"scripts": {"test": "evil"}}')
     assert not project.covers("npm test", "deep/er")
+
+
+def test_a_quoted_text_as_message_is_of_the_family(project: Project) -> None:
+    project.approve("git add a && git commit -m \"$(cat <<'EOF'\none `x` $(y)\nEOF\n)\"")
+    assert project.covers("git add b && git commit -m \"$(cat <<'EOF'\ntwo\n\nmore\nEOF\n)\"")
+    assert project.covers("git commit -m three")
+    assert not project.covers('git commit -m "$(cat <<EOF\n$(./evil)\nEOF\n)"')
+    assert not project.covers('git commit -m "$(cat notes)"')

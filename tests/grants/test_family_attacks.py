@@ -1,7 +1,5 @@
 """Approved families do not stretch: everything is approved, and a hostile agent tries the rest."""
 
-from pathlib import Path
-
 import pytest
 
 from tests.grants.family_projects import Project

@@ -26,7 +26,8 @@ UPSTREAM = ("branch.feature-x.remote=origin", "branch.feature-x.merge=refs/heads
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [
-        ((), None),
+        ((), ("origin", "feature-x")),
+        (("push.default=upstream",), None),
         (UPSTREAM, ("origin", "feature-x")),
         (("push.autoSetupRemote=true",), ("origin", "feature-x")),
         (("push.default=current",), ("origin", "feature-x")),
@@ -57,7 +58,12 @@ def test_the_place_says_where_a_push_without_words_goes(
 def test_each_spelling_of_a_push_is_the_same_family(project: Project) -> None:
     push_settings(project, *UPSTREAM)
     project.approve("git push -u origin feature-x")
-    for command in ("git push", "git push origin", "git push origin HEAD", "git push -q 2>&1 | tail"):
+    for command in (
+        "git push",
+        "git push origin",
+        "git push origin HEAD",
+        "git push -q 2>&1 | tail",
+    ):
         assert project.covers(command), command
     assert not project.covers("git push fork feature-x")
     assert not project.covers("git push origin other")

@@ -1,6 +1,6 @@
 """Asks on its controlling terminal, once for each argument, and says on a pipe what came back.
 
-terminal_program.py SLAVE PIPE SECONDS...
+terminal_program.py SLAVE PIPE SECONDS...   (below zero: two kinds may be remembered)
 """
 
 import fcntl
@@ -22,7 +22,9 @@ async def main() -> None:
     os.write(pipe, f"reachable={reviewer.is_reachable()}\n".encode())
 
     async def ask(number: int, seconds: float) -> None:
-        ruling: Ruling = await reviewer.ask(a_question({"n": number}, seconds=seconds))
+        ruling: Ruling = await reviewer.ask(
+            a_question({"n": number}, seconds=abs(seconds), kinds=1 + (seconds < 0))
+        )
         os.write(pipe, f"{number}: {ruling}\n".encode())
 
     async with anyio.create_task_group() as tasks:

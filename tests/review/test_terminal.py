@@ -113,6 +113,19 @@ def test_only_yes_and_always_approve(typed: str, expected: str) -> None:
         assert expected in screen.result()
 
 
+@pytest.mark.parametrize(
+    ("typed", "expected"), [("a\n", "remember=0"), ("A2\n", "remember=1"), ("a3\n", "Declined")]
+)
+def test_each_kind_that_may_be_remembered_has_an_answer(typed: str, expected: str) -> None:
+    with a_terminal("-60") as screen:
+        shown = screen.wait_for("Approve? [y/a/a2/N] ")
+        assert '"Remember" means: Allow files/read_file read-path within /etc' in shown
+        assert '"Remember 2" means: Allow files/read_file read-path within /srv' in shown
+        screen.type(typed)
+        screen.result()
+        assert expected in screen.result()
+
+
 def test_what_was_typed_before_the_question_does_not_answer_it() -> None:
     with a_terminal("60", "60") as screen:
         screen.wait_for("n = 0")

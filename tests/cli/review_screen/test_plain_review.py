@@ -53,6 +53,7 @@ def test_a_number_is_never_used_again() -> None:
 LINES = {
     "approve": ("/approve 1", Verdict(approved=True)),
     "approve and remember": ("/approve+ 1\r", Verdict(approved=True, remember=0)),
+    "remember another kind": ("/approve+2 1", Verdict(approved=True, remember=1)),
     "deny": ("  /deny 1  ", Verdict(approved=False)),
     "deny with words": ("/deny 1 not  this one", Verdict(approved=False, note="not  this one")),
     "all": ("/deny all", Verdict(approved=False)),
@@ -71,7 +72,18 @@ def test_a_line_answers(line: str, verdict: Verdict) -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["approve 1", "/Approve 1", "/approve", "/approve 0", "/approve ²", "/approve -1", "y", "/x 1"],
+    [
+        "approve 1",
+        "/Approve 1",
+        "/approve",
+        "/approve 0",
+        "/approve ²",
+        "/approve -1",
+        "/approve+0 1",
+        "/approve+22 1",
+        "y",
+        "/x 1",
+    ],
 )
 def test_anything_else_answers_nothing(line: str) -> None:
     talk = Talk()

@@ -16,6 +16,7 @@ from ironcurtain_proxy.mailbox.mailboxes import Mailboxes
 from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, OriginReason
 from tests.mailbox.mailbox_fixture import Box, a_box, escalation, until, within
+from tests.questions import ETC, SRV
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("C-6", "C-31")]
 
@@ -168,6 +169,21 @@ async def test_arrows_choose_and_escape_takes_a_word_back(tmp_path: Path) -> Non
             assert first.id not in box.rulings
             await ready(screen, pilot, first)
             await pilot.press("d")
+
+
+async def test_a_number_remembers_another_kind(tmp_path: Path) -> None:
+    async with a_box(tmp_path / "box") as box:
+        asked = escalation(candidates=(ETC, SRV))
+        async with box.asked(asked), a_screen(box.path) as (screen, pilot):
+            await ready(screen, pilot, asked)
+            assert "What r would remember; a number, one of the others" in text_of(screen)
+            assert f"2: {SRV.description}" in text_of(screen)
+            await pilot.press("3")
+            assert "there is no 3" in status_of(screen)
+            assert asked.id not in box.rulings
+            await pilot.press("2")
+            await shown(pilot, lambda: asked.id in box.rulings)
+        assert box.rulings[asked.id] == Approved(by="human", remember=1)
 
 
 async def test_nothing_to_remember_is_said_and_not_approved(tmp_path: Path) -> None:
