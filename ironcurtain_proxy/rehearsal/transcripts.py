@@ -78,7 +78,11 @@ class _Reader:
             why = getattr(error, "strerror", None) or str(error) or type(error).__name__
             self._recording.unreadable.append(f"{file}: {why}")
         self._recording.files += 1
-        if readable and not known and before == (len(self._recording.calls), self._recording.broken_lines):
+        if (
+            readable
+            and not known
+            and before == (len(self._recording.calls), self._recording.broken_lines)
+        ):
             self._recording.other_files += 1
 
     def _line(self, line: bytes | None, rollout: codex.Rollout) -> bool:

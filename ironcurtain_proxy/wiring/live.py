@@ -16,9 +16,7 @@ from ironcurtain_proxy.wiring.proxy import downstream_options, settled, state_of
 from ironcurtain_proxy.wiring.session_directories import Hold, remove_session
 
 
-def list_live_tools(
-    settings: Settings, policy: Policy, patience: float | None = None
-) -> LiveTools:
+def list_live_tools(settings: Settings, policy: Policy, patience: float | None = None) -> LiveTools:
     """Start the servers, list their tools, and stop them again.
 
     What that left in the state directory is removed, unless a server did not answer: its words are
