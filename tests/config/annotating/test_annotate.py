@@ -231,3 +231,23 @@ def test_a_server_with_countless_tools_is_read_so_far() -> None:
     tools = [tool(f"read_{n}", "Reads a document.", path=TEXT) for n in range(1000)]
     found = annotate("x", tools)
     assert (len(found.tools), found.left_out) == (500, 500)
+
+
+@pytest.mark.parametrize(
+    ("server", "tool_name", "kind"),
+    [
+        ("filesystem", "list_allowed_directories", "looks"),
+        ("time", "convert_time", "looks"),
+        ("memory", "read_graph", "looks"),
+        ("memory", "delete_entities", "keeps"),
+        ("everything", "get-env", "unknown"),
+        ("everything", "gzip-file-as-resource", "fetches"),
+        ("git", "git_commit", "files"),
+        ("fetch", "fetch", "fetches"),
+    ],
+)
+def test_the_tools_of_known_servers_are_what_the_shipped_policy_takes_them_for(
+    server: str, tool_name: str, kind: str
+) -> None:
+    found = {one.name: one.kind for one in annotate("x", shipped(server)).tools}
+    assert found[tool_name] == kind
