@@ -21,6 +21,7 @@ from ironcurtain_proxy.config.reading.environment import CONFIG_VARIABLE, SERVER
 from ironcurtain_proxy.config.reading.layers import CONFIG_NAME
 from ironcurtain_proxy.config.reading.operator_paths import STATE_DIRECTORY
 from ironcurtain_proxy.config.reading.problems import Report, shown
+from ironcurtain_proxy.config.reading.reading import MAX_BYTES
 from ironcurtain_proxy.config.servers.client_file import ClientServers, read_client_file
 from ironcurtain_proxy.config.servers.recognition import recognised
 from ironcurtain_proxy.config.servers.server_choice import SERVERS_NAME
@@ -29,6 +30,7 @@ from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.downstream.working_directory import settle
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.question import visible
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.own_process.clocks import SystemClock
 from ironcurtain_proxy.sandbox.launchers import launched
@@ -102,6 +104,8 @@ def run(options: argparse.Namespace) -> int:
         return _ask_for_yes(settings)
     servers = _read_servers(settings, options.seconds)
     documents = compose(preset(options.preset), servers, str(workspace))
+    if len(orjson.dumps(documents.annotations)) > MAX_BYTES // 2:
+        raise ConfigurationError("the servers list so many tools that no file holds them all")
     state = home / STATE_DIRECTORY
     files = (
         (state / "generated" / POLICY_NAME, documents.policy),
@@ -207,18 +211,21 @@ def _place(spec: ServerSpec, server: ReadServer, settings: Settings) -> Mapping[
 def _described(servers: Sequence[ReadServer]) -> Iterator[str]:
     for server in servers:
         if server.error:
-            yield f"{server.name}: did not answer: {server.error}"
+            yield f"{server.name}: did not answer: {visible(server.error)}"
             continue
         known = "" if server.annotations == server.name else f" (as {server.annotations})"
         count = len(server.tools)
         yield f"{server.name}{known}: {count} tool{'' if count == 1 else 's'}"
         for tool in server.tools:
+            name = visible(tool.name)
             if tool.is_denied:
-                yield f"  {tool.name}: denied: {tool.why}"
+                yield f"  {name}: denied: {visible(tool.why)}"
             elif tool.kind == "unknown":
-                yield f"  {tool.name}: {_MEANS['unknown']}: {tool.why}"
+                yield f"  {name}: {_MEANS['unknown']}: {visible(tool.why)}"
             else:
-                yield f"  {tool.name}: {_MEANS[tool.kind]}"
+                yield f"  {name}: {_MEANS[tool.kind]}"
+        if server.left_out:
+            yield f"  {server.left_out} more cannot be written down: denied"
 
 
 _MEANS: Final[Mapping[Kind, str]] = {

@@ -8,6 +8,7 @@ from typing import Final
 from ironcurtain_proxy.cli.reviewing import complain, say
 from ironcurtain_proxy.mailbox.display import visible
 from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.own_process.clocks import SystemClock
 from ironcurtain_proxy.snapshots.timeline.history import Point
 from ironcurtain_proxy.snapshots.timeline.keeper import Limits
 from ironcurtain_proxy.snapshots.timeline.rewinding import (
@@ -17,7 +18,6 @@ from ironcurtain_proxy.snapshots.timeline.rewinding import (
     Request,
     roll_back,
 )
-from ironcurtain_proxy.own_process.clocks import SystemClock
 
 _MOST_SHOWN: Final = 50
 _MOST_NAMED: Final = 6

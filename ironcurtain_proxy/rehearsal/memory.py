@@ -1,7 +1,8 @@
 """What an approval is remembered for, in a rehearsal: the first candidate, as a person would.
 
-Of commands the families of their parts are remembered, never the whole tool; of other calls what
-the question offers first. What the recorded person refused is not remembered.
+Of commands the families of their parts are remembered, and the identical command for its session,
+never the whole tool; of other calls what the question offers first. What the recorded person
+refused is not remembered.
 """
 
 from collections.abc import Sequence
@@ -37,6 +38,7 @@ _DEFINITION: Final = "rehearsed"
 class Asked:
     """A call that something asks about."""
 
+    session: str
     call: ServerCall
     facts: Facts
     judged: Judged
@@ -63,11 +65,15 @@ class Memory:
 
     approvals: Approvals = field(default_factory=lambda: Approvals(GrantBook(), BudgetBook()))
     families: set[Family] = field(default_factory=set)
+    identical: set[tuple[str, str]] = field(default_factory=set)
+    """Commands that were approved, by session and fingerprint."""
     _number: int = 0
 
     def spares(self, asked: Asked) -> bool:
         """Whether an earlier approval covers the call."""
         command = asked.facts.command
+        if command is not None and (asked.session, _fingerprint(asked)) in self.identical:
+            return True
         if command is not None and covers(tuple(self.families), command, asked.facts.place):
             return not asked.escalated().roles
         claim = Claim(call=asked.escalated(), reasons=asked.judged.reasons)
@@ -78,6 +84,7 @@ class Memory:
         if asked.facts.command is not None:
             needed = families_of(asked.facts.command, asked.facts.place) or ()
             self.families.update([family for family in needed if family.is_general])
+            self.identical.add((asked.session, _fingerprint(asked)))
             return
         call = asked.escalated()
         question = question_about(self._posed(asked, call), _frame(asked))
@@ -97,9 +104,13 @@ class Memory:
             facts=asked.facts,
             asked=call,
             reasons=asked.judged.reasons,
-            fingerprint=fingerprint(asked.call.server, asked.call.tool, asked.facts.arguments),
+            fingerprint=_fingerprint(asked),
             directories=_directories(asked),
         )
+
+
+def _fingerprint(asked: Asked) -> str:
+    return fingerprint(asked.call.server, asked.call.tool, asked.facts.arguments)
 
 
 def _frame(asked: Asked) -> Frame:

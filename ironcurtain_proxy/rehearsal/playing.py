@@ -137,6 +137,7 @@ class _Player:
         if not isinstance(judged.decision, Escalate) or not isinstance(gathered, Facts):
             return
         asked = Asked(
+            session=recorded.session,
             call=call,
             facts=gathered,
             judged=judged,

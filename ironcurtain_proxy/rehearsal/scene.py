@@ -44,6 +44,8 @@ from ironcurtain_proxy.wiring.proxy import resolver_for
 Rules: TypeAlias = Literal["shipped"] | PresetName
 """`shipped`: the shipped policy, and commands asked about: what holds without a preset."""
 
+_MOST_SCENES: Final = 64
+"""At once: each holds the policies of all rules."""
 _COMMANDS_RULE: Final = "allow-commands"
 RULES: Final[tuple[Rules, ...]] = ("shipped", *PRESETS)
 
@@ -119,6 +121,8 @@ class Stage:
         """The scene of a session."""
         known = self._scenes.get((home, workspace))
         if known is None:
+            if len(self._scenes) >= _MOST_SCENES:
+                del self._scenes[next(iter(self._scenes))]
             known = self._scenes[home, workspace] = self._make(home, workspace)
         return known
 

@@ -50,8 +50,10 @@ def test_what_reaches_out_is_asked_about_although_it_is_contained(tmp_path: Path
     assert asked(found) == (2, 1, 1)
 
 
-def test_what_can_never_be_remembered_is_asked_about_each_time(tmp_path: Path) -> None:
-    assert asked(played(tmp_path, *[command("git push --force")] * 3)) == (3, 3, 3)
+def test_what_is_never_general_is_remembered_as_it_was_and_for_its_session(tmp_path: Path) -> None:
+    again = command("git push --force origin feature")
+    rows = [again, again, command("git push --force origin other"), {**again, "session": "t"}]  # type: ignore[dict-item]
+    assert asked(played(tmp_path, *rows)) == (4, 3, 3)
 
 
 def test_what_the_person_refused_is_not_remembered(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Final, cast
 
+import orjson
+
 from ironcurtain_proxy.config.annotating.argument_roles import Meaning, meaning_of
 from ironcurtain_proxy.config.annotating.known import (
     KnownTool,
@@ -32,6 +34,10 @@ WORKING_DIRECTORIES: Final = frozenset(
 )
 """The arguments that `facts.commands` takes for the directory of a command."""
 
+_MOST_TOOLS: Final = 500
+_MOST_NAME: Final = 200
+_MOST_SCHEMA: Final = 1 << 16
+"""Bytes. A server must not fill the file of annotations that all servers share."""
 _SETTLED: Final = frozenset({"filesystem", "git"})
 """Servers whose paths in the workspace are settled before any rule: nothing unknown is theirs."""
 _EVERY_USE: Final[tuple[Json, ...]] = ("read-path", "write-path", "delete-path")
@@ -47,10 +53,30 @@ def annotate(
         tools: objects of `tools/list`.
         recognised: the well-known server that its command starts.
     """
-    server = known_server(tools, {name} if recognised is None else {recognised})
+    readable = [tool for tool in tools[:_MOST_TOOLS] if _can_be_written(tool)]
+    server = known_server(readable, {name} if recognised is None else {recognised})
     known = known_servers().get(server, {}) if server is not None else {}
-    found = [_tool(tool, known.get(str(tool.get("name"))), server) for tool in tools]
-    return ReadServer(name=name, annotations=_as(name, server), tools=tuple(found))
+    found = [_tool(tool, known.get(str(tool.get("name"))), server) for tool in readable]
+    return ReadServer(
+        name=name,
+        annotations=_as(name, server),
+        tools=tuple(found),
+        left_out=len(tools) - len(readable),
+    )
+
+
+def _can_be_written(tool: Mapping[str, Json]) -> bool:
+    """Whether a tool can be named in a configuration, and its schema kept in it.
+
+    A name that no setting can hold would make the whole configuration unusable.
+    """
+    name = tool.get("name")
+    if not isinstance(name, str) or not 0 < len(name) <= _MOST_NAME or name != name.strip():
+        return False
+    try:
+        return name.isprintable() and len(orjson.dumps(tool.get("inputSchema"))) <= _MOST_SCHEMA
+    except TypeError:
+        return False
 
 
 def _as(name: str, server: str | None) -> str:

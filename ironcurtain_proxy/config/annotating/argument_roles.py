@@ -38,8 +38,10 @@ def meaning_of(name: str, schema: Json) -> Meaning:
     return _of_object(schema, types, found)
 
 
-def types_of(schema: Mapping[str, Json]) -> frozenset[str]:
-    """The JSON types that a value may have; none if the schema does not say."""
+def types_of(schema: Mapping[str, Json], depth: int = _MOST_DEPTH) -> frozenset[str]:
+    """The JSON types that a value may have; none if the schema does not say it, or too deep."""
+    if depth == 0:
+        return frozenset()
     found: set[str] = set()
     said = schema.get("type")
     found.update([said] if isinstance(said, str) else [])
@@ -47,7 +49,7 @@ def types_of(schema: Mapping[str, Json]) -> frozenset[str]:
     for word in ("anyOf", "oneOf"):
         inner = schema.get(word)
         for one in inner if isinstance(inner, list) else ():
-            types = types_of(one) if isinstance(one, Mapping) else frozenset()
+            types = types_of(one, depth - 1) if isinstance(one, Mapping) else frozenset()
             if not types:
                 return frozenset()
             found |= types

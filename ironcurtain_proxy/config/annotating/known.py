@@ -16,6 +16,9 @@ from ironcurtain_proxy.config.annotating.words import READS, words_of
 from ironcurtain_proxy.config.policy.policy_files import ANNOTATIONS_NAME, POLICY_NAME, SHIPPED
 from ironcurtain_proxy.model.json import Json
 
+_LOOKS: Final = READS | {"convert", "echo"}
+_ALWAYS_ALLOWED: Final = ("filesystem", "list_allowed_directories")
+"""By an invariant: no rule needs to name it."""
 _ENOUGH: Final = 3
 """Tools in common that make a server the known one, unless that has fewer."""
 
@@ -43,7 +46,7 @@ class KnownTool:
             return "fetches"
         if roles or not self.is_allowed:
             return "unknown"
-        return "looks" if not READS.isdisjoint(words_of(name)) else "keeps"
+        return "looks" if not _LOOKS.isdisjoint(words_of(name)) else "keeps"
 
 
 @cache
@@ -61,7 +64,9 @@ def known_servers() -> Mapping[str, Mapping[str, KnownTool]]:
     return {
         server: {
             tool["toolName"]: KnownTool(
-                tool["args"], tool["inputSchema"], (server, tool["toolName"]) in allowed
+                tool["args"],
+                tool["inputSchema"],
+                (server, tool["toolName"]) in {*allowed, _ALWAYS_ALLOWED},
             )
             for tool in entry["tools"]
         }

@@ -44,3 +44,5 @@ class ReadServer:
     tools: tuple[ReadTool, ...] = ()
     error: str = ""
     """Why its tools are not known."""
+    left_out: int = 0
+    """Tools that cannot be written down: they are denied."""

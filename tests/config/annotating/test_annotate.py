@@ -191,3 +191,63 @@ def test_the_paths_of_an_unknown_tool_count_as_read_written_and_deleted() -> Non
 def test_an_address_is_fetched(name: str) -> None:
     found = read(tool("fetch_page", "Fetches a page", **{name: TEXT}))
     assert (found.kind, found.arguments[name]) == ("fetches", ["fetch-url"])
+
+
+# --- hostile servers -----------------------------------------------------------------------------
+
+
+def nested(depth: int) -> Json:
+    schema: Json = {"type": "string"}
+    for _ in range(depth):
+        schema = {"anyOf": [schema]}
+    return schema
+
+
+@pytest.mark.parametrize(
+    "definition",
+    [
+        {"name": " x", "inputSchema": {}},
+        {"name": "", "inputSchema": {}},
+        {"name": "\x1b[2J", "inputSchema": {}},
+        {"name": 3, "inputSchema": {}},
+        {"inputSchema": {}},
+        {"name": "x" * 500, "inputSchema": {}},
+        {"name": "big", "inputSchema": {"properties": {"a": {"description": "x" * 100_000}}}},
+        {"name": "deep", "inputSchema": {"properties": {"path": nested(300)}}},
+        {"name": "half", "inputSchema": {"properties": {"\ud800": {}}}},
+    ],
+)
+def test_a_tool_that_cannot_be_written_down_is_left_out(definition: dict[str, Json]) -> None:
+    found = annotate("x", [definition, tool("read_doc", "Reads a document.", path=TEXT)])
+    assert [one.name for one in found.tools] == ["read_doc"]
+    assert found.left_out == 1
+
+
+def test_a_schema_that_hides_a_type_in_depth_is_not_understood() -> None:
+    assert read(tool("read_doc", "Reads a document.", path=nested(60))).kind == "unknown"
+
+
+def test_a_server_with_countless_tools_is_read_so_far() -> None:
+    tools = [tool(f"read_{n}", "Reads a document.", path=TEXT) for n in range(1000)]
+    found = annotate("x", tools)
+    assert (len(found.tools), found.left_out) == (500, 500)
+
+
+@pytest.mark.parametrize(
+    ("server", "tool_name", "kind"),
+    [
+        ("filesystem", "list_allowed_directories", "looks"),
+        ("time", "convert_time", "looks"),
+        ("memory", "read_graph", "looks"),
+        ("memory", "delete_entities", "keeps"),
+        ("everything", "get-env", "unknown"),
+        ("everything", "gzip-file-as-resource", "fetches"),
+        ("git", "git_commit", "files"),
+        ("fetch", "fetch", "fetches"),
+    ],
+)
+def test_the_tools_of_known_servers_are_what_the_shipped_policy_takes_them_for(
+    server: str, tool_name: str, kind: str
+) -> None:
+    found = {one.name: one.kind for one in annotate("x", shipped(server)).tools}
+    assert found[tool_name] == kind

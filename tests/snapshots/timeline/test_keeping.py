@@ -18,7 +18,7 @@ from ironcurtain_proxy.snapshots.timeline.keeper import Keeper, Limits
 from ironcurtain_proxy.snapshots.timeline.places import claim, remove_old
 from ironcurtain_proxy.snapshots.timeline.rewinding import kept
 from ironcurtain_proxy.snapshots.timeline.workspace_timeline import WorkspaceTimeline
-from ironcurtain_proxy.wiring.clocks import SystemClock
+from ironcurtain_proxy.own_process.clocks import SystemClock
 from tests.snapshots.timeline.workspace_fixture import Timelined, Vandal
 
 ROOT = Path(__file__).parents[3]
@@ -99,7 +99,7 @@ def test_where_no_copy_can_be_written_no_point_is_made(w: Timelined) -> None:
         "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n"
         "sys.argv[:] = sys.argv[1:]\n"
         "from pathlib import Path\n"
-        "from ironcurtain_proxy.wiring.clocks import SystemClock\n"
+        "from ironcurtain_proxy.own_process.clocks import SystemClock\n"
         "from ironcurtain_proxy.model.path import RealPath\n"
         "from ironcurtain_proxy.snapshots.timeline.keeper import Keeper, Limits\n"
         "k = Keeper(Path(sys.argv[0]), RealPath.from_text(sys.argv[1]), Limits(), session='s',"

@@ -12,7 +12,7 @@ from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.timeline import Change, NotHeld, PointId
 from ironcurtain_proxy.snapshots.timeline.keeper import Keeper, Limits
 from ironcurtain_proxy.snapshots.timeline.rewinding import Outcome, Request, roll_back
-from ironcurtain_proxy.wiring.clocks import SystemClock
+from ironcurtain_proxy.own_process.clocks import SystemClock
 
 Picture = dict[str, tuple[object, ...]]
 
