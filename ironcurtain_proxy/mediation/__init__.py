@@ -5,5 +5,5 @@
 - `escalated`, `question`, `refusals`, `unattended`: a call that somebody is asked about, what is
   asked, what becomes of a call that is not approved, and who hears that nobody reviews.
 - `plans`, `own_tools`: announced plans, and the proxy's own tools.
-- `session`: these parts, joined for one session.
+- `session`: these parts, joined for one session. `rehearsal`: the same judgement for `explain`.
 """

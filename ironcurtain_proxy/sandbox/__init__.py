@@ -1,7 +1,7 @@
 """The confinement of a server process.
 
-- `profile`, `settings`, `launch`, `launchers`, `installed`, `inside`: what a server may touch, and
-  its start in a sandbox.
+- `profile`, `settings`, `launch`, `inside`: what a server may touch, and its start in a sandbox.
+- `launchers`, `installed`, `replaced_launchers`: the installed program in place of what fetches it.
 - `probe`, `probe_cache`: whether this machine can confine a server.
 - `reach`, `denials`, `error_hints`: what a sandbox refuses, before and after the call.
 - `directory`, `abandoned`: directories for sockets, and what a killed proxy left.
