@@ -1,4 +1,4 @@
-"""What settled an escalation, in the words of the record. Pure: no I/O, no clock, no log.
+"""What settled an escalation, in the words of the record.
 
 The words are the original's where it has them, so that programs which read its log read ours.
 """

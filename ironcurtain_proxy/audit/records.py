@@ -1,4 +1,4 @@
-"""A record as the JSON object that is written. Pure: no I/O, no clock, no log.
+"""A record as the JSON object that is written.
 
 The original's keys in the original's order, so that what reads its logs reads ours; then our own.
 Which place in the chain the object gets is not known here.

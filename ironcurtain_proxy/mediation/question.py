@@ -1,4 +1,4 @@
-"""A call that needs an answer becomes the question that is put. Pure: no I/O, no clock, no log."""
+"""A call that needs an answer becomes the question that is put."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

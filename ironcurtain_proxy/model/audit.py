@@ -1,4 +1,4 @@
-"""What is recorded of a call. Pure: no I/O, no clock, no log."""
+"""What is recorded of a call."""
 
 from dataclasses import dataclass
 from datetime import datetime

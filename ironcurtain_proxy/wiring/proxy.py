@@ -54,7 +54,7 @@ from ironcurtain_proxy.wiring.reviewers import Reviewers, Ways, assemble_reviewe
 
 @dataclass(slots=True, kw_only=True)
 class Proxy:
-    """The rooms, joined. Nothing runs yet."""
+    """The parts of one proxy, joined. Nothing runs yet."""
 
     settings: Settings
     loaded: LoadedPolicy
@@ -124,7 +124,7 @@ def assemble(
     ways: Ways | None = None,
     in_process: bool = False,
 ) -> Proxy:
-    """Join the rooms. Opens the audit log; starts nothing.
+    """Join the parts. Opens the audit log; starts nothing.
 
     Args:
         settings: what the operator said.
