@@ -1,4 +1,4 @@
-"""What mediation needs from the world. Adapters stand in the rooms; `wiring` joins them.
+"""What mediation needs from the world. Adapters stand in the folders; `wiring` joins them.
 
 The policy is not a port: mediation asks `decision.authorize` itself, so nobody can plug in another.
 """

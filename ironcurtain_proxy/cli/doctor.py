@@ -43,7 +43,8 @@ from ironcurtain_proxy.mailbox.token_file import read_token
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.sandbox.installed import Installed, NotInstalled
 from ironcurtain_proxy.sandbox.probe import Available, probe
-from ironcurtain_proxy.wiring.confinement import installation_of, look_up
+from ironcurtain_proxy.sandbox.replaced_launchers import installation_of, look_up
+from ironcurtain_proxy.wiring.confinement import machine_of
 from ironcurtain_proxy.wiring.readiness import look_at_reviewers, look_at_servers
 
 _REMEDIES: Final[Mapping[str, str]] = {
@@ -225,7 +226,7 @@ def _server(
     spec: ServerSpec, settings: Settings, environ: Mapping[str, str], trouble: State
 ) -> Check:
     name = f"server {spec.name}"
-    found = look_up(spec, settings, environ)
+    found = look_up(spec, machine_of(settings, environ))
     if isinstance(found, Installed):
         version = f", version {found.version}" if found.version else ""
         return Check(name, "ok", f"{found.program} (in place of {spec.command}{version})")

@@ -2,16 +2,20 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+
+import anyio
 
 from ironcurtain_proxy.approval.capabilities import described
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy
 from ironcurtain_proxy.config.settings import Settings
+from ironcurtain_proxy.mediation.rehearsal import Outcome
 from ironcurtain_proxy.model.decision import effect_of
 from ironcurtain_proxy.model.escalation import OriginReason
 from ironcurtain_proxy.model.json import Arguments, Json
 from ironcurtain_proxy.model.judgement import Judged
 from ironcurtain_proxy.wiring.confinement import find_sandbox
-from ironcurtain_proxy.wiring.rehearsal import Outcome, Rehearsal
+from ironcurtain_proxy.wiring.rehearsal import rehearsal_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +49,13 @@ def rehearsed(
     # What `serve` would refuse to start with is said elsewhere: here a call is explained.
     settings = replace(asked.settings, sandbox_policy="warn")
     sandbox = find_sandbox(settings, environ, lambda _: None)
-    rehearsal = Rehearsal.of(settings, loaded, environ, sandbox)
-    certain, unique = (
-        rehearsal.of_call(asked.server, asked.tool, arguments, is_unique=is_it)
-        for is_it in (len(settings.servers) == 1, True)
-    )
+    rehearsal = rehearsal_for(settings, loaded, environ, sandbox)
+
+    def outcome(*, is_unique: bool) -> Outcome:
+        rehearse = partial(rehearsal.of_call, is_unique=is_unique)
+        return anyio.run(rehearse, asked.server, asked.tool, arguments)
+
+    certain, unique = outcome(is_unique=len(settings.servers) == 1), outcome(is_unique=True)
     return Found(certain, None if unique == certain else unique)
 
 

@@ -6,5 +6,5 @@
   asked, what becomes of a call that is not approved, and who hears that nobody reviews.
 - `containing`: points of the workspace before calls, and the look after them.
 - `plans`, `own_tools`: announced plans, and the proxy's own tools.
-- `session`: these parts, joined for one session.
+- `session`: these parts, joined for one session. `rehearsal`: the same judgement for `explain`.
 """

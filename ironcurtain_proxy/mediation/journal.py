@@ -25,6 +25,9 @@ from ironcurtain_proxy.ports import Aftermath, Clock, IdSource, Recorder
 
 _log = logging.getLogger(__name__)
 
+_UNJUDGED: Final = Judged(decision=Deny(DEFECT))
+"""What holds of a call to a known tool until it is judged."""
+
 UNKNOWN: Final = "the outcome of the call is not known"
 
 
@@ -68,7 +71,7 @@ class Journal:
             exposed_name: the tool's name as the agent used it.
             params: the raw `params`; `arguments`, if there, is an object.
             found: the server and the tool it stands for; None: there is none.
-            decision: what holds until the call is judged; None: that its tool is unknown.
+            decision: what holds until the call is judged; None: that it is denied.
             run: the run of the composite tool that the call is a step of.
         """
         given = params.get("arguments")
@@ -83,8 +86,12 @@ class Journal:
             params=crossing.params,
             withheld=crossing.withheld,
         )
-        if decision is None:
-            decision = Deny(Ground("unknown-tool", f"Unknown tool: {exposed_name[:200]}"))
+        judged = _UNJUDGED
+        if decision is not None:
+            judged = Judged(decision=decision)
+        elif found is None:
+            ground = Ground("unknown-tool", f"Unknown tool: {exposed_name[:200]}")
+            judged = Judged(decision=Deny(ground))
         return Case(
             arrival=Arrival(
                 call=call,
@@ -94,7 +101,8 @@ class Journal:
                 started=self.clock.monotonic(),
                 run=run,
             ),
-            judged=Judged(decision=decision),
+            call=call,
+            judged=judged,
             arguments=call.arguments,
         )
 

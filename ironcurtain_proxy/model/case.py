@@ -64,6 +64,8 @@ class Case:
     """
 
     arrival: Arrival
+    call: ToolCall
+    """The call that arrived, with the server that has its tool once there is one."""
     judged: Judged
     """The judgement; before there is one, the answer that holds without it."""
     arguments: Arguments
@@ -86,11 +88,6 @@ class Case:
     """Whether how it ended has an entry: an intent alone is not enough."""
 
     @property
-    def call(self) -> ToolCall:
-        """The call, with the server that has its tool."""
-        return self.arrival.call
-
-    @property
     def decision(self) -> Decision:
         """What holds: the judgement, unless something overruled it."""
         return self.overruled or self.judged.decision
@@ -103,8 +100,7 @@ class Case:
 
     def locate(self, server: str, tool: str) -> None:
         """A server has started that has the tool."""
-        call = replace(self.arrival.call, server=server, tool=tool)
-        self.arrival = replace(self.arrival, call=call)
+        self.call = replace(self.call, server=server, tool=tool)
 
     def judge(self, judged: Judged, arguments: Arguments | None = None) -> None:
         """The call was judged; `arguments`: as the judgement was made of them."""
@@ -161,7 +157,7 @@ class Case:
         """
         self.recorded = result is not None
         arrival, decision, settlement = self.arrival, self.decision, self.settlement
-        call = arrival.call
+        call = self.call
         escalated = isinstance(decision, Escalate)
         denied = result is not None and result.status == "denied"
         outcome: EscalationResult | None = "denied" if escalated and denied else None

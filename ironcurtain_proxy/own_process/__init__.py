@@ -1,5 +1,6 @@
 """What the proxy is as a process of its own machine.
 
 - `clocks`: its time and its ids. `memory`: how the allocator treats large messages.
-- `operator_log`: what its operator reads while it runs.
+- `operator_log`: what its operator reads while it runs. `unattended`: what the people behind a
+  session are told where nobody reviews.
 """

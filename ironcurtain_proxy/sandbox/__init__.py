@@ -1,7 +1,7 @@
 """The confinement of a server process.
 
-- `profile`, `settings`, `launch`, `launchers`, `installed`, `inside`: what a server may touch, and
-  its start in a sandbox.
+- `profile`, `settings`, `launch`, `inside`: what a server may touch, and its start in a sandbox.
+- `launchers`, `installed`, `replaced_launchers`: the installed program in place of what fetches it.
 - `probe`, `probe_cache`: whether this machine can confine a server.
 - `twin`: the sandbox of a second instance, for what was approved.
 - `walls`: what a running process of a sandbox can touch.

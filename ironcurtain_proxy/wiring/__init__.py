@@ -3,6 +3,6 @@
 - `serving`, `proxy`: `serve`, and one proxy put together from its settings.
 - `overlay`, `confinement`, `containment`, `timeline`, `persistence`, `reviewers`, `auto_confirm`:
   one part each.
-- `live`: the servers' tools for `check --live`. `rehearsal`: the judgement for `explain`.
-- `readiness`: what stops the start. `unattended`: what people are told where nobody reviews.
+- `live`: the servers' tools for `check --live`. `rehearsal`: for `explain`.
+- `readiness`: what stops the start.
 """

@@ -17,17 +17,17 @@ from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Policy, Rule
 from ironcurtain_proxy.model.server import ServerSpec
-from ironcurtain_proxy.sandbox.installed import (
-    Installed,
-    NotInstalled,
-    SearchPlaces,
-    find_installed,
-)
 from ironcurtain_proxy.sandbox.launch import Confinement
-from ironcurtain_proxy.sandbox.launchers import launched
 from ironcurtain_proxy.sandbox.probe import Available, Unavailable, probe
 from ironcurtain_proxy.sandbox.probe_cache import recall, remember
 from ironcurtain_proxy.sandbox.profile import Surroundings, profile_of
+from ironcurtain_proxy.sandbox.replaced_launchers import (
+    Machine,
+    installation_of,
+    is_confined,
+    why_unconfined,
+    without_launcher,
+)
 from ironcurtain_proxy.sandbox.settings import Settings as SrtSettings
 from ironcurtain_proxy.version import PACKAGE_DIRECTORY
 
@@ -56,10 +56,11 @@ def find_sandbox(
     Raises:
         ConfigurationError: there has to be one and is not.
     """
-    specs = [without_launcher(spec, settings, environ) for spec in settings.servers]
+    machine = machine_of(settings, environ)
+    specs = [without_launcher(spec, machine) for spec in settings.servers]
     bare = [spec for spec in specs if spec.sandbox is None and not is_confined(spec)]
     if bare:
-        why = [f"{spec.name}: {_about_launcher(spec, settings, environ)}" for spec in bare]
+        why = [f"{spec.name}: {why_unconfined(spec, machine)}" for spec in bare]
         _refuse_or_say(settings, why, say)
     confined = [spec.name for spec in specs if is_confined(spec)]
     if not confined:
@@ -84,39 +85,19 @@ def confined_servers(
 ) -> Mapping[str, bool]:
     """By server, whether `serve` would start it in a sandbox. For reports: never refuses."""
     found = find_sandbox(replace(settings, sandbox_policy="warn"), environ, say)
-    specs = [without_launcher(spec, settings, environ) for spec in settings.servers]
+    machine = machine_of(settings, environ)
+    specs = [without_launcher(spec, machine) for spec in settings.servers]
     return {spec.name: found is not None and is_confined(spec) for spec in specs}
 
 
-def is_confined(spec: ServerSpec) -> bool:
-    """Whether a server is meant to run in a sandbox, where there is one.
-
-    One that fetches its own program needs what a sandbox denies; it is confined only if the
-    operator wrote its sandbox down.
-
-    Args:
-        spec: as `without_launcher` gives it.
-    """
-    if spec.sandbox is None:
-        return launched(spec.command, spec.args) is None
-    return spec.sandbox is not False
-
-
-def without_launcher(
-    spec: ServerSpec, settings: Settings, environ: Mapping[str, str]
-) -> ServerSpec:
-    """A server as it can be confined: with the installed program instead of what would fetch it.
-
-    Args:
-        spec: as configured. If it is trusted, or runs no launcher, it stays as it is.
-        settings: what the operator said.
-        environ: ours, as `serve` finds it.
-    """
-    wanted = launched(spec.command, spec.args)
-    found = look_up(spec, settings, environ)
-    if wanted is None or not isinstance(found, Installed):
-        return spec
-    return replace(spec, command=found.program, args=wanted.args)
+def machine_of(settings: Settings, environ: Mapping[str, str]) -> Machine:
+    """Where programs of this operator may be installed."""
+    return Machine(
+        state_dir=settings.state_dir,
+        home=settings.home,
+        workspace=settings.workspace,
+        environ=environ,
+    )
 
 
 def with_own_place(spec: ServerSpec, settings: Settings, *, make: bool = True) -> ServerSpec:
@@ -141,41 +122,6 @@ def with_own_place(spec: ServerSpec, settings: Settings, *, make: bool = True) -
 
 def _own_place(spec: ServerSpec, settings: Settings) -> Path:
     return settings.state_dir / "memory" / spec.name
-
-
-def look_up(
-    spec: ServerSpec, settings: Settings, environ: Mapping[str, str]
-) -> Installed | NotInstalled | None:
-    """What is installed of what a server's launcher would fetch; None: nobody needs to know."""
-    wanted = launched(spec.command, spec.args)
-    if wanted is None or spec.sandbox is False:
-        return None
-    variables = {**environ, **spec.env}
-    places = SearchPlaces(
-        # Its own directory is made in the session's, where nothing is installed.
-        directory=settings.state_dir if spec.cwd is None else Path(spec.cwd),
-        home=Path(variables.get("HOME") or settings.home),
-        environ=variables,
-        exposed=() if settings.workspace is None else (settings.workspace,),
-    )
-    return find_installed(wanted, places)
-
-
-def installation_of(spec: ServerSpec) -> str:
-    """The command that installs what a server's launcher would fetch, and what else to do."""
-    wanted = launched(spec.command, spec.args)
-    if wanted is None:
-        return ""
-    if wanted.is_replaceable:
-        return wanted.install
-    return f"{wanted.install} (and make the program that it installs the server's command)"
-
-
-def _about_launcher(spec: ServerSpec, settings: Settings, environ: Mapping[str, str]) -> str:
-    found = look_up(spec, settings, environ)
-    but = f" ({found.why})" if isinstance(found, NotInstalled) and found.why else ""
-    what = f"{spec.command} fetches its package, which no sandbox lets it{but}"
-    return f"{what}: run {installation_of(spec)}"
 
 
 def _refuse_or_say(settings: Settings, why: list[str], say: Callable[[str], None]) -> None:

@@ -1,12 +1,10 @@
 """Which grants of a session outlive it, joined from the settings."""
 
-from collections.abc import Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from ironcurtain_proxy.config.settings import Settings
-from ironcurtain_proxy.facts.fingerprint import fingerprint
-from ironcurtain_proxy.model.server import ServerSpec
+from ironcurtain_proxy.facts.fingerprint import server_digest
 from ironcurtain_proxy.ports import Clock
 
 if TYPE_CHECKING:
@@ -44,24 +42,7 @@ def persisted_grants(
         scope=said.scope,
         workspace=settings.workspace,
         policy_version=policy_version,
-        servers={spec.name: _digest(spec) for spec in settings.servers},
+        servers={spec.name: server_digest(spec) for spec in settings.servers},
         lifetime=timedelta(days=said.expires_days),
     )
     return PersistedGrants(GrantsFile(settings.state_dir / KEPT_NAME), here, clock), ""
-
-
-def _digest(spec: ServerSpec) -> str:
-    """What a server is, but for its credentials: a name alone may lead somewhere else tomorrow."""
-    sandbox = spec.sandbox
-    return fingerprint(
-        spec.name,
-        spec.annotations,
-        {
-            "command": spec.command,
-            "args": list(spec.args),
-            "env": dict(spec.env),
-            "cwd": spec.cwd,
-            # None is the default, False is none: not the same.
-            "sandbox": dict(sandbox) if isinstance(sandbox, Mapping) else sandbox,
-        },
-    )

@@ -48,9 +48,10 @@ from ironcurtain_proxy.own_process.clocks import RandomIds, SystemClock
 from ironcurtain_proxy.ports import World
 from ironcurtain_proxy.sandbox.launch import Confinement
 from ironcurtain_proxy.sandbox.probe import Available
+from ironcurtain_proxy.sandbox.replaced_launchers import without_launcher
 from ironcurtain_proxy.sandbox.watchman import Watchman, looked_after
 from ironcurtain_proxy.sessions.directories import Hold, hold_session
-from ironcurtain_proxy.wiring.confinement import confinements, with_own_place, without_launcher
+from ironcurtain_proxy.wiring.confinement import confinements, machine_of, with_own_place
 from ironcurtain_proxy.wiring.containment import containment_of
 from ironcurtain_proxy.wiring.overlay import command_argument, overlay_for
 from ironcurtain_proxy.wiring.reviewers import Reviewers, Ways, assemble_reviewers
@@ -61,7 +62,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, kw_only=True)
 class Proxy:
-    """The rooms, joined. Nothing runs yet."""
+    """The parts of one proxy, joined. Nothing runs yet."""
 
     settings: Settings
     loaded: LoadedPolicy
@@ -148,7 +149,7 @@ def assemble(
     ways: Ways | None = None,
     in_process: bool = False,
 ) -> Proxy:
-    """Join the rooms. Opens the audit log; starts nothing.
+    """Join the parts. Opens the audit log; starts nothing.
 
     Args:
         settings: what the operator said.
@@ -329,7 +330,8 @@ def settled(
         make: make the directories; False: only say where they would be.
     """
     known = [with_own_place(spec, settings, make=make) for spec in settings.servers]
-    specs = [without_launcher(spec, settings, environ) for spec in known]
+    machine = machine_of(settings, environ)
+    specs = [without_launcher(spec, machine) for spec in known]
     return tuple([settle(spec, settings.session_dir, Path.cwd(), make=make) for spec in specs])
 
 

@@ -31,6 +31,7 @@ from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.own_process.clocks import SystemClock
 from ironcurtain_proxy.own_process.memory import give_large_blocks_back
 from ironcurtain_proxy.own_process.operator_log import configure_logging, say
+from ironcurtain_proxy.own_process.unattended import LOGGER, telling
 from ironcurtain_proxy.review.channel_order import Channel
 from ironcurtain_proxy.review.late_channel import LateChannel
 from ironcurtain_proxy.review.terminal import TerminalReviewer
@@ -41,7 +42,6 @@ from ironcurtain_proxy.wiring.overlay import say_what_holds
 from ironcurtain_proxy.wiring.proxy import Proxy, assemble
 from ironcurtain_proxy.wiring.readiness import look_at_servers
 from ironcurtain_proxy.wiring.reviewers import Ways
-from ironcurtain_proxy.wiring.unattended import LOGGER, telling
 
 _log: Final = logging.getLogger(__name__)
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)

@@ -31,6 +31,7 @@ def a_case(decision: Decision, server: str = "server") -> Case:
             time=datetime(2026, 11, 21, tzinfo=UTC),
             started=0.0,
         ),
+        call=call,
         arguments={},
         judged=Judged(decision=decision),
     )
@@ -85,28 +86,14 @@ def reason(origin: Origin) -> OriginReason:
 
 
 def stages(origins: tuple[Origin, ...], settlement: Settlement | None) -> Json:
-    case = Case(
-        arrival=Arrival(
-            call=ToolCall(
-                request_id=RequestId("r"),
-                exposed_name="tool",
-                server="s",
-                tool="tool",
-                arguments={},
-                params={},
-            ),
-            session="s",
-            policy_version="",
-            time=datetime(2026, 11, 21, tzinfo=UTC),
-            started=0.0,
-        ),
-        arguments={},
-        judged=Judged(
-            decision=Escalate(Ground("r", "why")),
-            reasons=tuple([reason(origin) for origin in origins]),
-        ),
-        settlement=settlement,
+    asked = Judged(
+        decision=Escalate(Ground("r", "why")),
+        reasons=tuple([reason(origin) for origin in origins]),
     )
+    case = a_case(asked.decision)
+    case.judge(asked)
+    if settlement is not None:
+        case.settle(settlement)
     record = case.record(ResultSummary(status="denied"), elapsed=0.0, sandboxed=False)
     return dict(record.context).get("stages")
 
@@ -165,24 +152,7 @@ def test_a_record_names_what_an_answer_asks_for_and_how_long_the_call_took() -> 
 
 
 def stopped(asked: str | None) -> AuditRecord:
-    case = Case(
-        arrival=Arrival(
-            call=ToolCall(
-                request_id=RequestId("r"),
-                exposed_name="tool",
-                server="s",
-                tool="tool",
-                arguments={},
-                params={},
-            ),
-            session="s",
-            policy_version="",
-            time=datetime(2026, 11, 21, tzinfo=UTC),
-            started=0.0,
-        ),
-        arguments={},
-        judged=Judged(decision=Allow(asking_answer(asked or "nothing"))),
-    )
+    case = a_case(Allow(asking_answer(asked or "nothing")))
     return case.record(ResultSummary(status="denied", asked=asked), elapsed=2.5, sandboxed=False)
 
 

@@ -21,6 +21,7 @@ def test_a_record_names_what_was_put_back_and_where_it_is_kept() -> None:
             time=datetime(2026, 1, 1, tzinfo=UTC),
             started=0.0,
         ),
+        call=call,
         arguments={},
         judged=Judged(decision=Allow(Ground("rule", "reason"))),
     )

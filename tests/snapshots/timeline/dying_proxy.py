@@ -4,8 +4,8 @@ import sys
 from pathlib import Path
 
 from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.snapshots.timeline.keeper import Keeper, Limits
 from ironcurtain_proxy.own_process.clocks import SystemClock
+from ironcurtain_proxy.snapshots.timeline.keeper import Keeper, Limits
 
 store, top = Path(sys.argv[1]), Path(sys.argv[2])
 keeper = Keeper(store, RealPath.from_text(str(top)), Limits(), session="s", now=SystemClock().now)

@@ -14,11 +14,11 @@ import pytest
 from ironcurtain_proxy.model.call import RequestId
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.timeline import Change, NotHeld
+from ironcurtain_proxy.own_process.clocks import SystemClock
 from ironcurtain_proxy.snapshots.timeline.keeper import Keeper, Limits
 from ironcurtain_proxy.snapshots.timeline.places import claim, remove_old
 from ironcurtain_proxy.snapshots.timeline.rewinding import kept
 from ironcurtain_proxy.snapshots.timeline.workspace_timeline import WorkspaceTimeline
-from ironcurtain_proxy.own_process.clocks import SystemClock
 from tests.snapshots.timeline.workspace_fixture import Timelined, Vandal
 
 ROOT = Path(__file__).parents[3]

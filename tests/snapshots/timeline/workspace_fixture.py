@@ -10,9 +10,9 @@ from pathlib import Path
 
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.timeline import Change, NotHeld, PointId
+from ironcurtain_proxy.own_process.clocks import SystemClock
 from ironcurtain_proxy.snapshots.timeline.keeper import Keeper, Limits
 from ironcurtain_proxy.snapshots.timeline.rewinding import Outcome, Request, roll_back
-from ironcurtain_proxy.own_process.clocks import SystemClock
 
 Picture = dict[str, tuple[object, ...]]
 

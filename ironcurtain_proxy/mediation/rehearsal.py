@@ -1,0 +1,112 @@
+"""The decision of a call without servers, agent or record: for `explain`.
+
+The parts are those that `serve` joins: the same reader of facts, the same judgement, the same
+sandboxes. Of the servers only what is annotated is known here: not their hints, and not the schema
+that they list today.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from ironcurtain_proxy.approval.judging import NamedTool, Overlay
+from ironcurtain_proxy.approval.subject import tool_names
+from ironcurtain_proxy.facts.catalogue import CataloguedTool
+from ironcurtain_proxy.mediation.judge import judge
+from ironcurtain_proxy.model.annotation import ToolAnnotation
+from ironcurtain_proxy.model.call import RequestId, ToolCall
+from ironcurtain_proxy.model.decision import Decision, Deny, Escalate, Ground
+from ironcurtain_proxy.model.json import Arguments, Json
+from ironcurtain_proxy.model.judgement import Judged
+from ironcurtain_proxy.model.policy import Policy
+from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered
+from ironcurtain_proxy.model.server import ToolDefinition
+from ironcurtain_proxy.ports import FactGatherer
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What becomes of a call before anybody is asked."""
+
+    gathered: Gathered
+    judged: Judged
+    blocked: Ground | None
+    """Why nobody is asked although something asks: the sandbox would refuse the call anyway."""
+
+    @property
+    def decision(self) -> Decision:
+        """What the agent meets."""
+        return self.judged.decision if self.blocked is None else Deny(self.blocked)
+
+
+FactsOf: TypeAlias = Callable[
+    [Callable[[str, str], CataloguedTool | None], Callable[[str, str], str | None]], FactGatherer
+]
+"""Makes what gathers facts: of the tools that are offered, and of the argument that holds a shell
+command, both by the operator's server name and the server's own tool name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rehearsal:
+    """Judges calls as `serve` would on this machine."""
+
+    policy: Policy
+    overlay: Overlay
+    servers: Mapping[str, str]
+    """By the operator's name, the name that annotations have for a server."""
+    annotations: Mapping[tuple[str, str], ToolAnnotation]
+    """By that name and the tool's."""
+    closed: Callable[[str, AccessRequest], str | None]
+    """Why no approval opens the sandbox of a server, by the operator's name, for a call."""
+    facts_of: FactsOf
+
+    async def of_call(
+        self, server: str, tool: str, arguments: Arguments, *, is_unique: bool
+    ) -> Outcome:
+        """What would be decided of a call.
+
+        Args:
+            server: the operator's name of the server.
+            tool: the server's name of the tool.
+            arguments: as the agent would send them.
+            is_unique: whether the proxy knows that no other server has a tool of this name.
+        """
+        names = tool_names(server, tool, is_unique=is_unique)
+        declared = self.overlay.declared(names)
+        command = None if declared is None else declared.command_argument
+        facts = self.facts_of(self._lookup, lambda _server, _tool: command)
+        call = ToolCall(
+            request_id=RequestId("explained"),
+            exposed_name=self._exposed(server, tool),
+            server=server,
+            tool=tool,
+            arguments=arguments,
+            params={},
+        )
+        gathered = await facts.gather(call)
+        judged = judge(gathered, self.policy, self.overlay, lambda: NamedTool(server, tool, names))
+        return Outcome(gathered, judged, self._blocked(server, gathered, judged))
+
+    def _blocked(self, server: str, gathered: Gathered, judged: Judged) -> Ground | None:
+        if not isinstance(gathered, Facts) or not isinstance(judged.decision, Escalate):
+            return None
+        why = self.closed(server, gathered.request)
+        return None if why is None else Ground("sandbox", why)
+
+    def _exposed(self, server: str, tool: str) -> str:
+        return tool if len(self.servers) == 1 else f"{server}__{tool}"
+
+    def _lookup(self, server: str, tool: str) -> CataloguedTool:
+        """The tool as its annotation describes it, as if its server offered it."""
+        known_as = self.servers[server]
+        annotation = self.annotations.get((known_as, tool))
+        raw: dict[str, Json] = {"name": tool}
+        if annotation is not None:
+            raw["inputSchema"] = dict(annotation.input_schema)
+        return CataloguedTool(
+            exposed_name=self._exposed(server, tool),
+            server=server,
+            policy_server=known_as,
+            definition=ToolDefinition(server, tool, raw),
+            annotation=annotation,
+        )

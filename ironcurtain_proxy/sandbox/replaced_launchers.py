@@ -1,0 +1,92 @@
+"""Servers that a launcher such as `npx` would fetch: replaced by what is installed, where it is.
+
+A launcher needs a network and a place to write programs to, which no sandbox gives.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.server import ServerSpec
+from ironcurtain_proxy.sandbox.installed import (
+    Installed,
+    NotInstalled,
+    SearchPlaces,
+    find_installed,
+)
+from ironcurtain_proxy.sandbox.launchers import launched
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """Where programs may be installed."""
+
+    state_dir: Path
+    home: Path
+    workspace: RealPath | None
+    """The agent writes there, so nothing of it counts as installed."""
+    environ: Mapping[str, str]
+    """Ours, as `serve` finds it."""
+
+
+def is_confined(spec: ServerSpec) -> bool:
+    """Whether a server is meant to run in a sandbox, where there is one.
+
+    One that fetches its own program needs what a sandbox denies; it is confined only if the
+    operator wrote its sandbox down.
+
+    Args:
+        spec: as `without_launcher` gives it.
+    """
+    if spec.sandbox is None:
+        return launched(spec.command, spec.args) is None
+    return spec.sandbox is not False
+
+
+def without_launcher(spec: ServerSpec, machine: Machine) -> ServerSpec:
+    """A server as it can be confined: with the installed program instead of what would fetch it.
+
+    Args:
+        spec: as configured. If it is trusted, or runs no launcher, it stays as it is.
+        machine: where what it would fetch may be installed.
+    """
+    wanted = launched(spec.command, spec.args)
+    found = look_up(spec, machine)
+    if wanted is None or not isinstance(found, Installed):
+        return spec
+    return replace(spec, command=found.program, args=wanted.args)
+
+
+def look_up(spec: ServerSpec, machine: Machine) -> Installed | NotInstalled | None:
+    """What is installed of what a server's launcher would fetch; None: nobody needs to know."""
+    wanted = launched(spec.command, spec.args)
+    if wanted is None or spec.sandbox is False:
+        return None
+    variables = {**machine.environ, **spec.env}
+    places = SearchPlaces(
+        # Its own directory is made in the session's, where nothing is installed.
+        directory=machine.state_dir if spec.cwd is None else Path(spec.cwd),
+        home=Path(variables.get("HOME") or machine.home),
+        environ=variables,
+        exposed=() if machine.workspace is None else (machine.workspace,),
+    )
+    return find_installed(wanted, places)
+
+
+def installation_of(spec: ServerSpec) -> str:
+    """The command that installs what a server's launcher would fetch, and what else to do."""
+    wanted = launched(spec.command, spec.args)
+    if wanted is None:
+        return ""
+    if wanted.is_replaceable:
+        return wanted.install
+    return f"{wanted.install} (and make the program that it installs the server's command)"
+
+
+def why_unconfined(spec: ServerSpec, machine: Machine) -> str:
+    """Why a server that a launcher fetches is not confined, and the command that changes it."""
+    found = look_up(spec, machine)
+    but = f" ({found.why})" if isinstance(found, NotInstalled) and found.why else ""
+    what = f"{spec.command} fetches its package, which no sandbox lets it{but}"
+    return f"{what}: run {installation_of(spec)}"
