@@ -152,6 +152,7 @@ def test_the_same_call_that_tried_to_leave_is_asked_about_with_its_host(
     assert "tried to reach" in str(question["context"])
     person.answer({"decision": "denied"})
     refused(agent.result(call))
+    assert "closed.example" in str(question["context"])
     # What did not try is contained as before.
     done(shell(agent, f"{command} || true"))
     assert last(installation)["decidedBy"] == "containment"
