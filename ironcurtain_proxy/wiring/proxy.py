@@ -219,6 +219,7 @@ def assemble(
         home=real(settings.home),
     )
     reviewers.on_clear = mediator.budgets.clear
+    reviewers.on_taken_back = servers.twins.close
     return Proxy(
         holds=holds,
         watchman=watchman,

@@ -10,18 +10,23 @@ from dataclasses import dataclass
 
 import anyio
 
+from ironcurtain_proxy.approval.containment import Considered, hosts_of, why_asked
 from ironcurtain_proxy.approval.judging import NamedTool, Overlay
 from ironcurtain_proxy.approval.subject import tool_names
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy
 from ironcurtain_proxy.config.settings import Settings
+from ironcurtain_proxy.decision.containment import rule_for_reviewers
 from ironcurtain_proxy.facts.catalogue import CataloguedTool
 from ironcurtain_proxy.mediation.judge import judge
 from ironcurtain_proxy.model.call import RequestId, ToolCall
 from ironcurtain_proxy.model.decision import Decision, Deny, Escalate, Ground
 from ironcurtain_proxy.model.json import Arguments, Json
 from ironcurtain_proxy.model.judgement import Judged
+from ironcurtain_proxy.model.opening import Opening
+from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import Facts, Gathered
 from ironcurtain_proxy.model.server import ToolDefinition
+from ironcurtain_proxy.model.walls import Walls
 from ironcurtain_proxy.sandbox.launch import Confinement
 from ironcurtain_proxy.sandbox.probe import Available
 from ironcurtain_proxy.sandbox.twin import opening_for
@@ -37,6 +42,10 @@ class Outcome:
     gathered: Gathered
     judged: Judged
     blocked: Ground | None
+    opened: tuple[str, ...] = ()
+    """What a second instance of the server would be let into, once approved."""
+    uncontained: str | None = None
+    """Why containment leaves the call to reviewers; empty: it does not; None: it is off."""
     """Why nobody is asked although something asks: the sandbox would refuse the call anyway."""
 
     @property
@@ -113,18 +122,51 @@ class Rehearsal:
         judged = judge(
             gathered, self.loaded.policy, self.overlay, lambda: NamedTool(server, tool, names)
         )
-        return Outcome(gathered, judged, self._blocked(server, gathered, judged))
+        opening = self._opening(server, gathered, judged)
+        blocked = Ground("sandbox", opening) if isinstance(opening, str) else None
+        opened = opening.words() if isinstance(opening, Opening) else ()
+        return Outcome(
+            gathered, judged, blocked, opened, self._uncontained(server, gathered, judged)
+        )
 
-    def _blocked(self, server: str, gathered: Gathered, judged: Judged) -> Ground | None:
+    def _opening(self, server: str, gathered: Gathered, judged: Judged) -> Opening | str | None:
         confinement = self.confined.get(server)
         if confinement is None or not isinstance(gathered, Facts):
             return None
         if not isinstance(judged.decision, Escalate):
             return None
         spec = next(spec for spec in self.settings.servers if spec.name == server)
-        home = str(self.settings.home)
-        found = opening_for(spec, confinement.profile, gathered.request, (), home)
-        return Ground("sandbox", found) if isinstance(found, str) else None
+        hosts, home = hosts_of(gathered), str(self.settings.home)
+        return opening_for(spec, confinement.profile, gathered.request, hosts, home)
+
+    def _uncontained(self, server: str, gathered: Gathered, judged: Judged) -> str | None:
+        """Why containment leaves the call to reviewers; empty: it does not; None: it is off."""
+        if not self.settings.containment.undo or not isinstance(gathered, Facts):
+            return None
+        if not isinstance(judged.decision, Escalate):
+            return None
+        considered = Considered(
+            facts=gathered,
+            judged=judged,
+            workspace=self.settings.workspace,
+            walls=self._walls(server),
+            for_reviewers=rule_for_reviewers(gathered.request, self.loaded.policy),
+            tried="",
+        )
+        return why_asked(considered) or ""
+
+    def _walls(self, server: str) -> Walls | None:
+        """What the process would be let, as configured: none is looked at."""
+        confinement = self.confined.get(server)
+        if confinement is None:
+            return None
+        spec = next(spec for spec in self.settings.servers if spec.name == server)
+        writable = tuple(map(RealPath.from_text, confinement.profile.allow_write))
+        return Walls(
+            writable=writable,
+            temporary=writable[0] if spec.cwd is None else None,
+            is_offline=not confinement.profile.allowed_domains,
+        )
 
     def _exposed(self, server: str, tool: str) -> str:
         return tool if len(self.settings.servers) == 1 else f"{server}__{tool}"

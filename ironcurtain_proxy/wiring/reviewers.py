@@ -51,6 +51,8 @@ class Reviewers:
     auto_approver: "AutoApprover | None"
     order: tuple[ChannelName, ...]
     on_clear: Callable[[], object] = lambda: None
+    on_taken_back: Callable[[], object] = lambda: None
+    """Told when grants were taken back before their time."""
     """Ends what rests on grants besides: the runs of approved plans."""
     engine: "EngineParts | None" = None
     """The auto-confirm engine, if it is on."""
@@ -102,12 +104,14 @@ class Reviewers:
         if self.persisted is not None:
             for identifier in self.persisted.withdrawn():
                 self.grants.revoke(identifier)
+                self.on_taken_back()
 
     async def keep_grants(self, *, at_once: bool = False) -> None:
         """Write down what changed, where grants are kept; `at_once`: uses, too."""
         if self.persisted is not None:
             for gone in await self.persisted.keep(self.grants.list(), at_once=at_once):
                 self.grants.revoke(gone)
+                self.on_taken_back()
 
 
 def assemble_reviewers(
@@ -142,6 +146,7 @@ def assemble_reviewers(
             reviewers.on_clear()
         elif identifier is not None:
             grants.revoke(GrantId(identifier))
+        reviewers.on_taken_back()
         await reviewers.keep_grants(at_once=True)
         mailbox.publish_grants(settings.session, described(grants))
 
