@@ -73,9 +73,18 @@ def as_text(found: Found, asked: Asked) -> list[str]:
 
 
 def _in_the_sandbox(outcome: Outcome) -> list[str]:
+    lines = []
+    if outcome.uncontained is not None:
+        why = outcome.uncontained
+        says = f"asks: {why}" if why else "settles it, if it can be taken back"
+        lines += ["", "containment", f"  {says}"]
+    if outcome.opened:
+        opened = ", ".join(outcome.opened)
+        lines += ["", "in the server's sandbox", f"  once approved, a second instance: {opened}"]
     if outcome.blocked is None:
-        return []
+        return lines
     return [
+        *lines,
         "",
         "in the server's sandbox",
         f"  DENIED, and nobody is asked: {outcome.blocked.reason}",
@@ -123,6 +132,8 @@ def as_json(found: Found, asked: Asked) -> Mapping[str, Json]:
     fields = _fields(found.certain.judged, asked)
     blocked = found.certain.blocked
     fields["sandbox"] = None if blocked is None else blocked.reason
+    fields["opened"] = [*found.certain.opened]
+    fields["uncontained"] = found.certain.uncontained
     if found.if_unique is not None:
         fields["ifNameIsUnique"] = _fields(found.if_unique.judged, asked)
     return fields

@@ -3,6 +3,7 @@
 - `servers`, `supervisor`, `starting`, `options`: all servers, and the life of one.
 - `connection`, `listing`, `roots`: the JSON-RPC conversation.
 - `process`, `guardian`, `orphans`, `bereaved`: processes, and what is left when one is killed.
+- `gate`: the proxy of a sandbox that reaches nothing.
 - `twins`: second instances, for what was approved.
 - `probing`: what the process of a server can touch.
 - `environment`, `working_directory`, `hardening`: what a server can see.

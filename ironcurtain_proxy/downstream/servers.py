@@ -13,6 +13,7 @@ from typing import Final
 import anyio
 from anyio.abc import TaskStatus
 
+from ironcurtain_proxy.downstream.gate import Gate
 from ironcurtain_proxy.downstream.options import DownstreamOptions, Hooks, ServerStatus
 from ironcurtain_proxy.downstream.orphans import become_subreaper
 from ironcurtain_proxy.downstream.roots import retry_while_outside
@@ -44,7 +45,10 @@ class DownstreamServers:
 
     def __init__(self, specs: Sequence[ServerSpec], options: DownstreamOptions) -> None:
         self.hooks = Hooks()
+        self._confinements = dict(options.confinements)
+        options = replace(options, confinements=self._confinements)
         self._options = options
+        self._gates: dict[str, Gate] = {}
         self._log = SessionLog(options.session_log)
         if self._log.fault:
             _LOGGER.warning("no session log: %s", self._log.fault)
@@ -65,11 +69,25 @@ class DownstreamServers:
         """
         become_subreaper()
         remove_abandoned()
+        self._open_gates()
         for supervisor in self._supervisors.values():
             try:
                 supervisor.start_process()
             except (ConfigurationError, DownstreamError, OSError) as error:
                 _LOGGER.debug("%s", error)
+
+    def _open_gates(self) -> None:
+        """Listen in the place of the proxies of sandboxes that may reach nothing."""
+        for name, confinement in self._confinements.items():
+            if not confinement.profile.allowed_domains:
+                try:
+                    gate = Gate.open()
+                except OSError as error:
+                    # srt's own proxy refuses as well; who was asked for is not known then.
+                    _LOGGER.debug("no gate for %s: %s", name, error)
+                    return
+                self._gates[name] = gate
+                self._confinements[name] = replace(confinement, gate=gate.port)
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Keep all servers running until cancelled; then end them, within about 3 seconds."""
@@ -78,6 +96,8 @@ class DownstreamServers:
                 for supervisor in self._supervisors.values():
                     group.start_soon(supervisor.run)
                 group.start_soon(self.twins.run)
+                for gate in self._gates.values():
+                    group.start_soon(gate.run)
                 task_status.started()
                 await anyio.sleep_forever()
         finally:
@@ -182,10 +202,17 @@ class DownstreamServers:
         if call.arguments or "arguments" in params:
             params["arguments"] = dict(call.arguments)
         connection, sandboxed = supervisor.connection, supervisor.is_sandboxed
+        gate = None if confinement is None or confinement.gate is None else self._gates[call.server]
+        before = 0 if gate is None else gate.count
         result = await connection.call(params, self._options.call_timeout, on_progress)
         if not sandboxed or confinement is None:
             return result
-        return _annotated(result, Closed.to(confinement.profile, call.request))
+        closed = Closed.to(confinement.profile, call.request)
+        host = "" if gate is None else gate.asked_since(before)
+        if host and not closed.hosts:
+            closed = replace(closed, hosts=(host,))
+        answer = _annotated(result, closed)
+        return replace(answer, refused_host=host) if host else answer
 
     def opening(
         self, server: str, request: AccessRequest, hosts: Sequence[str] = ()

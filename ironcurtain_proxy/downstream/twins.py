@@ -44,11 +44,11 @@ class Twin:
 
     supervisor: Supervisor
     confinement: Confinement
+    idle_since: float
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     ended: anyio.Event = field(default_factory=anyio.Event)
     calls: int = 0
     """Under way."""
-    idle_since: float = 0.0
 
 
 class Twins:
@@ -84,12 +84,8 @@ class Twins:
 
     def close(self) -> None:
         """End every second instance, once its calls have ended: what was approved holds no more."""
-        for key, twin in list(self._living.items()):
-            del self._living[key]
-            if not twin.calls:
-                twin.scope.cancel()
-            else:
-                twin.idle_since = float("-inf")
+        for key in list(self._living):
+            self._retire(key)
 
     @asynccontextmanager
     async def use(self, first: Supervisor, opening: Opening) -> AsyncIterator[Twin]:
@@ -118,9 +114,17 @@ class Twins:
             yield twin
         finally:
             twin.calls -= 1
-            if twin.supervisor.tools != first.tools or self._living.get(key) is not twin:
-                twin.scope.cancel()
             twin.idle_since = anyio.current_time()
+            if self._living.get(key) is twin and twin.supervisor.tools != first.tools:
+                self._retire(key)
+            elif self._living.get(key) is not twin and not twin.calls:
+                twin.scope.cancel()
+
+    def _retire(self, key: _Key) -> None:
+        """Send nothing more to one, and end it once its calls have ended."""
+        twin = self._living.pop(key)
+        if not twin.calls:
+            twin.scope.cancel()
 
     async def _start(self, spec: ServerSpec, key: _Key) -> Twin:
         group = self._group
@@ -170,6 +174,7 @@ class Twins:
                 _nothing,
             ),
             confinement,
+            anyio.current_time(),
         )
 
     async def _live(self, key: _Key, twin: Twin) -> None:

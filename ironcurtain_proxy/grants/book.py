@@ -3,6 +3,7 @@
 A grant lives as long as its session, in memory.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeAlias, assert_never
@@ -44,7 +45,13 @@ class GrantBook:
     thread-safe.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, on_taken_back: Callable[[], object] = lambda: None) -> None:
+        """Remember nothing yet.
+
+        Args:
+            on_taken_back: told when a grant ends, which may have opened a sandbox.
+        """
+        self._on_taken_back = on_taken_back
         self._all: dict[GrantId, Remembered] = {}
         self._by_key: dict[_Key, dict[GrantId, Grant]] = {}
 
@@ -115,6 +122,7 @@ class GrantBook:
         del self._by_key[key][identifier]
         if not self._by_key[key]:
             del self._by_key[key]
+        self._on_taken_back()
         return True
 
     def clear(self) -> int:
@@ -122,6 +130,7 @@ class GrantBook:
         count = len(self._all)
         self._all.clear()
         self._by_key.clear()
+        self._on_taken_back()
         return count
 
 

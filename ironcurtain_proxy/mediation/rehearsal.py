@@ -18,8 +18,9 @@ from ironcurtain_proxy.model.call import RequestId, ToolCall
 from ironcurtain_proxy.model.decision import Decision, Deny, Escalate, Ground
 from ironcurtain_proxy.model.json import Arguments, Json
 from ironcurtain_proxy.model.judgement import Judged
+from ironcurtain_proxy.model.opening import Opening
 from ironcurtain_proxy.model.policy import Policy
-from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered
+from ironcurtain_proxy.model.request import Facts, Gathered
 from ironcurtain_proxy.model.server import ToolDefinition
 from ironcurtain_proxy.ports import FactGatherer
 
@@ -31,7 +32,11 @@ class Outcome:
     gathered: Gathered
     judged: Judged
     blocked: Ground | None
-    """Why nobody is asked although something asks: the sandbox would refuse the call anyway."""
+    """Why nobody is asked although something asks: no approval opens the sandbox for the call."""
+    opened: tuple[str, ...] = ()
+    """What a second instance of the server would be let into, once approved."""
+    uncontained: str | None = None
+    """Why containment leaves the call to reviewers; empty: it does not; None: it is off."""
 
     @property
     def decision(self) -> Decision:
@@ -56,8 +61,11 @@ class Rehearsal:
     """By the operator's name, the name that annotations have for a server."""
     annotations: Mapping[tuple[str, str], ToolAnnotation]
     """By that name and the tool's."""
-    closed: Callable[[str, AccessRequest], str | None]
-    """Why no approval opens the sandbox of a server, by the operator's name, for a call."""
+    opening: Callable[[str, Facts], Opening | str | None]
+    """What a call needs beyond the sandbox of a server, by the operator's name; a text: what no
+    approval opens."""
+    uncontained: Callable[[str, Facts, Judged], str | None]
+    """Why containment leaves a call to reviewers; empty: it does not; None: it is off."""
     facts_of: FactsOf
 
     async def of_call(
@@ -85,13 +93,16 @@ class Rehearsal:
         )
         gathered = await facts.gather(call)
         judged = judge(gathered, self.policy, self.overlay, lambda: NamedTool(server, tool, names))
-        return Outcome(gathered, judged, self._blocked(server, gathered, judged))
-
-    def _blocked(self, server: str, gathered: Gathered, judged: Judged) -> Ground | None:
         if not isinstance(gathered, Facts) or not isinstance(judged.decision, Escalate):
-            return None
-        why = self.closed(server, gathered.request)
-        return None if why is None else Ground("sandbox", why)
+            return Outcome(gathered, judged, None)
+        opening = self.opening(server, gathered)
+        return Outcome(
+            gathered,
+            judged,
+            blocked=Ground("sandbox", opening) if isinstance(opening, str) else None,
+            opened=opening.words() if isinstance(opening, Opening) else (),
+            uncontained=self.uncontained(server, gathered, judged),
+        )
 
     def _exposed(self, server: str, tool: str) -> str:
         return tool if len(self.servers) == 1 else f"{server}__{tool}"

@@ -23,6 +23,9 @@ class Confinement:
     profile: Profile
     temporary: str | None = None
     """Where the server keeps temporary files; None: in its working directory."""
+    gate: int | None = None
+    """The port of a proxy of ours on this machine that refuses every host; None: srt's own proxy
+    lets it reach what the profile allows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +66,7 @@ def confine(spec: ServerSpec, confinement: Confinement | None) -> Launch:
     """
     if confinement is None:
         return unsafe_no_sandbox(spec)
-    settings = Settings.of(confinement.profile)
+    settings = Settings.of(confinement.profile, confinement.gate)
     directory = make_directory()
     try:
         prepare(directory.path)

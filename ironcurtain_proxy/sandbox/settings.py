@@ -33,8 +33,12 @@ class Settings:
     fields: Mapping[str, Json]
 
     @classmethod
-    def of(cls, profile: Profile) -> "Settings":
+    def of(cls, profile: Profile, gate: int | None = None) -> "Settings":
         """A profile in srt's words.
+
+        Args:
+            profile: what is let.
+            gate: the port of the proxy that stands in the place of srt's; None: srt's.
 
         Raises:
             ConfigurationError: a domain that srt would not take as it was meant.
@@ -46,6 +50,7 @@ class Settings:
                 "network": {
                     "allowedDomains": [*profile.allowed_domains],
                     "deniedDomains": [*profile.denied_domains],
+                    **({} if gate is None else {"httpProxyPort": gate, "socksProxyPort": gate}),
                 },
                 "filesystem": {
                     "denyRead": [*profile.deny_read],

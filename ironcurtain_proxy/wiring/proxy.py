@@ -179,7 +179,7 @@ def assemble(
     catalogue = LiveCatalogue(settings.servers, loaded.annotations, servers)
     clock = SystemClock()
     timeline = _timeline(settings, clock)
-    approvals = Approvals(GrantBook(), BudgetBook())
+    approvals = Approvals(GrantBook(on_taken_back=servers.twins.close), BudgetBook())
     reviewers = assemble_reviewers(settings, approvals, clock, environ, loaded.version, ways)
     session = Session.begin(
         World(

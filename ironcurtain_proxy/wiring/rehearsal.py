@@ -2,12 +2,20 @@
 
 from collections.abc import Callable, Mapping
 
+from ironcurtain_proxy.approval.containment import Considered, hosts_of, why_asked
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy
 from ironcurtain_proxy.config.settings import Settings
+from ironcurtain_proxy.decision.containment import rule_for_reviewers
 from ironcurtain_proxy.facts.catalogue import CataloguedTool
 from ironcurtain_proxy.facts.resolver import Resolver
 from ironcurtain_proxy.mediation.rehearsal import Rehearsal
-from ironcurtain_proxy.model.request import AccessRequest
+from ironcurtain_proxy.model.judgement import Judged
+from ironcurtain_proxy.model.opening import Opening
+from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.request import Facts
+from ironcurtain_proxy.model.server import ServerSpec
+from ironcurtain_proxy.model.walls import Walls
+from ironcurtain_proxy.sandbox.launch import Confinement
 from ironcurtain_proxy.sandbox.probe import Available
 from ironcurtain_proxy.sandbox.twin import opening_for
 from ironcurtain_proxy.wiring.confinement import confinements
@@ -43,18 +51,43 @@ def rehearsal_for(
 
     by_name = {spec.name: spec for spec in specs}
 
-    def closed(server: str, request: AccessRequest) -> str | None:
+    def opening(server: str, facts: Facts) -> Opening | str | None:
         if server not in confined:
             return None
-        home = str(settings.home)
-        found = opening_for(by_name[server], confined[server].profile, request, (), home)
-        return found if isinstance(found, str) else None
+        hosts, home = hosts_of(facts), str(settings.home)
+        return opening_for(by_name[server], confined[server].profile, facts.request, hosts, home)
+
+    def uncontained(server: str, facts: Facts, judged: Judged) -> str | None:
+        if not settings.containment.undo:
+            return None
+        considered = Considered(
+            facts=facts,
+            judged=judged,
+            workspace=settings.workspace,
+            walls=_walls(by_name[server], confined.get(server)),
+            for_reviewers=rule_for_reviewers(facts.request, loaded.policy),
+            tried="",
+        )
+        return why_asked(considered) or ""
 
     return Rehearsal(
         policy=loaded.policy,
         overlay=overlay_for(settings, confined),
         servers={spec.name: spec.annotations for spec in settings.servers},
         annotations=loaded.annotations,
-        closed=closed,
+        opening=opening,
+        uncontained=uncontained,
         facts_of=facts_of,
+    )
+
+
+def _walls(spec: ServerSpec, confinement: Confinement | None) -> Walls | None:
+    """What the process would be let, as configured: none is looked at."""
+    if confinement is None:
+        return None
+    writable = tuple(map(RealPath.from_text, confinement.profile.allow_write))
+    return Walls(
+        writable=writable,
+        temporary=writable[0] if spec.cwd is None else None,
+        is_offline=not confinement.profile.allowed_domains,
     )

@@ -3,6 +3,7 @@
 With a real sandbox, a real shell, and a person at the mailbox.
 """
 
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +21,7 @@ from tests.e2e.confined_installation import (
     folder,
     refused,
 )
-from tests.e2e.installation import ROOT, Installation, rule
+from tests.e2e.installation import PROXY, ROOT, Installation, rule
 from tests.e2e.mailbox_person import Person
 from tests.e2e.raw_client import Message, RawClient, at, texts
 
@@ -151,6 +152,7 @@ def test_the_same_call_that_tried_to_leave_is_asked_about_with_its_host(
     assert "tried to reach" in str(question["context"])
     person.answer({"decision": "denied"})
     refused(agent.result(call))
+    assert "closed.example" in str(question["context"])
     # What did not try is contained as before.
     done(shell(agent, f"{command} || true"))
     assert last(installation)["decidedBy"] == "containment"
@@ -301,3 +303,25 @@ def test_no_server_may_write_where_the_sandbox_program_keeps_its_own_logs(
         program.write_text(f"echo x > {directory}/left; echo $? > {program}.status")
         done(shell(agent, f"sh {program}"))
         assert list(directory.iterdir()) == []
+
+
+def test_explain_says_what_containment_and_a_second_instance_would_do(
+    session: tuple[Installation, RawClient],
+) -> None:
+    installation, _ = session
+
+    def explain(tool: str, given: Message) -> str:
+        done = subprocess.run(
+            [*PROXY, "explain", f"box/{tool}", "--args", orjson.dumps(given).decode()],
+            env=installation.environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=50,
+        )
+        return done.stdout + done.stderr
+
+    inside = str(installation.workspace / "file.txt")
+    assert "settles it, if it can be taken back" in explain("write", {"path": inside, "text": "x"})
+    assert "it names a host or an account" in explain("http", {"url": "http://example.com/"})
+    assert "a second instance: host example.com" in explain("http", {"url": "http://example.com/"})

@@ -22,6 +22,7 @@ from tests.e2e.confined_installation import (
 )
 from tests.e2e.installation import Installation, rule
 from tests.e2e.mailbox_person import Person
+from tests.e2e.process_tree import Watch
 from tests.e2e.raw_client import Message, RawClient, text, texts
 from tests.e2e.test_containment import CONFIG, contained, last, shell
 from tests.e2e.website import Website
@@ -251,3 +252,21 @@ def test_a_command_that_tried_to_leave_gets_the_host_that_the_question_showed(
     assert "403" not in said
     assert last(installation)["opened"] == ["host localhost"]
     assert text(agent.call("shell", {"command": "echo inside"})).startswith("inside")
+
+
+def test_a_second_instance_ends_when_grants_are_taken_back(
+    asking: tuple[Installation, RawClient, Person], website: Website
+) -> None:
+    installation, agent, person = asking
+    call = agent.start_call("http", {"url": local(website)})
+    person.until_asked()
+    done_by = person.command("approve", person.until_asked()[0]["escalationId"][:8], "--remember")
+    assert done_by.returncode == 0, done_by.stderr
+    done(agent.result(call))
+    done(agent.call("http", {"url": local(website)}))
+    servers = those(installation.processes(agent), is_server)
+    second = {pid for pid in servers if "twin" in Path(f"/proc/{pid}/cwd").readlink().name}
+    assert len(second) == 1
+    watch = Watch(second)
+    assert person.command("grants", "clear").returncode == 0
+    assert watch.survivors() == set()
