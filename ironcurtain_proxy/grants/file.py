@@ -22,6 +22,7 @@ from ironcurtain_proxy.grants.format import (
     read_grants_file,
 )
 from ironcurtain_proxy.private_directory import UnacceptableFileError, content
+from ironcurtain_proxy.private_files import write_whole
 
 KEPT_NAME: Final = "grants.json"
 """In the state directory."""
@@ -137,19 +138,7 @@ class GrantsFile:
         raw = grants_file_bytes(grants)
         if len(raw) > MAX_KEPT_BYTES:
             raise self._unusable(f"would be larger than {MAX_KEPT_BYTES} bytes")
-        # Under the lock nobody else writes it: what is there is left from a crash.
-        temporary = self.path.with_name(f".{self.path.name}.tmp")
-        temporary.unlink(missing_ok=True)
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFE, _PRIVATE)
-        try:
-            with os.fdopen(descriptor, "wb") as out:
-                out.write(raw)
-                out.flush()
-                os.fsync(out.fileno())
-            temporary.replace(self.path)
-        finally:
-            temporary.unlink(missing_ok=True)
-        _sync_directory(self.path.parent)
+        write_whole(self.path, raw, locked=True)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -200,13 +189,3 @@ def _make_private(directory: Path) -> None:
     _make_private(directory.parent)
     with suppress(FileExistsError):
         directory.mkdir(_PRIVATE_DIRECTORY)
-
-
-def _sync_directory(directory: Path) -> None:
-    """Make the new name last, where the file system can."""
-    with suppress(OSError):
-        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
