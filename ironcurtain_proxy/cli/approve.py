@@ -4,7 +4,7 @@ import argparse
 from typing import Final
 
 from ironcurtain_proxy.cli.reviewing import add_references, answer_those
-from ironcurtain_proxy.mailbox.answering import Verdict
+from ironcurtain_proxy.mailbox.answering import ReviewerAnswer
 
 DESCRIPTION: Final = "Approve calls that wait; see `ironcurtain-proxy pending`."
 
@@ -33,4 +33,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Approve."""
     remember = 0 if options.remember else None
-    return answer_those(options, Verdict(approved=True, remember=remember, note=options.note))
+    return answer_those(
+        options, ReviewerAnswer(approved=True, remember=remember, note=options.note)
+    )
