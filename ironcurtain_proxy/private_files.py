@@ -83,3 +83,16 @@ def sync_directory(directory: Path) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+def make_private_directory(directory: Path) -> None:
+    """Make a directory and its parents, each for us alone. What is there stays as it is.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    if directory.is_dir():
+        return
+    make_private_directory(directory.parent)
+    with suppress(FileExistsError):
+        directory.mkdir(0o700)

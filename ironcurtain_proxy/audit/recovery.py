@@ -26,10 +26,9 @@ from ironcurtain_proxy.audit.files import (
 )
 from ironcurtain_proxy.audit.syncing import write_head
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.private_files import locked_file
+from ironcurtain_proxy.private_files import locked_file, make_private_directory, sync_directory
 
 _PRIVATE: Final = 0o600
-_PRIVATE_DIRECTORY: Final = 0o700
 _LOCK_ATTEMPTS: Final = 5
 _LOCK_PAUSE: Final = 0.02
 LOG_FLAGS: Final = (
@@ -65,7 +64,7 @@ def open_log(path: Path) -> OpenedLog:
     path = Path(os.path.abspath(path))  # noqa: PTH100  resolve() would follow links
     try:
         _refuse_what_is_not_a_file(path)
-        _make_private_directory(path.parent)
+        make_private_directory(path.parent)
         path, lock, notices = _lock(path)
         try:
             return _open_locked(path, lock, notices)
@@ -139,16 +138,6 @@ def open_new(path: Path) -> int:
     return file
 
 
-def sync_directory(directory: Path) -> None:
-    """Make names in a directory last, where the file system can."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        with suppress(OSError):
-            os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def _unusable(path: Path, error: OSError) -> str:
     if error.errno in {errno.ELOOP, errno.EMLINK}:
         what = "is a symbolic link"
@@ -170,14 +159,6 @@ def _refuse_what_is_not_a_file(path: Path) -> None:
             raise ConfigurationError(_unusable(path, OSError(errno.ELOOP, "")))
         if not stat.S_ISREG(mode):
             raise ConfigurationError(f"audit log {path} is not a regular file; {_OTHER_PATH}")
-
-
-def _make_private_directory(directory: Path) -> None:
-    if directory.is_dir():
-        return
-    _make_private_directory(directory.parent)
-    with suppress(FileExistsError):
-        directory.mkdir(_PRIVATE_DIRECTORY)
 
 
 def _lock(path: Path) -> tuple[Path, int, list[str]]:

@@ -22,14 +22,13 @@ from ironcurtain_proxy.grants.format import (
     read_grants_file,
 )
 from ironcurtain_proxy.private_directory import UnacceptableFileError, content
-from ironcurtain_proxy.private_files import write_whole
+from ironcurtain_proxy.private_files import make_private_directory, write_whole
 
 KEPT_NAME: Final = "grants.json"
 """In the state directory."""
 MAX_KEPT_BYTES: Final = 16 * 1024 * 1024
 
 _PRIVATE: Final = 0o600
-_PRIVATE_DIRECTORY: Final = 0o700
 _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 _SAFE: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _LOCK_SECONDS: Final = 2.0
@@ -112,7 +111,7 @@ class GrantsFile:
             GrantsFileError: it cannot be changed, and is as it was.
         """
         try:
-            _make_private(self.path.parent)
+            make_private_directory(self.path.parent)
             self._refuse_another_s_directory()
             with self._locked():
                 before = self.read()
@@ -181,11 +180,3 @@ class GrantsFile:
 
 def _stamp(found: os.stat_result) -> Stamp:
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
-
-
-def _make_private(directory: Path) -> None:
-    if directory.is_dir():
-        return
-    _make_private(directory.parent)
-    with suppress(FileExistsError):
-        directory.mkdir(_PRIVATE_DIRECTORY)
