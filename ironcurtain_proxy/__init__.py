@@ -10,8 +10,8 @@ The life of a call:
 - `review`: open questions and who answers them. `mailbox`: questions and answers as files.
 - `downstream`: the servers. `sandbox`: their confinement. `audit`: the log of all calls.
 
-What all share: `model`, `errors`, `ports`, `jsonrpc`, `private_directory`, `strict_json`,
-`snapshots`.
+What all share: `model`, `errors`, `ports`, `jsonrpc`, `private_directory`, `private_files`,
+`strict_json`, `snapshots`.
 
 Off by default, and skipped by a reader of the default product: `auto_confirm`, the engine;
 `auto_approver`, the LLM approver; `llm`, the one way to a language model.

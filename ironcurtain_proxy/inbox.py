@@ -16,7 +16,7 @@ import anyio
 import orjson
 
 from ironcurtain_proxy.errors import ConfigurationError, IronCurtainError
-from ironcurtain_proxy.mailbox.answering import Verdict, answer, answer_async
+from ironcurtain_proxy.mailbox.answering import ReviewerAnswer, answer, answer_async
 from ironcurtain_proxy.mailbox.credential import Credential
 from ironcurtain_proxy.mailbox.listener_lock import ListenerLock, listener_pid
 from ironcurtain_proxy.mailbox.messages import is_id, timestamp
@@ -170,7 +170,9 @@ class EscalationInbox:
         """`deny` for programs that are not async."""
         return self._answer_now(identity, self._denial(note))
 
-    def _approval(self, identity: str, remember: Candidate | int | None, note: str) -> Verdict:
+    def _approval(
+        self, identity: str, remember: Candidate | int | None, note: str
+    ) -> ReviewerAnswer:
         return replace(self._denial(note), approved=True, remember=self._place(identity, remember))
 
     def _place(self, identity: str, remember: Candidate | int | None) -> int | None:
@@ -185,18 +187,18 @@ class EscalationInbox:
             return 0 if remember else None
         return remember
 
-    def _denial(self, note: str) -> Verdict:
-        return Verdict(
+    def _denial(self, note: str) -> ReviewerAnswer:
+        return ReviewerAnswer(
             approved=False, note=note, reviewer=self._reviewer, credential=self._credential
         )
 
-    async def _answer(self, identity: str, verdict: Verdict) -> bool:
+    async def _answer(self, identity: str, verdict: ReviewerAnswer) -> bool:
         shown, place = self._shown_as(identity), self._reader.place()
         if shown is None or place is None:
             return False
         return await answer_async(place, shown.request, verdict)
 
-    def _answer_now(self, identity: str, verdict: Verdict) -> bool:
+    def _answer_now(self, identity: str, verdict: ReviewerAnswer) -> bool:
         shown, place = self._shown_as(identity), self._reader.place()
         return shown is not None and place is not None and answer(place, shown.request, verdict)
 

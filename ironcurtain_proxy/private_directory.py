@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Final
 
 from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.private_files import make_private_directory
 
-_PRIVATE_DIRECTORY: Final = 0o700
 _PRIVATE: Final = 0o600
 _TAKEN: Final = 0o400
 _CHUNK: Final = 1 << 20
@@ -50,7 +50,7 @@ class MailboxDirectory:
         """
         try:
             if create:
-                _make(path)
+                make_private_directory(path)
             descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except FileNotFoundError:
             if create:
@@ -257,16 +257,6 @@ def temporary_writer(name: str) -> int | None:
     if not name.startswith(".") or len(parts) != 4 or parts[3] != "tmp":  # noqa: PLR2004
         return None
     return int(parts[1]) if parts[1].isascii() and parts[1].isdigit() else None
-
-
-def _make(path: Path) -> None:
-    """Make it and its parents, each for us alone."""
-    with suppress(FileExistsError):
-        try:
-            path.mkdir(_PRIVATE_DIRECTORY)
-        except FileNotFoundError:
-            _make(path.parent)
-            path.mkdir(_PRIVATE_DIRECTORY)
 
 
 def _secure(path: Path, descriptor: int) -> None:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import anyio
+from ironcurtain_proxy.wiring.clocks import SystemClock
 
 from ironcurtain_proxy.model.call import RequestId
 from ironcurtain_proxy.model.path import RealPath
@@ -19,7 +20,6 @@ from ironcurtain_proxy.model.timeline import NotHeld
 from ironcurtain_proxy.snapshots.timeline.keeper import Limits
 from ironcurtain_proxy.snapshots.timeline.rewinding import Request, kept, roll_back
 from ironcurtain_proxy.snapshots.timeline.workspace_timeline import WorkspaceTimeline
-from ironcurtain_proxy.wiring.clocks import SystemClock
 
 CALLS = 50
 IN_ONE = 20

@@ -4,7 +4,6 @@ Knows nothing of records. Everything here happens once, before the first call, a
 """
 
 import errno
-import fcntl
 import os
 import stat
 import tempfile
@@ -27,9 +26,9 @@ from ironcurtain_proxy.audit.files import (
 )
 from ironcurtain_proxy.audit.syncing import write_head
 from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.private_files import locked_file, make_private_directory, sync_directory
 
 _PRIVATE: Final = 0o600
-_PRIVATE_DIRECTORY: Final = 0o700
 _LOCK_ATTEMPTS: Final = 5
 _LOCK_PAUSE: Final = 0.02
 LOG_FLAGS: Final = (
@@ -65,7 +64,7 @@ def open_log(path: Path) -> OpenedLog:
     path = Path(os.path.abspath(path))  # noqa: PTH100  resolve() would follow links
     try:
         _refuse_what_is_not_a_file(path)
-        _make_private_directory(path.parent)
+        make_private_directory(path.parent)
         path, lock, notices = _lock(path)
         try:
             return _open_locked(path, lock, notices)
@@ -139,16 +138,6 @@ def open_new(path: Path) -> int:
     return file
 
 
-def sync_directory(directory: Path) -> None:
-    """Make names in a directory last, where the file system can."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        with suppress(OSError):
-            os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def _unusable(path: Path, error: OSError) -> str:
     if error.errno in {errno.ELOOP, errno.EMLINK}:
         what = "is a symbolic link"
@@ -172,62 +161,23 @@ def _refuse_what_is_not_a_file(path: Path) -> None:
             raise ConfigurationError(f"audit log {path} is not a regular file; {_OTHER_PATH}")
 
 
-def _make_private_directory(directory: Path) -> None:
-    if directory.is_dir():
-        return
-    _make_private_directory(directory.parent)
-    with suppress(FileExistsError):
-        directory.mkdir(_PRIVATE_DIRECTORY)
-
-
 def _lock(path: Path) -> tuple[Path, int, list[str]]:
-    lock = _try_lock(path)
+    lock = locked_file(lock_path(path))
     for _ in range(_LOCK_ATTEMPTS):
         if lock is not None:
             break
         # The proxy that this one replaces may be just about to end.
         time.sleep(_LOCK_PAUSE)
-        lock = _try_lock(path)
+        lock = locked_file(lock_path(path))
     if lock is not None:
         return path, lock, []
     own = path.with_name(f"{path.name}.{os.getpid()}")
-    lock = _try_lock(own)
+    lock = locked_file(lock_path(own))
     if lock is None:
         raise ConfigurationError(
             f"audit logs {path} and {own} are both in use; set AUDIT_LOG_PATH to another file"
         )
     return own, lock, [f"audit log {path} is in use by another process; writing {own} instead"]
-
-
-def _try_lock(path: Path) -> int | None:
-    """Lock the file beside the log, which stays where it is when the log is rotated.
-
-    Returns:
-        Its descriptor, not inherited by other programs; None if another process holds it.
-    """
-    beside = lock_path(path)
-    while True:
-        lock = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, _PRIVATE)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Someone may have removed the file between our open and our lock: a lock on a file that
-            # nobody else can find keeps nobody out.
-            if _is_at(lock, beside):
-                return lock
-        except BlockingIOError:
-            os.close(lock)
-            return None
-        except BaseException:
-            os.close(lock)
-            raise
-        os.close(lock)
-
-
-def _is_at(descriptor: int, path: Path) -> bool:
-    with suppress(FileNotFoundError):
-        there, ours = path.lstat(), os.fstat(descriptor)
-        return (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino)
-    return False
 
 
 def _open_locked(path: Path, lock: int, notices: list[str]) -> OpenedLog:

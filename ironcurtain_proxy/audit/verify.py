@@ -18,7 +18,7 @@ _MOST_PROBLEMS: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class LogProblem:
     """One thing that is wrong."""
 
     where: str
@@ -27,10 +27,10 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class LogVerdict:
     """What a look at the whole log found."""
 
-    problems: tuple[Problem, ...]
+    problems: tuple[LogProblem, ...]
     """Empty: the log is whole. At most a hundred."""
     more_problems: int
     notes: tuple[str, ...]
@@ -46,7 +46,7 @@ class Verdict:
     open, and those that are under way right now."""
 
 
-def verify(log: Path, expect: str | None = None, *, elsewhere: bool = False) -> Verdict:
+def verify(log: Path, expect: str | None = None, *, elsewhere: bool = False) -> LogVerdict:
     """Check a log with all files it was rotated into.
 
     Args:
@@ -70,7 +70,7 @@ class _Check:
 
     def __init__(self, log: Path, expect: str | None) -> None:
         self.log = log
-        self.problems: list[Problem] = []
+        self.problems: list[LogProblem] = []
         self.more = 0
         self.notes: list[str] = []
         self.lines = 0
@@ -154,11 +154,11 @@ class _Check:
 
     def report(self, where: str, what: str) -> None:
         if len(self.problems) < _MOST_PROBLEMS:
-            self.problems.append(Problem(where, what))
+            self.problems.append(LogProblem(where, what))
         else:
             self.more += 1
 
-    def finish(self) -> Verdict:
+    def finish(self) -> LogVerdict:
         self._check_head()
         expected = self.after_expected
         if expected.digest is not None and not expected.is_passed and not self.is_elsewhere:
@@ -169,7 +169,7 @@ class _Check:
             self.notes.append(f"{expected.lines} lines follow the expected one")
         if self.unchained:
             self.notes.append(f"{self.unchained} lines from before the chain began are not covered")
-        return Verdict(
+        return LogVerdict(
             problems=tuple(self.problems),
             more_problems=self.more,
             notes=tuple(self.notes),

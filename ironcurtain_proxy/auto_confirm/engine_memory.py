@@ -28,10 +28,10 @@ from ironcurtain_proxy.auto_confirm.reviewer import AFTER_SILENCE, WITHDRAWN, Fo
 from ironcurtain_proxy.auto_confirm.store.faults import AlreadyDecidedError, StoreLostError
 from ironcurtain_proxy.auto_confirm.store.rows import (
     TIMEOUT,
+    Ending,
     EscalationTask,
     FinalStatus,
     PermissionDecision,
-    Settlement,
 )
 from ironcurtain_proxy.auto_confirm.upkeep import QUIET, Upkeep
 from ironcurtain_proxy.auto_confirm.windows import Windows
@@ -254,7 +254,7 @@ class StoreLedger:
         status: FinalStatus = "rejected"
         if approved:
             status = "auto_approved" if automatic else "approved"
-        settlement = Settlement(
+        settlement = Ending(
             status=status,
             # What the engine approves after silence is the clock's doing: the session was stuck.
             decided_by=TIMEOUT if by == AFTER_SILENCE else by,

@@ -10,7 +10,7 @@ from ironcurtain_proxy.auto_confirm.engine.path_patterns import compile_path_reg
 from ironcurtain_proxy.auto_confirm.engine.patterns import ApprovalPattern, RiskBand
 from ironcurtain_proxy.auto_confirm.engine.sessions import SessionType
 from ironcurtain_proxy.auto_confirm.reviewer import Found
-from ironcurtain_proxy.auto_confirm.store.rows import EscalationTask, Interaction, Pattern
+from ironcurtain_proxy.auto_confirm.store.rows import EscalationTask, InteractionRow, PatternRow
 from ironcurtain_proxy.errors import IronCurtainError
 from ironcurtain_proxy.model.escalation import Escalation
 
@@ -26,7 +26,7 @@ _RISKS: Final[tuple[RiskBand, ...]] = get_args(RiskBand)
 
 def row_of(
     escalation: Escalation, decision: EngineDecision, found: Found, pattern: int | None
-) -> Interaction:
+) -> InteractionRow:
     """A decision as it is written down.
 
     Args:
@@ -35,7 +35,7 @@ def row_of(
         found: what it found out on its way.
         pattern: the id of the pattern that approved it.
     """
-    return Interaction(
+    return InteractionRow(
         request_id=escalation.id,
         session_name=escalation.session,
         session_type=found.session_type,
@@ -71,7 +71,7 @@ def task_of(
     )
 
 
-def pattern_of(row: Pattern) -> ApprovalPattern | None:
+def pattern_of(row: PatternRow) -> ApprovalPattern | None:
     """A row as the engine knows patterns; None: it says what the engine does not understand."""
     operation = next((word for word in _OPERATIONS if word == row.operation), None)
     session_type = next((word for word in _SESSION_TYPES if word == row.session_type), None)

@@ -23,7 +23,7 @@ MOST: Final = 10_000
 PAUSES: Final = (0.5, 1.0, 2.0, 5.0, 10.0)
 """Seconds until the next try; the last for all further times."""
 
-Write: TypeAlias = Callable[[], object]
+OwedLine: TypeAlias = Callable[[], object]
 """Writes one line, in a thread. What it raises is a reason to try again."""
 
 
@@ -31,11 +31,11 @@ Write: TypeAlias = Callable[[], object]
 class Owed:
     """Lines that wait for the store, in the order in which they came."""
 
-    in_thread: Callable[[Write], Awaitable[object]]
+    in_thread: Callable[[OwedLine], Awaitable[object]]
     """Raises `LedgerError` where it fails."""
     wait: Callable[[float], Awaitable[None]] = anyio.sleep
     most: int = MOST
-    _lines: deque[tuple[EscalationId, Write]] = field(default_factory=deque)
+    _lines: deque[tuple[EscalationId, OwedLine]] = field(default_factory=deque)
     _some: anyio.Event = field(default_factory=anyio.Event)
 
     def __len__(self) -> int:
@@ -45,7 +45,7 @@ class Owed:
         """Whether a line of this question waits: what comes later of it waits behind that."""
         return any(one == identifier for one, _ in self._lines)
 
-    def add(self, identifier: EscalationId, write: Write) -> None:
+    def add(self, identifier: EscalationId, write: OwedLine) -> None:
         """Have a line written later."""
         if len(self._lines) >= self.most:
             self._lines.popleft()

@@ -16,7 +16,7 @@ import anyio.lowlevel
 from ironcurtain_proxy.auto_confirm.engine.context_score import ContextMatch, WorkContext
 from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision
 from ironcurtain_proxy.auto_confirm.engine.evaluation import evaluate
-from ironcurtain_proxy.auto_confirm.engine.extraction import Subject, subject_of
+from ironcurtain_proxy.auto_confirm.engine.extraction import CallSubject, subject_of
 from ironcurtain_proxy.auto_confirm.engine.final_table import is_policy_critical, on_timeout
 from ironcurtain_proxy.auto_confirm.engine.history import compared
 from ironcurtain_proxy.auto_confirm.engine.interaction import Interaction, Knowledge
@@ -327,7 +327,7 @@ class AutoConfirm:
 
 
 def _pattern(
-    decision: EngineDecision, subject: Subject, interaction: Interaction, knowledge: Knowledge
+    decision: EngineDecision, subject: CallSubject, interaction: Interaction, knowledge: Knowledge
 ) -> str | None:
     """The pattern that approved a call."""
     if decision.check != "pattern":

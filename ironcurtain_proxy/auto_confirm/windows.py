@@ -4,12 +4,12 @@ A file `windows/testing` or `windows/deployment` in the state directory holds th
 ends. The state directory is protected, so that no agent opens a window for itself.
 """
 
-import os
-import tempfile
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
+
+from ironcurtain_proxy.private_files import write_whole
 
 WindowName: TypeAlias = Literal["testing", "deployment"]
 NAMES: Final[tuple[WindowName, ...]] = ("testing", "deployment")
@@ -61,10 +61,7 @@ class Windows:
             OSError: it cannot be written.
         """
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor, temporary = tempfile.mkstemp(dir=self.directory)
-        with os.fdopen(descriptor, "w", encoding="ascii") as out:
-            out.write(until.isoformat())
-        Path(temporary).replace(self.directory / name)
+        write_whole(self.directory / name, until.isoformat().encode("ascii"))
 
     def close(self, name: WindowName) -> bool:
         """End a window. False: it was not open."""

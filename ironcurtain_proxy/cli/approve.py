@@ -4,7 +4,7 @@ import argparse
 from typing import Final
 
 from ironcurtain_proxy.cli.reviewing import add_references, answer_those
-from ironcurtain_proxy.mailbox.answering import Verdict
+from ironcurtain_proxy.mailbox.answering import ReviewerAnswer
 
 DESCRIPTION: Final = "Approve calls that wait; see `ironcurtain-proxy pending`."
 
@@ -48,4 +48,5 @@ def run(options: argparse.Namespace) -> int:
     remember = 0 if options.remember else None
     if options.kind is not None:
         remember = options.kind - 1
-    return answer_those(options, Verdict(approved=True, remember=remember, note=options.note))
+    answer = ReviewerAnswer(approved=True, remember=remember, note=options.note)
+    return answer_those(options, answer)

@@ -16,7 +16,7 @@ from ironcurtain_proxy.audit.family import Member
 from ironcurtain_proxy.audit.files import parsed
 from ironcurtain_proxy.audit.reading import read_lines
 from ironcurtain_proxy.audit.statistics import Statistics
-from ironcurtain_proxy.audit.verify import Verdict, verify
+from ironcurtain_proxy.audit.verify import LogVerdict, verify
 from ironcurtain_proxy.errors import ConfigurationError
 
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
@@ -59,7 +59,7 @@ def verify_logs(logs: Logs, options: argparse.Namespace) -> int:
     return 1 if missing or any(verdict.problems for _, verdict in found) else 0
 
 
-def _summary(verdicts: list[Verdict], missing: str) -> str:
+def _summary(verdicts: list[LogVerdict], missing: str) -> str:
     bad = sum(bool(verdict.problems) for verdict in verdicts)
     lines = sum(verdict.lines for verdict in verdicts)
     told = f"{lines} lines in {len(verdicts)} logs"
@@ -68,7 +68,7 @@ def _summary(verdicts: list[Verdict], missing: str) -> str:
     return f"all whole  {told}, as they were written"
 
 
-def _verdicts_fields(found: list[tuple[Member, Verdict]], missing: str) -> dict[str, object]:
+def _verdicts_fields(found: list[tuple[Member, LogVerdict]], missing: str) -> dict[str, object]:
     """The logs together in the shape of one, and each by itself."""
     verdicts = [verdict for _, verdict in found]
     problems = [{"where": one.where, "what": one.what} for v in verdicts for one in v.problems]
@@ -98,7 +98,7 @@ def _verdicts_fields(found: list[tuple[Member, Verdict]], missing: str) -> dict[
     }
 
 
-def _say_verdict(log: Path, verdict: Verdict) -> None:
+def _say_verdict(log: Path, verdict: LogVerdict) -> None:
     for problem in verdict.problems:
         say(f"PROBLEM  {problem.where}: {problem.what}")
     if verdict.more_problems:

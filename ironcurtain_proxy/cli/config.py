@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from ironcurtain_proxy.cli.reviewing import complain, say
-from ironcurtain_proxy.config.migration.migration import Plan, migrate, plan_of
+from ironcurtain_proxy.config.migration.migration import MigrationPlan, migrate, plan_of
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.mailbox.display import visible
 from ironcurtain_proxy.own_process.clocks import SystemClock
@@ -81,7 +81,7 @@ def _without_plan(settings: Settings, file: Path) -> int:
     return int(bool(outdated))
 
 
-def _difference(file: Path, plan: Plan) -> Iterator[str]:
+def _difference(file: Path, plan: MigrationPlan) -> Iterator[str]:
     # Without the lines around it: a configuration holds secrets, and this is read on screens.
     after = plan.before if plan.after is None else plan.after
     old, new = [text.decode("utf-8", "replace").splitlines() for text in (plan.before, after)]

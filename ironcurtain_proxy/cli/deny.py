@@ -4,7 +4,7 @@ import argparse
 from typing import Final
 
 from ironcurtain_proxy.cli.reviewing import add_references, answer_those
-from ironcurtain_proxy.mailbox.answering import Verdict
+from ironcurtain_proxy.mailbox.answering import ReviewerAnswer
 
 DESCRIPTION: Final = "Refuse calls that wait; see `ironcurtain-proxy pending`."
 
@@ -24,4 +24,4 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Deny."""
-    return answer_those(options, Verdict(approved=False, note=options.note))
+    return answer_those(options, ReviewerAnswer(approved=False, note=options.note))

@@ -16,7 +16,7 @@ from ironcurtain_proxy.mailbox.answering import (
     NOT_COUNTED,
     NotTheReviewerError,
     Posted,
-    Verdict,
+    ReviewerAnswer,
     objection,
     outcomes,
     post,
@@ -123,7 +123,7 @@ def add_references(parser: argparse.ArgumentParser) -> None:
     add_credential(parser)
 
 
-def answer_those(options: argparse.Namespace, verdict: Verdict) -> int:
+def answer_those(options: argparse.Namespace, verdict: ReviewerAnswer) -> int:
     """Answer what was named on the command line. 0 if every answer was taken."""
     verdict = replace(verdict, credential=credential_of(options))
     mailboxes = existing_mailboxes_of(options)
@@ -141,7 +141,7 @@ def answer_those(options: argparse.Namespace, verdict: Verdict) -> int:
 
 
 def _chosen(
-    reference: str, waiting: Sequence[PendingRequest], verdict: Verdict
+    reference: str, waiting: Sequence[PendingRequest], verdict: ReviewerAnswer
 ) -> list[PendingRequest]:
     if reference != "all":
         return [find(reference, waiting, state_directory())]
@@ -186,7 +186,7 @@ def _own(waiting: Sequence[PendingRequest], credential: Credential | None) -> li
 
 
 def answer_several(
-    mailboxes: Mailboxes, chosen: Sequence[PendingRequest], verdict: Verdict
+    mailboxes: Mailboxes, chosen: Sequence[PendingRequest], verdict: ReviewerAnswer
 ) -> list[PendingRequest]:
     """Answer requests and say what became of each.
 
@@ -202,7 +202,7 @@ def answer_several(
 
 
 def _answer_at_once(
-    mailboxes: Mailboxes, chosen: Sequence[PendingRequest], verdict: Verdict
+    mailboxes: Mailboxes, chosen: Sequence[PendingRequest], verdict: ReviewerAnswer
 ) -> list[PendingRequest]:
     posted: list[tuple[PendingRequest, Posted]] = []
     try:
@@ -224,7 +224,7 @@ def _answer_at_once(
     return answered
 
 
-def _post(mailboxes: Mailboxes, one: PendingRequest, verdict: Verdict) -> Posted | None:
+def _post(mailboxes: Mailboxes, one: PendingRequest, verdict: ReviewerAnswer) -> Posted | None:
     """Put down the answer to one request; None: there is none, and why was said."""
     if verdict.credential is not None and has_changed(one, state_directory()):
         complain(f"{_told(one)}: it is not what `pending` showed under this id; look at it again")

@@ -13,13 +13,13 @@ EscalationMode: TypeAlias = Literal["wait", "auto", "held"]
 """`wait`: the call waits for its answer. `held`: after a while it returns and may be repeated.
 `auto`: `wait` if the operator named an escalation directory, else `held`."""
 
-Channel: TypeAlias = Literal["mailbox", "elicitation", "terminal"]
+ChannelName: TypeAlias = Literal["mailbox", "elicitation", "terminal"]
 """A way to a reviewer."""
 
 DEFAULT_MODEL: Final = "anthropic:claude-haiku-4-5"
 
 _MODES: Final[tuple[EscalationMode, ...]] = ("auto", "wait", "held")
-_CHANNELS: Final[tuple[Channel, ...]] = ("mailbox", "elicitation", "terminal")
+_CHANNELS: Final[tuple[ChannelName, ...]] = ("mailbox", "elicitation", "terminal")
 
 PROVIDER_KEYS: Final[Mapping[str, str]] = {
     "anthropic": "anthropicApiKey",
@@ -39,7 +39,7 @@ class EscalationSettings:
     mode: EscalationMode = "auto"
     hold_after_seconds: float = 45.0
     """How long a call waits before it is held."""
-    channels: tuple[Channel, ...] = ("mailbox",)
+    channels: tuple[ChannelName, ...] = ("mailbox",)
     """In the order they are asked."""
     require_digest: bool = False
     """Accept only answers that say which bytes were shown."""
@@ -138,7 +138,7 @@ def _tool(spot: Spot) -> str:
     return text
 
 
-def _channels(spot: Spot) -> tuple[Channel, ...]:
+def _channels(spot: Spot) -> tuple[ChannelName, ...]:
     return tuple(dict.fromkeys(spot.each(lambda entry: entry.word(_CHANNELS))))
 
 

@@ -42,8 +42,6 @@ class ToolPlan:
     fixed: tuple[Planned, ...] | None
     """In annotation order, if no role depends on another argument."""
     specs: tuple[tuple[str, RoleSpec], ...]
-    optional_remote: str | None
-    """An argument that may name a git remote, so that leaving it out means the default one."""
 
     def arguments(self, arguments: Arguments) -> tuple[Planned, ...]:
         """Every annotated argument, present or not, in annotation order.
@@ -59,11 +57,9 @@ def plan_for(annotation: ToolAnnotation) -> ToolPlan:
     """Work out once what every call of the tool needs."""
     specs = tuple(annotation.arguments.items())
     conditional = any(spec.cases for _, spec in specs)
-    remotes = [name for name, spec in specs if "git-remote-url" in spec.default]
     return ToolPlan(
         None if conditional else tuple([_planned(name, spec.default) for name, spec in specs]),
         specs,
-        remotes[0] if remotes else None,
     )
 
 

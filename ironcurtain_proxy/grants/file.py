@@ -22,13 +22,13 @@ from ironcurtain_proxy.grants.format import (
     read_grants_file,
 )
 from ironcurtain_proxy.private_directory import UnacceptableFileError, content
+from ironcurtain_proxy.private_files import make_private_directory, write_whole
 
 KEPT_NAME: Final = "grants.json"
 """In the state directory."""
 MAX_KEPT_BYTES: Final = 16 * 1024 * 1024
 
 _PRIVATE: Final = 0o600
-_PRIVATE_DIRECTORY: Final = 0o700
 _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 _SAFE: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _LOCK_SECONDS: Final = 2.0
@@ -111,7 +111,7 @@ class GrantsFile:
             GrantsFileError: it cannot be changed, and is as it was.
         """
         try:
-            _make_private(self.path.parent)
+            make_private_directory(self.path.parent)
             self._refuse_another_s_directory()
             with self._locked():
                 before = self.read()
@@ -137,19 +137,7 @@ class GrantsFile:
         raw = grants_file_bytes(grants)
         if len(raw) > MAX_KEPT_BYTES:
             raise self._unusable(f"would be larger than {MAX_KEPT_BYTES} bytes")
-        # Under the lock nobody else writes it: what is there is left from a crash.
-        temporary = self.path.with_name(f".{self.path.name}.tmp")
-        temporary.unlink(missing_ok=True)
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFE, _PRIVATE)
-        try:
-            with os.fdopen(descriptor, "wb") as out:
-                out.write(raw)
-                out.flush()
-                os.fsync(out.fileno())
-            temporary.replace(self.path)
-        finally:
-            temporary.unlink(missing_ok=True)
-        _sync_directory(self.path.parent)
+        write_whole(self.path, raw, locked=True)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -192,21 +180,3 @@ class GrantsFile:
 
 def _stamp(found: os.stat_result) -> Stamp:
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
-
-
-def _make_private(directory: Path) -> None:
-    if directory.is_dir():
-        return
-    _make_private(directory.parent)
-    with suppress(FileExistsError):
-        directory.mkdir(_PRIVATE_DIRECTORY)
-
-
-def _sync_directory(directory: Path) -> None:
-    """Make the new name last, where the file system can."""
-    with suppress(OSError):
-        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

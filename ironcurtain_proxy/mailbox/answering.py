@@ -45,7 +45,7 @@ class NotTheReviewerError(IronCurtainError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class ReviewerAnswer:
     """What a reviewer says."""
 
     approved: bool
@@ -93,7 +93,7 @@ class Posted:
         os.close(self._fd)
 
 
-def post(place: MailboxDirectory, request: Request, verdict: Verdict) -> Posted | None:
+def post(place: MailboxDirectory, request: Request, verdict: ReviewerAnswer) -> Posted | None:
     """Put an answer into the mailbox. None: there is one already, or nobody waits for one.
 
     Raises:
@@ -127,7 +127,7 @@ def still_waits(place: MailboxDirectory, request: Request) -> bool:
     return bool(request.reviewer) and place.has(request_name(request.id))
 
 
-def _written(request: Request, verdict: Verdict) -> tuple[str, bytes]:
+def _written(request: Request, verdict: ReviewerAnswer) -> tuple[str, bytes]:
     """A name for the answer, and what it says."""
     note = clean_line(verdict.note)[:MAX_NOTE]
     if verdict.credential is None:
@@ -157,7 +157,7 @@ def _whereabouts() -> str:
     return f"{user} on {terminal}"
 
 
-def answer(place: MailboxDirectory, request: Request, verdict: Verdict) -> bool:
+def answer(place: MailboxDirectory, request: Request, verdict: ReviewerAnswer) -> bool:
     """Answer a request. Echoes what was shown, and never overwrites an answer.
 
     Returns:
@@ -198,7 +198,7 @@ def outcomes(posted: Sequence[Posted]) -> list[bool]:
     ]
 
 
-async def answer_async(place: MailboxDirectory, request: Request, verdict: Verdict) -> bool:
+async def answer_async(place: MailboxDirectory, request: Request, verdict: ReviewerAnswer) -> bool:
     """The same without blocking. Cancelled, the answer stays where it is."""
     posted = post(place, request, verdict)
     if posted is None:

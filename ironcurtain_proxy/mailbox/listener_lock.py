@@ -13,6 +13,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from ironcurtain_proxy.private_files import is_at, locked_file
+
 LOCK_NAME: Final = "escalation-listener.lock"
 _OPEN: Final = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _ATTEMPTS: Final = 5
@@ -36,7 +38,7 @@ class ListenerLock:
         """
         path = directory / LOCK_NAME
         for _ in range(_ATTEMPTS):
-            descriptor = _try_lock(path)
+            descriptor = locked_file(path)
             if descriptor is not None:
                 os.ftruncate(descriptor, 0)
                 os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
@@ -50,7 +52,7 @@ class ListenerLock:
         if self._fd is None:
             return
         with suppress(OSError):
-            if _is_at(self._fd, self._path):
+            if is_at(self._fd, self._path):
                 self._path.unlink()
         os.close(self._fd)
         self._fd = None
@@ -92,27 +94,3 @@ def listener_pid(directory: Path) -> int | None:
     with suppress(OSError, ValueError):
         return int((directory / LOCK_NAME).read_bytes()[:_DIGITS])
     return None
-
-
-def _try_lock(path: Path) -> int | None:
-    while True:
-        descriptor = os.open(path, _OPEN | os.O_CREAT, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Its holder may have removed it between our open and our lock: a lock on a file that
-            # nobody else can find says nothing.
-            if _is_at(descriptor, path):
-                return descriptor
-        except BlockingIOError:
-            os.close(descriptor)
-            return None
-        except BaseException:
-            os.close(descriptor)
-            raise
-        os.close(descriptor)
-
-
-def _is_at(descriptor: int, path: Path) -> bool:
-    with suppress(FileNotFoundError):
-        return os.path.samestat(path.lstat(), os.fstat(descriptor))
-    return False

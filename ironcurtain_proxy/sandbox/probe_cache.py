@@ -13,6 +13,7 @@ from typing import Final
 
 import orjson
 
+from ironcurtain_proxy.private_files import write_whole
 from ironcurtain_proxy.sandbox.probe import Available
 from ironcurtain_proxy.sandbox.wrapper import WRAPPER
 
@@ -37,9 +38,7 @@ def remember(file: Path, environ: Mapping[str, str], _found: Available) -> None:
         if file.exists() and file.read_bytes() == content:
             return
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        new = file.with_name(f".{file.name}.{os.getpid()}")
-        new.write_bytes(content)
-        new.replace(file)
+        write_whole(file, content)
 
 
 def _machine(environ: Mapping[str, str]) -> list[str]:

@@ -17,9 +17,9 @@ from ironcurtain_proxy.auto_confirm.engine.settings import HUMAN
 from ironcurtain_proxy.auto_confirm.engine_memory import StoreLedger
 from ironcurtain_proxy.auto_confirm.lazy_store import LazyStore
 from ironcurtain_proxy.auto_confirm.notify.channels import (
-    Channel,
     CommandChannel,
     FileChannel,
+    NoticeChannel,
     TmuxChannel,
     Transport,
     WebhookChannel,
@@ -288,7 +288,7 @@ def _summaries(config: AutoConfirmConfig, clock: Clock) -> Summaries | None:
     return Summaries(ApprovalTally(target=target, clock=clock), minutes * 60.0)
 
 
-def _channels(said: NotificationSettings) -> tuple[Channel, ...]:
+def _channels(said: NotificationSettings) -> tuple[NoticeChannel, ...]:
     match said.kind:
         case "none":
             return ()

@@ -49,7 +49,7 @@ def rehearsal_for(
     ) -> Resolver:
         return resolver_for(settings, loaded, lookup, environ, command)
 
-    by_name = {spec.name: spec for spec in specs}
+    by_name = {spec.name: spec for spec in settings.servers}
 
     def opening(server: str, facts: Facts) -> Opening | str | None:
         if server not in confined:

@@ -10,7 +10,7 @@ from anyio.abc import TaskStatus
 
 from ironcurtain_proxy.config.extras import lacks
 from ironcurtain_proxy.config.reading.operator_paths import real
-from ironcurtain_proxy.config.review_settings import Channel as ChannelName
+from ironcurtain_proxy.config.review_settings import ChannelName
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.grants.claims import Approvals

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from ironcurtain_proxy.auto_confirm.engine.interaction import Interaction
 from ironcurtain_proxy.auto_confirm.reviewer import LIMIT
-from ironcurtain_proxy.auto_confirm.store.rows import Settlement
+from ironcurtain_proxy.auto_confirm.store.rows import Ending
 from ironcurtain_proxy.model.escalation import (
     Approved,
     Declined,
@@ -150,7 +150,7 @@ async def test_what_was_ended_elsewhere_is_not_approved_by_silence(tmp_path: Pat
     async with engine_session(tmp_path, LENIENT) as running:
         running.manager.at_once = EXPIRED
         await running.ask(DELETE)
-        end = Settlement(status="rejected", decided_by="human", reason="no")
+        end = Ending(status="rejected", decided_by="human", reason="no")
         running.manager.meanwhile = lambda question: running.store.settle(
             running.found(question).id, end
         )

@@ -14,7 +14,7 @@ from ironcurtain_proxy.cli import Command, approve, deny, pending
 from ironcurtain_proxy.cli.reviewing import answer_several
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.mailbox import answering
-from ironcurtain_proxy.mailbox.answering import Verdict, post
+from ironcurtain_proxy.mailbox.answering import ReviewerAnswer, post
 from ironcurtain_proxy.mailbox.mailboxes import Mailboxes, NotPendingError, find, keep_numbers
 from ironcurtain_proxy.mailbox.messages import request_bytes, request_name, response_name
 from ironcurtain_proxy.mailbox.processes import this_process
@@ -195,7 +195,7 @@ async def test_one_of_many_that_is_over_leaves_the_others_answered(
             assert len(pending) == 4
             box.request(gone).unlink()
             taken = await anyio.to_thread.run_sync(
-                answer_several, waiting, pending, Verdict(approved=True)
+                answer_several, waiting, pending, ReviewerAnswer(approved=True)
             )
         assert {one.id for one in taken} == {one.id for one in asked}
         assert f"{gone.id[:8]} files/read_file path=/etc/hosts: too late" in capsys.readouterr().err
@@ -206,7 +206,7 @@ def test_an_answer_that_is_taken_and_removed_between_two_looks_was_taken(
 ) -> None:
     one = listed(tmp_path, [an_id_of(1)])[0]
     place = MailboxDirectory.open(one.directory, create=False)
-    posted = post(place, one.request, Verdict(approved=True))
+    posted = post(place, one.request, ReviewerAnswer(approved=True))
     assert posted is not None
     look = is_marked_taken
 

@@ -5,7 +5,7 @@ With a real sandbox, a real shell, and a person at the mailbox.
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -34,9 +34,11 @@ CONFIG: Final[Message] = {
 }
 
 
-def contained(installation: Installation, document: Message = CONFIG, **entry: Json) -> RawClient:
+def contained(
+    installation: Installation, document: Message = CONFIG, entry: Mapping[str, Json] | None = None
+) -> RawClient:
     """A proxy before a confined server; every call is escalated, nobody listens."""
-    add_hostile(installation, "box", **entry)
+    add_hostile(installation, "box", **(entry or {}))
     installation.annotations["box"] = {
         **installation.annotations["box"],
         "write": {"path": ["write-path"], "text": ["none"]},
@@ -90,7 +92,7 @@ def test_a_command_that_the_sandbox_holds_runs_unasked_and_has_its_point(
     assert record["decidedBy"] == "containment"
     assert record["escalationResult"] == "approved"
     assert record["sandboxed"] is True
-    assert record["changed"] == ["created made.txt", "deleted kept.txt"]
+    assert record["changed"] == ["deleted kept.txt", "created made.txt"]
     point = installation.home / ".ironcurtain/points" / str(record["point"])
     assert (point / "kept.txt").read_text() == "kept"
 
@@ -170,7 +172,7 @@ def test_nothing_is_contained_where_the_process_itself_is_open(
     installation: Installation, entry: Message, why: str
 ) -> None:
     (installation.home / "notes").mkdir()
-    agent = contained(installation, **entry)
+    agent = contained(installation, entry=entry)
     refused(shell(agent, "touch made.txt"))
     assert why in why_asked(installation)
 
@@ -178,7 +180,7 @@ def test_nothing_is_contained_where_the_process_itself_is_open(
 def test_a_server_that_may_write_in_a_directory_of_its_own_elsewhere_is_open(
     installation: Installation,
 ) -> None:
-    agent = contained(installation, cwd=str(folder(installation, "elsewhere-own")))
+    agent = contained(installation, entry={"cwd": str(folder(installation, "elsewhere-own"))})
     refused(shell(agent, "touch made.txt"))
     assert "outside the workspace" in why_asked(installation)
 

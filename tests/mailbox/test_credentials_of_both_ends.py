@@ -8,7 +8,7 @@ import pytest
 from ironcurtain_proxy.cli.review_screen.review_screen import ReviewScreen
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.inbox import EscalationInbox
-from ironcurtain_proxy.mailbox.answering import NotTheReviewerError, Verdict, post
+from ironcurtain_proxy.mailbox.answering import NotTheReviewerError, ReviewerAnswer, post
 from ironcurtain_proxy.mailbox.credential import Credential
 from ironcurtain_proxy.mailbox.mailboxes import Mailboxes
 from ironcurtain_proxy.mailbox.messages import read_request, request_bytes, request_name
@@ -51,7 +51,7 @@ def test_an_answer_that_nobody_waits_for_any_more_is_taken_back(tmp_path: Path) 
     place.write(name, request_bytes(asked, this_process(), "night-shift"))
     request = read_request(name, (place.path / name).read_bytes())
     assert request is not None
-    posted = post(place, request, Verdict(approved=True, credential=OWN))
+    posted = post(place, request, ReviewerAnswer(approved=True, credential=OWN))
     assert posted is not None
     assert len(place.names()) == 2
     place.discard(name)

@@ -1,6 +1,6 @@
 """Contained calls with the world in memory: what is asked, and what becomes of each point."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 import anyio
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.anyio
 WORKSPACE = RealPath.from_text("/ws")
 WALLS = Walls(writable=(WORKSPACE,), temporary=None, is_offline=True)
 POINT = PointId("7")
-CALL: dict[str, Json] = {"name": "read", "arguments": {}}
+CALL: Mapping[str, Json] = {"name": "read", "arguments": {}}
 
 
 def runs(call: ToolCall) -> Facts:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from ironcurtain_proxy.auto_confirm.engine.extraction import Subject
+from ironcurtain_proxy.auto_confirm.engine.extraction import CallSubject
 from ironcurtain_proxy.auto_confirm.engine.interaction import Hundredths, Interaction, Knowledge
 from ironcurtain_proxy.auto_confirm.engine.risk import (
     MEDIUM_AT_MOST,
@@ -30,7 +30,7 @@ class Confidence:
 
 
 def confidence_of(
-    interaction: Interaction, subject: Subject, risk: Risk, knowledge: Knowledge
+    interaction: Interaction, subject: CallSubject, risk: Risk, knowledge: Knowledge
 ) -> Confidence:
     """The confidence in approving a call, 0 to 100."""
     factors = [("base", _BASE), *_reasons(interaction, subject, risk, knowledge)]
@@ -42,7 +42,7 @@ def confidence_of(
 
 
 def _reasons(
-    interaction: Interaction, subject: Subject, risk: Risk, knowledge: Knowledge
+    interaction: Interaction, subject: CallSubject, risk: Risk, knowledge: Knowledge
 ) -> Iterator[Factor]:
     if subject.single and any(
         pattern.knows(subject.operation, subject.scopes, interaction.session_type)

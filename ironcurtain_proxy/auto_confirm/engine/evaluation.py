@@ -17,7 +17,7 @@ from ironcurtain_proxy.auto_confirm.engine.decision import (
     EngineAction,
     EngineDecision,
 )
-from ironcurtain_proxy.auto_confirm.engine.extraction import Subject, subject_of
+from ironcurtain_proxy.auto_confirm.engine.extraction import CallSubject, subject_of
 from ironcurtain_proxy.auto_confirm.engine.interaction import Interaction, Knowledge
 from ironcurtain_proxy.auto_confirm.engine.lifecycle import may_hold
 from ironcurtain_proxy.auto_confirm.engine.matrix import Row
@@ -29,7 +29,7 @@ from ironcurtain_proxy.auto_confirm.engine.risk import (
     risk_of,
 )
 from ironcurtain_proxy.auto_confirm.engine.routing import reviewer_chain, route_of
-from ironcurtain_proxy.auto_confirm.engine.safety_rules import Verdict, rows_of, verdict_of
+from ironcurtain_proxy.auto_confirm.engine.safety_rules import RuleVerdict, rows_of, verdict_of
 from ironcurtain_proxy.auto_confirm.engine.settings import AutoConfirmSettings
 from ironcurtain_proxy.errors import KernelError
 
@@ -46,9 +46,9 @@ class Assessment:
     interaction: Interaction
     settings: AutoConfirmSettings
     knowledge: Knowledge
-    subject: Subject
+    subject: CallSubject
     rows: tuple[Row | None, ...]
-    verdict: Verdict
+    verdict: RuleVerdict
     risk: Risk
     confidence: Confidence
     context: ContextScore

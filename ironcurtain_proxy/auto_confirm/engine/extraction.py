@@ -50,7 +50,7 @@ class Touch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Subject:
+class CallSubject:
     """What a call does."""
 
     touches: tuple[Touch, ...]
@@ -88,7 +88,7 @@ class Subject:
         return all(touch.operation != "unknown" for touch in self.touches)
 
 
-def subject_of(interaction: Interaction) -> Subject:
+def subject_of(interaction: Interaction) -> CallSubject:
     """Read a call."""
     request = interaction.request
     touches = tuple(dict.fromkeys(_touches(interaction)))
@@ -102,7 +102,7 @@ def subject_of(interaction: Interaction) -> Subject:
     words = _words(request.tool) | _telling_words(interaction.arguments)
     targets = words.union(*(_words(text) for text in (*scopes, *_branch_words(interaction))))
     single = len(_apart(interaction, touches)) == 1
-    return Subject(
+    return CallSubject(
         touches=touches,
         operation=min(operations, key=_ORDER.__getitem__),
         branches=branches_of(interaction),

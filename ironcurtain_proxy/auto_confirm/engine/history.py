@@ -9,7 +9,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Final, TypeAlias
 
-from ironcurtain_proxy.auto_confirm.engine.extraction import Subject
+from ironcurtain_proxy.auto_confirm.engine.extraction import CallSubject
 from ironcurtain_proxy.auto_confirm.engine.interaction import Hundredths, Interaction, Knowledge
 from ironcurtain_proxy.auto_confirm.engine.operations import Operation
 from ironcurtain_proxy.model.path import RealPath
@@ -30,7 +30,7 @@ _AROUND: Final = 50
 
 
 def compared(
-    interaction: Interaction, subject: Subject, knowledge: Knowledge
+    interaction: Interaction, subject: CallSubject, knowledge: Knowledge
 ) -> tuple[Interaction, Knowledge]:
     """The call and what is known, with what the comparison says."""
     past = knowledge.history

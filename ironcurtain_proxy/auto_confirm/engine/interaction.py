@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 
 from ironcurtain_proxy.auto_confirm.engine.context_score import NO_CONTEXT, ContextMatch
 from ironcurtain_proxy.auto_confirm.engine.patterns import ApprovalPattern
-from ironcurtain_proxy.auto_confirm.engine.places import Places, SafePath
+from ironcurtain_proxy.auto_confirm.engine.places import SafePath, SessionPlaces
 from ironcurtain_proxy.auto_confirm.engine.sessions import Party, SessionType
 from ironcurtain_proxy.model.escalation import Origin
 from ironcurtain_proxy.model.json import Arguments
@@ -58,9 +58,9 @@ class Interaction:
     """It does what was never done before."""
 
     @property
-    def places(self) -> Places:
+    def places(self) -> SessionPlaces:
         """What its paths are compared with."""
-        return Places(workspace=self.workspace, home=self.home)
+        return SessionPlaces(workspace=self.workspace, home=self.home)
 
     @property
     def requester(self) -> Party:

@@ -10,8 +10,8 @@ from types import MappingProxyType
 from typing import Final, Literal, TypeAlias, assert_never
 
 from ironcurtain_proxy.auto_confirm.engine.branches import are_feature_branches
-from ironcurtain_proxy.auto_confirm.engine.extraction import Subject, Touch
-from ironcurtain_proxy.auto_confirm.engine.places import Places, in_temporary
+from ironcurtain_proxy.auto_confirm.engine.extraction import CallSubject, Touch
+from ironcurtain_proxy.auto_confirm.engine.places import SessionPlaces, in_temporary
 from ironcurtain_proxy.auto_confirm.engine.sessions import Party, SessionType
 
 Cell: TypeAlias = Literal["✓", "~", "✗"]
@@ -101,18 +101,18 @@ ROWS: Final[Mapping[RowKey, Row]] = MappingProxyType(
 class Ground:
     """What decides which row a call falls under, besides the call."""
 
-    places: Places
+    places: SessionPlaces
     feature_branches: tuple[str, ...]
     """Prefixes of branches that are nobody else's."""
 
 
-def row_of(touch: Touch, subject: Subject, ground: Ground) -> Row | None:
+def row_of(touch: Touch, subject: CallSubject, ground: Ground) -> Row | None:
     """The row for one thing that a call does; None: the matrix does not speak of it."""
     key = _key_of(touch, subject, ground)
     return None if key is None else ROWS[key]
 
 
-def _key_of(touch: Touch, subject: Subject, ground: Ground) -> RowKey | None:
+def _key_of(touch: Touch, subject: CallSubject, ground: Ground) -> RowKey | None:
     match touch.operation:
         case "edit":
             return _edit(touch, ground.places)
@@ -156,7 +156,7 @@ _PLAIN_ROWS: Final[Mapping[str, RowKey]] = MappingProxyType(
 )
 
 
-def _edit(touch: Touch, places: Places) -> RowKey | None:
+def _edit(touch: Touch, places: SessionPlaces) -> RowKey | None:
     if touch.path is None:
         return None
     if places.in_workspace(touch.path):
@@ -164,7 +164,7 @@ def _edit(touch: Touch, places: Places) -> RowKey | None:
     return "file_edit_in_tmp" if in_temporary(touch.path) else None
 
 
-def _read(touch: Touch, subject: Subject, places: Places) -> RowKey | None:
+def _read(touch: Touch, subject: CallSubject, places: SessionPlaces) -> RowKey | None:
     if touch.path is None:
         return "file_read_public" if subject.own_data else None
     return "file_read_public" if places.is_public(touch.path) else None

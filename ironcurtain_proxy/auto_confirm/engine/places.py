@@ -21,7 +21,7 @@ _SECRET: Final = re.compile(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Places:
+class SessionPlaces:
     """What a session's paths are compared with. Real paths."""
 
     workspace: RealPath | None = None
@@ -64,14 +64,14 @@ class SafePath:
     operation: str | None = None
     """None: every operation."""
 
-    def contains(self, path: RealPath, operation: str, places: Places) -> bool:
+    def contains(self, path: RealPath, operation: str, places: SessionPlaces) -> bool:
         """Whether a real path lies in it, by components."""
         directory = self._directory(places)
         if directory is None or self.operation not in (None, operation):
             return False
         return path.is_within(directory)
 
-    def _directory(self, places: Places) -> RealPath | None:
+    def _directory(self, places: SessionPlaces) -> RealPath | None:
         parts = tuple([part for part in self.path.split("/") if part])
         # A row that climbs, or is empty, would make everything safe.
         if not parts or not {".", ".."}.isdisjoint(parts):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
-from ironcurtain_proxy.auto_confirm.engine.extraction import Subject
+from ironcurtain_proxy.auto_confirm.engine.extraction import CallSubject
 from ironcurtain_proxy.auto_confirm.engine.interaction import Hundredths, Interaction, Knowledge
 from ironcurtain_proxy.auto_confirm.engine.matrix import Row, RowLevel
 from ironcurtain_proxy.auto_confirm.engine.patterns import RiskBand
@@ -67,7 +67,7 @@ def band_of(hundredths: Hundredths) -> RiskBand:
 
 def risk_of(
     interaction: Interaction,
-    subject: Subject,
+    subject: CallSubject,
     rows: tuple[Row | None, ...],
     knowledge: Knowledge,
 ) -> Risk:
@@ -93,7 +93,7 @@ def base_of(rows: tuple[Row | None, ...]) -> Factor:
 
 
 def _additions(
-    interaction: Interaction, subject: Subject, knowledge: Knowledge
+    interaction: Interaction, subject: CallSubject, knowledge: Knowledge
 ) -> Iterator[Factor]:
     holds = (
         ("production target", 10, subject.production),
@@ -109,11 +109,11 @@ def _additions(
         yield "earlier failures", failures
 
 
-def _is_outside(interaction: Interaction, subject: Subject) -> bool:
+def _is_outside(interaction: Interaction, subject: CallSubject) -> bool:
     return any(not interaction.places.in_workspace(path) for path in subject.paths)
 
 
-def _is_safe_read(interaction: Interaction, subject: Subject, knowledge: Knowledge) -> bool:
+def _is_safe_read(interaction: Interaction, subject: CallSubject, knowledge: Knowledge) -> bool:
     """Whether it does nothing but read in safe paths, or can do nothing else by its annotation."""
     operations = {touch.operation for touch in subject.touches}
     reads = operations <= {"read", "list"}
@@ -126,7 +126,9 @@ def _is_safe_read(interaction: Interaction, subject: Subject, knowledge: Knowled
     )
 
 
-def lies_in_safe_paths(interaction: Interaction, subject: Subject, knowledge: Knowledge) -> bool:
+def lies_in_safe_paths(
+    interaction: Interaction, subject: CallSubject, knowledge: Knowledge
+) -> bool:
     """Whether it is about paths alone, and each lies in a safe path for what is done.
 
     INVARIANT: a harmless path beside a URL or a command says nothing for the call.

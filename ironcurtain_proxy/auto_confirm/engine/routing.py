@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from ironcurtain_proxy.auto_confirm.engine.extraction import Subject
+from ironcurtain_proxy.auto_confirm.engine.extraction import CallSubject
 from ironcurtain_proxy.auto_confirm.engine.interaction import Hundredths, Interaction
 from ironcurtain_proxy.auto_confirm.engine.matrix import Row, may_review
 from ironcurtain_proxy.auto_confirm.engine.risk import HIGH_AT_MOST, LOW_AT_MOST, MEDIUM_AT_MOST
@@ -33,7 +33,7 @@ class Route:
 
 def route_of(
     interaction: Interaction,
-    subject: Subject,
+    subject: CallSubject,
     risk: Hundredths,
     settings: AutoConfirmSettings,
 ) -> Route:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from ironcurtain_proxy.auto_confirm.engine.extraction import Subject, Touch
+from ironcurtain_proxy.auto_confirm.engine.extraction import CallSubject, Touch
 from ironcurtain_proxy.auto_confirm.engine.interaction import Interaction
 from ironcurtain_proxy.auto_confirm.engine.matrix import Ground, MatrixWord, Row, row_of
 from ironcurtain_proxy.auto_confirm.engine.settings import AutoConfirmSettings, SafetyRule
@@ -24,7 +24,7 @@ READS: Final = "safe"
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class RuleVerdict:
     """What the rules say."""
 
     word: MatrixWord
@@ -34,12 +34,12 @@ class Verdict:
     """To whom the operator's rule sends it."""
 
 
-MORE_THAN_READING: Final = Verdict("escalate", "a command that may do more than read")
+MORE_THAN_READING: Final = RuleVerdict("escalate", "a command that may do more than read")
 """Of a shell command that is not shown to only read, whatever kind of operation it names."""
 
 
 def rows_of(
-    interaction: Interaction, subject: Subject, settings: AutoConfirmSettings
+    interaction: Interaction, subject: CallSubject, settings: AutoConfirmSettings
 ) -> tuple[Row | None, ...]:
     """The row for each thing that a call does, in the order of `subject.touches`."""
     ground = Ground(places=interaction.places, feature_branches=settings.feature_branches)
@@ -48,17 +48,17 @@ def rows_of(
 
 def verdict_of(
     interaction: Interaction,
-    subject: Subject,
+    subject: CallSubject,
     rows: tuple[Row | None, ...],
     settings: AutoConfirmSettings,
-) -> Verdict:
+) -> RuleVerdict:
     """The strictest word about anything that a call does; nothing known is not approved."""
     verdicts = [
         _of_touch(touch, row, interaction, settings)
         for touch, row in zip(subject.touches, rows, strict=True)
     ]
     found = max(
-        verdicts, key=lambda verdict: _STRICTNESS[verdict.word], default=Verdict("evaluate")
+        verdicts, key=lambda verdict: _STRICTNESS[verdict.word], default=RuleVerdict("evaluate")
     )
     # INVARIANT: the name of an operation never approves a command. `make test clean` is no test.
     does_more = interaction.command_operation not in {None, READS}
@@ -67,7 +67,7 @@ def verdict_of(
 
 def _of_touch(
     touch: Touch, row: Row | None, interaction: Interaction, settings: AutoConfirmSettings
-) -> Verdict:
+) -> RuleVerdict:
     matrix = _of_matrix(row, interaction)
     rules = {
         rule.action: rule
@@ -77,21 +77,21 @@ def _of_touch(
     if "escalate" in rules:
         rule = rules["escalate"]
         target = rule.target or settings.escalation_targets.high_risk
-        return Verdict("escalate", rule.pattern, target)
+        return RuleVerdict("escalate", rule.pattern, target)
     if matrix.word == "escalate":
         return matrix
     if "conditional" in rules:
-        return Verdict("evaluate", rules["conditional"].pattern)
+        return RuleVerdict("evaluate", rules["conditional"].pattern)
     if "auto_approve" in rules and row is not None and _is_open(row, interaction):
-        return Verdict("approve", rules["auto_approve"].pattern)
+        return RuleVerdict("approve", rules["auto_approve"].pattern)
     return matrix
 
 
-def _of_matrix(row: Row | None, interaction: Interaction) -> Verdict:
+def _of_matrix(row: Row | None, interaction: Interaction) -> RuleVerdict:
     if row is None:
-        return Verdict("evaluate")
+        return RuleVerdict("evaluate")
     word = row.word(interaction.session_type, sandboxed=interaction.sandboxed)
-    return Verdict(word, row.name)
+    return RuleVerdict(word, row.name)
 
 
 def _is_open(row: Row, interaction: Interaction) -> bool:

@@ -95,7 +95,7 @@ class TmuxChannel:
             raise ConfigurationError("a notification's tmux target is not a pane's name")
 
 
-Channel: TypeAlias = CommandChannel | WebhookChannel | FileChannel | TmuxChannel
+NoticeChannel: TypeAlias = CommandChannel | WebhookChannel | FileChannel | TmuxChannel
 
 
 class Transport:
@@ -107,7 +107,7 @@ class Transport:
         self._client: httpx.AsyncClient | None = None
         self._loading = anyio.Lock()
 
-    async def carry(self, channel: Channel, notice: Notice) -> None:
+    async def carry(self, channel: NoticeChannel, notice: Notice) -> None:
         """Tell one."""
         match channel:
             case CommandChannel():

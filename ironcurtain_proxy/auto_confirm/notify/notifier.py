@@ -15,7 +15,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 
 from ironcurtain_proxy.auto_confirm.approval_tally import ApprovalTally
 from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision
-from ironcurtain_proxy.auto_confirm.notify.channels import Channel, Transport
+from ironcurtain_proxy.auto_confirm.notify.channels import NoticeChannel, Transport
 from ironcurtain_proxy.auto_confirm.notify.notices import Notice, lost_notice, review_notice
 
 _log: Final = logging.getLogger(__name__)
@@ -80,7 +80,7 @@ class _Queue:
 class Notifier:
     """Carries notices out in the background. Works only while `run` does."""
 
-    channels: Sequence[Channel]
+    channels: Sequence[NoticeChannel]
     """None: nobody is told."""
     transport: Transport
     summaries: Summaries | None = None
@@ -169,14 +169,14 @@ class Notifier:
             for channel in self._channels_for(told.target, alert=told.alert):
                 await self._tell(channel, told.notice)
 
-    def _channels_for(self, target: str, *, alert: bool = False) -> list[Channel]:
+    def _channels_for(self, target: str, *, alert: bool = False) -> list[NoticeChannel]:
         return [
             channel
             for channel in self.channels
             if alert or not channel.targets or target in channel.targets
         ]
 
-    async def _tell(self, channel: Channel, notice: Notice) -> None:
+    async def _tell(self, channel: NoticeChannel, notice: Notice) -> None:
         try:
             with anyio.fail_after(self.deadline):
                 await self.transport.carry(channel, notice)

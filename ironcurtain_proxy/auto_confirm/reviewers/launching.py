@@ -8,7 +8,7 @@ import orjson
 
 from ironcurtain_proxy.audit.bounding import shape_arguments
 from ironcurtain_proxy.auto_confirm.briefing import Redacted
-from ironcurtain_proxy.auto_confirm.reviewers.process_start import Launch, Start
+from ironcurtain_proxy.auto_confirm.reviewers.process_start import ReviewerLaunch, Start
 from ironcurtain_proxy.downstream.allowance import Ration
 from ironcurtain_proxy.downstream.masking import Masker
 from ironcurtain_proxy.downstream.process import ServerProcess, spawn
@@ -18,7 +18,7 @@ from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.server import ServerSpec
 
 
-def launcher(directory: Path, log: Path) -> Launch:
+def launcher(directory: Path, log: Path) -> ReviewerLaunch:
     """Starts a process in a directory; what it prints goes to the session log, secrets masked."""
     rations: defaultdict[str, Ration] = defaultdict(Ration)
     session_log = SessionLog(log)

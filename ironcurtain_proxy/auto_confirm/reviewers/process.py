@@ -35,8 +35,8 @@ from ironcurtain_proxy.auto_confirm.reviewers.dialect import (
 )
 from ironcurtain_proxy.auto_confirm.reviewers.lives import Lives
 from ironcurtain_proxy.auto_confirm.reviewers.process_start import (
-    Launch,
     ProcessSpec,
+    ReviewerLaunch,
     ReviewerProcess,
     new_token,
     prepared,
@@ -99,7 +99,7 @@ class ProcessReviewer:
         spec: ProcessSpec,
         *,
         clock: Clock,
-        launch: Launch,
+        launch: ReviewerLaunch,
         redact: Redact,
         environ: Mapping[str, str],
         on_given_up: Callable[[str], None] | None = None,

@@ -101,7 +101,7 @@ class ReviewerProcess(Protocol):
         ...
 
 
-Launch: TypeAlias = Callable[[Start], ReviewerProcess]
+ReviewerLaunch: TypeAlias = Callable[[Start], ReviewerProcess]
 """Starts a process, in a thread. Raises `IronCurtainError` or `OSError` if it cannot.
 
 INVARIANT: what it starts ends with the proxy, however the proxy ends.

@@ -12,11 +12,11 @@ from sqlalchemy.engine import Connection
 
 from ironcurtain_proxy.auto_confirm.store.interactions import OPEN, OURS, settle
 from ironcurtain_proxy.auto_confirm.store.retention import BATCH
-from ironcurtain_proxy.auto_confirm.store.rows import Settlement
+from ironcurtain_proxy.auto_confirm.store.rows import Ending
 from ironcurtain_proxy.auto_confirm.store.tables import INTERACTIONS
 
 _WAITS: Final = OURS & INTERACTIONS.c.status.in_(OPEN)
-_END: Final = Settlement(
+_END: Final = Ending(
     status="rejected", decided_by="engine:abandoned", reason="the proxy that asked has ended"
 )
 """Nobody's decision: it says nothing of the session, and nothing is learned from it."""

@@ -12,11 +12,12 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy.engine import URL, Connection, Engine
+from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import (
     ArgumentError,
     DataError,
@@ -50,19 +51,6 @@ _CANCELLED: Final = "57014"
 """SQLSTATE: the statement took too long."""
 _LOG: Final = "ironcurtain_log"
 """Under which a connection knows its write-ahead log."""
-
-
-class _Cursor(Protocol):
-    def execute(self, statement: str) -> object: ...
-    def fetchone(self) -> tuple[object, ...] | None: ...
-    def close(self) -> None: ...
-
-
-class _RawConnection(Protocol):
-    isolation_level: object
-
-    def cursor(self) -> _Cursor: ...
-    def commit(self) -> None: ...
 
 
 class Database:
@@ -284,7 +272,7 @@ def _sqlite(path: Path, file: OpenFile) -> Engine:
     return engine
 
 
-def _prepare_sqlite(file: OpenFile, connection: _RawConnection, record: object) -> None:
+def _prepare_sqlite(file: OpenFile, connection: DBAPIConnection, record: object) -> None:
     del record
     if not file.is_in_place():
         # Before anything is read: with what is read a log is replayed, and this file has none.
@@ -325,7 +313,7 @@ def _postgresql(url: URL) -> Engine:
     return engine
 
 
-def _prepare_postgresql(connection: _RawConnection, record: object) -> None:
+def _prepare_postgresql(connection: DBAPIConnection, record: object) -> None:
     del record
     cursor = connection.cursor()
     # Times are stored without zone; CURRENT_TIMESTAMP would otherwise be the server's own.

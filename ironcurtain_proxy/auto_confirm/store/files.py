@@ -9,6 +9,7 @@ from typing import Final
 
 from ironcurtain_proxy.auto_confirm.store.faults import StoreError
 from ironcurtain_proxy.auto_confirm.store.open_file import Identity, OpenFile
+from ironcurtain_proxy.private_files import make_private_directory
 
 _PRIVATE: Final = 0o600
 _PRIVATE_DIRECTORY: Final = 0o700
@@ -33,7 +34,7 @@ def prepare_file(path: Path, *, create: bool, own_directory: bool) -> OpenFile:
     """
     try:
         if create:
-            _make_directory(path.parent)
+            make_private_directory(path.parent)
         if own_directory:
             _secure_directory(path.parent)
         opened = OpenFile(path, _secure_file(path, create=create))
@@ -77,15 +78,6 @@ def _reason(error: OSError) -> str:
     if error.errno in {errno.ELOOP, errno.EMLINK}:
         return "is a symbolic link; the store must be a file of its own"
     return f"cannot be used as the store: {error.strerror or error}"
-
-
-def _make_directory(directory: Path) -> None:
-    if directory.is_dir():
-        return
-    if directory != directory.parent:
-        _make_directory(directory.parent)
-    with suppress(FileExistsError):
-        directory.mkdir(_PRIVATE_DIRECTORY)
 
 
 def _secure_directory(directory: Path) -> None:

@@ -15,10 +15,10 @@ from ironcurtain_proxy.auto_confirm.store.faults import AlreadyDecidedError, Sto
 from ironcurtain_proxy.auto_confirm.store.rows import (
     MODEL,
     TIMEOUT,
+    Ending,
     EscalationTask,
-    Interaction,
+    InteractionRow,
     PermissionDecision,
-    Settlement,
     Status,
     TaskStatus,
     is_reviewer,
@@ -45,7 +45,7 @@ LATELY: Final = 1000
 _ASKED: Final[tuple[Status, ...]] = ("held", "escalated")
 
 
-def _before(settlement: Settlement) -> tuple[Status, ...]:
+def _before(settlement: Ending) -> tuple[Status, ...]:
     """From where an interaction may come to this end. From anywhere else it does not."""
     match settlement.status:
         case "auto_approved" if settlement.decided_by in (TIMEOUT, MODEL):
@@ -71,7 +71,7 @@ def is_of(connection: Connection, interaction_id: int, request: str | None) -> b
     return connection.execute(found).first() is not None
 
 
-def insert_interaction(connection: Connection, row: Interaction, now: datetime) -> int:
+def insert_interaction(connection: Connection, row: InteractionRow, now: datetime) -> int:
     """Write a new interaction; its id."""
     values = {
         **asdict(row),
@@ -115,9 +115,7 @@ def insert_decision(
     return _inserted(connection, DECISIONS, values)
 
 
-def settle(
-    connection: Connection, interaction_id: int, settlement: Settlement, now: datetime
-) -> bool:
+def settle(connection: Connection, interaction_id: int, settlement: Ending, now: datetime) -> bool:
     """End an interaction and its open tasks. False if it is not where it could end so."""
     ended = connection.execute(
         sa.update(INTERACTIONS)

@@ -9,7 +9,7 @@ from ironcurtain_proxy.auto_confirm.store.schema import bring_up_to_date, is_the
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class StoreOrigin:
     """What a store was opened by, to open it again."""
 
     url: str | None
@@ -17,7 +17,7 @@ class Origin:
     deadline_seconds: float
 
 
-def open_first(origin: Origin, *, create: bool) -> Database:
+def open_first(origin: StoreOrigin, *, create: bool) -> Database:
     """Open the database and bring its tables up to date.
 
     Raises:
@@ -34,7 +34,7 @@ def open_first(origin: Origin, *, create: bool) -> Database:
     return database
 
 
-def open_again(before: Database, origin: Origin) -> Database:
+def open_again(before: Database, origin: StoreOrigin) -> Database:
     """Open a database anew after `StoreLostError`; `before` is closed.
 
     A SQLite file that is gone is not made again: an empty store would know nothing of what was

@@ -20,7 +20,7 @@ from ironcurtain_proxy.auto_confirm.store.interactions import OURS
 from ironcurtain_proxy.auto_confirm.store.rows import (
     LONGEST_REGEX,
     NewPattern,
-    Pattern,
+    PatternRow,
     Proposal,
 )
 from ironcurtain_proxy.auto_confirm.store.tables import INTERACTIONS, PATTERNS, REVIEWER_DECISIONS
@@ -30,11 +30,11 @@ _TOO_WIDE: Final = re.compile(r"/[^/]*|/(home|Users)/[^/]+|/(private|var)/[^/]+"
 _LEARNED: Final[tuple[RiskBand, ...]] = ("LOW", "MEDIUM")
 
 
-def read_patterns(connection: Connection) -> tuple[Pattern, ...]:
+def read_patterns(connection: Connection) -> tuple[PatternRow, ...]:
     """All of them, also disabled ones, by name."""
     rows = connection.execute(sa.select(PATTERNS).order_by(PATTERNS.c.name))
     return tuple(
-        Pattern(
+        PatternRow(
             id=row.id,
             name=row.name,
             operation=row.operation,

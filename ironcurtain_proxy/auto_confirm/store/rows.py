@@ -36,7 +36,7 @@ def is_reviewer(decided_by: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Interaction:
+class InteractionRow:
     """A permission prompt to be recorded. Texts may be an agent's words: untrusted."""
 
     request_id: str
@@ -79,7 +79,7 @@ class PermissionDecision:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settlement:
+class Ending:
     """How an interaction ends."""
 
     status: FinalStatus
@@ -114,7 +114,7 @@ class EscalationTask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pattern:
+class PatternRow:
     """What the operator lets the engine approve."""
 
     id: int

@@ -27,15 +27,15 @@ from ironcurtain_proxy.auto_confirm.store import (
     retention,
 )
 from ironcurtain_proxy.auto_confirm.store.database import Database
-from ironcurtain_proxy.auto_confirm.store.opening import Origin, open_again, open_first
+from ironcurtain_proxy.auto_confirm.store.opening import StoreOrigin, open_again, open_first
 from ironcurtain_proxy.auto_confirm.store.rows import (
+    Ending,
     EscalationTask,
-    Interaction,
+    InteractionRow,
     NewPattern,
-    Pattern,
+    PatternRow,
     PermissionDecision,
     Proposal,
-    Settlement,
 )
 from ironcurtain_proxy.auto_confirm.store.tables import SAFE_PATHS
 from ironcurtain_proxy.ports import Clock
@@ -63,14 +63,14 @@ def open_store(
     Raises:
         StoreError: it cannot be used; nothing in it was changed.
     """
-    origin = Origin(url, state_dir, deadline_seconds)
+    origin = StoreOrigin(url, state_dir, deadline_seconds)
     return Store(open_first(origin, create=create), clock, origin)
 
 
 class Store:
     """Interactions, decisions, escalations, patterns and safe paths."""
 
-    def __init__(self, database: Database, clock: Clock, origin: Origin) -> None:
+    def __init__(self, database: Database, clock: Clock, origin: StoreOrigin) -> None:
         self._database = database
         self._clock = clock
         self._origin = origin
@@ -103,7 +103,7 @@ class Store:
 
     def record_call(
         self,
-        interaction: Interaction,
+        interaction: InteractionRow,
         then: PermissionDecision | EscalationTask,
         pattern: int | None = None,
     ) -> int:
@@ -143,9 +143,7 @@ class Store:
         """
         return self._database.write(lambda connection: retention.remove(connection, request))
 
-    def settle(
-        self, interaction_id: int, settlement: Settlement, request: str | None = None
-    ) -> bool:
+    def settle(self, interaction_id: int, settlement: Ending, request: str | None = None) -> bool:
         """End an interaction: status, trail and open tasks together.
 
         Args:
@@ -239,7 +237,7 @@ class Store:
 
     # --- patterns --------------------------------------------------------------------------------
 
-    def patterns(self) -> tuple[Pattern, ...]:
+    def patterns(self) -> tuple[PatternRow, ...]:
         """All patterns by name; only those with `auto_approve` may approve."""
         return self.read(patterns.read_patterns)
 

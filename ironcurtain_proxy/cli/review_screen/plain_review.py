@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Final
 
 from ironcurtain_proxy.cli.review_screen.changes import changes_of
-from ironcurtain_proxy.mailbox.answering import Verdict
+from ironcurtain_proxy.mailbox.answering import ReviewerAnswer
 from ironcurtain_proxy.mailbox.display import banner
 from ironcurtain_proxy.mailbox.requests import PendingRequest
 
@@ -25,7 +25,7 @@ HELP: Final = (
 class Command:
     """A line that was understood."""
 
-    verdict: Verdict
+    verdict: ReviewerAnswer
     chosen: tuple[PendingRequest, ...]
 
 
@@ -88,7 +88,7 @@ class PlainReview:
     def _command(self, word: str, reference: str, note: str) -> Command | None:
         approved = word != "/deny"
         remember = int(word[9:] or "1") - 1 if word.startswith("/approve+") else None
-        verdict = Verdict(approved=approved, remember=remember, note=note)
+        verdict = ReviewerAnswer(approved=approved, remember=remember, note=note)
         if reference == "all":
             return Command(verdict, tuple(self.all_of(list(self._open.values()), approved)))
         number = int(reference) if reference.isascii() and reference.isdigit() else 0

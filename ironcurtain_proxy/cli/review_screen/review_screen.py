@@ -21,7 +21,7 @@ from ironcurtain_proxy.cli.review_screen.review_detail import detail_of
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.mailbox.answering import (
     NOT_COUNTED,
-    Verdict,
+    ReviewerAnswer,
     answer_async,
     objection,
     still_waits,
@@ -248,7 +248,7 @@ class ReviewScreen(App[None]):
             self._say("nothing of this call can be remembered: a approves it once")
             return
         remember = 0 if word == "remember" else None
-        self._answer(one, Verdict(approved=word != "deny", remember=remember))
+        self._answer(one, ReviewerAnswer(approved=word != "deny", remember=remember))
 
     def action_remember(self, place: int) -> None:
         """Approve what is shown, and remember another kind of call than the first."""
@@ -258,7 +258,7 @@ class ReviewScreen(App[None]):
         if place >= len(one.request.candidates):
             self._say(f"there is no {place + 1} among what can be remembered")
             return
-        self._answer(one, Verdict(approved=True, remember=place))
+        self._answer(one, ReviewerAnswer(approved=True, remember=place))
 
     def action_together(self) -> None:
         """Approve what may go together, once it has been said what that is."""
@@ -280,7 +280,7 @@ class ReviewScreen(App[None]):
             return
         self._together = ()
         for one in several.values():
-            self._answer(one, Verdict(approved=True), look=False)
+            self._answer(one, ReviewerAnswer(approved=True), look=False)
         self._look()
 
     def _meant(self) -> PendingRequest | None:
@@ -319,11 +319,11 @@ class ReviewScreen(App[None]):
         noted = self._note
         self.action_close_note()
         if noted is not None:
-            self._answer(noted.about, Verdict(approved=False, note=event.value))
+            self._answer(noted.about, ReviewerAnswer(approved=False, note=event.value))
 
     # --- answers ---------------------------------------------------------------------------------
 
-    def _answer(self, one: PendingRequest, verdict: Verdict, *, look: bool = True) -> None:
+    def _answer(self, one: PendingRequest, verdict: ReviewerAnswer, *, look: bool = True) -> None:
         problem = objection(one.request, self._credential)
         if problem:
             self._say(problem)
@@ -334,7 +334,7 @@ class ReviewScreen(App[None]):
             self._look()
 
     @work
-    async def _send(self, one: PendingRequest, verdict: Verdict) -> None:
+    async def _send(self, one: PendingRequest, verdict: ReviewerAnswer) -> None:
         told = summary(one)
         place = self._mailboxes.place_of(one)
         try:

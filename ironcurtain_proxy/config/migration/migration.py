@@ -43,7 +43,7 @@ def migrated_mode(interceptor: Mapping[str, Json]) -> MigratedMode | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class MigrationPlan:
     """What a file lacks, and the file with it."""
 
     file: Path
@@ -67,7 +67,7 @@ class Done:
     """What to tell the operator."""
 
 
-def plan_of(file: Path) -> Plan | None:
+def plan_of(file: Path) -> MigrationPlan | None:
     """What an older version did not know: the policy, and the auto-approver, off.
 
     None: the file needs nothing, is not JSON, or is not there.
@@ -79,10 +79,10 @@ def plan_of(file: Path) -> Plan | None:
     missing = _missing(before)
     if not missing:
         return None
-    return Plan(file=file, before=before, after=inserted(before, missing), missing=missing)
+    return MigrationPlan(file=file, before=before, after=inserted(before, missing), missing=missing)
 
 
-def migrate(plan: Plan, now: datetime) -> Done:
+def migrate(plan: MigrationPlan, now: datetime) -> Done:
     """Insert what is missing in one step, with a copy of the file as it was beside it.
 
     Args:
@@ -100,7 +100,7 @@ def migrate(plan: Plan, now: datetime) -> Done:
     return Done(was_written=True, lines=lines)
 
 
-def _by_hand(plan: Plan, reason: str) -> Done:
+def _by_hand(plan: MigrationPlan, reason: str) -> Done:
     lines = tuple([f"cannot be rewritten ({reason}): write {words}" for words in plan.words])
     return Done(was_written=False, lines=lines)
 

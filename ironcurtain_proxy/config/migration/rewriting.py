@@ -6,10 +6,11 @@ At every moment the file is whole, the old one or the new one, whatever fails.
 import errno
 import os
 import tempfile
-from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Final
+
+from ironcurtain_proxy.private_files import sync_directory
 
 _MAX_BACKUPS: Final = 100
 """In one second."""
@@ -40,7 +41,8 @@ def rewrite(file: Path, before: bytes, after: bytes, now: datetime) -> Path:
     except OSError:
         new.unlink(missing_ok=True)
         raise
-    _sync_directory(real.parent)
+    # The file is in its place already: a file system that cannot do this is no failure.
+    sync_directory(real.parent)
     return backup
 
 
@@ -82,13 +84,3 @@ def _filled(descriptor: int, path: Path, content: bytes, status: os.stat_result)
         path.unlink(missing_ok=True)
         raise
     return path
-
-
-def _sync_directory(directory: Path) -> None:
-    # The file is in its place already: a file system that cannot do this is no failure.
-    with suppress(OSError):
-        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

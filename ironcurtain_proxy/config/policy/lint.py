@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from ironcurtain_proxy.config.policy.lint_subjects import Subject, Subjects
+from ironcurtain_proxy.config.policy.lint_subjects import RuleSubject, Subjects
 from ironcurtain_proxy.config.reading.document import Place
 from ironcurtain_proxy.config.reading.problems import Report, nearest, shown
 from ironcurtain_proxy.model.annotation import Annotations, ArgumentRole
@@ -40,7 +40,7 @@ class _Linter:
     subjects: Subjects
     source: str
     report: Report
-    said: dict[Subject, list[_Said]] = field(default_factory=dict)
+    said: dict[RuleSubject, list[_Said]] = field(default_factory=dict)
     """What earlier rules have settled."""
 
     def lint(self, rules: tuple[Rule, ...]) -> None:
@@ -126,7 +126,7 @@ class _Linter:
         self,
         rule: Rule,
         place: Place,
-        subjects: frozenset[Subject],
+        subjects: frozenset[RuleSubject],
         rules: tuple[Rule, ...],
     ) -> None:
         covering: set[int] = set()
@@ -139,7 +139,7 @@ class _Linter:
             names = ", ".join([shown(rules[index].name) for index in sorted(covering)])
             self._warn(place, f"{_named(rule)} is never reached: {names} before it says it all")
 
-    def _settled_by(self, subject: Subject, rule: Rule) -> int | None:
+    def _settled_by(self, subject: RuleSubject, rule: Rule) -> int | None:
         for said in self.said.get(subject, ()):
             if said.within is None:
                 return said.index
@@ -147,7 +147,7 @@ class _Linter:
                 return said.index
         return None
 
-    def _remember(self, rule: Rule, index: int, subjects: frozenset[Subject]) -> None:
+    def _remember(self, rule: Rule, index: int, subjects: frozenset[RuleSubject]) -> None:
         if rule.names is not None or rule.domains is not None or rule.lists:
             return
         within = None if rule.paths is None else rule.paths.within

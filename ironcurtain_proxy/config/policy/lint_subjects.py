@@ -17,7 +17,7 @@ from ironcurtain_proxy.model.annotation import (
 )
 from ironcurtain_proxy.model.policy import Rule
 
-Subject: TypeAlias = tuple[str, str, ArgumentRole | None]
+RuleSubject: TypeAlias = tuple[str, str, ArgumentRole | None]
 """Server, tool, and the resource role that is asked about; None: the tool can be without any."""
 
 
@@ -69,7 +69,7 @@ class Subjects:
         chosen = self.tools_by_server if servers is None else servers
         return frozenset().union(*[self.tools_by_server.get(s, frozenset()) for s in chosen])
 
-    def of_rule(self, rule: Rule) -> frozenset[Subject]:
+    def of_rule(self, rule: Rule) -> frozenset[RuleSubject]:
         """Everything the rule can speak of."""
         return frozenset(
             [
@@ -84,7 +84,7 @@ class Subjects:
         """Whether any tool the rule could speak of has an argument of one of these roles."""
         return any(roles.possible & wanted for _, _, roles in self._in_scope(rule))
 
-    def certainly(self, rule: Rule, subject: Subject) -> bool:
+    def certainly(self, rule: Rule, subject: RuleSubject) -> bool:
         """Whether the rule speaks of the subject whatever the arguments are."""
         server, tool, role = subject
         return role is not None or _can_match(rule, None, self.roles[server, tool].certain)

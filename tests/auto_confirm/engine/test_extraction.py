@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from ironcurtain_proxy.auto_confirm.engine.branches import are_feature_branches, branches_of
-from ironcurtain_proxy.auto_confirm.engine.extraction import Subject, subject_of
+from ironcurtain_proxy.auto_confirm.engine.extraction import CallSubject, subject_of
 from ironcurtain_proxy.auto_confirm.engine.interaction import Interaction
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from tests.auto_confirm.engine import calls
@@ -118,7 +118,7 @@ def test_a_listing_is_a_listing_where_it_lists() -> None:
     assert [(t.operation, str(t.path)) for t in found.touches] == [("list", "/a")]
 
 
-def subject(interaction: Interaction) -> Subject:
+def subject(interaction: Interaction) -> CallSubject:
     return subject_of(interaction)
 
 

@@ -9,12 +9,14 @@ from ironcurtain_proxy.auto_confirm.engine.context_score import (
     ContextScore,
     WorkContext,
 )
-from ironcurtain_proxy.auto_confirm.engine.places import Places, SafePath, in_temporary
+from ironcurtain_proxy.auto_confirm.engine.places import SafePath, SessionPlaces, in_temporary
 from ironcurtain_proxy.auto_confirm.engine.windows import NightMode
 from ironcurtain_proxy.errors import ConfigurationError, KernelError
 from ironcurtain_proxy.model.path import RealPath
 
-PLACES = Places(workspace=RealPath.from_text("/srv/project"), home=RealPath.from_text("/Users/ann"))
+PLACES = SessionPlaces(
+    workspace=RealPath.from_text("/srv/project"), home=RealPath.from_text("/Users/ann")
+)
 
 
 def at(text: str) -> RealPath:
@@ -60,7 +62,7 @@ def test_a_safe_path_contains_by_components(row: str, path: str, inside: bool) -
 
 
 def test_without_a_workspace_a_relative_safe_path_contains_nothing() -> None:
-    assert not SafePath(path=".git/").contains(at("/.git/HEAD"), "edit", Places())
+    assert not SafePath(path=".git/").contains(at("/.git/HEAD"), "edit", SessionPlaces())
 
 
 HERE = WorkContext(directory=at("/srv/project"), environment={"A": "1", "B": "2"}, branch="x")

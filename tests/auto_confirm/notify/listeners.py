@@ -11,7 +11,7 @@ from pathlib import Path
 
 import anyio
 
-from ironcurtain_proxy.auto_confirm.notify.channels import Channel, CommandChannel, Transport
+from ironcurtain_proxy.auto_confirm.notify.channels import CommandChannel, NoticeChannel, Transport
 from ironcurtain_proxy.auto_confirm.notify.notifier import Notifier, Summaries
 from tests.mailbox.mailbox_fixture import until
 
@@ -22,7 +22,7 @@ WRITE_ARGUMENTS = "import sys, pathlib; pathlib.Path(sys.argv[1]).write_text(rep
 
 @asynccontextmanager
 async def notifying(
-    *channels: Channel, deadline: float = 5.0, summaries: Summaries | None = None
+    *channels: NoticeChannel, deadline: float = 5.0, summaries: Summaries | None = None
 ) -> AsyncIterator[Notifier]:
     notifier = Notifier(
         channels=channels,

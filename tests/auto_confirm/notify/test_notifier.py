@@ -15,9 +15,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ironcurtain_proxy.auto_confirm.notify.channels import (
-    Channel,
     CommandChannel,
     FileChannel,
+    NoticeChannel,
     TmuxChannel,
     Transport,
     WebhookChannel,
@@ -146,7 +146,7 @@ def test_a_notice_is_one_harmless_short_line(
 # --- nobody waits --------------------------------------------------------------------------------
 
 
-def _broken(tmp_path: Path) -> dict[str, Channel]:
+def _broken(tmp_path: Path) -> dict[str, NoticeChannel]:
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
     os.mkfifo(tmp_path / "pipe")
     return {

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from ironcurtain_proxy.auto_confirm.store import interactions, patterns
 from ironcurtain_proxy.auto_confirm.store.rows import (
     EscalationTask,
-    Interaction,
+    InteractionRow,
     PermissionDecision,
     Status,
 )
@@ -46,7 +46,7 @@ class Recorded:
 
 
 def record_interaction(
-    store: Store, row: Interaction, decision: PermissionDecision | None = None
+    store: Store, row: InteractionRow, decision: PermissionDecision | None = None
 ) -> int:
     now = store._clock.now()
 

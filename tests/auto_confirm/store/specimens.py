@@ -5,11 +5,11 @@ from itertools import count
 
 from ironcurtain_proxy.auto_confirm.engine.patterns import RiskBand
 from ironcurtain_proxy.auto_confirm.store.rows import (
+    Ending,
     EscalationTask,
     FinalStatus,
-    Interaction,
+    InteractionRow,
     PermissionDecision,
-    Settlement,
     Status,
 )
 from ironcurtain_proxy.auto_confirm.store.store import Store
@@ -29,8 +29,8 @@ def interaction(  # noqa: PLR0913  what tests vary
     pattern: int | None = None,
     decision_ms: float | None = None,
     request: str | None = None,
-) -> Interaction:
-    return Interaction(
+) -> InteractionRow:
+    return InteractionRow(
         # Another process counts as well.
         request_id=request or f"request-{os.getpid()}-{next(_NUMBERS)}",
         session_name=session,
@@ -56,16 +56,16 @@ def task(to: str = "architect_manager", reason: str = "High risk") -> Escalation
 
 def ends(
     status: FinalStatus = "approved", by: str = "reviewer:architect", reason: str = "fine"
-) -> Settlement:
-    return Settlement(status=status, decided_by=by, reason=reason)
+) -> Ending:
+    return Ending(status=status, decided_by=by, reason=reason)
 
 
-def auto_approved(store: Store, row: Interaction | None = None) -> int:
+def auto_approved(store: Store, row: InteractionRow | None = None) -> int:
     """One that the engine approved by itself."""
     return record_interaction(store, row or interaction(status="auto_approved"), approval())
 
 
-def reviewed(store: Store, row: Interaction | None = None, end: Settlement | None = None) -> int:
+def reviewed(store: Store, row: InteractionRow | None = None, end: Ending | None = None) -> int:
     """One that a reviewer was asked about, and that ended."""
     identifier = record_interaction(store, row or interaction())
     open_task(store, identifier, task())

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ironcurtain_proxy.auto_confirm.engine.interaction import ApproveRate
 from ironcurtain_proxy.auto_confirm.engine.patterns import RiskBand
 from ironcurtain_proxy.auto_confirm.store.faults import StoreError
-from ironcurtain_proxy.auto_confirm.store.rows import NewPattern, Pattern
+from ironcurtain_proxy.auto_confirm.store.rows import NewPattern, PatternRow
 from ironcurtain_proxy.auto_confirm.store.store import Store, open_store
 from tests.auto_confirm.store.direct import use_pattern
 from tests.auto_confirm.store.specimens import auto_approved, ends, interaction, reviewed
@@ -29,14 +29,14 @@ def pattern(name: str = "docs", *, auto: bool = True, risk: RiskBand | None = "L
     )
 
 
-def only(store: Store) -> Pattern:
+def only(store: Store) -> PatternRow:
     (found,) = store.patterns()
     return found
 
 
 def test_a_pattern_comes_back_as_it_was_added(store: Store) -> None:
     number = store.add_pattern(pattern())
-    assert only(store) == Pattern(
+    assert only(store) == PatternRow(
         id=number,
         name="docs",
         operation="file_edit",

@@ -7,10 +7,10 @@ import sqlalchemy as sa
 
 from ironcurtain_proxy.auto_confirm.store.faults import AlreadyDecidedError, StoreError
 from ironcurtain_proxy.auto_confirm.store.rows import (
+    Ending,
     FinalStatus,
-    Interaction,
+    InteractionRow,
     PermissionDecision,
-    Settlement,
     Status,
 )
 from ironcurtain_proxy.auto_confirm.store.store import Store
@@ -50,7 +50,7 @@ def rows(store: Store, table: sa.Table) -> list[dict[str, object]]:
 def test_an_approval_by_the_engine_is_one_row_with_one_decision(
     store: Store, clock: FakeClock
 ) -> None:
-    row = Interaction(
+    row = InteractionRow(
         request_id="r1",
         session_name="worker-1",
         session_type="worker",
@@ -104,9 +104,7 @@ def test_an_answer_ends_the_interaction_and_its_task(store: Store, clock: FakeCl
     identifier = record_interaction(store, interaction())
     open_task(store, identifier, task())
     clock.seconds = 42
-    end = Settlement(
-        status="approved", decided_by="reviewer:a", reason="fine", response="go on, then"
-    )
+    end = Ending(status="approved", decided_by="reviewer:a", reason="fine", response="go on, then")
     assert store.settle(identifier, end)
     found = recorded(store, identifier)
     assert found is not None

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ironcurtain_proxy.cli.review_screen.plain_review import HELP, PlainReview
-from ironcurtain_proxy.mailbox.answering import Verdict
+from ironcurtain_proxy.mailbox.answering import ReviewerAnswer
 from ironcurtain_proxy.mailbox.messages import Owner, read_request, request_bytes, request_name
 from ironcurtain_proxy.mailbox.requests import PendingRequest
 from tests.mailbox.mailbox_fixture import CLOCK, escalation, within
@@ -51,18 +51,21 @@ def test_a_number_is_never_used_again() -> None:
 
 
 LINES = {
-    "approve": ("/approve 1", Verdict(approved=True)),
-    "approve and remember": ("/approve+ 1\r", Verdict(approved=True, remember=0)),
-    "remember another kind": ("/approve+2 1", Verdict(approved=True, remember=1)),
-    "deny": ("  /deny 1  ", Verdict(approved=False)),
-    "deny with words": ("/deny 1 not  this one", Verdict(approved=False, note="not  this one")),
-    "all": ("/deny all", Verdict(approved=False)),
+    "approve": ("/approve 1", ReviewerAnswer(approved=True)),
+    "approve and remember": ("/approve+ 1\r", ReviewerAnswer(approved=True, remember=0)),
+    "remember another kind": ("/approve+2 1", ReviewerAnswer(approved=True, remember=1)),
+    "deny": ("  /deny 1  ", ReviewerAnswer(approved=False)),
+    "deny with words": (
+        "/deny 1 not  this one",
+        ReviewerAnswer(approved=False, note="not  this one"),
+    ),
+    "all": ("/deny all", ReviewerAnswer(approved=False)),
 }
 
 
 @pytest.mark.requirement("C-6")
 @pytest.mark.parametrize(("line", "verdict"), LINES.values(), ids=LINES)
-def test_a_line_answers(line: str, verdict: Verdict) -> None:
+def test_a_line_answers(line: str, verdict: ReviewerAnswer) -> None:
     talk, one = Talk(), a_request()
     talk.review.show([one], NOW)
     command = talk.review.read(line, NOW)

@@ -3,8 +3,10 @@
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
+import anyio
 import orjson
 import pytest
 
@@ -13,7 +15,7 @@ from ironcurtain_proxy.config.presets.preset import PRESETS, preset
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.model.decision import effect_of
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.wiring.rehearsal import Rehearsal
+from ironcurtain_proxy.wiring.rehearsal import rehearsal_for
 from tests.e2e.installation import PROXY
 
 SERVER = r"""
@@ -77,13 +79,14 @@ class Place:
     def decisions(self, calls: dict[str, tuple[str, dict[str, str]]]) -> dict[str, str]:
         """What `serve` would answer to these calls."""
         settings = Settings.from_environment({"HOME": str(self.home), "PATH": os.environ["PATH"]})
-        rehearsal = Rehearsal.of(settings, load_policy(settings), os.environ, None)
+        rehearsal = rehearsal_for(settings, load_policy(settings), os.environ, None)
         names = {"w": str(self.workspace), "h": str(self.home)}
         decided: dict[str, str] = {}
         for what, (name, given) in calls.items():
             server, _, tool = name.partition("/")
             arguments: dict[str, Json] = {k: text.format(**names) for k, text in given.items()}
-            outcome = rehearsal.of_call(server, tool, arguments, is_unique=True)
+            judged = partial(rehearsal.of_call, server, tool, arguments, is_unique=True)
+            outcome = anyio.run(judged)
             decided[what] = effect_of(outcome.decision)
         return decided
 

@@ -1,0 +1,98 @@
+"""Files of this user, by path: a lock that one process holds, and a file that is written whole.
+
+Knows nothing of what the files say.
+"""
+
+import fcntl
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+PRIVATE: Final = 0o600
+_SAFE: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+def locked_file(path: Path) -> int | None:
+    """Lock a file, made if it is not there.
+
+    Returns:
+        Its descriptor, not inherited by other programs; None if another process holds it.
+
+    Raises:
+        OSError: it cannot be opened.
+    """
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | _SAFE, PRIVATE)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Its holder may have removed it between our open and our lock: a lock on a file that
+            # nobody else can find keeps nobody out.
+            if is_at(descriptor, path):
+                return descriptor
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+
+
+def is_at(descriptor: int, path: Path) -> bool:
+    """Whether a path still leads to an open file."""
+    with suppress(FileNotFoundError):
+        return os.path.samestat(path.lstat(), os.fstat(descriptor))
+    return False
+
+
+def write_whole(path: Path, raw: bytes, *, locked: bool = False) -> None:
+    """Write a file in one step, over what may be there.
+
+    Args:
+        path: its directory is there.
+        raw: its content.
+        locked: whether the caller keeps others from writing it. Then it is on the disk before this
+            returns, and what a crash left beside it is cleared away.
+
+    Raises:
+        OSError: it could not be written; what was there is as it was, and nothing is left behind.
+    """
+    own = "" if locked else f".{os.getpid()}.{os.urandom(6).hex()}"
+    temporary = path.with_name(f".{path.name}{own}.tmp")
+    temporary.unlink(missing_ok=True)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFE, PRIVATE)
+    try:
+        with os.fdopen(descriptor, "wb") as out:
+            out.write(raw)
+            if locked:
+                out.flush()
+                os.fsync(out.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    if locked:
+        sync_directory(path.parent)
+
+
+def sync_directory(directory: Path) -> None:
+    """Make new names last, where the file system can."""
+    with suppress(OSError):
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def make_private_directory(directory: Path) -> None:
+    """Make a directory and its parents, each for us alone. What is there stays as it is.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    if directory.is_dir():
+        return
+    make_private_directory(directory.parent)
+    with suppress(FileExistsError):
+        directory.mkdir(0o700)
