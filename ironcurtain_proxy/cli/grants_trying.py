@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import orjson
 
@@ -24,9 +24,6 @@ from ironcurtain_proxy.model.request import AccessRequest
 from ironcurtain_proxy.shell.families import sought
 from ironcurtain_proxy.shell.parse import parse_command
 
-if TYPE_CHECKING:
-    from ironcurtain_proxy.cli import Subparsers
-
 _EXAMPLE: Final = """\
 With --jsonl each line of the input is {"approved": COMMAND, "then": COMMAND}, with "workspace" and
 "cwd" where these are others; each line of the output {"covered": true, "family": WORDS}. Files and
@@ -40,7 +37,7 @@ exit status: 0; 1 if the second command would be asked about, or a line could no
 """
 
 
-def add_trying(actions: "Subparsers") -> None:
+def add_trying(actions: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add the action."""
     trying = actions.add_parser(
         "try",
