@@ -87,11 +87,6 @@ def observed(command: ParsedCommand, place: Place, grounds: Grounds, server: str
     return settled(place, grounds.sought(command, place).families, remotes)
 
 
-def asks_git(value: Json) -> bool:
-    """Whether git may have to be started to find out about a command: that takes longer."""
-    return isinstance(value, str) and any(name in value for name in ("git", "gh ", "glab"))
-
-
 def _may_push(command: ParsedCommand) -> bool:
     return any(word.text == "push" for one in command.every_command() for word in one.words)
 

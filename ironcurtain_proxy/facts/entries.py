@@ -5,7 +5,7 @@ too small: then a change of something else costs a question.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -89,21 +89,37 @@ _CALLS_ITSELF: Final = re.compile(r"\$[({]MAKE|\bg?make\b|\bjust\b|^[^\t ][^:\n]
                                   re.MULTILINE)  # fmt: skip
 """A rule from which others may be reached by a name that is only known when it runs."""
 
-_MAKE_RULE: Final = re.compile(r"([\w./-][\w./ -]*?)\s*::?(?![=:])(.*)")
-_JUST_RULE: Final = re.compile(r"@?([A-Za-z_][\w-]*)(?:\s[^:]*)?:(?!=)(.*)")
+_PLAIN_TARGETS: Final = re.compile(r"[\w./ -]+")
+_JUST_HEAD: Final = re.compile(r"@?([A-Za-z_][\w-]*)(?:\s.*)?", re.ASCII)
+_MOST_TARGETS: Final = 64
+"""Of one rule. Its lines count for each of them."""
 
 
 def make_rules(text: str) -> Rules:
     """A makefile in pieces. A rule whose target is computed or a pattern is common to all."""
-    return _rules(text, _MAKE_RULE, "\t")
+    return _rules(text, _make_targets, "\t")
 
 
 def just_rules(text: str) -> Rules:
     """A justfile in pieces."""
-    return _rules(text, _JUST_RULE, " \t")
+    return _rules(text, _just_recipe, " \t")
 
 
-def _rules(text: str, head: re.Pattern[str], indent: str) -> Rules:
+def _make_targets(line: str) -> list[str]:
+    """The targets of a rule; none: it is no rule, or one with other than plain targets."""
+    head, colon, rest = line.partition(":")
+    assigns = rest.lstrip(":").startswith("=")
+    names = head.split() if colon and not assigns and _PLAIN_TARGETS.fullmatch(head) else []
+    return names if len(names) <= _MOST_TARGETS else []
+
+
+def _just_recipe(line: str) -> list[str]:
+    head, colon, rest = line.partition(":")
+    match = None if rest.startswith("=") or not colon else _JUST_HEAD.fullmatch(head)
+    return [] if match is None else [match[1]]
+
+
+def _rules(text: str, targets_of: Callable[[str], list[str]], indent: str) -> Rules:
     blocks: dict[str, list[str]] = {}
     common: list[str] = []
     current: list[str] = []
@@ -112,8 +128,7 @@ def _rules(text: str, head: re.Pattern[str], indent: str) -> Rules:
         if not line.strip() or line.startswith("#"):
             continue
         if line[0] not in indent:
-            match = head.fullmatch(line.rstrip())
-            names = match[1].split() if match else []
+            names = targets_of(line)
             if names == [".PHONY"]:
                 current = []
                 continue

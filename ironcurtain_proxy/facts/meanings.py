@@ -27,6 +27,8 @@ from ironcurtain_proxy.model.family import Family
 from ironcurtain_proxy.model.place import Place
 
 _MAX_BYTES: Final = 4 * 1024 * 1024
+_MAX_TEXT: Final = 512 * 1024
+"""Bytes of a file in which entries are told apart."""
 _MAX_FILES: Final = 64
 """Of one task."""
 _MAX_DIRECTORIES: Final = 4000
@@ -51,6 +53,8 @@ class _Reading:
         found = _content(path)
         if found is None:
             return None
+        if len(found) > _MAX_TEXT:
+            raise _UnclearError
         try:
             return found.decode()
         except UnicodeDecodeError:

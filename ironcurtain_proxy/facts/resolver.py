@@ -16,7 +16,7 @@ import anyio
 import anyio.to_thread
 
 from ironcurtain_proxy.facts.catalogue import CataloguedTool
-from ironcurtain_proxy.facts.commands import Grounds, asks_git, with_command
+from ironcurtain_proxy.facts.commands import Grounds, with_command
 from ironcurtain_proxy.facts.context import (
     NO_WORKING_DIRECTORY,
     ServerContexts,
@@ -124,8 +124,7 @@ class Resolver:
         if name is None:
             return facts
         read = partial(with_command, facts, name, tool.server, self._tools.grounds)
-        if not self._mounts.may_block() and not asks_git(facts.arguments.get(name)):
-            return read()
+        # git may be started, and a tree of packages be looked through.
         with anyio.move_on_after(self._deadline):
             return await anyio.to_thread.run_sync(
                 read, abandon_on_cancel=True, limiter=self._limiter

@@ -13,7 +13,7 @@ from ironcurtain_proxy.grants.fields import (
 from ironcurtain_proxy.model.family import Family
 from ironcurtain_proxy.model.json import Json
 
-_KEYS: Final = frozenset({"program", "kept", "directory", "meaning"})
+_KEYS: Final = frozenset({"program", "kept", "around", "directory", "meaning"})
 
 
 def family_fields(family: Family) -> dict[str, Json]:
@@ -27,6 +27,7 @@ def family_fields(family: Family) -> dict[str, Json]:
     return {
         "program": [*family.program],
         "kept": [*family.kept],
+        "around": [*family.around],
         "directory": family.directory,
         "meaning": family.meaning,
     }
@@ -54,6 +55,7 @@ def _family(value: Json) -> Family:
     return Family(
         program=program,
         kept=_texts(fields["kept"]),
+        around=_texts(fields["around"]),
         directory=None if directory is None else str(path_of(directory)),
         meaning=any_text(fields["meaning"]),
     )

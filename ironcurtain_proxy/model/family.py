@@ -1,6 +1,11 @@
 """A family of shell commands: what a part of a command has in common with others of its kind."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
+
+ANY: Final = "\0"
+"""In a word: what a shell would put there from the names of files. It stands in no other word."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,6 +19,8 @@ class Family:
     """The program, what it is started by, and its sub-command or task."""
     kept: tuple[str, ...] = ()
     """Options and operands that belong to the family, in the order given where that may matter."""
+    around: tuple[str, ...] = ()
+    """Assignments before it and redirections. No word of the program may pass for one."""
     directory: str | None = None
     """Where it runs, if that decides what a task means."""
     is_general: bool = True
@@ -26,8 +33,14 @@ class Family:
 
     def words(self) -> str:
         """The family as a person would write it."""
-        shown = " ".join([*self.program, *self.kept])
+        shown = self.spelled([*self.program, *self.kept])
         return shown if self.is_general else f"exactly {shown}"
+
+    def spelled(self, words: Sequence[str]) -> str:
+        """Words of the family with what stands around them."""
+        before = [one for one in self.around if one[:1] not in {"<", ">", "&"}]
+        behind = [one for one in self.around if one[:1] in {"<", ">", "&"}]
+        return " ".join([*before, *words, *behind]).replace(ANY, "*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

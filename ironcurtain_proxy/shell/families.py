@@ -37,7 +37,13 @@ from ironcurtain_proxy.shell.family_table import (
     script_of,
     task_of,
 )
-from ironcurtain_proxy.shell.family_words import is_free, is_free_path, is_free_value, shortened
+from ironcurtain_proxy.shell.family_words import (
+    is_free,
+    is_free_path,
+    is_free_value,
+    shortened,
+    spelled,
+)
 from ironcurtain_proxy.shell.places import (
     is_inside,
     path_of,
@@ -144,15 +150,15 @@ def covers(granted: Sequence[Family], parsed: ParsedCommand, place: Place) -> bo
 def family_of(part: Part, parts: Sequence[Part] = ()) -> Family | None:
     """The family of one part; None if a word in it is only known when it runs."""
     command, place = part.command, part.place
-    kept = _redirected(command, place)
-    if kept is None:
+    around = _redirected(command, place)
+    if around is None:
         return None
     for one in command.assignments:
         if one.value.text is None:
             return None
-        kept.append(f"{one.name}={one.value.text}")
+        around.append(f"{one.name}={one.value.text}")
     if not command.words:
-        return Family(program=(), kept=tuple(kept), is_general=False)
+        return Family(program=(), around=tuple(around), is_general=False)
     words = _plain_words(command, parts)
     if words is None:
         return None
@@ -164,8 +170,10 @@ def family_of(part: Part, parts: Sequence[Part] = ()) -> Family | None:
     task = task_of(tuple(word.text or "" for word in rest))
     script = script_of(rest, place)
     if script is not None and not outside and launcher == ():
-        return _of_script(words, kept, script, place)
-    return _of_task(task, _Started(words, launcher, rest), kept, place)
+        found = _of_script(words, script, place)
+    else:
+        found = _of_task(task, _Started(words, launcher, rest), place)
+    return replace(found, around=tuple(around))
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,32 +186,32 @@ class _Started:
     rest: Sequence[Word]
 
 
-def _of_task(task: Task | None, started: _Started, kept: Sequence[str], place: Place) -> Family:
+def _of_task(task: Task | None, started: _Started, place: Place) -> Family:
     """The family of a program that is no script of the project."""
     outside = place.directory is None or not is_inside(place.directory, place)
     at = place.directory if task is not None and task.has_meaning else None
     defined = tuple(posixpath.join(at, name) for name in task.files) if at and task else ()
     launcher, rest = started.launcher, started.rest
     if task is None or outside or launcher is None or never_general(rest, task):
-        texts = tuple(word.text or "*" for word in started.words)
+        texts = tuple(map(spelled, started.words))
         where = place.directory if outside or task is None else at
-        return Family(program=texts[:1], kept=(*texts[1:], *kept), directory=where,
+        return Family(program=texts[:1], kept=texts[1:], directory=where,
                       is_general=False, defined_in=defined)  # fmt: skip
     return Family(
         program=(*launcher, *task.path),
-        kept=(*kept, *_reduced(task, rest[len(task.path) :], place)),
+        kept=tuple(_reduced(task, rest[len(task.path) :], place)),
         directory=at,
         defined_in=defined,
     )
 
 
-def _of_script(words: Sequence[Word], kept: Sequence[str], script: str, place: Place) -> Family:
+def _of_script(words: Sequence[Word], script: str, place: Place) -> Family:
     """A script of the project, with all its arguments: it does what the file says."""
-    texts = tuple(word.text or "*" for word in words)
+    texts = tuple(map(spelled, words))
     known = all(word.text is not None for word in words)
     return Family(
         program=texts[:1],
-        kept=(*texts[1:], *kept),
+        kept=texts[1:],
         directory=place.directory,
         is_general=known and not names_what_is_never_general(texts),
         defined_in=(script,),
@@ -265,7 +273,7 @@ def _launched(words: Sequence[Word]) -> tuple[tuple[str, ...] | None, list[Word]
     launcher: list[str] = []
     rest = list(words)
     while rest:
-        texts = tuple(word.text or "" for word in rest[:3])
+        texts = (*(word.text or "" for word in rest[:3]), "")
         if texts[0] in {"timeout", "gtimeout"} and re.fullmatch(r"[\d.]+[smhd]?", texts[1]):
             rest = rest[2:]
         elif texts[0] in {"time", "nice", "command"} and not texts[1].startswith("-"):
@@ -327,7 +335,7 @@ def _not_known(text: str, following: Word | None) -> tuple[list[str], int]:
     """Whether the option takes a value is not known: the next word stays with it."""
     if "=" in text or following is None or following.prefix.startswith("-"):
         return [text], 0
-    return [f"{text} {following.text or following.pattern}"], 1
+    return [f"{text} {spelled(following)}"], 1
 
 
 def _valued(kind: str, name: str, given: Word, place: Place) -> list[str]:
@@ -337,7 +345,7 @@ def _valued(kind: str, name: str, given: Word, place: Place) -> list[str]:
         plain = content and not content.startswith("@")
         return [f"{name}={field if plain else given.text}"]
     free = kind != "keep=" and is_free_value(kind, given, place)
-    return [] if free else [f"{name}={given.text or given.pattern}"]
+    return [] if free else [f"{name}={spelled(given)}"]
 
 
 def _cluster(task: Task, text: str, following: Word | None, place: Place) -> tuple[list[str], int]:

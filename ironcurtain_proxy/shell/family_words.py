@@ -4,6 +4,7 @@ import re
 from typing import Final
 
 from ironcurtain_proxy.model.command import Word
+from ironcurtain_proxy.model.family import ANY
 from ironcurtain_proxy.model.place import Place
 from ironcurtain_proxy.shell.family_table import Task
 from ironcurtain_proxy.shell.options import words
@@ -65,9 +66,14 @@ def is_free(task: Task, word: Word, index: int, place: Place) -> bool:
             return False
 
 
+def spelled(word: Word) -> str:
+    """A word as it stands in a family: what is only known when it runs is no text."""
+    return word.text if word.text is not None else word.pattern.replace("*", ANY)
+
+
 def shortened(task: Task, word: Word) -> str:
     """An operand of the family; numbers in the paths of an API stand for any."""
-    text = word.text if word.text is not None else word.pattern
+    text = spelled(word)
     if task.operands == "api":
         return re.sub(r"(?<=/)\d+(?=/|$)", "N", text.partition("?")[0])
     if task.operands == "bucket":

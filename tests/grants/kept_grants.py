@@ -108,6 +108,7 @@ families = st.builds(
     Family,
     program=st.lists(texts, min_size=1, max_size=3).map(tuple),
     kept=st.lists(texts, max_size=3).map(tuple),
+    around=st.lists(texts, max_size=3).map(tuple),
     directory=st.none() | paths.map(str),
     meaning=texts,
 )

@@ -13,6 +13,7 @@ APPROVED: Final = (
     "tsc --noEmit", "docker logs api", "kubectl get pods -n dev", "chmod +x scripts/check.sh",
     "git restore a", "tar -tf x.tar", "unzip -l x.zip", "find . -name x -delete",
     "source .venv/bin/activate", "git mv a b", "node tool.js", "git rebase main",
+    "CI=1 make test", "./scripts/run.sh '> out/x'", "docker logs '*'",
 )  # fmt: skip
 
 STRETCHED: Final = (
@@ -260,6 +261,10 @@ STRETCHED: Final = (
     "git mv evil justfile && just test",
     "cp evil .npmrc && npm test",
     "go test ./... > Makefile; make test",
+    # Words that look like something else.
+    "make CI=1 test",
+    "./scripts/run.sh > out/x",
+    "docker logs *",
     # Privileges and others.
     "sudo go test ./...",
     "doas make test",

@@ -17,6 +17,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     made.write("mise.toml", '[tasks.test]\nrun = "go test"\n[tasks.other]\nrun = "x"\n')
     made.write("compose.yaml", "services: {}\n")
     made.write("scripts/check.sh", "echo\n")
+    made.write("scripts/run.sh", "echo\n")
     made.write("tool.js", "")
     made.write("evil.sh", "")
     (root / "outside/deep").mkdir(parents=True)
