@@ -80,7 +80,10 @@ def _kept(file: Path | None) -> tuple[KeptGrant, ...]:
         return ()
     if not file.exists():
         raise ConfigurationError(f"{file}: is not there")
-    return GrantsFile(file).read().grants
+    read = GrantsFile(file).read().read
+    for problem in read.problems:
+        sys.stderr.write(f"ironcurtain-proxy: {file}: {problem}\n")
+    return read.grants
 
 
 def _as_json(found: Rehearsed, recording: Recording, most: int) -> dict[str, Json]:

@@ -2,12 +2,17 @@
 
 import os
 import subprocess
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import orjson
 import pytest
 
+from ironcurtain_proxy.grants.book import Remembered
+from ironcurtain_proxy.grants.format import KeptGrant
+from ironcurtain_proxy.model.grant import Grant, GrantId, GrantPattern, WithinDirectory
 from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.rehearsal.playing import Assumed, Rehearsed, rehearse
 from ironcurtain_proxy.rehearsal.transcripts import read_transcripts
 from tests.e2e.installation import PROXY
@@ -128,6 +133,47 @@ def test_a_session_that_names_no_place_needs_one(tmp_path: Path) -> None:
     row = {**recorded("Bash", command="make"), "cwd": None}  # type: ignore[dict-item]
     assert played(tmp_path, row).without_place == 1
     assert played(tmp_path, row, workspace=HERE).calls == 1
+
+
+def a_grant(workspace: str | None, tool: str = "read_text_file") -> KeptGrant:
+    """As a session of another set-up kept it, whose server has another name."""
+    pattern = GrantPattern(
+        server="my-files",
+        tool=tool,
+        definition="another",
+        constraints=(WithinDirectory("read-path", RealPath.from_text("/home/ann/other")),),
+        description="x",
+    )
+    when = datetime(2026, 1, 1, tzinfo=UTC)
+    grant = Grant(id=GrantId("1"), pattern=pattern, created=when, source="x", reason="x",
+                  expires=when + timedelta(days=1))  # fmt: skip
+    return KeptGrant(
+        remembered=Remembered(grant=grant),
+        scope="user" if workspace is None else "project",
+        workspace=None if workspace is None else RealPath.from_text(workspace),
+        policy_version="x",
+        server_digest="x",
+    )
+
+
+@pytest.mark.parametrize(
+    ("kept", "spared"),
+    [
+        (a_grant(None), 2),
+        (a_grant(HERE), 2),
+        (a_grant("/home/ann/elsewhere"), 0),
+        (a_grant(None, "write_file"), 0),
+        (a_grant(None, "unheard_of"), 0),
+    ],
+)
+def test_what_the_grants_of_a_file_would_have_spared_is_counted(
+    tmp_path: Path, kept: KeptGrant, spared: int
+) -> None:
+    rows = [recorded("Read", file_path=f"/home/ann/{name}") for name in ("other/a", "other/b", "c")]
+    recording = read_transcripts([write(tmp_path / "x.jsonl", rows)])
+    found = rehearse(recording, Assumed(home="/home/ann", kept=[kept]), os.environ)
+    assert found.tallies["coding"].asked["each"] == 3
+    assert found.tallies["coding"].spared_by_grants == spared
 
 
 # --- the command ---------------------------------------------------------------------------------

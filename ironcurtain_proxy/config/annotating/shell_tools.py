@@ -27,16 +27,22 @@ _COMMAND: Final = re.compile(
 )
 _SHELL: Final = re.compile(r"\b(?:shell|bash|zsh|sh|terminal|command[ -]?line)\b", re.IGNORECASE)
 _ELSEWHERE: Final = re.compile(
-    r"\b(?:remote(?:ly)?|ssh|containers?|docker|kubectl|kubernetes|pods?|cluster|browser"
-    r"|power ?shell|pwsh|cmd\.exe|windows|applescript|vm|virtual machine|device|adb|database)\b",
+    r"\b(?:remote(?:ly)?|ssh)\b"
+    r"|\b(?:in|inside|into|on|within|against|via|through|using) (?:[\w-]+ ){0,3}"
+    r"(?:adb|browser|clusters?|containers?|databases?|devices?|docker|emulator|kubectl|kubernetes"
+    r"|pods?|virtual machine|vms?)\b",
     re.IGNORECASE,
 )
-_OTHERS: Final = re.compile(
-    r"\b(?:python\d?|javascript|typescript|node(?:\.?js)?|deno|ruby|perl|php|lua|sql|psql|mysql"
-    r"|redis|graphql|jupyter|notebook|git|aws|gcloud|npm|query|queries|lisp|matlab|julia|java|rust"
-    r"|slash commands?|editor|vim?|ide)\b",
-    re.IGNORECASE,
+"""Not the local machine. A program that is only named, as in an example, says nothing."""
+_OTHERS: Final = frozenset(
+    {"adb", "applescript", "aws", "browser", "cluster", "container", "database", "deno", "docker"}
+    | {"editor", "gcloud", "git", "graphql", "ide", "java", "javascript", "js", "julia", "jupyter"}
+    | {"k8s", "kubectl", "kubernetes", "lisp", "lua", "matlab", "mysql", "node", "notebook", "npm"}
+    | {"perl", "php", "pod", "powershell", "psql", "pwsh", "python", "python3", "query", "redis"}
+    | {"remote", "ruby", "rust", "slash", "sql", "ssh", "typescript", "vim", "vm", "windows"}
 )
+"""What runs something else than the local shell, where it stands in the name of a tool; or in its
+description, if that does not speak of the shell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +76,13 @@ def runs(tool: Mapping[str, Json], properties: Mapping[str, Json]) -> Runs | Non
         says_so = bool(_RUNS.search(text) and (_COMMAND.search(text) or plain in _COMMANDS))
         if not says_so and not (plain in _COMMANDS and _SHELL.search(text)):
             continue
-        return Runs(argument, _is_shell(text, certain=plain in _COMMANDS))
+        return Runs(argument, _is_shell(name, text, certain=plain in _COMMANDS))
     return None
 
 
-def _is_shell(text: str, *, certain: bool) -> bool:
-    if _ELSEWHERE.search(text):
+def _is_shell(name: str, text: str, *, certain: bool) -> bool:
+    if _ELSEWHERE.search(text) or not _OTHERS.isdisjoint(words_of(name)):
         return False
     if _SHELL.search(text):
         return True
-    return certain and not _OTHERS.search(text)
+    return certain and _OTHERS.isdisjoint(re.findall(r"[a-z0-9]+", text.lower()))

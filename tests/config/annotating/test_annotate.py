@@ -32,6 +32,16 @@ def read(definition: Mapping[str, Json], server: str = "mine") -> ReadTool:
         (tool("run", "Runs a command line and returns what it prints.", cmd=TEXT), "cmd"),
         (tool("execute_command", "", command=TEXT, timeout_ms={"type": "number"}), "command"),
         (tool("start_process", "Start a new terminal process", command=TEXT), "command"),
+        (
+            tool(
+                "start_process",
+                "Start a new terminal process. On Windows PowerShell is used. For data analysis "
+                "start a Python or Node.js REPL: python3 -i. Also docker ps, git log.",
+                command=TEXT,
+                shell=TEXT,
+            ),
+            "command",
+        ),
         (tool("exec", "Executes shell scripts.", script=TEXT, workdir=TEXT), "script"),
         (tool("shell", "Runs a shell command", command={"type": ["string", "null"]}), "command"),
         (
@@ -57,6 +67,9 @@ def test_a_shell_tool_of_an_unknown_server_is_recognised(
         tool("docker_exec", "Run a command in a container", command=TEXT, container=TEXT),
         tool("pwsh", "Runs a PowerShell command", command=TEXT),
         tool("git", "Run a git command", command=TEXT),
+        tool("git_shell", "Runs git in a shell", command=TEXT),
+        tool("exec", "Run a bash command inside the dev container", command=TEXT),
+        tool("run", "Runs a command on the build machine over ssh", command=TEXT),
     ],
 )
 def test_a_text_for_another_interpreter_or_machine_is_no_shell_command(

@@ -28,6 +28,7 @@ TOOLS = {
     "shell": [tool("run_command", "Run a command in a shell.", command=text, cwd=text)],
     "files": [tool("read_doc", "Reads a document.", path=text),
               tool("write_doc", "Writes a document.", path=text, content=text),
+              tool("delete_doc", "Deletes a document.", path=text),
               tool("deploy", "Deploys the project.", target=text)],
     "fetch": [tool("fetch", "Fetches a URL.", url={"type": "string", "format": "uri"})],
 }[sys.argv[1]]
@@ -113,6 +114,8 @@ CALLS: dict[str, tuple[str, dict[str, str]]] = {
     "write secret": ("files/write_doc", {"path": "{w}/server.pem", "content": "x"}),
     "write elsewhere": ("files/write_doc", {"path": "{h}/other/a", "content": "x"}),
     "write hook": ("files/write_doc", {"path": "{w}/.git/hooks/pre-push", "content": "x"}),
+    "delete inside": ("files/delete_doc", {"path": "{w}/a"}),
+    "delete elsewhere": ("files/delete_doc", {"path": "{h}/other/a"}),
     "unknown": ("files/deploy", {"target": "x"}),
     "fetch": ("fetch/fetch", {"url": "https://example.com/"}),
     "reading command": ("shell/run_command", {"command": "ls -la"}),
@@ -120,20 +123,27 @@ CALLS: dict[str, tuple[str, dict[str, str]]] = {
     "secret by command": ("shell/run_command", {"command": "cat .env"}),
     "command elsewhere": ("shell/run_command", {"command": "ls", "cwd": "/etc"}),
 }
-EXPECTED = {
-    "coding": "allow escalate escalate deny allow escalate escalate deny escalate escalate "
-    "allow escalate escalate escalate",
-    "supervised": "allow escalate escalate deny escalate escalate escalate deny escalate escalate "
-    "allow escalate escalate escalate",
-    "read-only": "allow deny deny deny deny deny deny deny deny deny allow deny deny deny",
+FREE = {
+    "coding": {"read inside", "write inside", "delete inside", "reading command"},
+    "supervised": {"read inside", "reading command"},
+    "read-only": {"read inside", "reading command"},
 }
+NEVER = {"read key", "write hook"}
+
+
+def expected(name: str) -> dict[str, str]:
+    other = "deny" if name == "read-only" else "escalate"
+    return {
+        what: "allow" if what in FREE[name] else "deny" if what in NEVER else other
+        for what in CALLS
+    }
 
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_preset_decides_as_its_table_says(place: Place, name: str) -> None:
     done = place.init(name, "--yes")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert place.decisions(CALLS) == dict(zip(CALLS, EXPECTED[name].split(), strict=True))
+    assert place.decisions(CALLS) == expected(name)
 
 
 @pytest.mark.parametrize("name", PRESETS)
