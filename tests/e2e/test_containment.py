@@ -169,7 +169,7 @@ def test_the_same_call_that_tried_to_leave_is_asked_about_with_its_host(
     ],
 )
 def test_nothing_is_contained_where_the_process_itself_is_open(
-    installation: Installation, entry: Message, why: str
+    installation: Installation, entry: dict[str, Json], why: str
 ) -> None:
     (installation.home / "notes").mkdir()
     agent = contained(installation, entry=entry)
