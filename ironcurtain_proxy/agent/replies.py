@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, assert_never
 
-from ironcurtain_proxy.model.escalation import Decider
+from ironcurtain_proxy.model.escalation import CONTAINMENT, Decider
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.question import visible
 from ironcurtain_proxy.model.reply import Answered, Failed, Refused, RefusedBy, Reply, Withheld
@@ -115,6 +115,11 @@ PUT_BACK_NOTE: Final = (
     "Note from ironcurtain-proxy: after this call, {what}. Only the user changes these files: tell "
     "the user, and do not write them again."
 )
+BLOCKED_NOTE: Final = (
+    "[SANDBOX BLOCKED: host {host}] Note from ironcurtain-proxy: the sandbox stopped this call on "
+    "its way there. If it is needed, make the same call again: a reviewer is then asked about it "
+    "and told of the host."
+)
 _MOST_PUT_BACK: Final = 10
 
 
@@ -184,10 +189,16 @@ _OTHERS: Final[Mapping[Decider, str]] = MappingProxyType({"auto-approver": "the 
 def _notes(reply: Answered | Failed | Withheld) -> list[str]:
     """What the proxy itself has to say of a call that was made."""
     notes = [] if reply.recorded else [NOT_RECORDED_NOTE]
+    if isinstance(reply, Answered) and reply.result.refused_host and _is_contained(reply):
+        notes.append(BLOCKED_NOTE.format(host=visible(reply.result.refused_host)))
     if reply.put_back:
         said = [one.said for one in reply.put_back[:_MOST_PUT_BACK]]
         notes.append(PUT_BACK_NOTE.format(what="; ".join(said)))
     return notes
+
+
+def _is_contained(reply: Answered) -> bool:
+    return reply.allowed is not None and reply.allowed.by == CONTAINMENT
 
 
 def _with_notes(result: dict[str, Json], notes: list[str]) -> dict[str, Json]:

@@ -31,9 +31,6 @@ MAX_BLOCKS = 20
 MAX_TEXT = 64 * 1024  # characters
 """How much of each text is looked at."""
 
-UNKNOWN = "a host that is not known"
-"""Where the network was refused, and nothing says on the way to which host."""
-
 _MARK = "[SANDBOX BLOCKED"
 
 # All of it is matched against lower case, and repeats within bounds only: the time is linear in the
@@ -122,20 +119,20 @@ def annotated_error(
 
 
 def refused_host(result: Mapping[str, Json], closed: Closed = NOTHING_KNOWN) -> str:
-    """The host that a result, error or not, says could not be reached; `unknown` if it names none.
+    """The host that a result, error or not, says could not be reached; empty: it names none.
 
-    A shell's result is often no error although its command failed. Empty: no network was refused.
+    A shell's result is often no error although its command failed.
     """
     content = result.get("content")
     texts = [text for _, text in _texts(content)] if isinstance(content, list) else []
     for text in texts:
         seen = _seen(text)
         if any(sign.search(seen) for sign in _ANY_NETWORK):
-            return denied_host(text, closed) or _implied_host(text, closed) or UNKNOWN
+            return denied_host(text, closed) or _implied_host(text, closed) or ""
         if result.get("isError") is True and (host := closed.asked(seen)) is not None:
             return host
         if result.get("isError") is True and closed.is_reason(seen):
-            return closed.the_host(seen) or UNKNOWN
+            return closed.the_host(seen) or ""
     return ""
 
 

@@ -243,13 +243,13 @@ def test_a_command_that_tried_to_leave_gets_the_host_that_the_question_showed(
 ) -> None:
     escalations(installation)
     agent, person = contained(installation, CONFIG), Person(installation)
-    url = local(website, "from-shell").replace("http://", "https://")
+    url = local(website, "from-shell")
     code = f"import urllib.request as r; r.urlopen('{url}', timeout=5)"
     command = f'{sys.executable} -c "{code}"'
-    assert "403" in done(shell(agent, command))
-    said = done(approved(agent, person, "shell", {"command": command}))
-    # It speaks TLS to a server that does not: it reached it.
-    assert "403" not in said
+    assert "[SANDBOX BLOCKED: host localhost]" in "\n".join(texts(shell(agent, command)))
+    assert "from-shell" not in "".join(website.visits)
+    done(approved(agent, person, "shell", {"command": command}))
+    assert "/from-shell" in website.visits
     assert last(installation)["opened"] == ["host localhost"]
     assert text(agent.call("shell", {"command": "echo inside"})).startswith("inside")
 
