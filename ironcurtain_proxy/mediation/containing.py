@@ -123,9 +123,10 @@ class Containing:
             self._note_attempt(case, result)
             return result
         finally:
-            with anyio.CancelScope(shield=True):
-                await self._look(case)
-                await self.settle(case)
+            if self.world.lookout is not None or self._points:
+                with anyio.CancelScope(shield=True):
+                    await self._look(case)
+                    await self.settle(case)
 
     async def settle(self, case: Case) -> None:
         """Close the point of a call, whether it went or not. Never fails."""

@@ -19,5 +19,5 @@ def copying(settings: Settings, environ: Mapping[str, str]) -> Timeline | None:
 
 
 if __name__ == "__main__":
-    proxy.open_timeline = copying
+    vars(proxy)["open_timeline"] = copying
     sys.exit(main())

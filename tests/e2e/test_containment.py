@@ -35,7 +35,9 @@ CONFIG: Final[Message] = {
 }
 
 
-def contained(installation: Installation, document: Message = CONFIG, **entry: Json) -> RawClient:
+def contained(
+    installation: Installation, document: Message = CONFIG, /, **entry: Json
+) -> RawClient:
     """A proxy before a confined server; every call is escalated, nobody listens."""
     add_hostile(installation, "box", **entry)
     installation.annotations["box"] = {
@@ -168,10 +170,10 @@ def test_the_same_call_that_tried_to_leave_is_asked_about_with_its_host(
     ],
 )
 def test_nothing_is_contained_where_the_process_itself_is_open(
-    installation: Installation, entry: Message, why: str
+    installation: Installation, entry: dict[str, Json], why: str
 ) -> None:
     (installation.home / "notes").mkdir()
-    agent = contained(installation, **entry)
+    agent = contained(installation, CONFIG, **entry)
     refused(shell(agent, "touch made.txt"))
     assert why in why_asked(installation)
 

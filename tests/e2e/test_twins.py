@@ -259,8 +259,9 @@ def test_a_second_instance_ends_when_grants_are_taken_back(
 ) -> None:
     installation, agent, person = asking
     call = agent.start_call("http", {"url": local(website)})
-    person.until_asked()
-    done_by = person.command("approve", person.until_asked()[0]["escalationId"][:8], "--remember")
+    done_by = person.command(
+        "approve", str(person.until_asked()[0]["escalationId"])[:8], "--remember"
+    )
     assert done_by.returncode == 0, done_by.stderr
     done(agent.result(call))
     done(agent.call("http", {"url": local(website)}))

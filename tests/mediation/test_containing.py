@@ -1,6 +1,6 @@
 """Contained calls with the world in memory: what is asked, and what becomes of each point."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import anyio
@@ -11,10 +11,13 @@ from ironcurtain_proxy.model.audit import AuditRecord, PutBack
 from ironcurtain_proxy.model.authorized import AuthorizedCall
 from ironcurtain_proxy.model.call import RequestId, ToolCall
 from ironcurtain_proxy.model.decision import Effect
+from ironcurtain_proxy.model.escalation import Approved
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.opening import Opening
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Policy, Rule
 from ironcurtain_proxy.model.reply import Answered, Refused
-from ironcurtain_proxy.model.request import Facts
+from ironcurtain_proxy.model.request import AccessRequest, Facts
 from ironcurtain_proxy.model.server import ToolResult
 from ironcurtain_proxy.model.timeline import Change, NotHeld, PointId
 from ironcurtain_proxy.model.walls import Walls
@@ -25,7 +28,7 @@ pytestmark = pytest.mark.anyio
 WORKSPACE = RealPath.from_text("/ws")
 WALLS = Walls(writable=(WORKSPACE,), temporary=None, is_offline=True)
 POINT = PointId("7")
-CALL = {"name": "read", "arguments": {}}
+CALL: Mapping[str, Json] = {"name": "read", "arguments": {}}
 
 
 def runs(call: ToolCall) -> Facts:
@@ -196,7 +199,7 @@ async def test_an_attempt_to_leave_is_remembered_for_that_call_alone() -> None:
 
     world = harness(FakeContainment())
     world.servers.act = tries
-    first = {"name": "read", "arguments": {"a": 1}}
+    first: Mapping[str, Json] = {"name": "read", "arguments": {"a": 1}}
     assert isinstance(await world.mediator.handle("read", first), Answered)
     assert isinstance(await world.mediator.handle("read", first), Refused)
     (question,) = world.desk.asked
@@ -210,3 +213,51 @@ async def test_a_timeline_that_fails_afterwards_does_not_lose_the_record() -> No
     on.timeline.on_mark = lambda: setattr(on.timeline, "fault", OSError("gone"))
     assert isinstance(await world.mediator.handle("read", CALL), Answered)
     assert world.recorder.records[-1].decided_by == "containment"
+
+
+# --- what was approved beyond a sandbox
+
+
+@pytest.mark.parametrize(
+    ("by", "hosts"), [("human", ["t.example"]), ("auto-approver", []), ("engine:matrix", [])]
+)
+async def test_only_a_reviewer_who_saw_the_host_opens_it(by: str, hosts: list[str]) -> None:
+    asked: list[Sequence[str]] = []
+
+    class Needs(FakeServers):
+        def opening(
+            self, server: str, request: AccessRequest, hosts: Sequence[str] = ()
+        ) -> Opening | None:
+            asked.append(hosts)
+            return Opening(hosts=tuple(hosts))
+
+    async def tries(call: AuthorizedCall) -> ToolResult:
+        return replace(DONE, refused_host="t.example")
+
+    world = harness(FakeContainment())
+    needs = Needs(found_walls=WALLS, act=tries)
+    world.mediator.world = replace(world.mediator.world, servers=needs)
+    world.mediator.containing.world = world.mediator.world
+    await world.mediator.handle("read", CALL)
+    world.desk.ruling = Approved(by=by)
+    assert isinstance(await world.mediator.handle("read", CALL), Answered)
+    assert needs.openings[0] is None
+    opened = needs.openings[1]
+    assert opened is not None
+    assert [*opened.hosts] == hosts
+
+
+async def test_what_the_policy_allows_opens_nothing() -> None:
+    world = harness(FakeContainment(), "allow")
+    world.servers.needs = Opening(hosts=("a.example",))
+    await world.mediator.handle("read", CALL)
+    assert world.servers.openings == [None]
+
+
+async def test_what_was_approved_is_opened_for_that_call_and_recorded() -> None:
+    world = harness(FakeContainment(why="ended"))
+    world.servers.needs = Opening(hosts=("a.example",))
+    world.desk.ruling = Approved(by="human")
+    await world.mediator.handle("read", CALL)
+    assert world.servers.openings == [Opening(hosts=("a.example",))]
+    assert notes(world.recorder.records[-1])["opened"] == ["host a.example"]

@@ -104,3 +104,16 @@ def test_an_argument_may_be_called_anything(tmp_path: Path) -> None:
     file = read_annotations_file(write(tmp_path / "a.json", annotations(tool)), Report())
     assert file is not None
     assert list(file.annotations["filesystem", "edit_file"].arguments) == ["_meta", "constructor"]
+
+
+@pytest.mark.parametrize(("effect", "is_read"), [("runs", True), ("harms", False), (1, False)])
+def test_what_a_tool_does_is_one_of_five_words(effect: Json, is_read: bool, tmp_path: Path) -> None:
+    tool: Json = {"toolName": "t", "args": {}, "effect": effect}
+    report = Report()
+    read = read_annotations_file(
+        write(tmp_path / "a.json", {"servers": {"s": {"tools": [tool]}}}), report
+    )
+    assert read is not None
+    assert (report.problems == ()) is is_read
+    if is_read:
+        assert read.annotations["s", "t"].effect == effect

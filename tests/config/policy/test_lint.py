@@ -222,3 +222,21 @@ def test_a_rule_that_still_has_something_to_say_is_left_alone(
     conditions: list[Json], tmp_path: Path, annotations: Annotations
 ) -> None:
     assert lint(tmp_path, annotations, *conditions) == []
+
+
+def test_a_rule_that_asks_nobody_keeps_nothing_from_containment(
+    tmp_path: Path, annotations: Annotations
+) -> None:
+    report = Report()
+    rules: list[Json] = [
+        {"name": "a", "if": {"server": ["mail"]}, "then": "deny", "contained": False},
+        {"name": "b", "if": {"server": ["git"]}, "then": "escalate", "contained": False},
+    ]
+    reader = PolicyReader(home=Path("/h"), report=report)
+    file = reader.read(write(tmp_path / "p.json", policy(*rules)))
+    assert file is not None
+    assert [rule.contained for rule in file.rules] == [False, False]
+    lint_rules(file.rules, annotations, "p", report)
+    assert [problem.message for problem in report.problems] == [
+        'rule "a" asks nobody: contained counts in rules that escalate'
+    ]
