@@ -76,7 +76,7 @@ def test_a_directory_that_is_swapped_for_a_link_all_the_time_shows_nothing_of_ou
     swapping = threading.Thread(target=swap)
     swapping.start()
     try:
-        for _ in range(150):
+        for _ in range(60):
             w.keeper.scanner.events.missed = True
             w.keeper.settle(w.mark())
     finally:
