@@ -161,7 +161,6 @@ class Application:
                 os.setxattr(descriptor, name, bytes.fromhex(value))
             os.fchmod(descriptor, wanted.mode)
             os.utime(descriptor, ns=(wanted.mtime_ns, wanted.mtime_ns))
-            os.fsync(descriptor)
         except DamagedError:
             raise RollbackError(f"{path}: the copy is gone or damaged") from None
         except OSError as error:

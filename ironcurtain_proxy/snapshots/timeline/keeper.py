@@ -92,6 +92,8 @@ class Keeper:
         self._begun = False
         self._open: set[int] = set()
         """The points of calls that are under way here."""
+        self._late: set[int] = set()
+        """Those that have ended, and could not be settled."""
         self._since_full: set[int] = set()
         """Calls that ended since everything was looked at."""
         self.seconds_waited = _LOCK_SECONDS
@@ -153,6 +155,9 @@ class Keeper:
             return NotHeld("the workspace was moved or replaced")
         self._begin()
         self.note(self.look(), self._open)
+        for number in sorted(self._late):
+            self.settled(number)
+        self._late.clear()
         if self.scanner.full:
             return NotHeld("no space is left for copies of files")
         if not self._drop():
@@ -205,7 +210,8 @@ class Keeper:
                 self.settled(number)
                 self._drop()
         except (TooManyError, ManyBytesError, StoppedError, OSError):
-            # It stays unsettled: what it changed is noted when the workspace can be held again.
+            # What it changed is noted when the workspace can be held again.
+            self._late.add(number)
             return self.history.changes(number)
         return self.history.changes(number)
 
@@ -216,6 +222,8 @@ class Keeper:
             TooManyError, ManyBytesError, StoppedError, OSError: see `begin`.
         """
         with self.writing():
+            # What the kernel tells of came after these calls.
+            self.note(self.look(), self._open)
             self.note(self.look(everything=True), self._open | self._since_full)
             self._since_full.clear()
             self._drop_old()

@@ -141,6 +141,57 @@ def test_calls_at_the_same_time_are_both_held_to_account(w: Timelined) -> None:
     assert w.keeper.settle(first) == w.keeper.settle(second) == (Change("a", "changed"),)
 
 
+def test_what_a_person_changed_after_a_call_is_not_on_the_account_of_the_call(
+    w: Timelined,
+) -> None:
+    w("a").write_text("before")
+    point, _ = w.call(lambda: w("a").write_text("by the call"))
+    w("b").write_text("by a person")
+    w.keeper.verify()
+    assert w.keeper.history.changes(int(point)) == (Change("a", "changed"),)
+    w.back(point)
+    assert (w("a").read_text(), w("b").exists()) == ("before", True)
+
+
+def test_what_nobody_was_told_of_is_on_the_account_of_the_calls_since(tmp_path: Path) -> None:
+    w = Timelined(tmp_path / "w", tmp_path / "s", Limits(caches=frozenset({"cache"})))
+    w("cache").mkdir()
+    for number in range(600):
+        w(f"{number}").write_text("before")
+
+    def hide() -> None:
+        w("cache/x").hardlink_to(w("7"))
+        w("cache/x").write_text("by the call")
+
+    point, changes = w.call(hide)
+    assert changes == []
+    w.keeper.verify()
+    assert w.keeper.history.changes(int(point)) == (Change("7", "changed"),)
+    w.back(point)
+    assert w("7").read_text() == "before"
+
+
+def test_a_call_that_could_not_be_settled_is_not_blamed_for_what_comes_later(
+    tmp_path: Path,
+) -> None:
+    w = Timelined(tmp_path / "w", tmp_path / "s", Limits(max_files=20))
+    w("kept").write_text("before")
+
+    def flood() -> None:
+        w("kept").unlink()
+        for number in range(30):
+            w(f"{number}").touch()
+
+    point, changes = w.call(flood)
+    assert changes == []
+    for number in range(30):
+        w(f"{number}").unlink()
+    w.call(lambda: None)
+    assert w.keeper.history.changes(int(point)) == (Change("kept", "deleted"),)
+    w.call(lambda: w("later").touch())
+    assert w.keeper.history.changes(int(point)) == (Change("kept", "deleted"),)
+
+
 def test_the_oldest_points_go_first_and_what_stays_can_be_gone_back_to(tmp_path: Path) -> None:
     w = Timelined(tmp_path / "w", tmp_path / "s", Limits(max_bytes=200_000))
     points = []

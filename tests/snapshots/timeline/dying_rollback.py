@@ -1,0 +1,23 @@
+"""Goes back to the first point of a timeline: `python -m … STORE WORKSPACE`."""
+
+import sys
+from pathlib import Path
+
+from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.snapshots.timeline.keeper import Limits
+from ironcurtain_proxy.snapshots.timeline.log import Log
+from ironcurtain_proxy.snapshots.timeline.rewinding import Request, roll_back
+from ironcurtain_proxy.wiring.clocks import SystemClock
+
+store = Path(sys.argv[1])
+history = Log(store).read()
+assert history is not None
+request = Request(
+    directory=store,
+    workspace=RealPath.from_text(sys.argv[2]),
+    point=history.points()[0],
+    rewind=True,
+)
+sys.stdout.write("begins\n")
+sys.stdout.flush()
+roll_back(request, Limits(), SystemClock().now, lambda _: True)
