@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import anyio
+import orjson
 
 from ironcurtain_proxy.agent.capacity import SMALL, Room
 from ironcurtain_proxy.agent.handshake import client_name, introduction, is_introduction
@@ -23,7 +24,7 @@ from ironcurtain_proxy.agent.messages import (
     METHOD_NOT_FOUND,
     Message,
 )
-from ironcurtain_proxy.agent.replies import words
+from ironcurtain_proxy.agent.replies import is_as_given, words
 from ironcurtain_proxy.agent.requests import Answer, Requests, Service
 from ironcurtain_proxy.jsonrpc.codec import message_id
 from ironcurtain_proxy.model.reply import Answered, Reply
@@ -191,8 +192,11 @@ class AgentServer:
         if not isinstance(name, str) or not isinstance(arguments, dict | None):
             return _error(INVALID_PARAMS, "tools/call needs a name (string) and arguments (object)")
         reply = await self.handle_call(name, params, self._progress(params))
-        if isinstance(reply, Answered) and reply.result.error is not None:
-            return _as_given(reply.result.error)
+        if isinstance(reply, Answered):
+            if reply.result.error is not None:
+                return _as_given(reply.result.error)
+            if reply.result.written is not None and is_as_given(reply):
+                return {"result": orjson.Fragment(reply.result.written)}
         return {"result": words(reply, name)}
 
     async def _turn_away(self, params: "Mapping[str, Json]") -> Answer:

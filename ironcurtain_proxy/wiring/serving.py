@@ -30,7 +30,7 @@ from ironcurtain_proxy.review.channel_order import Channel
 from ironcurtain_proxy.review.terminal import TerminalReviewer
 from ironcurtain_proxy.wiring.clocks import SystemClock
 from ironcurtain_proxy.wiring.confinement import find_sandbox, say_what_root_means
-from ironcurtain_proxy.wiring.memory import give_large_blocks_back
+from ironcurtain_proxy.wiring.memory import Trimming
 from ironcurtain_proxy.wiring.operator_log import configure_logging, say
 from ironcurtain_proxy.wiring.overlay import say_what_holds
 from ironcurtain_proxy.wiring.proxy import Proxy, assemble, state_of
@@ -52,7 +52,6 @@ def serve(environ: MutableMapping[str, str], config: Path | None = None) -> int:
         ConfigurationError: something cannot be used; nothing was started.
     """
     hide_from_debuggers()
-    give_large_blocks_back()
     settings = load_settings(environ, config)
     loaded = load_policy(settings)
     for problem in (*settings.warnings, *loaded.warnings):
@@ -104,6 +103,8 @@ async def _live(proxy: Proxy, read: int, write: int) -> int:
     out = await open_writer(write)
     proxy.servers.hooks.room.unread = lambda: out.backlog
     proxy.servers.hooks.room.limit = largest = limit + limit // 2
+    trimming = Trimming()
+    proxy.servers.hooks.room.on_large = trimming.note_large
     agent = AgentServer(
         handle_call=proxy.handle,
         list_tools=proxy.list_tools,
@@ -114,7 +115,7 @@ async def _live(proxy: Proxy, read: int, write: int) -> int:
             drain_seconds=proxy.settings.drain_seconds,
         ),
         turn_away=proxy.turn_away,
-        room=Room(largest),
+        room=Room(largest, on_large=trimming.note_large),
         instructions=tool_usage(),
         on_client=note_client,
     )
@@ -134,6 +135,7 @@ async def _live(proxy: Proxy, read: int, write: int) -> int:
     ended_by: list[int] = []
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_end_on_signal, tasks.cancel_scope, ended_by)
+        tasks.start_soon(trimming.run)
         await tasks.start(proxy.run)
         await agent.serve()
         tasks.cancel_scope.cancel()
