@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-import anyio
 import orjson
 
 from ironcurtain_proxy.agent.capacity import SMALL, Room
@@ -90,15 +89,14 @@ class AgentServer:
 
     async def serve(self) -> None:
         """Answer until the agent closes its end, and what it has asked is answered."""
+        requests = Requests(self.transport.post, self.room)
+        self.transport.offer_to(lambda message: self._take_call(message, requests))
         try:
-            async with anyio.create_task_group() as tasks:
-                requests = Requests(tasks, self.transport.post, self.room)
-                self.transport.offer_to(lambda message: self._take_call(message, requests))
-                while (message := await self.transport.receive()) is not None:
-                    await self._take(message, requests)
-                await self.transport.drain(requests)
-                tasks.cancel_scope.cancel()
+            while (message := await self.transport.receive()) is not None:
+                await self._take(message, requests)
+            await self.transport.drain(requests)
         finally:
+            await requests.end()
             await self.transport.close()
 
     async def tools_changed(self) -> None:
