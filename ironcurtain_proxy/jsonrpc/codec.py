@@ -68,6 +68,8 @@ def decode(line: bytes) -> dict[str, Json] | Malformed:
 
 
 def _may_hold_big_number(line: bytes) -> bool:
+    if len(line) <= _PIECE:
+        return _BIG in line.translate(_DIGITS)
     # Piece by piece: a copy of a large line would be made of fresh memory, page by page.
     return any(
         _BIG in line[at : at + _PIECE + len(_BIG)].translate(_DIGITS)
