@@ -50,7 +50,7 @@ class Service:
 
 
 class Requests:
-    """The requests of one agent that are under way. Whoever makes this calls `end`.
+    """The requests of one agent that are under way. Whoever makes this ends them.
 
     Each is a bare task with a scope of its own, half the price of one in a group of tasks: a call
     needs little else.
@@ -114,10 +114,13 @@ class Requests:
         with anyio.move_on_after(_GIVE_UP):
             await self._idle.wait()
 
-    async def end(self) -> None:
-        """End what is under way, without an answer, and wait until it has ended."""
+    def cancel_all(self) -> None:
+        """End what is under way, without an answer."""
         for request in self._under_way.values():
             request.scope.cancel()
+
+    async def until_ended(self) -> None:
+        """Wait until what was ended has ended, even where the waiting is cancelled."""
         with anyio.CancelScope(shield=True):
             await self._idle.wait()
 

@@ -134,7 +134,7 @@ async def _live(proxy: Proxy, read: int, write: int) -> int:
     proxy.servers.hooks.on_log = logged
     ended_by: list[int] = []
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_end_on_signal, tasks.cancel_scope, ended_by)
+        tasks.start_soon(_end_on_signal, tasks.cancel_scope, agent, ended_by)
         tasks.start_soon(trimming.run)
         await tasks.start(proxy.run)
         await agent.serve()
@@ -160,10 +160,11 @@ def _named(server: str, params: Mapping[str, Json], *, several: bool) -> Mapping
     return {**params, "logger": f"{name}/log" if name == LOGGER else name}
 
 
-async def _end_on_signal(scope: anyio.CancelScope, ended_by: list[int]) -> None:
+async def _end_on_signal(scope: anyio.CancelScope, agent: AgentServer, ended_by: list[int]) -> None:
     with anyio.open_signal_receiver(*_SIGNALS) as received:
         async for number in received:
             ended_by.append(number)
+            agent.abandon()
             scope.cancel()
 
 
