@@ -5,6 +5,7 @@ message is bounded, and this bounds their sum. Small calls have room of their ow
 one that waits for a person does not keep them out.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 import anyio
@@ -21,12 +22,16 @@ _PATIENCE: Final = 5.0
 class Room:
     """Bytes of calls under way, small and large ones apart."""
 
-    def __init__(self, largest: int = _LARGE_SUM) -> None:
+    def __init__(
+        self, largest: int = _LARGE_SUM, *, on_large: Callable[[], None] = lambda: None
+    ) -> None:
         """Nothing is under way.
 
         Args:
             largest: bytes of all large calls together. One alone always has room.
+            on_large: told when a large call is over.
         """
+        self._on_large = on_large
         self._sums = {True: _SMALL_SUM, False: largest}
         self._used = {True: 0, False: 0}
         self._turned_away = 0
@@ -47,6 +52,8 @@ class Room:
         else:
             self._turned_away -= size
         self._given_back.set()
+        if size > SMALL:
+            self._on_large()
 
     async def wait(self, size: int) -> None:
         """Wait for room for a large call, but not for ever.

@@ -145,6 +145,11 @@ def words(reply: Reply, exposed_name: str) -> dict[str, Json]:
             assert_never(reply)
 
 
+def is_as_given(reply: Reply) -> bool:
+    """Whether the words are a server's own and nothing is added to them."""
+    return isinstance(reply, Answered) and not _notes(reply)
+
+
 def error_result(*texts: str) -> dict[str, Json]:
     """A tool result that says the call failed, one text block for each text."""
     content: list[Json] = [{"type": "text", "text": text} for text in texts]

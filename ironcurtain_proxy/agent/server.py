@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-import anyio
+import orjson
 
 from ironcurtain_proxy.agent.capacity import SMALL, Room
 from ironcurtain_proxy.agent.handshake import client_name, introduction, is_introduction
@@ -23,7 +23,7 @@ from ironcurtain_proxy.agent.messages import (
     METHOD_NOT_FOUND,
     Message,
 )
-from ironcurtain_proxy.agent.replies import words
+from ironcurtain_proxy.agent.replies import is_as_given, words
 from ironcurtain_proxy.agent.requests import Answer, Requests, Service
 from ironcurtain_proxy.jsonrpc.codec import message_id
 from ironcurtain_proxy.model.reply import Answered, Reply
@@ -76,11 +76,13 @@ class AgentServer:
     instructions: str | None = None
     _ready: bool = field(default=False, init=False)
     _log_level: str = field(default="", init=False)
+    _requests: Requests = field(init=False)
     _calls: Service = field(init=False)
     _others: Mapping[str, Service] = field(init=False)
 
     def __post_init__(self) -> None:
         """Name who answers what takes its time."""
+        self._requests = Requests(self.transport.post, self.room)
         self._calls = Service(self._call, self._turn_away, _UNFINISHED_CALL)
         self._others = {
             "tools/list": Service(self._list, _busy, _UNFINISHED),
@@ -89,16 +91,19 @@ class AgentServer:
 
     async def serve(self) -> None:
         """Answer until the agent closes its end, and what it has asked is answered."""
+        self.transport.offer_to(self._take_call)
         try:
-            async with anyio.create_task_group() as tasks:
-                requests = Requests(tasks, self.transport.post, self.room)
-                self.transport.offer_to(lambda message: self._take_call(message, requests))
-                while (message := await self.transport.receive()) is not None:
-                    await self._take(message, requests)
-                await self.transport.drain(requests)
-                tasks.cancel_scope.cancel()
+            while (message := await self.transport.receive()) is not None:
+                await self._take(message)
+            await self.transport.drain(self._requests)
         finally:
+            self.abandon()
+            await self._requests.until_ended()
             await self.transport.close()
+
+    def abandon(self) -> None:
+        """End what is under way, unanswered: the proxy ends. Before the servers do."""
+        self._requests.cancel_all()
 
     async def tools_changed(self) -> None:
         """Tell the agent that its list of tools is out of date."""
@@ -117,20 +122,20 @@ class AgentServer:
 
     # --- what arrives
 
-    def _take_call(self, message: Message, requests: Requests) -> bool:
+    def _take_call(self, message: Message) -> bool:
         """Begin a call. False: it is none, or the agent has not initialized."""
         if message.method != "tools/call" or message.id is None or not self._ready:
             return False
-        requests.begin(self._calls, message.id, message.params, message.size)
+        self._requests.begin(self._calls, message.id, message.params, message.size)
         return True
 
-    async def _take(self, message: Message, requests: Requests) -> None:
+    async def _take(self, message: Message) -> None:
         if message.id is None:
             if message.method == "notifications/cancelled":
-                requests.cancel(message_id(message.params.get("requestId")))
+                self._requests.cancel(message_id(message.params.get("requestId")))
             return
         await self.room.wait(message.size)
-        if self._take_call(message, requests):
+        if self._take_call(message):
             return
         answer = self._answer_at_once(message.method, message.params)
         if answer is not None:
@@ -138,7 +143,7 @@ class AgentServer:
             return
         await self.transport.until_read()
         # Counted like a call of some size: lists under way fill memory, too.
-        requests.begin(self._others[message.method], message.id, message.params, SMALL)
+        self._requests.begin(self._others[message.method], message.id, message.params, SMALL)
 
     def _answer_at_once(self, method: str, params: "Mapping[str, Json]") -> Answer | None:
         """The answer that needs no waiting; None: the request is good, and takes its time."""
@@ -191,8 +196,11 @@ class AgentServer:
         if not isinstance(name, str) or not isinstance(arguments, dict | None):
             return _error(INVALID_PARAMS, "tools/call needs a name (string) and arguments (object)")
         reply = await self.handle_call(name, params, self._progress(params))
-        if isinstance(reply, Answered) and reply.result.error is not None:
-            return _as_given(reply.result.error)
+        if isinstance(reply, Answered):
+            if reply.result.error is not None:
+                return _as_given(reply.result.error)
+            if reply.result.written is not None and is_as_given(reply):
+                return {"result": orjson.Fragment(reply.result.written)}
         return {"result": words(reply, name)}
 
     async def _turn_away(self, params: "Mapping[str, Json]") -> Answer:

@@ -7,14 +7,21 @@ against the table of `provider_keys`. So a text without long words costs next to
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import Final, NamedTuple
 
 from ironcurtain_proxy.audit.provider_keys import looks_issued, patterns, starts
 
 
 class _Pattern(NamedTuple):
-    expression: re.Pattern[str]
+    expression: str
     alone: bool
+
+
+@cache
+def _compiled(expression: str) -> re.Pattern[str]:
+    """Compiled when a prefix is met: all of them would take a sixth of the start."""
+    return re.compile(expression, re.ASCII)
 
 
 def redact_keys(text: str) -> str:
@@ -88,7 +95,7 @@ def _end_of_key(text: str, at: int) -> int | None:
     for expression, must_be_alone in _BY_HEAD.get(text[at : at + _HEAD], ()):
         if must_be_alone and not alone:
             continue
-        match = expression.match(text, at)
+        match = _compiled(expression).match(text, at)
         if match is not None:
             return match.end()
     return None
@@ -160,9 +167,7 @@ _ESCAPE: Final = re.compile(
 _STARTS: Final = re.compile(starts(), re.ASCII)
 _BY_HEAD: Final[dict[str, list[_Pattern]]] = {}
 for _prefix, _expression, _alone in patterns():
-    _BY_HEAD.setdefault(_prefix[:_HEAD], []).append(
-        _Pattern(re.compile(_expression, re.ASCII), _alone)
-    )
+    _BY_HEAD.setdefault(_prefix[:_HEAD], []).append(_Pattern(_expression, _alone))
 
 _SHAPES: Final = re.compile(
     r"[MNO][\w-]{23,27}\.[\w-]{6,7}\.[\w-]{27,45}(?![\w-])"  # Discord: id, time, signature

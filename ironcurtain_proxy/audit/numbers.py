@@ -20,6 +20,17 @@ _UUID_OR_RUN: Final = re.compile(
     re.ASCII,
 )
 
+_NINE: Final = b"0" * 9
+_NUMBER_BYTES: Final = bytes(48 if byte in b"0123456789 -" else 32 for byte in range(256))
+"""Digits and what stands between those of one number, all alike: see `keys`."""
+_LIKELY: Final = re.compile(
+    rb"(?<!\d)(?:[2-6]\d{3}(?:[ -]?\d){9}|\d{3}(?:[ -]\d{2}[ -]?|\d{2}[ -])\d{4}(?!\d))"
+)
+"""How a card begins, of which only the last group has fewer than four digits; and the other."""
+_MARGIN: Final = 64
+"""More than a UUID is long, of which digits may be a part."""
+_ESCAPE: Final = re.compile(r"\\(?:u[0-9a-fA-F]{4}|.)", re.DOTALL)
+
 # Issuers of payment cards number from 2 to 6. 1 is where time stamps in milliseconds begin.
 _CARD_STARTS: Final = frozenset("23456")
 _CARD_LENGTHS: Final = range(13, 20)
@@ -50,6 +61,25 @@ def redact_numbers(text: str, *, ssn_expected: bool = False) -> str:
     """
     cardless = _redact_cards(text)
     return _SSN.sub(lambda match: _mask_ssn(match, ssn_expected=ssn_expected), cardless)
+
+
+def holds_number(raw: bytes) -> bool:
+    """Whether `redact_numbers` may change a text that this is the JSON of. Errs towards yes.
+
+    Social security numbers that only a word tells of are not looked for.
+    """
+    places = raw.translate(_NUMBER_BYTES)
+    begin = places.find(_NINE)
+    while begin >= 0:
+        end = places.find(b" ", begin)
+        end = len(raw) if end < 0 else end
+        if _LIKELY.search(raw, begin, end):
+            around = raw[max(0, begin - _MARGIN) : end + _MARGIN].decode("latin-1")
+            text = _ESCAPE.sub(" ", around)
+            if redact_numbers(text) != text:
+                return True
+        begin = places.find(_NINE, end)
+    return False
 
 
 def _redact_cards(text: str) -> str:

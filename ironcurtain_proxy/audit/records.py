@@ -227,7 +227,7 @@ def summarize(result: ToolResult) -> ResultSummary:
         error = _message_of(body)
     elif body.get("isError") is True:
         error = _error_text(body)
-    raw = compact_json(body)
+    raw = result.written or compact_json(body)
     return ResultSummary(
         status="success" if error is None else "error",
         error=error,

@@ -7,8 +7,10 @@ masks the formats of `secrets` and `numbers`, wherever they stand. It does not k
 import re
 from typing import Final
 
+from ahocorasick_rs import BytesAhoCorasick
+
 from ironcurtain_proxy.audit.keys import holds_key
-from ironcurtain_proxy.audit.numbers import redact_numbers
+from ironcurtain_proxy.audit.numbers import holds_number, redact_numbers
 from ironcurtain_proxy.audit.secrets import redact_secrets, without_unfinished
 
 MARGIN: Final = 4096
@@ -57,43 +59,22 @@ def is_suspicious(raw: bytes) -> bool:
 
     This runs on every record: a few searches in C instead of a walk with twenty patterns.
     """
-    squeezed = raw.translate(_FOLD, b" -_").decode("latin-1")
-    for root in _ROOTS:
-        if root in squeezed and any(word in squeezed for word in _WORDS):
-            return True
-    if _NINE_DIGITS in squeezed and _may_be_number(raw, squeezed):
+    squeezed = raw.translate(_FOLD, b" -_")
+    if _TELLING.find_matches_as_indexes(squeezed):
         return True
-    if (b"://" in raw and b"@" in raw) or b"-----BEGIN" in raw or b"eyJ" in raw:
+    if _NINE_DIGITS in squeezed and (_SSN_WORDS.search(squeezed) or holds_number(raw)):
+        return True
+    if (b"@" in raw and b"://" in raw) or b"-----BEGIN" in raw or b"eyJ" in raw:
         return True
     if b"=" in raw and _QUERY.search(raw):
         return True
     return holds_key(raw.decode("latin-1"))
 
 
-def _may_be_number(raw: bytes, squeezed: str) -> bool:
-    """A time stamp is nine digits, too: it is neither a card nor a social security number."""
-    if "ssn" in squeezed or "social" in squeezed:
-        return True
-    return _NUMBER.search(raw) is not None and _NUMBER.search(_UUID.sub(b"", raw)) is not None
-
-
-_NINE_DIGITS: Final = "0" * 9
-_NUMBER: Final = re.compile(
-    rb"\d(?:(?<!\w\d)|(?<=\\[abfnrtv]\d)|(?<=\\u[0-9a-f]{4}\d))"
-    rb"(?:(?<=[2-6])(?:[ -]?\d){12}|\d{2}(?:[ -]\d{2}[ -]?|\d{2}[ -])\d{4}|[0-9 -]{16})",
-    re.ASCII,
-)
-"""A card may begin within groups of digits: those of 17 characters are looked at in full."""
-_UUID: Final = re.compile(rb"(?<!\w)[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}(?!\w)")
+_NINE_DIGITS: Final = b"0" * 9
+_SSN_WORDS: Final = re.compile(b"ssn|social")
 _QUERY: Final = re.compile(rb"[?&;][a-z-]{2,16}=[\w%+/=.~-]{16}", re.IGNORECASE | re.ASCII)
-_ROOTS: Final = (
-    *("key", "token", "pass", "secret", "auth", "basic", "code", "cred", "bearer", "pwd", "cookie"),
-    *("sess", "otp", "dsn", "cv", "phrase", "mnemonic", "seed", "connstr", "connectionstr", "sid"),
-    *("pin", "hook", "jwt", "hmac", "srf", "saml", "assertion", "xprv", 'pat"', 'pw"', 'wif"'),
-    *('tfa"', "backupcode", "recoverycode", "curl"),
-)
-"""Each of `_WORDS` has one of them: nearly every record has none."""
-_WORDS: Final = (
+_TELLING_WORDS: Final = (
     *("passw", "passphrase", "passcode", "pass=", 'pass"', "pass:", "pwd", "secret", "token"),
     *("apikey", "accesskey", "privatekey", "accountkey", "sharedkey", "signingkey"),
     *("cryptionkey", "masterkey", "licensekey", "licencekey", "servicekey", "sessionkey"),
@@ -136,6 +117,9 @@ _WORDS: Final = (
     *("pin=", 'pin"', "pin:", "webhook", "hooks.", "curl"),
 )
 """What tells of a secret, in lower case, without blanks, hyphens and underscores, digits as 0."""
+
+_TELLING: Final = BytesAhoCorasick([word.encode() for word in _TELLING_WORDS])
+"""All of them are searched for at once: one after the other takes fifteen times as long."""
 
 _FOLD: Final = bytes.maketrans(
     b"ABCDEFGHIJKLMNOPQRSTUVWXYZ123456789", b"abcdefghijklmnopqrstuvwxyz000000000"

@@ -13,7 +13,7 @@ from anyio.lowlevel import checkpoint
 
 from ironcurtain_proxy.downstream.allowance import Notices
 from ironcurtain_proxy.downstream.listing import list_tools
-from ironcurtain_proxy.downstream.room import AnswerRoom
+from ironcurtain_proxy.downstream.room import SMALL, AnswerRoom
 from ironcurtain_proxy.downstream.unusable_messages import Dropped
 from ironcurtain_proxy.downstream.versions import VERSIONS, check_version, supported_version
 from ironcurtain_proxy.errors import (
@@ -29,6 +29,7 @@ from ironcurtain_proxy.jsonrpc.codec import (
     MessageId,
     decode,
     encode,
+    encode_value,
     message_id,
     recover_id,
 )
@@ -291,7 +292,10 @@ class Connection:
         result, error = message.get("result"), message.get("error")
         room = self._listeners.room
         if isinstance(result, dict) and error is None:
-            self._answers.settle(request_id, room.note(ToolResult(result=result), size))
+            answer = ToolResult(result=result)
+            if size > SMALL:
+                answer.with_written(encode_value(result))
+            self._answers.settle(request_id, room.note(answer, size))
         elif isinstance(error, dict) and result is None:
             self._answers.settle(request_id, room.note(ToolResult(error=error), size))
         else:

@@ -28,6 +28,8 @@ class AnswerRoom:
         self.limit = _SUM
         self.unread: Callable[[], int] = lambda: 0
         """Gives the bytes that were sent to the agent and that it has not read."""
+        self.on_large: Callable[[], None] = lambda: None
+        """Told of each large answer."""
         self._on_its_way = 0
 
     def fits(self, size: int) -> bool:
@@ -44,6 +46,7 @@ class AnswerRoom:
         """Count an answer until nobody has it any more."""
         if size > SMALL:
             self._on_its_way += size
+            self.on_large()
             weakref.finalize(answer, self._forget, size).atexit = False
         return answer
 

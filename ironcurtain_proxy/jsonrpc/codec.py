@@ -26,6 +26,7 @@ _DIGITS: Final = bytes(ord("0") if byte in b"0123456789" else ord(" ") for byte 
 """Maps every digit to 0: a search for 19 zeros is then plain memory search, linear and ten times
 as fast as the regular expression `[0-9]{19}`."""
 
+_PIECE: Final = 64 * 1024
 _EDGE: Final = 4096
 """Bytes looked at on each side of a line that is not JSON, to find its id."""
 
@@ -55,13 +56,34 @@ def decode(line: bytes) -> dict[str, Json] | Malformed:
     """Read one line. Of duplicate keys the last counts, as everywhere."""
     try:
         message: object = orjson.loads(line)
-        if _BIG in line.translate(_DIGITS):
+        if _may_hold_big_number(line):
             message = json.loads(line)
     except (ValueError, RecursionError) as error:
         return Malformed(_reason(error), recover_id(line))
     if isinstance(message, dict):
         return message
     return Malformed("not a JSON object", is_json=True)
+
+
+def _may_hold_big_number(line: bytes) -> bool:
+    if len(line) <= _PIECE:
+        return _BIG in line.translate(_DIGITS)
+    # Piece by piece: a copy of a large line would be made of fresh memory, page by page.
+    return any(
+        _BIG in line[at : at + _PIECE + len(_BIG)].translate(_DIGITS)
+        for at in range(0, len(line), _PIECE)
+    )
+
+
+def encode_value(value: Mapping[str, Json]) -> bytes | None:
+    """Write an object without blanks and newline; None: it has to go into a message to be written.
+
+    What is written so can stand in a message as it is: `orjson.Fragment`.
+    """
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        return None
 
 
 def encode(message: Mapping[str, object]) -> bytes:

@@ -25,6 +25,7 @@ _EDGE: Final = 4096
 _QUEUED_LINES: Final = 256
 _QUEUED_BYTES: Final = 8 << 20
 _PIPE_SIZE: Final = 1 << 20
+_LARGE_PART: Final = 1 << 14
 _READ_SIZE: Final = 1 << 16
 """A larger buffer would come from mmap, and go back, at each read: 20 µs for every message."""
 
@@ -57,7 +58,9 @@ class LineReader(asyncio.Protocol):
         self._transport: asyncio.ReadTransport | None = None
         self._lines: deque[bytes | Oversize] = deque()
         self._queued_bytes = 0
+        self._parts: list[bytes] = []
         self._partial = bytearray()
+        self._size = 0
         self._oversize: _Edges | None = None
         self._paused = False
         self._ended = False
@@ -124,21 +127,38 @@ class LineReader(asyncio.Protocol):
         self._end()
 
     def _begin_line(self, part: bytes) -> None:
-        # A bytearray, not a list of the parts: a line sent byte by byte must not cost 40 times
-        # its size.
         if self._oversize is not None:
             self._oversize.add(part)
             return
-        self._partial += part
-        if len(self._partial) > self._max_line:
-            self._oversize = _Edges(self._partial)
+        self._size += len(part)
+        # Large parts are joined once. Small ones go into a bytearray: a line sent byte by byte must
+        # not cost 40 times its size.
+        if len(part) >= _LARGE_PART:
+            self._end_partial()
+            self._parts.append(part)
+        else:
+            self._partial += part
+        if self._size > self._max_line:
+            self._oversize = _Edges()
+            for taken in self._parts:
+                self._oversize.add(taken)
+            self._oversize.add(self._partial)
+            self._forget_parts()
+
+    def _end_partial(self) -> None:
+        if self._partial:
+            self._parts.append(bytes(self._partial))
             self._partial = bytearray()
 
+    def _forget_parts(self) -> None:
+        self._parts, self._partial, self._size = [], bytearray(), 0
+
     def _finish_line(self, part: bytes) -> None:
-        if self._partial or self._oversize is not None:
+        if self._size or self._oversize is not None:
             self._begin_line(part)
-            part = bytes(self._partial)
-            self._partial = bytearray()
+            self._end_partial()
+            part = b"".join(self._parts)
+            self._forget_parts()
         if self._oversize is None:
             self._put(part)
         else:
@@ -147,7 +167,9 @@ class LineReader(asyncio.Protocol):
 
     def _put(self, line: bytes) -> None:
         if len(line) > self._max_line:
-            self._lines.append(_Edges(line).line())
+            edges = _Edges()
+            edges.add(line)
+            self._lines.append(edges.line())
         elif line and not line.isspace() and not self._is_taken(line):
             self._lines.append(line)
             self._queued_bytes += len(line)
@@ -173,12 +195,12 @@ class LineReader(asyncio.Protocol):
 class _Edges:
     """The two ends of a line that is being thrown away."""
 
-    def __init__(self, start: bytes | bytearray) -> None:
-        self._head = bytes(start[:_EDGE])
-        self._tail = bytearray(start[-_EDGE:])
-        self._size = len(start)
+    def __init__(self) -> None:
+        self._head = b""
+        self._tail = bytearray()
+        self._size = 0
 
-    def add(self, part: bytes) -> None:
+    def add(self, part: bytes | bytearray) -> None:
         self._size += len(part)
         self._head += part[: _EDGE - len(self._head)]
         self._tail += part[-_EDGE:]

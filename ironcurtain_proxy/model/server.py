@@ -58,3 +58,12 @@ class ToolResult:
     """The raw JSON-RPC `error` object."""
     refused_host: str = field(default="", compare=False)
     """The host that the sandbox kept the call from, as far as its answer shows; empty: none."""
+    written: bytes | None = field(default=None, init=False, compare=False, repr=False)
+    """`result` as compact JSON, of a large one: it is written once, for its digest and the agent.
+    A copy with another result has none.
+    """
+
+    def with_written(self, written: bytes | None) -> "ToolResult":
+        """The same, and its result as JSON."""
+        object.__setattr__(self, "written", written)
+        return self

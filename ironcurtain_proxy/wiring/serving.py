@@ -29,7 +29,7 @@ from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.jsonrpc.pipes import claim_stdio, open_reader, open_writer
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.own_process.clocks import SystemClock
-from ironcurtain_proxy.own_process.memory import give_large_blocks_back
+from ironcurtain_proxy.own_process.memory import Trimming
 from ironcurtain_proxy.own_process.operator_log import configure_logging, say
 from ironcurtain_proxy.own_process.unattended import LOGGER, telling
 from ironcurtain_proxy.review.channel_order import Channel
@@ -57,7 +57,6 @@ def serve(environ: MutableMapping[str, str], config: Path | None = None) -> int:
         ConfigurationError: something cannot be used; nothing was started.
     """
     hide_from_debuggers()
-    give_large_blocks_back()
     settings = load_settings(environ, config)
     loaded = load_policy(settings)
     for problem in (*settings.warnings, *loaded.warnings):
@@ -128,6 +127,8 @@ async def _live(proxy: Proxy, client: LateChannel, read: int, write: int) -> int
     out = await open_writer(write)
     proxy.servers.hooks.room.unread = lambda: out.backlog
     proxy.servers.hooks.room.limit = largest = limit + limit // 2
+    trimming = Trimming()
+    proxy.servers.hooks.room.on_large = trimming.note_large
     agent = AgentServer(
         handle_call=proxy.calls.handle,
         list_tools=proxy.list_tools,
@@ -138,7 +139,7 @@ async def _live(proxy: Proxy, client: LateChannel, read: int, write: int) -> int
             drain_seconds=proxy.settings.drain_seconds,
         ),
         turn_away=proxy.calls.turn_away,
-        room=Room(largest),
+        room=Room(largest, on_large=trimming.note_large),
         instructions=tool_usage(),
         on_client=note_client,
     )
@@ -154,7 +155,8 @@ async def _live(proxy: Proxy, client: LateChannel, read: int, write: int) -> int
     proxy.servers.hooks.on_log = logged
     ended_by: list[int] = []
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_end_on_signal, tasks.cancel_scope, ended_by)
+        tasks.start_soon(_end_on_signal, tasks.cancel_scope, agent, ended_by)
+        tasks.start_soon(trimming.run)
         await tasks.start(proxy.run)
         await agent.serve()
         tasks.cancel_scope.cancel()
@@ -179,10 +181,11 @@ def _named(server: str, params: Mapping[str, Json], *, several: bool) -> Mapping
     return {**params, "logger": f"{name}/log" if name == LOGGER else name}
 
 
-async def _end_on_signal(scope: anyio.CancelScope, ended_by: list[int]) -> None:
+async def _end_on_signal(scope: anyio.CancelScope, agent: AgentServer, ended_by: list[int]) -> None:
     with anyio.open_signal_receiver(*_SIGNALS) as received:
         async for number in received:
             ended_by.append(number)
+            agent.abandon()
             scope.cancel()
 
 

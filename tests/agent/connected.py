@@ -52,6 +52,9 @@ class Calls:
         if exposed_name == "error":
             assert isinstance(arguments, dict)
             return Answered(result=ToolResult(error=arguments))
+        if exposed_name == "written":
+            result = ToolResult(result={"content": []}).with_written(b'{"content":[],"by":"it"}')
+            return Answered(result=result, recorded=arguments is None)
         if exposed_name == "progress" and on_progress is not None:
             meta = params["_meta"]
             assert isinstance(meta, dict)

@@ -165,6 +165,18 @@ async def test_a_call_gets_its_progress_with_its_own_token() -> None:
         assert told == [{"progressToken": "p", "progress": 1}]
 
 
+async def test_a_result_that_was_written_before_is_sent_so_unless_something_is_added() -> None:
+    async with an_agent() as agent:
+        await agent.initialize()
+        agent.call(1, "written")
+        assert (await agent.answer(1))["result"] == {"content": [], "by": "it"}
+        agent.call(2, "written", arguments={})
+        changed = (await agent.answer(2))["result"]
+        assert isinstance(changed, dict)
+        assert "by" not in changed
+        assert changed["content"] != []
+
+
 @pytest.mark.parametrize("begun", [1, 100])
 async def test_requests_are_answered_side_by_side(begun: int) -> None:
     async with an_agent() as agent:

@@ -279,6 +279,31 @@ def test_the_quick_look_never_misses_what_redaction_would_change(text: str) -> N
         assert is_suspicious(orjson.dumps(text))
 
 
+digits = st.text("0123456789", min_size=1, max_size=6)
+numbers = st.one_of(
+    digits,
+    st.sampled_from([" ", "-", " - ", ".", ",", "\n", "\t", "\\n", "* ", "x", "\u00e9", "\x1b[3m"]),
+    st.sampled_from(["4111", "4111 1111 1111 1111", "378282246310005", "123-45-6789", "6789"]),
+    st.sampled_from(["75b32e3b-1234-4678-9012-123456789012", "1732220000123", "ssn ", "17 4111 "]),
+)
+
+
+@settings(max_examples=2000, deadline=None)
+@given(st.lists(numbers, max_size=12).map("".join))
+def test_the_quick_look_never_misses_a_number(text: str) -> None:
+    if redact_text(text) != text:
+        assert is_suspicious(orjson.dumps(text))
+        assert is_suspicious(orjson.dumps({"a": [1, text], "b": "x"}))
+
+
+@pytest.mark.parametrize(
+    "text", ["1732220000123", "order 17322200001234567 of 12", "2026-11-22 16:30"]
+)
+def test_a_time_stamp_does_not_send_a_record_the_long_way(text: str) -> None:
+    around = "The quick brown fox jumps over the lazy dog. " * 90
+    assert not is_suspicious(orjson.dumps({"text": around + text + around}))
+
+
 json_values = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(-(2**53), 2**53), secrets, around),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(around, inner, max_size=4),

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ironcurtain_proxy.jsonrpc.codec import Malformed, decode, encode, recover_id
+from ironcurtain_proxy.model.json import Json
 
 # Numbers around every edge that a parser could trip over.
 _INTEGERS = st.one_of(
@@ -127,3 +128,10 @@ def test_an_id_is_never_found_inside_a_string_or_an_inner_object(parts: list[byt
     assert recover_id(b"!" + line) == 12
     for end in range(len(line) - 4):
         assert recover_id(line[:end]) is None
+
+
+@pytest.mark.parametrize("before", [0, 1, 65_500, 65_530, 65_536, 131_050, 200_000])
+def test_a_large_number_is_exact_wherever_it_stands_in_a_large_line(before: int) -> None:
+    number = 123456789012345678901234567890
+    message: dict[str, Json] = {"a": "x" * before, "n": number, "b": "y" * 70_000}
+    assert decode(encode(message)) == message

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ironcurtain_proxy.jsonrpc import pipes
 from ironcurtain_proxy.jsonrpc.pipes import LineReader, Oversize, open_reader, open_writer
 
 pytestmark = pytest.mark.anyio
@@ -70,16 +71,19 @@ async def test_a_line_over_the_cap_is_thrown_away_and_the_next_one_is_not() -> N
     lines=st.lists(st.text("ab", min_size=1, max_size=40).map(str.encode), max_size=8),
     cuts=st.lists(st.integers(1, 30), max_size=30),
     cap=st.integers(5, 30),
+    large=st.integers(1, 40),
 )
 def test_how_the_bytes_are_cut_makes_no_difference(
-    lines: list[bytes], cuts: list[int], cap: int
+    lines: list[bytes], cuts: list[int], cap: int, large: int
 ) -> None:
     reader = LineReader(cap)
     data = b"".join(line + b"\n" for line in lines)
-    for cut in cuts:
-        reader.data_received(data[:cut])
-        data = data[cut:]
-    reader.data_received(data)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pipes, "_LARGE_PART", large)
+        for cut in cuts:
+            reader.data_received(data[:cut])
+            data = data[cut:]
+        reader.data_received(data)
     got = [(item.size, item.head) if isinstance(item, Oversize) else item for item in reader._lines]
     assert got == [line if len(line) <= cap else (len(line), line) for line in lines]
 
