@@ -12,11 +12,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import anyio
-from ironcurtain_proxy.wiring.clocks import SystemClock
 
 from ironcurtain_proxy.model.call import RequestId
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.timeline import NotHeld
+from ironcurtain_proxy.own_process.clocks import SystemClock
 from ironcurtain_proxy.snapshots.timeline.keeper import Limits
 from ironcurtain_proxy.snapshots.timeline.rewinding import Request, kept, roll_back
 from ironcurtain_proxy.snapshots.timeline.workspace_timeline import WorkspaceTimeline

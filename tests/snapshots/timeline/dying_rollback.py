@@ -3,9 +3,8 @@
 import sys
 from pathlib import Path
 
-from ironcurtain_proxy.wiring.clocks import SystemClock
-
 from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.own_process.clocks import SystemClock
 from ironcurtain_proxy.snapshots.timeline.keeper import Limits
 from ironcurtain_proxy.snapshots.timeline.log import Log
 from ironcurtain_proxy.snapshots.timeline.rewinding import Request, roll_back
