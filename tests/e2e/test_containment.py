@@ -93,8 +93,11 @@ def test_a_command_that_the_sandbox_holds_runs_unasked_and_has_its_point(
     assert record["escalationResult"] == "approved"
     assert record["sandboxed"] is True
     assert record["changed"] == ["deleted kept.txt", "created made.txt"]
-    point = installation.home / ".ironcurtain/points" / str(record["point"])
-    assert (point / "kept.txt").read_text() == "kept"
+    assert record["point"]
+    taken_back = Person(installation).run("rollback", str(record["requestId"]))
+    assert taken_back.returncode == 0, taken_back.stderr
+    assert (here / "kept.txt").read_text() == "kept"
+    assert not (here / "made.txt").exists()
 
 
 def test_a_call_that_names_paths_of_the_workspace_is_held_by_its_roles(
