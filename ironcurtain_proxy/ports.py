@@ -223,8 +223,11 @@ class Timeline(Protocol):
         """
         ...
 
-    async def settle(self, point: PointId) -> tuple[Change, ...]:
-        """Note what changed since the call's point, after the call; also after a cancelled one."""
+    async def settle(self, point: PointId) -> tuple[Change, ...] | NotHeld:
+        """Note what changed since the call's point, after the call; also after a cancelled one.
+
+        `NotHeld`: the workspace as it is cannot be held; it is noted when it can be.
+        """
         ...
 
     async def holds(self, path: RealPath) -> bool:
@@ -237,11 +240,6 @@ class Timeline(Protocol):
 
 class Containment(Protocol):
     """What may answer in a reviewer's place for what can be taken back."""
-
-    @property
-    def timeline(self) -> Timeline:
-        """The points of the workspace."""
-        ...
 
     def ended(self) -> str | None:
         """Why it answers for nothing more, in words; None: it does, or a person has looked."""
@@ -303,3 +301,5 @@ class World:
     lookout: Lookout | None = None
     containment: Containment | None = None
     """None: nothing is contained."""
+    timeline: Timeline | None = None
+    """Of the workspace; None: no call can be taken back, and none is contained."""

@@ -30,7 +30,14 @@ from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered, PathValue
 from ironcurtain_proxy.model.server import ToolResult
 from ironcurtain_proxy.model.walls import Walls
-from ironcurtain_proxy.ports import Aftermath, Containment, Lookout, ProgressListener, World
+from ironcurtain_proxy.ports import (
+    Aftermath,
+    Containment,
+    Lookout,
+    ProgressListener,
+    Timeline,
+    World,
+)
 
 DONE = ToolResult(result={"content": [{"type": "text", "text": "done"}]})
 
@@ -224,6 +231,7 @@ class Harness:
     grants: GrantBook = field(default_factory=GrantBook)
     budgets: BudgetBook = field(default_factory=BudgetBook)
     containment: Containment | None = None
+    timeline: Timeline | None = None
 
     def __post_init__(self) -> None:
         world = World(
@@ -237,6 +245,7 @@ class Harness:
             aftermath=self.aftermath,
             lookout=self.lookout,
             containment=self.containment,
+            timeline=self.timeline,
         )
         self.begin(world)
 

@@ -4,7 +4,7 @@
 - `reviewer_chain`, `reviewers`, `briefing`: the target and the fallback of a question, and how
   each kind of reviewer is asked.
 - `engine_memory`, `engine_memory_rows`, `store`: what the engine remembers, in SQL.
-- `snapshot_guard`: a snapshot before a conditionally approved call, and a look after it.
+- `revocable_calls`: which calls the timeline can take back.
 - `notify`, `approval_tally`: who is told.
 - `windows`: testing windows and deployments that the operator announces.
 - `lazy_store`, `owed`: the store when it is not there, and what is still to be written into it.

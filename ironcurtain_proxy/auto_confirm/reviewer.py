@@ -118,12 +118,8 @@ class Safeguards(Protocol):
         """Whether the call is one whose effects can be undone."""
         ...
 
-    async def prepare(self, escalation: Escalation) -> bool:
-        """Take a snapshot and begin to watch. False: it could not be done."""
-        ...
-
-    async def ended(self, identifier: EscalationId) -> tuple[tuple[str, Json], ...]:
-        """Look at what the call did; gives what the record should say of it. Never fails."""
+    async def holds(self, escalation: Escalation) -> bool:
+        """Whether what the call may change can be brought back as it is now. Never fails."""
         ...
 
 
@@ -211,7 +207,7 @@ class AutoConfirm:
     ) -> tuple[tuple[str, Json], ...]:
         """Take note how an approved call ended: implements `ports.Aftermath`."""
         await self.ledger.ended(question, succeeded=succeeded)
-        return () if self.safeguards is None else await self.safeguards.ended(question)
+        return ()
 
     async def _ruling(self, escalation: Escalation, decision: EngineDecision) -> Ruling:
         try:
@@ -219,7 +215,10 @@ class AutoConfirm:
             await anyio.lowlevel.checkpoint_if_cancelled()
             if decision.approves:
                 return Approved(
-                    by=decision.decided_by, reasoning=decision.reason, details=_details(decision)
+                    by=decision.decided_by,
+                    reasoning=decision.reason,
+                    details=_details(decision),
+                    revocable=decision.action == "conditional",
                 )
             ruling = await self._routed(escalation, decision)
         except BaseException:
@@ -241,7 +240,7 @@ class AutoConfirm:
         decision = evaluate(interaction, self.settings, knowledge)
         if decision.action != "conditional" or self.safeguards is None:
             return decision
-        if await self.safeguards.prepare(escalation):
+        if await self.safeguards.holds(escalation):
             return decision
         # INVARIANT: without its safeguards a conditional approval is none.
         return evaluate(replace(interaction, snapshot=False), self.settings, knowledge)
@@ -309,9 +308,6 @@ class AutoConfirm:
         return silence
 
     async def _without_engine(self, escalation: Escalation) -> Ruling:
-        if self.safeguards is not None:
-            # What a reviewer approves needs none, and what nobody approves would keep them.
-            await self.safeguards.ended(escalation.id)
         return await self._held_for_review(escalation, self._undecided(escalation))
 
     def _undecided(self, escalation: Escalation) -> EngineDecision:

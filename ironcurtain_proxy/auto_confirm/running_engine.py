@@ -16,7 +16,6 @@ from ironcurtain_proxy.auto_confirm.reviewer_chain import ReviewerChain
 from ironcurtain_proxy.auto_confirm.reviewers.given_up import note_given_up
 from ironcurtain_proxy.auto_confirm.reviewers.model import ModelReviewer
 from ironcurtain_proxy.auto_confirm.reviewers.process import ProcessReviewer
-from ironcurtain_proxy.auto_confirm.snapshot_guard import Safekeeping
 from ironcurtain_proxy.mailbox.reviewer import Mailbox
 
 _log: Final = logging.getLogger(__name__)
@@ -57,7 +56,6 @@ class EngineParts:
     chain: ReviewerChain
     ledger: StoreLedger
     notifier: Notifier
-    safekeeping: Safekeeping
     processes: tuple[ProcessReviewer, ...]
     models: tuple[ModelReviewer, ...]
     mailboxes: tuple[Mailbox, ...]
@@ -74,7 +72,6 @@ class EngineParts:
                 for model in self.models:
                     tasks.start_soon(model.warm)
                 tasks.start_soon(self.ledger.run)
-                tasks.start_soon(self.safekeeping.run)
                 task_status.started()
                 await anyio.sleep_forever()
         finally:

@@ -6,7 +6,7 @@ has looked.
 """
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -30,7 +30,7 @@ from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.model.request import Facts
 from ironcurtain_proxy.model.server import ToolResult
-from ironcurtain_proxy.model.timeline import NotHeld, PointId
+from ironcurtain_proxy.model.timeline import Change, NotHeld, PointId
 from ironcurtain_proxy.ports import Containment, World
 
 _log = logging.getLogger(__name__)
@@ -43,13 +43,30 @@ _MOST_NAMED: Final = 50
 """Changed paths that a record names; the timeline has them all."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Marked:
+    """The point of a call, and what the call may change as far as anybody knows."""
+
+    point: PointId
+    workspace: RealPath
+    announced: tuple[RealPath, ...]
+
+    def announces(self, change: Change) -> bool:
+        """Whether the call says that it changes this, or makes a directory for what it changes."""
+        path = RealPath((*self.workspace.parts, *change.path.split("/")))
+        return any(
+            path.is_within(one) or (change.kind == "created" and one.is_within(path))
+            for one in self.announced
+        )
+
+
 @dataclass(slots=True, kw_only=True)
 class Containing:
     """The containment of one session's calls."""
 
     world: World
     policy: Policy
-    _points: dict[str, PointId] = field(default_factory=dict, init=False)
+    _points: dict[str, _Marked] = field(default_factory=dict, init=False)
     """Of the calls that are under way."""
     _tried: dict[str, str] = field(default_factory=dict, init=False)
     """By fingerprint of a call: the host that it tried to reach, or a word for one."""
@@ -62,7 +79,7 @@ class Containing:
         on = self.world.containment
         if on is None:
             return None
-        why = await self._why_asked(on, case, facts) or await self._mark(on, case, facts)
+        why = await self._why_asked(on, case, facts) or await self._mark(case, facts)
         if why is not None:
             case.note_instead(_NOTE, why)
             return None
@@ -102,19 +119,17 @@ class Containing:
     def _tried_host(self, case: Case) -> str:
         return self._tried.get(self.world.facts.fingerprint(case.call, case.arguments), "")
 
-    async def before(self, case: Case, facts: Facts) -> bool:
+    async def before(self, case: Case, facts: Facts, *, must_have_point: bool) -> bool:
         """Make the point of a call that is about to go. False: what let it go does not hold."""
         on = self.world.containment
-        if on is None:
-            return True
         if case.settlement is not None and case.settlement.decided_by == CONTAINMENT:
-            if on.ended() is None and await self._walls_hold(case, on):
+            if on is not None and on.ended() is None and await self._walls_hold(case, on):
                 return True
             # It waited for its turn, and the sandbox or the session is another one now.
             case.unsettle()
             return False
-        await self._mark(on, case, facts)
-        return True
+        await self._mark(case, facts)
+        return not must_have_point or case.call.request_id in self._points
 
     async def watch(self, case: Case, send: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
         """Send a call; then look what it left, also where it failed or was withdrawn."""
@@ -131,21 +146,23 @@ class Containing:
     async def settle(self, case: Case) -> None:
         """Close the point of a call, whether it went or not. Never fails."""
         self._shown.pop(case.call.request_id, None)
-        on, point = self.world.containment, self._points.pop(case.call.request_id, None)
-        if on is None or point is None:
+        timeline, marked = self.world.timeline, self._points.pop(case.call.request_id, None)
+        if timeline is None or marked is None:
             return
         with anyio.CancelScope(shield=True):
             try:
-                changes = await on.timeline.settle(point)
+                changes = await timeline.settle(marked.point)
             except Exception:  # noqa: BLE001  the record of the call is worth more
                 _log.exception("what call %s changed is not noted", case.call.request_id)
                 return
-        named: list[Json] = [
-            f"{one.kind} {one.path}".encode("utf-8", "backslashreplace").decode()
-            for one in sorted(changes, key=lambda one: one.path)[:_MOST_NAMED]
-        ]
-        if named:
-            case.note(("changed", named), ("changes", len(changes)))
+        if isinstance(changes, NotHeld):
+            case.note_instead("notHeld", changes.reason)
+            return
+        if changes:
+            case.note(("changed", _named(changes)), ("changes", len(changes)))
+        besides = [one for one in changes if not marked.announces(one)]
+        if besides:
+            case.note(("sideEffects", _named(besides)))
 
     async def _why_asked(self, on: Containment, case: Case, facts: Facts) -> str | None:
         ended = on.ended()
@@ -169,13 +186,14 @@ class Containing:
         if why is not None or workspace is None:
             return why or "there is no workspace"
         for path in may_change(facts, workspace):
-            if not await self._holds(on, path):
+            if not await self._holds(path):
                 return "what it may delete could not be brought back"
         return None
 
-    async def _holds(self, on: Containment, path: RealPath) -> bool:
+    async def _holds(self, path: RealPath) -> bool:
+        timeline = self.world.timeline
         try:
-            return await on.timeline.holds(path)
+            return timeline is not None and await timeline.holds(path)
         except Exception:  # noqa: BLE001  what cannot be found out is asked about
             _log.exception("the timeline does not say what it holds")
             return False
@@ -185,20 +203,23 @@ class Containing:
         held = workspace is not None and why_open(walls, workspace) is None
         return held and on.is_same_workspace()
 
-    async def _mark(self, on: Containment, case: Case, facts: Facts) -> str | None:
+    async def _mark(self, case: Case, facts: Facts) -> str | None:
         """Make a call's point, if it may change anything. Says why not where it cannot."""
-        workspace, call = self.policy.workspace, case.call
-        if workspace is None or call.request_id in self._points or not may_change(facts, workspace):
+        workspace, timeline, call = self.policy.workspace, self.world.timeline, case.call
+        if workspace is None or timeline is None or call.request_id in self._points:
+            return None
+        announced = may_change(facts, workspace)
+        if not announced:
             return None
         try:
-            point = await on.timeline.mark(call.request_id, call.server, call.tool)
+            point = await timeline.mark(call.request_id, call.server, call.tool)
         except Exception:  # noqa: BLE001  what cannot be taken back is asked about
             _log.exception("there is no point before call %s", call.request_id)
             point = NotHeld("the timeline met a fault")
         if isinstance(point, NotHeld):
             case.note_instead("notHeld", point.reason)
             return f"it could not be taken back: {point.reason}"
-        self._points[call.request_id] = point
+        self._points[call.request_id] = _Marked(point, workspace, _announced(announced, facts))
         case.note(("point", point))
         return None
 
@@ -217,3 +238,19 @@ class Containing:
         if on is not None and case.put_back:
             case.note(("containmentEnded", True))
             on.end(case.call.request_id, case.put_back[0].said)
+
+
+def _announced(paths: tuple[RealPath, ...], facts: Facts) -> tuple[RealPath, ...]:
+    """These paths, and the repository whose history the call says that it writes."""
+    repository = facts.request.repository
+    roles = {role for fact in facts.request.arguments for role in fact.roles}
+    if repository is None or roles.isdisjoint({"write-history", "delete-history"}):
+        return paths
+    return (*paths, repository)
+
+
+def _named(changes: Iterable[Change]) -> list[Json]:
+    return [
+        f"{one.kind} {one.path}".encode("utf-8", "backslashreplace").decode()
+        for one in sorted(changes, key=lambda one: one.path)[:_MOST_NAMED]
+    ]

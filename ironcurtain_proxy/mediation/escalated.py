@@ -31,6 +31,8 @@ class Consent:
     """SHA-256 of the tool's definition that the reviewer approved; None: nobody was asked."""
     roots: tuple[str, ...] = ()
     """Directories that the server must be told of for this call."""
+    revocable: bool = False
+    """It holds only if the call can be taken back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

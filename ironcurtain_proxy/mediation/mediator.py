@@ -157,7 +157,12 @@ class Mediator:
                 return await self.journal.refuse(case, "policy", CHANGED)
             if isinstance(ruling, Approved):
                 self.escalated.accept(case, question, ruling, claim)
-                return Consent(reasons=left, definition=claim.call.definition, roots=roots)
+                return Consent(
+                    reasons=left,
+                    definition=claim.call.definition,
+                    roots=roots,
+                    revocable=ruling.revocable,
+                )
             # Another call like it used the approval; what that left behind may cover this one.
         return Consent(roots=roots)
 
@@ -184,7 +189,8 @@ class Mediator:
                     # Grants and budgets count as they are at this moment, after every wait.
                     if not self.escalated.use(case, claim):
                         return None
-                if not await self.containing.before(case, facts):
+                must_have_point = consent is not None and consent.revocable
+                if not await self.containing.before(case, facts, must_have_point=must_have_point):
                     return None
                 return await self._forward(case, facts, consent, on_progress)
         except BusyError as error:

@@ -115,6 +115,8 @@ class Approved:
     """A word of the reviewer to the agent."""
     details: tuple[tuple[str, Json], ...] = field(default=(), compare=False)
     """Further fields of the record, such as what an engine found out."""
+    revocable: bool = False
+    """It holds only if the call can be taken back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

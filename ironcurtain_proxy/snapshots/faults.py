@@ -1,25 +1,14 @@
-"""What can go wrong with a safeguard."""
+"""What can go wrong with a rollback."""
 
 from ironcurtain_proxy.errors import IronCurtainError
 
 
-class SafeguardError(IronCurtainError):
-    """A safeguard cannot be had, or cannot be used."""
-
-
-class SnapshotError(SafeguardError):
-    """What the call may touch cannot be held: the call is escalated instead.
-
-    The message names no path: some of it may reach the agent.
-    """
-
-
-class RollbackError(SafeguardError):
+class RollbackError(IronCurtainError):
     """What was held cannot be put back. The message is for a person and names paths."""
 
 
-class NoSnapshotError(RollbackError):
-    """There is no such snapshot."""
+class NoPointError(RollbackError):
+    """There is no such point."""
 
 
 class ConflictError(RollbackError):
@@ -28,4 +17,4 @@ class ConflictError(RollbackError):
     def __init__(self, message: str, conflicts: tuple[str, ...]) -> None:
         super().__init__(message)
         self.conflicts = conflicts
-        """The paths, and `HEAD` or names of branches."""
+        """The paths, and why."""

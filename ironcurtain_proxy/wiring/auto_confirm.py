@@ -40,8 +40,8 @@ from ironcurtain_proxy.auto_confirm.reviewers.model import ANSWER_SCHEMA, ModelR
 from ironcurtain_proxy.auto_confirm.reviewers.process import ProcessReviewer
 from ironcurtain_proxy.auto_confirm.reviewers.process_start import ProcessSpec
 from ironcurtain_proxy.auto_confirm.reviewers.session import SessionReviewer
+from ironcurtain_proxy.auto_confirm.revocable_calls import RevocableCalls
 from ironcurtain_proxy.auto_confirm.running_engine import EngineParts, GivenUp, warm
-from ironcurtain_proxy.auto_confirm.snapshot_guard import Safekeeping
 from ironcurtain_proxy.auto_confirm.store.store import open_store
 from ironcurtain_proxy.auto_confirm.windows import Windows
 from ironcurtain_proxy.config.auto_confirm.model_access import model_access
@@ -57,7 +57,7 @@ from ironcurtain_proxy.llm.log import LlmLog
 from ironcurtain_proxy.mailbox.credential import Credential
 from ironcurtain_proxy.mailbox.reviewer import Mailbox, MailboxSettings
 from ironcurtain_proxy.mailbox.token_file import read_token
-from ironcurtain_proxy.ports import Clock
+from ironcurtain_proxy.ports import Clock, Timeline
 from ironcurtain_proxy.review.channel_order import FirstReviewer, Panel
 
 _Part: TypeAlias = ProcessReviewer | ModelReviewer | Mailbox
@@ -73,6 +73,8 @@ class Surroundings:
     people: Panel
     """Those who answer for a name that no reviewer has."""
     first: FirstReviewer | None = None
+    timeline: Timeline | None = None
+    """Of the workspace; None: no call can be taken back."""
 
 
 def assemble_engine(
@@ -91,9 +93,6 @@ def assemble_engine(
         windows=Windows(settings.state_dir / "windows"),
         timeout_minutes=minutes,
         keep=timedelta(days=config.keep_days) if config.keep_days else None,
-    )
-    safekeeping = Safekeeping(
-        directory=settings.state_dir / "snapshots", workspace=settings.workspace, clock=clock
     )
     notifier = Notifier(
         channels=_channels(config.notifications),
@@ -132,7 +131,7 @@ def assemble_engine(
             ledger=ledger,
             routes=chain,
             clock=clock,
-            safeguards=safekeeping,
+            safeguards=_safeguards(settings, around.timeline),
             first=around.first,
             on_asked=partial(warm, first),
             on_approved=notifier.approved,
@@ -140,11 +139,16 @@ def assemble_engine(
         chain=chain,
         ledger=ledger,
         notifier=notifier,
-        safekeeping=safekeeping,
         processes=tuple(processes.values()),
         models=tuple([one for one in parts.values() if isinstance(one, ModelReviewer)]),
         mailboxes=tuple([one for one in parts.values() if isinstance(one, Mailbox)]),
     )
+
+
+def _safeguards(settings: Settings, timeline: Timeline | None) -> RevocableCalls | None:
+    if settings.workspace is None or timeline is None:
+        return None
+    return RevocableCalls(workspace=settings.workspace, timeline=timeline)
 
 
 def _situation(

@@ -30,7 +30,6 @@ _HOW: Final = "ironcurtain-proxy containment resume"
 class SessionContainment:
     """The containment of one session. Implements `ports.Containment`."""
 
-    timeline: Timeline
     workspace: RealPath
     directory: Path
     """The session's."""
@@ -91,7 +90,7 @@ def containment_of(
     """
     if not settings.containment.undo or settings.workspace is None or timeline is None:
         return None
-    return SessionContainment(timeline, settings.workspace, directory)
+    return SessionContainment(settings.workspace, directory)
 
 
 def sessions_ended(sessions: Path) -> Iterator[Ended]:

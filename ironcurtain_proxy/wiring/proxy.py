@@ -1,7 +1,7 @@
 """One proxy put together from its settings: everything but the agent's side."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -77,7 +77,7 @@ class Proxy:
     watchman: Watchman | None = None
     """None: no confined server may write anywhere."""
     timeline: "WorkspaceTimeline | None" = None
-    """None: no call is contained."""
+    """None: no call can be taken back."""
     on_tools_changed: Callable[[], Awaitable[None]] | None = None
     """Tells the agent."""
     _has_listed: bool = False
@@ -132,7 +132,8 @@ class Proxy:
 
 
 def _timeline(settings: Settings, clock: SystemClock) -> "WorkspaceTimeline | None":
-    if not settings.containment.undo:
+    config = settings.auto_confirm
+    if not settings.containment.undo and (config is None or not config.engine.enabled):
         return None
     # Off unless switched on: most sessions start without it.
     from ironcurtain_proxy.wiring.timeline import workspace_timeline  # noqa: PLC0415
@@ -180,6 +181,7 @@ def assemble(
     clock = SystemClock()
     timeline = _timeline(settings, clock)
     approvals = Approvals(GrantBook(on_taken_back=servers.twins.close), BudgetBook())
+    ways = replace(ways or Ways(), timeline=timeline)
     reviewers = assemble_reviewers(settings, approvals, clock, environ, loaded.version, ways)
     session = Session.begin(
         World(
@@ -199,6 +201,7 @@ def assemble(
             aftermath=None if reviewers.engine is None else reviewers.engine.reviewer,
             lookout=watchman,
             containment=containment_of(settings, settings.session_dir, timeline),
+            timeline=timeline,
         ),
         Terms(
             session=settings.session,

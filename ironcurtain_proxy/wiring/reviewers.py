@@ -18,7 +18,7 @@ from ironcurtain_proxy.grants.session_grants import SessionGrants
 from ironcurtain_proxy.mailbox.grants_command import GrantsAction
 from ironcurtain_proxy.mailbox.reviewer import Mailbox, MailboxSettings
 from ironcurtain_proxy.mailbox.user_message import ContextFile, MessageSource, is_pty_session
-from ironcurtain_proxy.ports import Clock
+from ironcurtain_proxy.ports import Clock, Timeline
 from ironcurtain_proxy.review.channel_order import Channel, Panel
 from ironcurtain_proxy.review.open_questions import Desk
 from ironcurtain_proxy.wiring.persistence import persisted_grants
@@ -35,7 +35,7 @@ _CLOSE: Final = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ways:
-    """The ways to reviewers, and the user's words, that whoever assembles brings along."""
+    """The ways to reviewers, and what they rest on, that whoever assembles brings along."""
 
     more: Mapping[ChannelName, Channel] = field(default_factory=dict)
     """Besides the mailbox; each is used if the operator named it."""
@@ -43,6 +43,8 @@ class Ways:
     """Asked alone, whatever the settings say."""
     message: MessageSource | None = None
     """The user's last message, where it does not come from a file."""
+    timeline: Timeline | None = None
+    """Of the workspace; None: the engine approves nothing that must be taken back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +141,7 @@ def assemble_reviewers(
     auto_approver = None if missing else _auto_approver(settings, source, clock)
     shadow = settings.auto_approve.shadow
     panel = Panel(_channels(settings, mailbox, ways), auto_approver, shadow=shadow)
-    engine = _engine(settings, clock, environ, panel)
+    engine = _engine(settings, clock, environ, panel, ways.timeline)
     aftermath = None if engine is None else engine.reviewer
     hold_after = settings.escalation.hold_after_seconds if holds(settings) else None
     return Reviewers(
@@ -175,7 +177,11 @@ def holds(settings: Settings) -> bool:
 
 
 def _engine(
-    settings: Settings, clock: Clock, environ: Mapping[str, str], panel: Panel
+    settings: Settings,
+    clock: Clock,
+    environ: Mapping[str, str],
+    panel: Panel,
+    timeline: Timeline | None,
 ) -> "EngineParts | None":
     config = settings.auto_confirm
     if config is None or not config.engine.enabled:
@@ -188,7 +194,9 @@ def _engine(
 
     # The same people, asked after the engine and not before: the auto-approver has its own turn.
     people = Panel(panel.channels)
-    around = Surroundings(clock=clock, environ=environ, people=people, first=panel.first)
+    around = Surroundings(
+        clock=clock, environ=environ, people=people, first=panel.first, timeline=timeline
+    )
     return assemble_engine(settings, config, around)
 
 

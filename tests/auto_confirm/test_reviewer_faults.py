@@ -2,7 +2,7 @@
 
 import sqlite3
 import threading
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import anyio
@@ -17,8 +17,7 @@ from ironcurtain_proxy.auto_confirm.reviewer import LIMIT, Found, LedgerError
 from ironcurtain_proxy.auto_confirm.store.faults import StoreError
 from ironcurtain_proxy.auto_confirm.store.store import Store, open_store
 from ironcurtain_proxy.auto_confirm.windows import Windows
-from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, EscalationId
-from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation
 from tests.auto_confirm.engine import calls
 from tests.auto_confirm.engine_session import (
     BY_MANAGER,
@@ -72,18 +71,13 @@ class Slow(LazyStore):
 class Guards:
     """Safeguards that hold nothing, or say so."""
 
-    holds: bool = False
-    ends: list[EscalationId] = field(default_factory=list)
+    now: bool = True
 
     def can_hold(self, escalation: Escalation) -> bool:
-        return self.holds
+        return True
 
-    async def prepare(self, escalation: Escalation) -> bool:
-        return self.holds
-
-    async def ended(self, identifier: EscalationId) -> tuple[tuple[str, Json], ...]:
-        self.ends.append(identifier)
-        return ()
+    async def holds(self, escalation: Escalation) -> bool:
+        return self.now
 
 
 # --- the store fails
@@ -117,7 +111,23 @@ async def test_without_its_store_no_more_calls_wait_than_with_it(tmp_path: Path)
             running.manager.decides_all(BY_MANAGER)
 
 
-async def test_what_was_approved_but_could_not_be_written_gives_its_safeguards_back(
+@pytest.mark.requirement("B-62")
+@pytest.mark.parametrize("now", [True, False])
+async def test_a_conditional_approval_holds_only_if_the_call_can_be_taken_back(
+    tmp_path: Path, now: bool
+) -> None:
+    async with engine_session(tmp_path) as running:
+        for _ in range(3):
+            await running.carry_out(READ)
+        running.engine.safeguards = Guards(now)
+        running.manager.at_once = BY_MANAGER
+        ruling = await running.ask(replace(running.question(ELSEWHERE), sandboxed=True))
+        assert isinstance(ruling, Approved)
+        assert ruling.by.startswith("engine:") is now
+        assert ruling.revocable is now
+
+
+async def test_a_conditional_approval_that_could_not_be_written_is_none(
     tmp_path: Path,
 ) -> None:
     class Full(Traced):
@@ -130,14 +140,13 @@ async def test_what_was_approved_but_could_not_be_written_gives_its_safeguards_b
     async with engine_session(tmp_path) as running:
         for _ in range(3):
             await running.carry_out(READ)
-        guards = running.engine.safeguards = Guards(holds=True)
+        running.engine.safeguards = Guards()
         happened: list[str] = []
         running.engine.ledger = Full(running.ledger, happened)
         running.manager.at_once = DENIED
         question = replace(running.question(ELSEWHERE), sandboxed=True)
         assert await running.ask(question) == DENIED
         assert happened == ["knowledge", "conditional"]
-        assert guards.ends == [question.id]
 
 
 async def test_a_store_that_fails_strangely_does_not_end_who_keeps_it_fresh(tmp_path: Path) -> None:
@@ -246,13 +255,11 @@ async def test_a_call_that_is_withdrawn_while_its_end_is_written_down_is_not_lef
         assert running.found(question).status == "approved"
 
 
-async def test_an_approval_that_is_withdrawn_while_it_is_written_down_frees_its_safeguards(
+async def test_an_approval_that_is_withdrawn_while_it_is_written_down_approves_nothing(
     tmp_path: Path,
 ) -> None:
     async with engine_session(tmp_path) as running:
-        guards = running.engine.safeguards = Guards()
         question = running.question(READ)
         await _withdrawn_while_written(running, question)
-        assert guards.ends == [question.id]
         assert running.approved == []
         assert running.rulings == {}

@@ -11,7 +11,9 @@ import pytest
 
 from ironcurtain_proxy.cli import main
 from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.snapshots.snapshot import finish, take
+from ironcurtain_proxy.model.timeline import NotHeld
+from ironcurtain_proxy.snapshots.timeline.keeper import Keeper, Limits
+from ironcurtain_proxy.snapshots.timeline.places import claim
 
 pytestmark = pytest.mark.requirement("B-62")
 
@@ -40,98 +42,119 @@ def run(home: Path, capsys: pytest.CaptureFixture[str]) -> Run:
     return call
 
 
-def changed(home: Path, name: str = "3f2a-1", file: str = "f") -> Path:
-    """A file that a call has changed."""
-    path = home.resolve() / file
-    path.write_text("before")
-    snapshots = home / ".ironcurtain" / "snapshots"
-    snapshot = take(name, [RealPath.from_text(str(path))], None, snapshots, NOW)
-    path.write_text("after")
-    finish(snapshot)
-    return path
+@pytest.fixture
+def top(home: Path, tmp_path: Path) -> Path:
+    """A workspace in which two calls wrote to a file each, and a third to the first file."""
+    top = tmp_path / "work"
+    top.mkdir()
+    for name in ("a", "b"):
+        (top / name).write_text("before")
+    workspace = RealPath.from_text(str(top))
+    claimed = claim(home / ".ironcurtain" / "timeline", workspace)
+    keeper = Keeper(claimed.directory, workspace, Limits(), session="s1", now=lambda: NOW)
+    for call, name in (("aa01", "a"), ("bb02", "b"), ("cc03", "a")):
+        point = keeper.mark(call, "shell", "run")
+        assert not isinstance(point, NotHeld)
+        (top / name).write_text(call)
+        keeper.settle(point)
+    keeper.close()
+    claimed.release()
+    return top
 
 
-def test_the_beginning_of_an_id_puts_back(home: Path, run: Run) -> None:
-    path = changed(home)
-    assert run("3f2a") == (0, f"replaced  {path}\n", "")
-    assert path.read_text() == "before"
-    assert run("3f2a") == (0, "nothing to do: all is as it was before the call\n", "")
+def test_a_call_is_taken_back_by_the_beginning_of_its_id(top: Path, run: Run) -> None:
+    code, out, _ = run("bb")
+    assert (code, out.splitlines()[0]) == (0, "replaced  b")
+    assert ((top / "a").read_text(), (top / "b").read_text()) == ("cc03", "before")
 
 
-def test_a_dry_run_only_says_it(home: Path, run: Run) -> None:
-    path = changed(home)
-    assert run("3f2a-1", "--dry-run") == (0, f"would be replaced  {path}\n", "")
-    assert path.read_text() == "after"
+def test_a_rollback_is_taken_back_as_it_says(top: Path, run: Run) -> None:
+    last = run("BB02")[1].splitlines()[-1]
+    assert last.startswith("to take this back: ironcurtain-proxy rollback ")
+    assert run(last.split()[-1])[0] == 0
+    assert (top / "b").read_text() == "bb02"
 
 
-def test_a_program_can_read_it(home: Path, run: Run) -> None:
-    path = changed(home)
-    code, out, _ = run("3f2a-1", "--json")
+def test_what_a_later_call_wrote_to_is_refused_and_named(top: Path, run: Run) -> None:
+    code, _, err = run("aa01")
+    assert code == 1
+    assert "a was touched later" in err
+    assert (top / "a").read_text() == "cc03"
+    code, out, _ = run("aa01", "--json")
+    assert (code, orjson.loads(out)["conflicts"]) == (1, ["a was touched later, by cc03"])
+    assert run("aa01", "--force")[0] == 0
+    assert (top / "a").read_text() == "before"
+
+
+def test_a_rewind_shows_first_what_else_it_takes_back(top: Path, run: Run) -> None:
+    (top / "new").write_text("by a person")
+    code, out, _ = run("--to", "bb02", "--dry-run")
     assert code == 0
-    assert orjson.loads(out) == {
-        "id": "3f2a-1",
-        "dryRun": False,
-        "changes": [{"what": str(path), "kind": "replaced"}],
-        "conflicts": [],
-        "kept": [],
+    assert "would be replaced  a" in out
+    assert "would also be taken back  cc03" in out
+    assert "would also be taken back, by no call that is known  created new" in out
+    assert (top / "new").exists()
+    code, out, _ = run("--to", "bb02")
+    lines = out.splitlines()
+    assert (
+        lines.index("replaced  a")
+        > [
+            index for index, line in enumerate(lines) if line.startswith("would also be taken back")
+        ][-1]
+    )
+    assert ((top / "a").read_text(), (top / "b").read_text()) == ("aa01", "before")
+    assert not (top / "new").exists()
+
+
+def test_a_program_reads_what_a_rewind_did(top: Path, run: Run) -> None:
+    del top
+    code, out, _ = run("--to", "aa01", "--json")
+    told = orjson.loads(out)
+    assert code == 0
+    assert told["alsoTakenBack"] == ["bb02", "cc03"]
+    assert told["changes"] == [
+        {"what": "a", "kind": "replaced"},
+        {"what": "b", "kind": "replaced"},
+    ]
+    assert orjson.loads(run("--list", "--json")[1])["calls"][-1]["id"] == told["rollback"]
+
+
+def test_each_call_is_listed_with_its_tool_session_and_changes(top: Path, run: Run) -> None:
+    lines = run("--list")[1].splitlines()
+    assert lines[0] == "aa01  2026-02-21 12:00:00  shell/run  session s1  changed a"
+    first = orjson.loads(run("--list", "--json")[1])["calls"][0]
+    assert first == {
+        "id": "aa01",
+        "kind": "call",
+        "at": NOW.isoformat(),
+        "server": "shell",
+        "tool": "run",
+        "session": "s1",
+        "workspace": str(top),
+        "finished": True,
+        "changes": [{"path": "a", "kind": "changed"}],
     }
 
 
-def test_later_work_is_refused_and_force_goes_over_it(home: Path, run: Run) -> None:
-    path = changed(home)
-    path.write_text("later work")
-    code, out, err = run("3f2a")
-    assert (code, out) == (1, "")
-    assert "changed since the call; nothing was put back" in err
-    assert f"  {path}\n" in err
-    assert "--force" in err
-    code, out, _ = run("3f2a", "--json")
-    assert (code, orjson.loads(out)["conflicts"]) == (1, [str(path)])
-    code, _, err = run("3f2a", "--dry-run")
-    assert code == 0
-    assert "would be refused without --force" in err
-    assert path.read_text() == "later work"
-    assert run("3f2a", "--force")[0] == 0
-    assert path.read_text() == "before"
-
-
-@pytest.mark.parametrize("name", ["nothing", "3f", "../home"])
-def test_an_id_that_is_none_or_several_is_said(home: Path, run: Run, name: str) -> None:
-    changed(home)
-    changed(home, "3f2b", "g")
-    code, out, err = run(name)
-    assert (code, out) == (1, "")
-    assert err.startswith(f"ironcurtain-proxy: {name!r} is ")
+def test_a_point_that_is_none_or_several_is_said(top: Path, run: Run) -> None:
+    del top
+    assert run("--to", "zz")[2].endswith("'zz' is no call of the timeline: see rollback --list\n")
+    assert run("--to", "")[0] == 1
+    assert run("zz")[0] == 1
 
 
 def test_where_nothing_is_kept_that_is_said(run: Run) -> None:
-    assert run("--list") == (0, "nothing can be put back: no point and no snapshot is kept\n", "")
+    assert run("--list") == (0, "nothing can be put back: no point is kept\n", "")
     code, out, _ = run("--list", "--json")
     assert (code, orjson.loads(out)) == (0, {"calls": [], "dropped": [], "notHeld": []})
-    assert run("3f2a") == (1, "", "ironcurtain-proxy: '3f2a' is no snapshot: see rollback --list\n")
+    said = "ironcurtain-proxy: '3f2a' is no call of the timeline: see rollback --list\n"
+    assert run("3f2a") == (1, "", said)
 
 
-def test_what_is_kept_is_listed(home: Path, run: Run) -> None:
-    path = changed(home)
-    unfinished = home.resolve() / "line\nbreak"
-    take("4", [RealPath.from_text(str(unfinished))], None, home / ".ironcurtain/snapshots", NOW)
-    lines = run("--list")[1].splitlines()
-    assert f"3f2a-1  2026-02-21 12:00:00  {path}" in lines
-    assert f"4  2026-02-21 12:00:00  {home.resolve()}/line\\nbreak, what the call left" in (
-        "\n".join(lines)
-    )
-    found = {one["id"]: one for one in orjson.loads(run("--list", "--json")[1])["calls"]}
-    assert found["3f2a-1"]["places"] == [str(path)]
-    assert (found["3f2a-1"]["finished"], found["4"]["finished"]) == (True, False)
-
-
-def test_keys_are_never_put_back(home: Path, run: Run) -> None:
-    (home / ".ssh").mkdir()
-    path = changed(home, file=".ssh/authorized_keys")
-    code, _, err = run("3f2a", "--force")
-    assert code == 1
-    assert "is protected" in err
-    assert path.read_text() == "after"
+def test_without_an_id_the_list_is_shown_and_nothing_is_put_back(top: Path, run: Run) -> None:
+    assert run() == run("--list")
+    assert "aa01" in run()[1]
+    assert (top / "b").read_text() == "bb02"
 
 
 @pytest.mark.parametrize("arguments", [["--list", "x"], ["x", "--config", "/nowhere.json"]])
@@ -144,23 +167,3 @@ def test_what_cannot_be_meant_is_a_usage_error(home: Path, arguments: list[str])
         timeout=50,
     )
     assert done.returncode == 2
-
-
-def test_what_is_no_snapshot_leads_to_the_list(home: Path, run: Run) -> None:
-    changed(home)
-    for wrong in ("zz", ""):
-        code, out, err = run(wrong)
-        assert (code, out) == (1, "")
-        assert err.endswith("is no snapshot: see rollback --list\n")
-
-
-def test_without_an_id_the_list_is_shown_and_nothing_is_put_back(home: Path, run: Run) -> None:
-    path = changed(home)
-    assert run() == run("--list")
-    assert "3f2a-1" in run()[1]
-    assert path.read_text() == "after"
-
-
-def test_an_id_in_capitals_is_the_same(home: Path, run: Run) -> None:
-    changed(home)
-    assert run("3F2A", "--dry-run")[0] == 0

@@ -1,9 +1,6 @@
 """The whole flow of the auto-confirm engine in one session, on either database."""
 
-import shutil
-import tempfile
 from collections import Counter
-from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
@@ -32,29 +29,22 @@ def store_url(request: pytest.FixtureRequest, installation: Installation) -> str
     return found
 
 
-@pytest.fixture
-def elsewhere() -> Iterator[Path]:
-    """Neither in the workspace nor below /tmp: writing there is of medium risk."""
-    made = Path(tempfile.mkdtemp(dir="/var/tmp"))
-    yield made
-    shutil.rmtree(made, ignore_errors=True)
-
-
 class Flow:
     """A fleet's proxy: a confined real server, another one, and two managers."""
 
-    def __init__(self, installation: Installation, elsewhere: Path, store_url: str) -> None:
+    def __init__(self, installation: Installation, store_url: str) -> None:
         require_sandbox()
         self.installation = installation
         self.store_url = store_url
         scratch = installation.root / "scratch"
         scratch.mkdir()
         self.scratch = scratch
-        installation.add_server("fs", npm_server("filesystem", str(scratch), str(elsewhere)))
+        places = [str(scratch), str(installation.workspace)]
+        installation.add_server("fs", npm_server("filesystem", *places))
         use_default_sandbox(installation, "fs")
         entry = installation.servers["fs"]
         assert isinstance(entry, dict)
-        writable: list[Json] = [str(scratch), str(elsewhere)]
+        writable: list[Json] = [*places]
         entry["sandbox"] = {"filesystem": {"allowWrite": writable}}
         installation.add_scripted("files", ROLES, tools=tools())
         installation.annotations["filesystem"] = {
@@ -67,6 +57,7 @@ class Flow:
         engine: Json = {
             "enabled": True,
             "night_mode": {"enabled": False},
+            "safety_rules": [{"pattern": "file_edit_in_project", "action": "conditional"}],
             "escalation_timeout_minutes": 0.05,
             "store": {"url": store_url},
             "reviewers": [
@@ -74,7 +65,9 @@ class Flow:
                 manager("claude_code_high_level", "deciding", "approve"),
             ],
         }
-        (state / "config.json").write_bytes(orjson.dumps({"auto_confirm": engine}))
+        asked: Json = {"interceptor": {"approvalPolicy": "all"}}
+        configured: Json = {"auto_confirm": engine, "security": asked}
+        (state / "config.json").write_bytes(orjson.dumps(configured))
         self.agent: RawClient = installation.start()
 
     def write(self, path: Path, content: str) -> Message:
@@ -84,6 +77,14 @@ class Flow:
         """What became of a write."""
         self.write(path, content)
         return self.installation.outcomes()[-1]
+
+    def of_medium_risk(self) -> Path:
+        """A file of which a failure before and its name make an edit of medium risk."""
+        assert "isError" in self.write(self.scratch / "none" / "x", "x")
+        kept = self.installation.workspace / "production" / "kept.txt"
+        kept.parent.mkdir()
+        kept.write_text("before")
+        return kept
 
     def delete(self, name: str) -> Message:
         """What becomes of a call that no engine approves."""
@@ -105,15 +106,14 @@ class Flow:
 
 @pytest.mark.requirement("B-1", "B-45", "B-60", "B-127", "B-62", "B-65", "B-66", "B-119", "B-168")
 def test_one_session_through_approve_deny_timeout_with_fallback_and_rollback(
-    installation: Installation, elsewhere: Path, store_url: str
+    installation: Installation, store_url: str
 ) -> None:
-    flow = Flow(installation, elsewhere, store_url)
+    flow = Flow(installation, store_url)
     for number in range(3):
         assert "isError" not in flow.write(flow.scratch / f"{number}", "x")
     assert installation.outcomes()[-1]["decidedBy"] == "engine:safety-rule"
 
-    kept = elsewhere / "kept.txt"
-    kept.write_text("before")
+    kept = flow.of_medium_risk()
     # How a session does is looked at every half second: until then a manager is asked.
     attempts = count()
     conditional = flow.written(kept, f"after {next(attempts)}")
@@ -121,7 +121,7 @@ def test_one_session_through_approve_deny_timeout_with_fallback_and_rollback(
         kept.write_text("before")
         conditional = flow.written(kept, f"after {next(attempts)}")
     assert kept.read_text() != "before"
-    restored = Person(installation).run("rollback", str(conditional["snapshot"]))
+    restored = Person(installation).run("rollback", str(conditional["requestId"]))
     assert restored.returncode == 0, restored.stderr
     assert kept.read_text() == "before"
 
@@ -152,9 +152,9 @@ def test_one_session_through_approve_deny_timeout_with_fallback_and_rollback(
 
 @pytest.mark.requirement("X-17")
 def test_a_flood_of_risky_calls_holds_up_nobody(
-    installation: Installation, elsewhere: Path
+    installation: Installation,
 ) -> None:
-    flow = Flow(installation, elsewhere, f"sqlite:///{installation.root}/store.db")
+    flow = Flow(installation, f"sqlite:///{installation.root}/store.db")
     flood = [
         flow.agent.start_call("files__delete_file", {"path": f"{OUTSIDE}/silence-{n}"})
         for n in range(40)

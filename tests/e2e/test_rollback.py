@@ -1,5 +1,6 @@
-"""A conditional approval on a real, confined server: snapshot, watch, and back."""
+"""A conditional approval on a real, confined server: a point, a look, and back."""
 
+import os
 import shutil
 import tempfile
 import time
@@ -13,7 +14,7 @@ from ironcurtain_proxy.model.json import Json
 from tests.e2e.confined_installation import PATH, use_default_sandbox
 from tests.e2e.installation import Installation, rule
 from tests.e2e.mailbox_person import Person
-from tests.e2e.raw_client import RawClient, at, texts
+from tests.e2e.raw_client import Message, RawClient, at, texts
 from tests.e2e.real_servers import npm_server
 
 pytestmark = [
@@ -24,20 +25,22 @@ pytestmark = [
 
 @pytest.fixture
 def elsewhere() -> Iterator[Path]:
-    """A directory neither in the workspace nor below /tmp: writing there is of medium risk."""
+    """A directory that is not below /tmp."""
     made = Path(tempfile.mkdtemp(dir="/var/tmp"))
     yield made
     shutil.rmtree(made, ignore_errors=True)
 
 
-def start(installation: Installation, elsewhere: Path, **server: Json) -> RawClient:
+def start(installation: Installation, *others: Path, **server: Json) -> RawClient:
+    """A session that does well, but for one call that failed."""
     scratch = installation.root / "scratch"
     scratch.mkdir()
-    installation.add_server("filesystem", npm_server("filesystem", str(scratch), str(elsewhere)))
+    places = [str(place) for place in (scratch, installation.workspace, *others)]
+    installation.add_server("filesystem", npm_server("filesystem", *places))
     use_default_sandbox(installation, "filesystem")
     entry = installation.servers["filesystem"]
     assert isinstance(entry, dict)
-    writable: list[Json] = [str(scratch), str(elsewhere)]
+    writable: list[Json] = [*places]
     entry["sandbox"] = {"filesystem": {"allowWrite": writable}}
     entry.update(server)
     installation.variables["PATH"] = PATH
@@ -46,60 +49,100 @@ def start(installation: Installation, elsewhere: Path, **server: Json) -> RawCli
     }
     installation.rules = [rule("ask", "escalate", "a reviewer must agree", tool=["write_file"])]
     state = installation.home / ".ironcurtain"
-    state.mkdir(mode=0o700)
-    engine: Json = {"enabled": True, "night_mode": {"enabled": False}}
-    (state / "config.json").write_bytes(orjson.dumps({"auto_confirm": engine}))
+    state.mkdir(mode=0o700, exist_ok=True)
+    engine: Json = {
+        "enabled": True,
+        "night_mode": {"enabled": False},
+        "safety_rules": [{"pattern": "file_edit_in_project", "action": "conditional"}],
+    }
+    asked: Json = {"interceptor": {"approvalPolicy": "all"}}
+    configured: Json = {
+        "auto_confirm": engine,
+        "security": asked,
+        "containment": {"max_bytes": 2 << 20},
+    }
+    (state / "config.json").write_bytes(orjson.dumps(configured))
     agent = installation.start()
-    for number in range(3):
+    for number in range(9):
         # A session of which nothing is known is not trusted with more.
         answer = agent.call("write_file", {"path": str(scratch / f"{number}"), "content": "x"})
         assert "isError" not in answer, texts(answer)
+    failing = agent.call("write_file", {"path": str(scratch / "none" / "x"), "content": "x"})
+    assert "isError" in failing
     return agent
 
 
-def test_what_was_approved_with_safeguards_can_be_taken_back(
-    installation: Installation, elsewhere: Path
-) -> None:
-    kept = elsewhere / "kept.txt"
+def of_medium_risk(installation: Installation) -> Path:
+    """A file that is not edited without a condition."""
+    production = installation.workspace / "production"
+    production.mkdir()
+    kept = production / "kept.txt"
     kept.write_text("before")
-    agent = start(installation, elsewhere)
+    return kept
+
+
+def written_at_medium_risk(
+    agent: RawClient, installation: Installation, path: Path, content: str = "after"
+) -> Message:
+    """What becomes of a write, as soon as the failure before it is known."""
     end = time.monotonic() + 30
-    number = 0
-    # How a session does is looked at every half second: until then it is not known to do well.
-    while "isError" in agent.call("write_file", {"path": str(kept), "content": f"after {number}"}):
-        assert kept.read_text() == "before"
-        assert time.monotonic() < end, installation.outcomes()[-1]
-        number += 1
-    assert kept.read_text() == f"after {number}"
-    outcome = installation.outcomes()[-1]
+    # How a session does is looked at every half second.
+    while True:
+        path.write_text("before")
+        answer = agent.call("write_file", {"path": str(path), "content": content})
+        outcome = installation.outcomes()[-1]
+        if "risk" not in outcome:
+            assert "no approval channel available" in texts(answer)[0]
+            return outcome
+        if at(outcome, "engine", "band") == "MEDIUM":
+            return outcome
+        assert time.monotonic() < end, outcome
+
+
+def test_what_was_approved_with_safeguards_can_be_taken_back(installation: Installation) -> None:
+    kept = of_medium_risk(installation)
+    agent = start(installation)
+    outcome = written_at_medium_risk(agent, installation, kept)
+    assert kept.read_text() == "after"
     assert at(outcome, "engine", "action") == "conditional"
     assert at(outcome, "engine", "safeguards") == ["sandbox", "rollback", "logging", "monitoring"]
     assert outcome["sandboxed"] is True
-    assert outcome["changed"] == [str(kept)]
-    effects = outcome["sideEffects"]
-    assert isinstance(effects, dict)
-    assert effects["complete"] is True
-    restored = Person(installation).run("rollback", str(outcome["snapshot"]))
+    assert outcome["changed"] == ["changed production/kept.txt"]
+    assert "sideEffects" not in outcome
+    restored = Person(installation).run("rollback", str(outcome["requestId"]))
     assert restored.returncode == 0, restored.stderr
     assert kept.read_text() == "before"
 
 
-def test_without_a_sandbox_there_is_no_conditional_approval(
-    installation: Installation, elsewhere: Path
-) -> None:
-    kept = elsewhere / "kept.txt"
-    kept.write_text("before")
-    agent = start(installation, elsewhere, sandbox=False)
-    answer = agent.call("write_file", {"path": str(kept), "content": "after"})
-    assert "no approval channel available" in texts(answer)[0]
+def test_without_a_sandbox_there_is_no_conditional_approval(installation: Installation) -> None:
+    kept = of_medium_risk(installation)
+    agent = start(installation, sandbox=False)
+    outcome = written_at_medium_risk(agent, installation, kept)
+    assert at(outcome, "result", "status") == "denied"
     assert kept.read_text() == "before"
 
 
-def test_what_cannot_be_held_is_not_approved(installation: Installation, elsewhere: Path) -> None:
-    huge = elsewhere / "huge"
-    with huge.open("wb") as file:
-        file.truncate(65 << 20)
+def test_outside_the_workspace_there_is_no_conditional_approval(
+    installation: Installation, elsewhere: Path
+) -> None:
+    kept, well = elsewhere / "kept.txt", of_medium_risk(installation)
     agent = start(installation, elsewhere)
+    assert at(written_at_medium_risk(agent, installation, well), "engine", "action") == (
+        "conditional"
+    )
+    outcome = written_at_medium_risk(agent, installation, kept)
+    assert at(outcome, "result", "status") == "denied"
+    assert kept.read_text() == "before"
+
+
+def test_what_cannot_be_held_is_not_approved(installation: Installation) -> None:
+    well = of_medium_risk(installation)
+    huge = well.with_name("huge")
+    huge.write_bytes(os.urandom(1 << 20))
+    agent = start(installation)
+    assert at(written_at_medium_risk(agent, installation, well), "engine", "action") == (
+        "conditional"
+    )
     answer = agent.call("write_file", {"path": str(huge), "content": "after"})
     assert "no approval channel available" in texts(answer)[0]
-    assert huge.stat().st_size == 65 << 20
+    assert huge.stat().st_size == 1 << 20

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from ironcurtain_proxy.facts.paths import _MAX_LINKS, PathReader, PathReading
 from ironcurtain_proxy.facts.spelling import Refusal, Speller
 from tests.facts.conftest import Tree
-from tests.snapshots.dying_processes import without_privileges
-from tests.snapshots.snapshot_fixture import Scene
+from tests.facts.unprivileged import without_privileges
 
 
 def judged(tree: Tree, text: str) -> str:
@@ -285,11 +284,11 @@ def test_a_link_on_a_file_system_of_an_unknown_kind_is_refused(
 
 
 def test_behind_a_locked_directory_nothing_is_known_unless_it_is_asked_to_keep_it() -> None:
-    def work(place: Scene) -> None:
-        locked = place.work / "locked"
+    def work(place: Path) -> None:
+        locked = place / "locked"
         locked.mkdir(mode=0)
-        assert isinstance(reader_of(place.work).read(str(locked / "x")), Refusal)
-        kept = reader_of(place.work, keep_unreadable=True).read(str(locked / "x"))
+        assert isinstance(reader_of(place).read(str(locked / "x")), Refusal)
+        kept = reader_of(place, keep_unreadable=True).read(str(locked / "x"))
         assert isinstance(kept, PathReading)
 
     assert without_privileges(work) == 0

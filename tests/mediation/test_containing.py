@@ -17,11 +17,11 @@ from ironcurtain_proxy.model.opening import Opening
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Policy, Rule
 from ironcurtain_proxy.model.reply import Answered, Refused
-from ironcurtain_proxy.model.request import AccessRequest, Facts
+from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, Facts, PathValue
 from ironcurtain_proxy.model.server import ToolResult
 from ironcurtain_proxy.model.timeline import Change, NotHeld, PointId
 from ironcurtain_proxy.model.walls import Walls
-from tests.fakes import DONE, FakeFacts, FakeRecorder, FakeServers, Harness, no_roles
+from tests.fakes import DONE, FakeDesk, FakeFacts, FakeRecorder, FakeServers, Harness, no_roles
 
 pytestmark = pytest.mark.anyio
 
@@ -44,6 +44,7 @@ class FakeTimeline:
     on_mark: Callable[[], object] = lambda: None
     marked: list[RequestId] = field(default_factory=list)
     settled: list[PointId] = field(default_factory=list)
+    changes: tuple[Change, ...] | NotHeld = (Change("a\udcff.txt", "deleted"),)
 
     async def mark(self, call: RequestId, server: str, tool: str) -> PointId | NotHeld:
         if self.fault is not None:
@@ -52,12 +53,12 @@ class FakeTimeline:
         self.on_mark()
         return self.answer
 
-    async def settle(self, point: PointId) -> tuple[Change, ...]:
+    async def settle(self, point: PointId) -> tuple[Change, ...] | NotHeld:
         await anyio.lowlevel.checkpoint()
         self.settled.append(point)
         if self.fault is not None:
             raise self.fault
-        return (Change("a\udcff.txt", "deleted"),)
+        return self.changes
 
     async def holds(self, path: RealPath) -> bool:
         assert path == WORKSPACE
@@ -97,6 +98,7 @@ def harness(on: FakeContainment, then: Effect = "escalate", **more: object) -> H
         facts=FakeFacts(answer=runs),
         servers=FakeServers(found_walls=WALLS),
         containment=on,
+        timeline=on.timeline,
         **more,  # type: ignore[arg-type]
     )
 
@@ -213,6 +215,72 @@ async def test_a_timeline_that_fails_afterwards_does_not_lose_the_record() -> No
     on.timeline.on_mark = lambda: setattr(on.timeline, "fault", OSError("gone"))
     assert isinstance(await world.mediator.handle("read", CALL), Answered)
     assert world.recorder.records[-1].decided_by == "containment"
+
+
+async def test_what_is_not_known_of_a_call_is_recorded_as_such() -> None:
+    on = FakeContainment(FakeTimeline(changes=NotHeld("too many files")))
+    world = harness(on)
+    await world.mediator.handle("read", CALL)
+    told = notes(world.recorder.records[-1])
+    assert (told["notHeld"], "changed" in told) == ("too many files", False)
+
+
+# --- what was approved on condition that it can be taken back
+
+
+def writes(call: ToolCall) -> Facts:
+    facts = no_roles(call)
+    path = RealPath.from_text("/ws/in/a")
+    fact = ArgumentFact(
+        name="path", roles=("write-path",), values=(PathValue(text=str(path), path=path),)
+    )
+    return replace(facts, request=replace(facts.request, arguments=(fact,)))
+
+
+def conditional(timeline: FakeTimeline | None, facts: Callable[[ToolCall], Facts]) -> Harness:
+    """Without containment: the engine has approved, on condition."""
+    rule = Rule(name="it", effect="escalate", reason="so")
+    return Harness(
+        Policy(rules=(rule,), workspace=WORKSPACE),
+        facts=FakeFacts(answer=facts),
+        desk=FakeDesk(ruling=Approved(by="engine:health", revocable=True)),
+        timeline=timeline,
+    )
+
+
+@pytest.mark.parametrize(
+    ("timeline", "facts"),
+    [
+        (FakeTimeline(answer=NotHeld("disk full")), writes),
+        (FakeTimeline(fault=OSError("x")), writes),
+        (None, writes),
+        # It names nothing that it changes, so it has no point.
+        (FakeTimeline(), no_roles),
+    ],
+)
+async def test_a_conditional_approval_does_not_hold_without_a_point(
+    timeline: FakeTimeline | None, facts: Callable[[ToolCall], Facts]
+) -> None:
+    world = conditional(timeline, facts)
+    assert isinstance(await world.mediator.handle("read", CALL), Refused)
+    assert world.servers.forwarded == []
+
+
+@pytest.mark.requirement("B-63", "B-64")
+async def test_what_a_call_changed_besides_what_it_names_is_recorded() -> None:
+    changes = (
+        Change("in", "created"),
+        Change("in/a", "created"),
+        Change("in/b", "changed"),
+        Change("other", "deleted"),
+    )
+    timeline = FakeTimeline(changes=changes)
+    world = conditional(timeline, writes)
+    assert isinstance(await world.mediator.handle("read", CALL), Answered)
+    told = notes(world.recorder.records[-1])
+    assert (told["point"], told["changes"]) == ("7", 4)
+    assert told["sideEffects"] == ["changed in/b", "deleted other"]
+    assert timeline.settled == ["7"]
 
 
 # --- what was approved beyond a sandbox

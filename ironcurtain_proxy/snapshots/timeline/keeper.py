@@ -200,7 +200,7 @@ class Keeper:
             self.history.records.pop()
         return written
 
-    def settle(self, point: PointId) -> tuple[Change, ...]:
+    def settle(self, point: PointId) -> tuple[Change, ...] | NotHeld:
         """Note what the call changed."""
         number = int(point)
         try:
@@ -209,10 +209,10 @@ class Keeper:
                 self._since_full.add(number)
                 self.settled(number)
                 self._drop()
-        except (TooManyError, ManyBytesError, StoppedError, OSError):
+        except (TooManyError, ManyBytesError, StoppedError, OSError) as error:
             # What it changed is noted when the workspace can be held again.
             self._late.add(number)
-            return self.history.changes(number)
+            return NotHeld(self._why_not(error))
         return self.history.changes(number)
 
     def verify(self) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.timeline import Change
-from ironcurtain_proxy.snapshots.faults import ConflictError, NoSnapshotError, RollbackError
+from ironcurtain_proxy.snapshots.faults import ConflictError, NoPointError, RollbackError
 from ironcurtain_proxy.snapshots.timeline.applying import TEMPORARY, Application, open_unlisted
 from ironcurtain_proxy.snapshots.timeline.entry import parent_of
 from ironcurtain_proxy.snapshots.timeline.history import Dropped, History, Point
@@ -112,7 +112,7 @@ def find(reference: str, timelines_kept: Iterable[Kept]) -> tuple[Kept, Point] |
     """The point whose call's id begins so; None: there is none.
 
     Raises:
-        NoSnapshotError: there are several.
+        NoPointError: there are several.
     """
     found = [
         (one, listed.point)
@@ -121,7 +121,7 @@ def find(reference: str, timelines_kept: Iterable[Kept]) -> tuple[Kept, Point] |
         if listed.point.call.lower().startswith(reference.lower())
     ]
     if len(found) > 1:
-        raise NoSnapshotError(f"{len(found)} calls begin with {reference}: give more of the id")
+        raise NoPointError(f"{len(found)} calls begin with {reference}: give more of the id")
     return found[0] if found else None
 
 
@@ -186,7 +186,7 @@ class _Rollback:
         keeper, request = self._keeper, self._request
         number = request.point.number
         if keeper.history.point(number) is None:
-            raise NoSnapshotError("the point was dropped meanwhile: see rollback --list")
+            raise NoPointError("the point was dropped meanwhile: see rollback --list")
         self._look()
         plan = self._plan()
         outcome = self._outcome(plan)

@@ -91,10 +91,10 @@ class WorkspaceTimeline:
         async with self._lock:
             return await anyio.to_thread.run_sync(self._keeper.mark, call, server, tool)
 
-    async def settle(self, point: PointId) -> tuple[Change, ...]:
+    async def settle(self, point: PointId) -> tuple[Change, ...] | NotHeld:
         """Note what changed since the call's point."""
         # A call that was cancelled has changed what it has changed.
-        found: tuple[Change, ...] = ()
+        found: tuple[Change, ...] | NotHeld = ()
         with anyio.CancelScope(shield=True):
             async with self._lock:
                 found = await anyio.to_thread.run_sync(self._keeper.settle, point)

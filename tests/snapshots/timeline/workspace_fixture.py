@@ -100,7 +100,9 @@ class Timelined:
         return self.top / name
 
 
-def words(changes: tuple[Change, ...]) -> list[str]:
+def words(changes: tuple[Change, ...] | NotHeld) -> list[str]:
+    if isinstance(changes, NotHeld):
+        return [changes.reason]
     return [f"{change.kind} {change.path}" for change in changes]
 
 
