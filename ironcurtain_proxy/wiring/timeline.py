@@ -1,10 +1,13 @@
 """The timeline of the session's workspace, as the settings have it."""
 
 import logging
+import os
 from datetime import timedelta
 from typing import Final
 
+from ironcurtain_proxy.config.reading.operator_paths import real
 from ironcurtain_proxy.config.settings import Settings
+from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.ports import Clock
 from ironcurtain_proxy.snapshots.timeline.keeper import Limits
 from ironcurtain_proxy.snapshots.timeline.workspace_timeline import WorkspaceTimeline
@@ -14,14 +17,22 @@ TIMELINES: Final = "timeline"
 _LOGGER: Final = logging.getLogger(__name__)
 
 
+_KEYS: Final = (".ssh", ".gnupg", ".aws")
+
+
 def limits_of(settings: Settings) -> Limits:
     """How much is kept."""
     told = settings.timeline
+    own = (settings.state_dir, settings.audit.path, settings.mailbox_dir)
+    left_out = [*own, *[settings.home / key for key in _KEYS]]
+    named = [RealPath.from_text(os.path.abspath(path)) for path in left_out]  # noqa: PTH100
     return Limits(
         max_bytes=told.max_bytes,
         max_files=told.max_files,
         caches=told.caches,
         keep=timedelta(days=told.keep_days),
+        # A link in such a place is left out, and what it leads to.
+        left_out=frozenset([*named, *[real(path) for path in left_out]]),
     )
 
 

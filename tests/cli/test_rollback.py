@@ -143,6 +143,25 @@ def test_a_point_that_is_none_or_several_is_said(top: Path, run: Run) -> None:
     assert run("zz")[0] == 1
 
 
+def test_keys_are_never_put_back(home: Path, run: Run) -> None:
+    key, other = home / ".ssh/authorized_keys", home / "other"
+    key.parent.mkdir()
+    for path in (key, other):
+        path.write_text("before")
+    workspace = RealPath.from_text(str(home))
+    claimed = claim(home / ".ironcurtain" / "timeline", workspace)
+    keeper = Keeper(claimed.directory, workspace, Limits(), session="s1", now=lambda: NOW)
+    point = keeper.mark("aa01", "shell", "run")
+    assert not isinstance(point, NotHeld)
+    for path in (key, other):
+        path.write_text("after")
+    keeper.settle(point)
+    keeper.close()
+    claimed.release()
+    assert run("--to", "aa01", "--force")[0] == 0
+    assert (key.read_text(), other.read_text()) == ("after", "before")
+
+
 def test_where_nothing_is_kept_that_is_said(run: Run) -> None:
     assert run("--list") == (0, "nothing can be put back: no point is kept\n", "")
     code, out, _ = run("--list", "--json")

@@ -34,6 +34,18 @@ Tree: TypeAlias = Mapping[str, Entry]
 """By path below the workspace, such as `src/a.py`."""
 
 
+def without(tree: Tree, left_out: frozenset[str]) -> Tree:
+    """The same, but for these paths and what is below them."""
+    if not left_out:
+        return tree
+    return {path: entry for path, entry in tree.items() if not is_among(path, left_out)}
+
+
+def is_among(path: str, places: frozenset[str]) -> bool:
+    """Whether a path is one of these, or below one."""
+    return any(path == place or path.startswith(f"{place}/") for place in places)
+
+
 def parent_of(path: str) -> str:
     """The directory that a path is in; empty: the workspace itself."""
     return path.rpartition("/")[0]

@@ -46,6 +46,8 @@ class Limits:
     caches: frozenset[str] = frozenset()
     """Names of directories that are left alone."""
     keep: timedelta = timedelta(days=14)
+    left_out: frozenset[RealPath] = frozenset()
+    """What is neither copied nor put back: keys, and the proxy's own files."""
 
 
 class Keeper:
@@ -82,8 +84,13 @@ class Keeper:
             max_bytes=limits.max_bytes,
         )
         own = RealPath.from_text(str(directory.resolve().parent.parent))
-        if own.is_within(workspace) and own != workspace:
-            self.scanner.left_out = "/".join(own.parts[len(workspace.parts) :])
+        self.scanner.left_out = frozenset(
+            [
+                "/".join(path.parts[len(workspace.parts) :])
+                for path in (own, *limits.left_out)
+                if path.is_within(workspace) and path != workspace
+            ]
+        )
         self._limits = limits
         self._session = session
         self._now = now

@@ -1,15 +1,17 @@
 """What a rollback comes to: which paths, in which order, and what speaks against it."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from ironcurtain_proxy.snapshots.timeline.entry import (
     Entry,
     Tree,
+    is_among,
     kind_of_change,
     mates,
     parent_of,
+    without,
 )
 from ironcurtain_proxy.snapshots.timeline.history import History
 
@@ -50,6 +52,16 @@ class Plan:
     """Other calls that are taken back with it."""
     stays: tuple[str, ...] = ()
     """What the call made and stays: objects of a repository that something later may need."""
+
+    def without(self, left_out: frozenset[str]) -> "Plan":
+        """The same, but for these paths and what is below them."""
+        return replace(
+            self,
+            target=without(self.target, left_out),
+            steps=tuple([one for one in self.steps if not is_among(one.path, left_out)]),
+            obstacles=tuple([one for one in self.obstacles if not is_among(one.path, left_out)]),
+            lost=tuple([one for one in self.lost if not is_among(one.path, left_out)]),
+        )
 
 
 def rewind(history: History, number: int, now: Tree) -> Plan:

@@ -241,8 +241,11 @@ class _Rollback:
         history, number = self._keeper.history, self._request.point.number
         now = dict(self._keeper.scanner.known.all())
         if self._request.rewind:
-            return rewind(history, number, now)
-        return take_back(history, number, now, force=self._request.force)
+            plan = rewind(history, number, now)
+        else:
+            plan = take_back(history, number, now, force=self._request.force)
+        # What is left out today may have been copied under other settings.
+        return plan.without(self._keeper.scanner.left_out)
 
     def _outcome(self, plan: Plan) -> Outcome:
         history, number = self._keeper.history, self._request.point.number

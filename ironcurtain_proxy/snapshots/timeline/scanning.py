@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from ironcurtain_proxy.snapshots.timeline.entry import Entry, parent_of
+from ironcurtain_proxy.snapshots.timeline.entry import Entry, parent_of, without
 from ironcurtain_proxy.snapshots.timeline.events import Events
 from ironcurtain_proxy.snapshots.timeline.known import Difference, Known, joined
 from ironcurtain_proxy.snapshots.timeline.opening import PASSED, Root
@@ -67,7 +67,7 @@ class Scanner:
         self._caches = caches
         self._max_files = max_files
         self._max_bytes = max_bytes
-        self.left_out: str | None = None
+        self.left_out: frozenset[str] = frozenset()
         """The state of the proxy, where the workspace is around it."""
         self.events = Events()
         self.known = Known()
@@ -85,7 +85,7 @@ class Scanner:
 
     def assume(self, tree: Mapping[str, Entry]) -> None:
         """Begin with what an earlier session has seen; everything is looked at next."""
-        self.known.assume(tree)
+        self.known.assume(without(tree, self.left_out))
         self.read_again(self.known.lost)
         self.events.missed = True
 
@@ -235,9 +235,8 @@ class Scanner:
     def _look_at(
         self, path: str, descriptor: int, name: str, status: os.stat_result, now: dict[str, Entry]
     ) -> None:
-        if stat.S_ISDIR(status.st_mode) and (
-            name in self._caches or joined(path, name) == self.left_out
-        ):
+        is_cache = name in self._caches and stat.S_ISDIR(status.st_mode)
+        if is_cache or joined(path, name) in self.left_out:
             return
         try:
             entry, again = self._reader.read(descriptor, name, status)
