@@ -19,7 +19,7 @@ from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.reply import Reply
 from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered
 from ironcurtain_proxy.model.server import ToolResult
-from ironcurtain_proxy.model.timeline import Change, NotHeld, PointId
+from ironcurtain_proxy.model.timeline import Change, NotHeld, PointId, Unheld
 from ironcurtain_proxy.model.walls import Walls
 
 ProgressListener: TypeAlias = Callable[[Mapping[str, Json]], Awaitable[None]]
@@ -230,10 +230,10 @@ class Timeline(Protocol):
         """
         ...
 
-    async def holds(self, path: RealPath) -> bool:
-        """Whether what is at this path could be brought back if the next call deleted it.
+    async def unheld(self, path: RealPath) -> tuple[Unheld, ...]:
+        """What could not be brought back if the next call deleted what is at this path.
 
-        Not so in a named cache, nor what is too large or unreadable.
+        Such as what is too large or unreadable, or lies in a named cache. Empty: all could.
         """
         ...
 

@@ -60,7 +60,7 @@ class RevocableCalls:
             if history is not None and not await anyio.to_thread.run_sync(_is_whole, history):
                 return False
             for path in _changed(request):
-                if not await self.timeline.holds(path):
+                if await self.timeline.unheld(path):
                     return False
         except Exception:  # noqa: BLE001  what cannot be found out is asked about
             _log.exception("the timeline does not say what it holds")

@@ -6,7 +6,7 @@ has looked.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -30,7 +30,7 @@ from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.model.request import Facts
 from ironcurtain_proxy.model.server import ToolResult
-from ironcurtain_proxy.model.timeline import Change, NotHeld, PointId
+from ironcurtain_proxy.model.timeline import Change, NotHeld, PointId, Unheld
 from ironcurtain_proxy.ports import Containment, World
 
 _log = logging.getLogger(__name__)
@@ -39,6 +39,7 @@ _NOTE: Final = "uncontained"
 """The field of a record that says why a call was asked about all the same."""
 _MOST_TRIED: Final = 4096
 """Calls whose attempts to leave are remembered; beyond that, nothing is contained."""
+_MOST_SAID: Final = 3
 _MOST_NAMED: Final = 50
 """Changed paths that a record names; the timeline has them all."""
 
@@ -66,6 +67,7 @@ class Containing:
 
     world: World
     policy: Policy
+    _has_advised: bool = field(default=False, init=False)
     _points: dict[str, _Marked] = field(default_factory=dict, init=False)
     """Of the calls that are under way."""
     _tried: dict[str, str] = field(default_factory=dict, init=False)
@@ -173,12 +175,13 @@ class Containing:
         workspace = self.policy.workspace
         if not on.is_same_workspace():
             return "the workspace is another directory than at the start"
+        walls = await self.world.servers.walls(case.call.server)
         why = why_asked(
             Considered(
                 facts=facts,
                 judged=case.judged,
                 workspace=workspace,
-                walls=await self.world.servers.walls(case.call.server),
+                walls=walls,
                 for_reviewers=rule_for_reviewers(facts.request, self.policy),
                 tried=self._tried_host(case),
             )
@@ -186,17 +189,33 @@ class Containing:
         if why is not None or workspace is None:
             return why or "there is no workspace"
         for path in may_change(facts, workspace):
-            if not await self._holds(path):
-                return "what it may delete could not be brought back"
+            missing = await self._unheld(path)
+            # What its process cannot write to, it cannot delete.
+            open_to = [one for one in missing if walls is None or walls.can_write(one.path)]
+            if open_to:
+                return self._said(open_to)
         return None
 
-    async def _holds(self, path: RealPath) -> bool:
+    def _said(self, unheld: Sequence[Unheld]) -> str:
+        named = ", ".join(map(str, unheld[:_MOST_SAID]))
+        more = f" and {len(unheld) - _MOST_SAID} more" if len(unheld) > _MOST_SAID else ""
+        if not self._has_advised:
+            self._has_advised = True
+            _log.warning(
+                "calls that may delete these are asked about: %s%s; raise containment.max_bytes, "
+                "or name them in denyWrite of the server's sandbox",
+                *(named, more),
+            )
+        return f"what it may delete could not be brought back: {named}{more}"
+
+    async def _unheld(self, path: RealPath) -> tuple[Unheld, ...]:
         timeline = self.world.timeline
         try:
-            return timeline is not None and await timeline.holds(path)
+            if timeline is not None:
+                return await timeline.unheld(path)
         except Exception:  # noqa: BLE001  what cannot be found out is asked about
             _log.exception("the timeline does not say what it holds")
-            return False
+        return (Unheld(path, "the timeline met a fault"),)
 
     async def _walls_hold(self, case: Case, on: Containment) -> bool:
         walls, workspace = await self.world.servers.walls(case.call.server), self.policy.workspace

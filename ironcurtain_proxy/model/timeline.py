@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal, NewType, TypeAlias
 
+from ironcurtain_proxy.model.path import RealPath
+
 PointId = NewType("PointId", str)
 """The name of a point, such as `12`: its place in the timeline of its workspace."""
 
@@ -16,6 +18,19 @@ class NotHeld:
 
     reason: str
     """For the operator and the record, in one line; names no path."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Unheld:
+    """A path that could not be brought back if a call deleted it."""
+
+    path: RealPath
+    why: str
+    """In a few words, such as `it is too large`."""
+
+    def __str__(self) -> str:
+        name = str(self.path).encode("utf-8", "backslashreplace").decode()
+        return f"{name} ({self.why})"
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -13,6 +13,8 @@ class Walls:
     """What it may write of the machine's own file systems."""
     temporary: RealPath | None
     """The directory that is its own and ends with it; None: it has none."""
+    closed: tuple[RealPath, ...] = ()
+    """What lies in the above and is mounted so that it cannot write there."""
     is_offline: bool
     """It reaches no host: no interface leads out, and its proxy lets it reach nothing."""
 
@@ -20,3 +22,12 @@ class Walls:
         """Whether all that it may write lies in the workspace or is its own."""
         own = (workspace,) if self.temporary is None else (workspace, self.temporary)
         return all(any(path.is_within(one) for one in own) for path in self.writable)
+
+    def can_write(self, path: RealPath) -> bool:
+        """Whether it may write to a path, or delete it. What is closed keeps its directories."""
+        inmost = max(
+            [one for one in (*self.writable, *self.closed) if path.is_within(one)],
+            key=lambda one: len(one.parts),
+            default=None,
+        )
+        return inmost is None or inmost not in self.closed

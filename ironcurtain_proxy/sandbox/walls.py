@@ -54,11 +54,13 @@ def walls_of(pid: int, pipe: int, temporary: RealPath | None, *, may_reach: bool
         if not _is_apart(server) or not _is_filtered(server):
             return None
         mounts, ours = tuple(_mounts(server)), {mount.device for mount in _mounts(os.getpid())}
+        visible = tuple(_visible(mounts))
         writable = tuple(
             RealPath.from_text(mount.point)
-            for mount in _visible(mounts)
+            for mount in visible
             if mount.is_writable and mount.device in ours and not _is_kernels(mount)
         )
+        closed = [RealPath.from_text(mount.point) for mount in visible if not mount.is_writable]
         interfaces = _interfaces(server)
         # A pid may have been given to another process meanwhile.
         if _started(server) != started:
@@ -68,6 +70,7 @@ def walls_of(pid: int, pipe: int, temporary: RealPath | None, *, may_reach: bool
     return Walls(
         writable=writable,
         temporary=temporary,
+        closed=tuple(closed),
         is_offline=not may_reach and interfaces <= {"lo"},
     )
 

@@ -19,7 +19,7 @@ from ironcurtain_proxy.model.policy import Policy, Rule
 from ironcurtain_proxy.model.reply import Answered, Refused
 from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, Facts, PathValue
 from ironcurtain_proxy.model.server import ToolResult
-from ironcurtain_proxy.model.timeline import Change, NotHeld, PointId
+from ironcurtain_proxy.model.timeline import Change, NotHeld, PointId, Unheld
 from ironcurtain_proxy.model.walls import Walls
 from tests.fakes import DONE, FakeDesk, FakeFacts, FakeRecorder, FakeServers, Harness, no_roles
 
@@ -28,6 +28,7 @@ pytestmark = pytest.mark.anyio
 WORKSPACE = RealPath.from_text("/ws")
 WALLS = Walls(writable=(WORKSPACE,), temporary=None, is_offline=True)
 POINT = PointId("7")
+LARGE = RealPath.from_text("/ws/data/large.bin")
 CALL: Mapping[str, Json] = {"name": "read", "arguments": {}}
 
 
@@ -60,11 +61,11 @@ class FakeTimeline:
             raise self.fault
         return self.changes
 
-    async def holds(self, path: RealPath) -> bool:
+    async def unheld(self, path: RealPath) -> tuple[Unheld, ...]:
         assert path == WORKSPACE
         if self.fault is not None:
             raise self.fault
-        return self.has
+        return () if self.has else (Unheld(LARGE, "it is too large"),)
 
 
 @dataclass
@@ -124,7 +125,10 @@ async def test_a_contained_call_is_recorded_with_its_point_and_what_it_changed()
     [
         (FakeContainment(why="a hook"), "containment has ended: a hook"),
         (FakeContainment(same=False), "another directory"),
-        (FakeContainment(FakeTimeline(has=False)), "could not be brought back"),
+        (
+            FakeContainment(FakeTimeline(has=False)),
+            "could not be brought back: /ws/data/large.bin (it is too large)",
+        ),
         (FakeContainment(FakeTimeline(answer=NotHeld("disk full"))), "disk full"),
         (FakeContainment(FakeTimeline(fault=OSError("x"))), "could not be brought back"),
     ],
@@ -137,6 +141,30 @@ async def test_what_cannot_be_taken_back_is_asked_about_with_the_reason(
     assert world.servers.forwarded == []
     (question,) = world.desk.asked
     assert why in dict(question.context)["Not contained"]
+
+
+@pytest.mark.parametrize("closed", [LARGE, RealPath.from_text("/ws/data")])
+async def test_what_its_sandbox_cannot_write_to_is_in_nobodys_way(closed: RealPath) -> None:
+    world = harness(FakeContainment(FakeTimeline(has=False)))
+    world.servers.found_walls = replace(WALLS, closed=(closed,))
+    assert isinstance(await world.mediator.handle("read", CALL), Answered)
+    inner = RealPath((*closed.parts, *LARGE.parts[len(closed.parts) :], "inner"))
+    around = RealPath.from_text("/ws/data/large.bin")
+    for walls in (
+        replace(WALLS, closed=(inner,)),
+        replace(WALLS, closed=(closed,), writable=(WORKSPACE, around))
+        if closed != around
+        else WALLS,
+    ):
+        world.servers.found_walls = walls
+        assert isinstance(await world.mediator.handle("read", CALL), Refused)
+
+
+async def test_what_to_configure_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    world = harness(FakeContainment(FakeTimeline(has=False)))
+    for number in range(3):
+        await world.mediator.handle("read", {"name": "read", "arguments": {"a": number}})
+    assert caplog.text.count("containment.max_bytes") == 1
 
 
 async def test_a_call_cancelled_between_its_point_and_the_server_settles_its_point() -> None:

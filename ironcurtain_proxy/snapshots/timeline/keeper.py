@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.model.timeline import Change, NotHeld, PointId
+from ironcurtain_proxy.model.timeline import Change, NotHeld, PointId, Unheld
 from ironcurtain_proxy.snapshots.timeline.blobs import Blobs
 from ironcurtain_proxy.snapshots.timeline.entry import kind_of_change
 from ironcurtain_proxy.snapshots.timeline.history import (
@@ -235,16 +235,20 @@ class Keeper:
             self._since_full.clear()
             self._drop_old()
 
-    def holds(self, path: RealPath) -> bool:
-        """Whether what is there could be brought back."""
+    def unheld(self, path: RealPath) -> tuple[Unheld, ...]:
+        """What could not be brought back if it were deleted."""
         if not path.is_within(self.workspace):
-            return False
+            return (Unheld(path, "it lies outside the workspace"),)
         try:
             with self.writing():
                 self.note(self.look(), self._open)
-        except (TooManyError, ManyBytesError, StoppedError, OSError):
-            return False
-        return self.scanner.holds("/".join(path.parts[len(self.workspace.parts) :]))
+        except (TooManyError, ManyBytesError, StoppedError, OSError) as error:
+            return (Unheld(path, self._why_not(error)),)
+        found = self.scanner.unheld("/".join(path.parts[len(self.workspace.parts) :]))
+        top = self.workspace.parts
+        return tuple(
+            [Unheld(RealPath((*top, *one.split("/"))), why) for one, why in sorted(found.items())]
+        )
 
     def look(self, *, everything: bool = False) -> list[Difference]:
         """What is different by now.

@@ -131,15 +131,15 @@ class Known:
             if one.after.names > 1:
                 self.linked.add(one.path)
 
-    def holds(self, path: str) -> bool | None:
-        """Whether what is at a path, and all below it, was copied; None: it was not seen.
-
-        A cache was not, but in a directory around it nobody misses it.
-        """
-        missing = self.lost | self.unlisted
-        if any(not path or _is_at(one, path) or _is_at(path, one) for one in missing):
-            return False
-        return True if not path or self.get(path) is not None else None
+    def unheld(self, path: str) -> dict[str, str]:
+        """What at a path, below it or around it was not copied, and why not."""
+        found = dict.fromkeys(self.unlisted, "it cannot be looked into")
+        found |= {one: entry.content for one in self.lost if (entry := self.get(one)) is not None}
+        return {
+            one: why
+            for one, why in found.items()
+            if not path or _is_at(one, path) or _is_at(path, one)
+        }
 
 
 def joined(directory: str, name: str) -> str:

@@ -287,10 +287,13 @@ class Scanner:
         for path in list(self._recent)[:-_RECENT]:
             del self._recent[path]
 
-    def holds(self, path: str) -> bool:
-        """Whether what is at a path could be brought back; nothing is there: it could."""
-        found = self.known.holds(path)
-        return not self._is_there(path) if found is None else found
+    def unheld(self, path: str) -> dict[str, str]:
+        """What at a path could not be brought back, and why not; nothing is there: it could."""
+        found = self.known.unheld(path)
+        if not found and path and self.known.get(path) is None and self._is_there(path):
+            # A cache; in a directory around it nobody misses it.
+            return {path: "it is left alone"}
+        return found
 
     def _is_there(self, path: str) -> bool:
         directory, _, name = path.rpartition("/")

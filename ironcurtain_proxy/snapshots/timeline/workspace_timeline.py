@@ -10,7 +10,7 @@ import anyio.to_thread
 
 from ironcurtain_proxy.model.call import RequestId
 from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.model.timeline import Change, NotHeld, PointId
+from ironcurtain_proxy.model.timeline import Change, NotHeld, PointId, Unheld
 from ironcurtain_proxy.snapshots.timeline.keeper import Keeper, Limits
 from ironcurtain_proxy.snapshots.timeline.places import Claim, claim, remove_old
 from ironcurtain_proxy.snapshots.timeline.scanning import (
@@ -100,10 +100,10 @@ class WorkspaceTimeline:
                 found = await anyio.to_thread.run_sync(self._keeper.settle, point)
         return found
 
-    async def holds(self, path: RealPath) -> bool:
-        """Whether what is at this path could be brought back if the next call deleted it."""
+    async def unheld(self, path: RealPath) -> tuple[Unheld, ...]:
+        """What could not be brought back if the next call deleted what is at this path."""
         async with self._lock:
-            return await anyio.to_thread.run_sync(self._keeper.holds, path)
+            return await anyio.to_thread.run_sync(self._keeper.unheld, path)
 
     def close(self) -> None:
         """Give everything back. `run` has ended."""

@@ -144,9 +144,9 @@ def test_what_is_too_large_is_not_held_and_that_is_said(tmp_path: Path) -> None:
     w = Timelined(tmp_path / "w", tmp_path / "s", Limits(max_bytes=1 << 20))
     w("large").write_bytes(b"x" * (400 << 10))
     w("small").write_bytes(b"x")
-    assert not w.keeper.holds(RealPath.from_text(str(w("large"))))
-    assert w.keeper.holds(RealPath.from_text(str(w("small"))))
-    assert not w.keeper.holds(w.workspace)
+    assert w.keeper.unheld(RealPath.from_text(str(w("large"))))
+    assert not w.keeper.unheld(RealPath.from_text(str(w("small"))))
+    assert w.keeper.unheld(w.workspace)
     point, changes = w.call(w("large").unlink)
     assert changes == ["deleted large"]
     assert [step.path for step in w.back(point, dry_run=True).plan.lost] == ["large"]
@@ -155,11 +155,11 @@ def test_what_is_too_large_is_not_held_and_that_is_said(tmp_path: Path) -> None:
 def test_a_cache_is_not_held_and_what_is_around_it_is(w: Timelined) -> None:
     w("src/cache").mkdir()
     w("src/cache/x").write_text("made again")
-    assert not w.keeper.holds(RealPath.from_text(str(w("src/cache"))))
-    assert not w.keeper.holds(RealPath.from_text(str(w("src/cache/x"))))
-    assert w.keeper.holds(RealPath.from_text(str(w("src"))))
-    assert w.keeper.holds(RealPath.from_text(str(w("nothing"))))
-    assert not w.keeper.holds(RealPath.from_text("/etc/passwd"))
+    assert w.keeper.unheld(RealPath.from_text(str(w("src/cache"))))
+    assert w.keeper.unheld(RealPath.from_text(str(w("src/cache/x"))))
+    assert not w.keeper.unheld(RealPath.from_text(str(w("src"))))
+    assert not w.keeper.unheld(RealPath.from_text(str(w("nothing"))))
+    assert w.keeper.unheld(RealPath.from_text("/etc/passwd"))
 
 
 def test_a_tree_that_was_moved_into_a_cache_comes_back(w: Timelined) -> None:

@@ -105,7 +105,7 @@ def test_where_no_copy_can_be_written_no_point_is_made(w: Timelined) -> None:
         "k = Keeper(Path(sys.argv[0]), RealPath.from_text(sys.argv[1]), Limits(), session='s',"
         " now=SystemClock().now)\n"
         "print(k.mark('c', 's', 't'))\n"
-        "print(k.holds(RealPath.from_text(sys.argv[1] + '/large')))\n"
+        "print(not k.unheld(RealPath.from_text(sys.argv[1] + '/large')))\n"
     )
     w("large").write_bytes(b"x" * 100_000)
     done = subprocess.run(
@@ -251,7 +251,7 @@ def test_the_state_of_the_proxy_is_left_alone_in_a_workspace_around_it(tmp_path:
     assert not isinstance(point, NotHeld)
     (state / "audit.jsonl").write_text("a record")
     assert keeper.settle(point) == ()
-    assert not keeper.holds(RealPath.from_text(str(state / "audit.jsonl")))
+    assert keeper.unheld(RealPath.from_text(str(state / "audit.jsonl")))
     claimed.release()
 
 
@@ -275,7 +275,7 @@ def test_the_port_makes_points_while_it_looks_and_settles_what_was_cancelled(
             tasks.start_soon(timeline.run)
             point = await timeline.mark(RequestId("c"), "s", "t")
             assert not isinstance(point, NotHeld)
-            assert await timeline.holds(RealPath.from_text(str(top / "a-file")))
+            assert not await timeline.unheld(RealPath.from_text(str(top / "a-file")))
             (top / "a-file").write_text("after")
             with anyio.CancelScope() as scope:
                 scope.cancel()

@@ -31,14 +31,14 @@ def w() -> Iterator[Timelined]:
 
 
 def held(w: Timelined, name: str) -> bool:
-    return w.keeper.holds(RealPath.from_text(str(w(name))))
+    return not w.keeper.unheld(RealPath.from_text(str(w(name))))
 
 
 def test_a_file_that_cannot_be_read_is_not_held_until_it_can(w: Timelined) -> None:
     w("shut").write_text("x")
     w("shut").chmod(0)
     assert not held(w, "shut")
-    assert not w.keeper.holds(w.workspace)
+    assert w.keeper.unheld(w.workspace)
     w.mark()
     w("shut").chmod(0o600)
     assert held(w, "shut")

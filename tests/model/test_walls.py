@@ -1,0 +1,42 @@
+"""What a confined process can write to."""
+
+import pytest
+
+from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.timeline import Unheld
+from ironcurtain_proxy.model.walls import Walls
+
+
+def path(text: str) -> RealPath:
+    return RealPath.from_text(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "can"),
+    [
+        ("/ws", True),
+        ("/ws/a", True),
+        ("/ws/data", False),
+        ("/ws/data/x", False),
+        ("/ws/database", True),
+        ("/ws/data/open/x", True),
+        ("/etc/passwd", False),
+    ],
+)
+def test_the_inmost_mount_says_whether_a_path_can_be_written_to(text: str, *, can: bool) -> None:
+    walls = Walls(
+        writable=(path("/ws"), path("/ws/data/open")),
+        closed=(path("/"), path("/ws/data")),
+        temporary=None,
+        is_offline=True,
+    )
+    assert walls.can_write(path(text)) is can
+
+
+def test_what_nobody_knows_can_be_written_to() -> None:
+    assert Walls(writable=(), temporary=None, is_offline=True).can_write(path("/ws"))
+
+
+def test_a_name_that_is_no_text_is_said_in_text() -> None:
+    said = str(Unheld(RealPath(("ws", "a\udcff")), "it is too large"))
+    assert said == "/ws/a\\udcff (it is too large)"
