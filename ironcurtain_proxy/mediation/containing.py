@@ -36,29 +36,29 @@ from ironcurtain_proxy.ports import Containment, World
 _log = logging.getLogger(__name__)
 
 _NOTE: Final = "uncontained"
-"""The field of a record that says why a call was asked about all the same."""
+"""The record field that says why a contained session still asked about a call."""
 _MOST_TRIED: Final = 4096
-"""Calls whose attempts to leave are remembered; beyond that, nothing is contained."""
+"""The largest number of remembered calls that tried to leave; beyond it, no call is contained."""
 _MOST_NAMED: Final = 50
-"""Changed paths that a record names; the timeline has them all."""
+"""The largest number of changed paths that a record names; the timeline has all of them."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Containing:
-    """The containment of one session's calls."""
+    """Containment for the calls of one session."""
 
     world: World
     policy: Policy
     _points: dict[str, PointId] = field(default_factory=dict, init=False)
-    """Of the calls that are under way."""
+    """The points of calls in progress."""
     _tried: dict[str, str] = field(default_factory=dict, init=False)
-    """By fingerprint of a call: the host that it tried to reach, or a word for one."""
+    """By call fingerprint: the host that the call tried to reach, or a word for a host."""
 
     _shown: dict[str, str] = field(default_factory=dict, init=False)
-    """Of the calls that are under way: the host that stood in their question."""
+    """By call in progress: the host that its question showed."""
 
     async def consent(self, case: Case, facts: Facts) -> Consent | None:
-        """What a call rests on that needs no reviewer, with its point; None: somebody is asked."""
+        """The settlement of a contained call, with its point made; None: a reviewer is needed."""
         on = self.world.containment
         if on is None:
             return None
@@ -72,20 +72,20 @@ class Containing:
         return Consent(reasons=case.judged.reasons, roots=roots)
 
     def opening(self, case: Case, facts: Facts) -> Opening | str | None:
-        """What a call needs beyond its sandbox, or in words what no approval opens."""
+        """The access that a call needs beyond its sandbox; a text: what no approval can grant."""
         hosts = [*hosts_of(facts), self._tried_host(case)]
         return self.world.servers.opening(case.call.server, facts.request, hosts)
 
     def approved(self, case: Case, facts: Facts) -> Opening | None:
-        """What was approved for a call that is about to go, beyond what its sandbox lets it do."""
+        """The access beyond the sandbox that was approved for a call about to be forwarded."""
         settlement = case.settlement
         if settlement is None or settlement.decided_by == CONTAINMENT:
-            # The policy's own word opens no sandbox.
+            # A decision of the policy alone opens no sandbox.
             return None
         hosts = [*hosts_of(facts)]
         if case.question and not is_by_itself(settlement.decided_by):
-            # A host that the sandbox stopped stood in the question; no grant, model or engine
-            # that looks at the command alone has seen it.
+            # The host that the sandbox blocked was shown in the question. Grants, models and the
+            # engine look at the command alone and have not seen it.
             hosts.append(self._shown.get(case.call.request_id, ""))
         found = self.world.servers.opening(case.call.server, facts.request, hosts)
         if not isinstance(found, Opening):
@@ -94,7 +94,7 @@ class Containing:
         return found
 
     def told(self, case: Case) -> tuple[tuple[str, str], ...]:
-        """What a reviewer is told of why a call is not contained."""
+        """The explanation for the reviewer of why a call is not contained."""
         said = [("Not contained", str(why)) for name, why in case.notes if name == _NOTE]
         host = self._shown[case.call.request_id] = self._tried_host(case)
         return (*said, *([("The sandbox stopped it on its way to", host)] if host else []))
@@ -103,21 +103,21 @@ class Containing:
         return self._tried.get(self.world.facts.fingerprint(case.call, case.arguments), "")
 
     async def before(self, case: Case, facts: Facts) -> bool:
-        """Make the point of a call that is about to go. False: what let it go does not hold."""
+        """Make the point of a call about to be forwarded. False: its consent no longer holds."""
         on = self.world.containment
         if on is None:
             return True
         if case.settlement is not None and case.settlement.decided_by == CONTAINMENT:
             if on.ended() is None and await self._walls_hold(case, on):
                 return True
-            # It waited for its turn, and the sandbox or the session is another one now.
+            # The call waited for its turn; the sandbox or the session may have changed.
             case.unsettle()
             return False
         await self._mark(on, case, facts)
         return True
 
     async def watch(self, case: Case, send: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
-        """Send a call; then look what it left, also where it failed or was withdrawn."""
+        """Forward a call, then inspect what it left behind, even if it failed or was withdrawn."""
         try:
             result = await send()
             self._note_attempt(case, result)
@@ -129,7 +129,7 @@ class Containing:
                     await self.settle(case)
 
     async def settle(self, case: Case) -> None:
-        """Close the point of a call, whether it went or not. Never fails."""
+        """Close the point of a call, whether or not it was forwarded. Never fails."""
         self._shown.pop(case.call.request_id, None)
         on, point = self.world.containment, self._points.pop(case.call.request_id, None)
         if on is None or point is None:
@@ -186,7 +186,7 @@ class Containing:
         return held and on.is_same_workspace()
 
     async def _mark(self, on: Containment, case: Case, facts: Facts) -> str | None:
-        """Make a call's point, if it may change anything. Says why not where it cannot."""
+        """Make a call's point if it may change anything; otherwise say why that is not possible."""
         workspace, call = self.policy.workspace, case.call
         if workspace is None or call.request_id in self._points or not may_change(facts, workspace):
             return None

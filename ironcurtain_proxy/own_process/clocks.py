@@ -1,4 +1,4 @@
-"""The time and the ids of the real world."""
+"""The system's clocks, and random ids."""
 
 import uuid
 from collections.abc import Callable
@@ -16,11 +16,11 @@ def _wall() -> datetime:
 
 
 _BEGAN: Final = _wall(), seconds_since_boot()
-"""One beginning for all clocks of this process: what one of them says another can be held to."""
+"""One starting point for all clocks of this process, so that their values can be compared."""
 
 
 class SystemClock:
-    """The time as the machine has it."""
+    """Implements `ports.Clock` with the machine's clocks."""
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
-"""Tools that the shipped annotations describe, recognised by their names and schemas.
+"""Tools that the shipped annotations describe, recognised by name and schema.
 
-A name alone says nothing: a tool `fetch` that takes other arguments is another tool.
+A name alone proves nothing: a tool `fetch` with other arguments is another tool.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,9 +18,9 @@ from ironcurtain_proxy.model.json import Json
 
 _LOOKS: Final = READS | {"convert", "echo"}
 _ALWAYS_ALLOWED: Final = ("filesystem", "list_allowed_directories")
-"""By an invariant: no rule needs to name it."""
+"""Allowed by an invariant; no rule needs to name it."""
 _ENOUGH: Final = 3
-"""Tools in common that make a server the known one, unless that has fewer."""
+"""The number of common tools that identifies a known server, unless that server has fewer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class KnownTool:
     arguments: Mapping[str, Json]
     schema: Mapping[str, Json]
     is_allowed: bool
-    """Whether a shipped rule allows it by name: it reaches nothing but its server's own."""
+    """Whether a shipped rule allows it by name, because it affects nothing outside its server."""
 
     @property
     def roles(self) -> frozenset[str]:
@@ -38,7 +38,7 @@ class KnownTool:
         return frozenset(_roles_in([*self.arguments.values()]))
 
     def kind(self, name: str) -> Kind:
-        """What it is to a preset."""
+        """The kind of the tool for presets."""
         roles = self.roles - {"none", "commit-message", "branch-name"}
         if roles <= {"read-path", "write-path", "delete-path", "write-history"} and roles:
             return "files"
@@ -75,7 +75,7 @@ def known_servers() -> Mapping[str, Mapping[str, KnownTool]]:
 
 
 def known_server(tools: Sequence[Mapping[str, Json]], named: Iterable[str]) -> str | None:
-    """The known server that offers these tools; None: they are those of another.
+    """The known server that offers these tools; None: the tools belong to another server.
 
     Args:
         tools: objects of `tools/list`.
@@ -92,7 +92,7 @@ def known_server(tools: Sequence[Mapping[str, Json]], named: Iterable[str]) -> s
 
 
 def fits(tool: Mapping[str, Json], known: KnownTool | None) -> bool:
-    """Whether a tool is the one that was annotated: what it takes besides only says how."""
+    """Whether a tool matches the annotated one: any additional arguments are plain."""
     if known is None:
         return False
     theirs, ours = properties_of(tool.get("inputSchema")), properties_of(dict(known.schema))

@@ -1,7 +1,7 @@
-"""Rules that say nothing: they can never match, or an earlier rule has said it all.
+"""Rules without effect: they can never match, or an earlier rule covers them.
 
-Warnings, all of them: the policy means what it says, but perhaps not what its author meant. A rule
-is held against every annotated tool it could speak of.
+All findings are warnings: the policy is valid, but perhaps not what its author meant. A rule is
+compared with every annotated tool that it could apply to.
 """
 
 from collections.abc import Iterable
@@ -23,13 +23,13 @@ _URL_MARKS: Final = ("://", " ", "?", "#", "@")
 def lint_rules(
     rules: tuple[Rule, ...], annotations: Annotations, source: object, report: Report
 ) -> None:
-    """Note what is suspicious about the rules of one file, in file order."""
+    """Report suspicious rules of one file, in file order."""
     _Linter(Subjects.of(annotations), str(source), report).lint(rules)
 
 
 @dataclass(frozen=True, slots=True)
 class _Said:
-    """An earlier rule that settles a subject: everything, or only paths within a directory."""
+    """An earlier rule that covers a subject completely, or only for paths in a directory."""
 
     index: int
     within: RealPath | None
@@ -41,7 +41,7 @@ class _Linter:
     source: str
     report: Report
     said: dict[RuleSubject, list[_Said]] = field(default_factory=dict)
-    """What earlier rules have settled."""
+    """Subjects that earlier rules cover."""
 
     def lint(self, rules: tuple[Rule, ...]) -> None:
         for index, rule in enumerate(rules):
