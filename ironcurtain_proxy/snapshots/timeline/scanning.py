@@ -237,8 +237,7 @@ class Scanner:
         self, path: str, descriptor: int, name: str, status: os.stat_result, now: dict[str, Entry]
     ) -> None:
         if stat.S_ISDIR(status.st_mode) and (
-            is_cache(path, name, descriptor, self._caches)
-            or joined(path, name) == self.left_out
+            is_cache(path, name, descriptor, self._caches) or joined(path, name) == self.left_out
         ):
             return
         try:
