@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final, Literal, TypeAlias
 
-from ironcurtain_proxy.sandbox.git_settings import is_harmless
+from ironcurtain_proxy.sandbox.git_settings import is_harmless, named_files
 
 Kind: TypeAlias = Literal["git", "claude", "pointer"]
 """A directory of git's; a `.claude`; a `.git` that is a file or a link, or such a `.claude`."""
@@ -71,7 +71,9 @@ def place_of(directory: str, name: str) -> Place | None:
 
 def is_bare(directory: str) -> bool:
     """Whether git would take a directory for a repository, though none of it is named so."""
-    return all(os.path.lexists(f"{directory}/{name}") for name in _BARE)
+    head, *parts = [os.path.lexists(f"{directory}/{name}") for name in _BARE]
+    # As a worktree's own directory: the rest, with the settings, lies where `commondir` says.
+    return head and (all(parts) or os.path.lexists(f"{directory}/commondir"))
 
 
 def items_of(place: Place) -> Mapping[str, Item]:
@@ -165,15 +167,44 @@ def is_accepted(place: Place, name: str, before: Item | None, now: Item) -> bool
     return False
 
 
-def inner_places(place: Place) -> Iterator[Place]:
-    """The repositories of submodules and worktrees, which lie in their owner's."""
+def inner_directories(place: Place) -> Iterator[tuple[str, bool]]:
+    """Where repositories of submodules and worktrees lie or may come to lie, in their owner's.
+
+    With each, whether it is one by now. One that cannot be listed may be, and counts as one.
+    """
     if place.kind != "git":
         return
+    unlisted: list[str] = []
     for holder in ("modules", "worktrees"):
-        for directory, names, files in os.walk(f"{place.path}/{holder}"):
-            if "HEAD" in files:
-                yield Place(directory, "git")
+        top = f"{place.path}/{holder}"
+        for directory, names, files in os.walk(
+            top, onerror=lambda error: unlisted.append(str(error.filename))
+        ):
+            is_repository = "HEAD" in files
+            yield directory, is_repository
+            if is_repository:
                 names[:] = [name for name in names if name == "modules"]
+    for directory in unlisted:
+        if os.path.lexists(directory):
+            yield directory, True
+
+
+def led_to(place: Place, items: Mapping[str, Item]) -> Iterator[str]:
+    """What a place's files have git or an agent read elsewhere: links, includes, other hooks.
+
+    Absolute; not more than what stands in them.
+    """
+    for name, item in items.items():
+        content = item.content or b""
+        holder = (
+            f"{place.path}/{name}".rpartition("/")[0] if name else place.path.rpartition("/")[0]
+        )
+        if content.startswith(b"-> "):
+            yield os.path.join(holder, os.fsdecode(content.removeprefix(b"-> ")))  # noqa: PTH118  text
+        elif place.kind == "git" and name in _CONFIGURATIONS:
+            top = holder.rpartition("/")[0] if place.path.lower().endswith("/.git") else holder
+            for is_hooks, path in named_files(os.fsdecode(content)):
+                yield os.path.join(top if is_hooks else holder, os.path.expanduser(path))  # noqa: PTH111, PTH118  text
 
 
 def may_point(text: bytes, place: Place, roots: tuple[str, ...], known: frozenset[str]) -> bool:
@@ -182,15 +213,16 @@ def may_point(text: bytes, place: Place, roots: tuple[str, ...], known: frozense
     Args:
         text: what stands in it.
         place: the file.
-        roots: where servers may write.
+        roots: where servers may write, looked after or not.
         known: the repositories that are looked after.
     """
     if not place.path.lower().endswith("/.git") or not text.startswith(b"gitdir: "):
         return False
     written = os.fsdecode(text.removeprefix(b"gitdir: ").rstrip(b"\n"))
-    target = os.path.realpath(f"{place.path.rpartition('/')[0]}/{written}")
-    if written.startswith("/"):
-        target = os.path.realpath(written)
+    target = os.path.normpath(os.path.join(place.path.rpartition("/")[0], written))  # noqa: PTH118  text
+    # A link may lead elsewhere tomorrow, and one of the kernel's leads every process elsewhere.
+    if os.path.realpath(target) != target or target.startswith(("/proc/", "/dev/")):
+        return False
     if any(target.startswith((f"{one}/modules/", f"{one}/worktrees/")) for one in known):
         return True
     return not any(target == root or target.startswith(f"{root}/") for root in roots)

@@ -4,6 +4,7 @@ Implements `ports.Lookout` with `sandbox.lookout`, in threads.
 """
 
 import logging
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -36,6 +37,11 @@ class Watchman:
 
     lookout: Lookout
     _said: set[str] = field(default_factory=set, init=False)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether everything is looked after."""
+        return self.lookout.complete
 
     async def look(self) -> tuple[PutBack, ...]:
         """What was put back since the last look. Never fails."""
@@ -94,7 +100,12 @@ def looked_after(
     if not roots:
         return None, confined
     try:
-        lookout = Lookout(roots, Keeper(state_dir / "put-back"), Inotify())
+        lookout = Lookout(
+            roots,
+            Keeper(state_dir / "put-back"),
+            Inotify(),
+            elsewhere=(os.path.realpath(state_dir),),
+        )
     except OSError as error:
         _LOGGER.warning(
             "files that steer git are not looked after: %s (sysctl fs.inotify.max_user_instances)",

@@ -198,7 +198,12 @@ def assemble(
             ids=RandomIds(),
             aftermath=None if reviewers.engine is None else reviewers.engine.reviewer,
             lookout=watchman,
-            containment=containment_of(settings, settings.session_dir, timeline),
+            containment=containment_of(
+                settings,
+                settings.session_dir,
+                timeline,
+                is_looked_after=not confined or (watchman is not None and watchman.is_complete),
+            ),
         ),
         Terms(
             session=settings.session,

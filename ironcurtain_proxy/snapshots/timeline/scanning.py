@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from ironcurtain_proxy.snapshots.timeline.caches import is_cache
 from ironcurtain_proxy.snapshots.timeline.entry import Entry, parent_of
 from ironcurtain_proxy.snapshots.timeline.events import Events
 from ironcurtain_proxy.snapshots.timeline.known import Difference, Known, joined
@@ -236,7 +237,7 @@ class Scanner:
         self, path: str, descriptor: int, name: str, status: os.stat_result, now: dict[str, Entry]
     ) -> None:
         if stat.S_ISDIR(status.st_mode) and (
-            name in self._caches or joined(path, name) == self.left_out
+            is_cache(path, name, descriptor, self._caches) or joined(path, name) == self.left_out
         ):
             return
         try:
