@@ -16,6 +16,8 @@ class Place:
     home: str | None = None
     writable: tuple[str, ...] = ()
     """What the sandbox lets a command write besides the workspace."""
+    closed: tuple[str, ...] = ()
+    """What lies in that and stays closed for writing."""
     branch: str | None = None
     """The branch that is checked out."""
     push_to: tuple[str, str] | None = None

@@ -15,6 +15,8 @@ class Walls:
     """The directory that is its own and ends with it; None: it has none."""
     is_offline: bool
     """It reaches no host: no interface leads out, and its proxy lets it reach nothing."""
+    is_full: bool = False
+    """Its own `/tmp` holds more than a session may keep."""
 
     def writes_only_in(self, workspace: RealPath) -> bool:
         """Whether all that it may write lies in the workspace or is its own."""
