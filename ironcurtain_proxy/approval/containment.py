@@ -97,6 +97,8 @@ def why_open(walls: Walls | None, workspace: RealPath) -> str | None:
         return "the sandbox of the server has a network"
     if not walls.writes_only_in(workspace):
         return "the sandbox of the server lets it write outside the workspace"
+    if walls.is_full:
+        return "the server's own /tmp holds too much"
     return None
 
 

@@ -16,6 +16,8 @@ class Place:
     home: str | None = None
     writable: tuple[str, ...] = ()
     """Paths besides the workspace that the sandbox lets a command write."""
+    closed: tuple[str, ...] = ()
+    """Paths among `writable` that stay closed for writing."""
     branch: str | None = None
     """The branch that is checked out."""
     push_to: tuple[str, str] | None = None

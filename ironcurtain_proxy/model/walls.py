@@ -15,6 +15,8 @@ class Walls:
     """The private temporary directory of the process; None: it has none."""
     is_offline: bool
     """The process reaches no host: no interface leads out, and its proxy allows none."""
+    is_full: bool = False
+    """The private `/tmp` of the process holds more than a session may keep."""
 
     def writes_only_in(self, workspace: RealPath) -> bool:
         """Whether all writable paths lie in the workspace or in the private directory."""

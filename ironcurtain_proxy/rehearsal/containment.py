@@ -5,10 +5,12 @@ agent has read cannot be taken back, so a question about reading stays, and so d
 secret.
 """
 
+from dataclasses import replace
 from typing import Final
 
 from ironcurtain_proxy.model.decision import Escalate
 from ironcurtain_proxy.rehearsal.memory import Asked
+from ironcurtain_proxy.sandbox.private_tmp import PLACES
 from ironcurtain_proxy.shell.capabilities import needs_of
 from ironcurtain_proxy.shell.effects import effect_of
 
@@ -23,5 +25,6 @@ def is_contained(asked: Asked) -> bool:
         return False
     if isinstance(decision, Escalate) and decision.roles:
         return False
-    found = effect_of(command, asked.facts.place)
+    place = replace(asked.facts.place, writable=(*asked.facts.place.writable, *PLACES))
+    found = effect_of(command, place)
     return found.effect in _HELD and _SHOWN.isdisjoint(needs_of(command, found))

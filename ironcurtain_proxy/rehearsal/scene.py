@@ -138,6 +138,7 @@ class Stage:
             partial(self._lookup, loaded),
             self.environ,
             command_argument(overlay, partial(tool_names, is_unique=True)),
+            {},
         )
         return Scene(
             workspace=RealPath.from_text(workspace),

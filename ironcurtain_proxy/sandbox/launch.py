@@ -9,6 +9,7 @@ from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.sandbox import inside
 from ironcurtain_proxy.sandbox.directory import SocketDirectory, make_directory
+from ironcurtain_proxy.sandbox.private_tmp import PrivateTmp
 from ironcurtain_proxy.sandbox.profile import Profile
 from ironcurtain_proxy.sandbox.settings import Settings, sealed
 from ironcurtain_proxy.sandbox.wrapper import prepare
@@ -26,6 +27,8 @@ class Confinement:
     gate: int | None = None
     """The port of a proxy of ours on this machine that refuses every host; None: srt's own proxy
     lets it reach what the profile allows."""
+    private: PrivateTmp | None = None
+    """Its own `/tmp`; None: it sees the machine's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +69,13 @@ def confine(spec: ServerSpec, confinement: Confinement | None) -> Launch:
     """
     if confinement is None:
         return unsafe_no_sandbox(spec)
-    settings = Settings.of(confinement.profile, confinement.gate)
+    settings = Settings.of(
+        confinement.profile, confinement.gate, is_private=confinement.private is not None
+    )
     directory = make_directory()
     try:
-        prepare(directory.path)
+        own_tmp = confinement.private
+        prepare(directory.path, () if own_tmp is None else own_tmp.mounts(directory.path))
         descriptor = sealed(settings)
     except OSError:
         directory.remove()

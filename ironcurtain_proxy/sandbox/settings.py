@@ -33,11 +33,14 @@ class Settings:
     fields: Mapping[str, Json]
 
     @classmethod
-    def of(cls, profile: Profile, gate: int | None = None) -> "Settings":
+    def of(
+        cls, profile: Profile, gate: int | None = None, *, is_private: bool = False
+    ) -> "Settings":
         """A profile in srt's words.
 
         Args:
             profile: what is let.
+            is_private: nothing of the machine's `/tmp` is shown.
             gate: the port of the proxy that stands in the place of srt's; None: srt's.
 
         Raises:
@@ -53,7 +56,10 @@ class Settings:
                     **({} if gate is None else {"httpProxyPort": gate, "socksProxyPort": gate}),
                 },
                 "filesystem": {
-                    "denyRead": [*profile.deny_read],
+                    "denyRead": [
+                        *profile.deny_read,
+                        *([_SHARED_TEMPORARY] if is_private else ()),
+                    ],
                     "allowRead": [*profile.allow_read],
                     "allowWrite": [*profile.allow_write],
                     "denyWrite": [*profile.deny_write, _SHARED_TEMPORARY],

@@ -61,6 +61,7 @@ def widened(
             allowed_domains=(*profile.allowed_domains, *opening.hosts),
         ),
         temporary,
+        private=first.private,
     )
 
 

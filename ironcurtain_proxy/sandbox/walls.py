@@ -15,6 +15,7 @@ from typing import Final
 
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.walls import Walls
+from ironcurtain_proxy.sandbox.private_tmp import PrivateTmp
 
 _APART: Final = ("mnt", "net", "pid", "user", "ipc")
 """The namespaces that a confined process shares with nobody outside."""
@@ -32,18 +33,28 @@ _OCTAL: Final = re.compile(r"\\([0-7]{3})")
 @dataclass(frozen=True, slots=True)
 class _Mount:
     point: str
+    root: str
+    """What of its file system it shows."""
     device: str
     kind: str
     is_writable: bool
 
 
-def walls_of(pid: int, pipe: int, temporary: RealPath | None, *, may_reach: bool) -> Walls | None:
+def walls_of(
+    pid: int,
+    pipe: int,
+    temporary: RealPath | None,
+    *,
+    may_reach: bool,
+    private: PrivateTmp | None = None,
+) -> Walls | None:
     """What the server below a process can touch; None: it is not confined, or cannot be read.
 
     Args:
         pid: of the process that was started: the server's guardian.
         pipe: the inode of the pipe that the server reads its calls from.
         temporary: the directory that is the server's own and ends with it.
+        private: what is mounted over the places for temporary files.
         may_reach: whether the sandbox's proxy was told of any host that may be reached.
     """
     try:
@@ -53,11 +64,15 @@ def walls_of(pid: int, pipe: int, temporary: RealPath | None, *, may_reach: bool
         started = _started(server)
         if not _is_apart(server) or not _is_filtered(server):
             return None
-        mounts, ours = tuple(_mounts(server)), {mount.device for mount in _mounts(os.getpid())}
+        mounts, here = tuple(_mounts(server)), tuple(_mounts(os.getpid()))
+        ours = {mount.device for mount in here}
         writable = tuple(
             RealPath.from_text(mount.point)
             for mount in _visible(mounts)
-            if mount.is_writable and mount.device in ours and not _is_kernels(mount)
+            if mount.is_writable
+            and mount.device in ours
+            and not _is_kernels(mount)
+            and not _is_private(mount, private, here)
         )
         interfaces = _interfaces(server)
         # A pid may have been given to another process meanwhile.
@@ -129,11 +144,16 @@ def _mounts(pid: int) -> Iterator[_Mount]:
         fields, _, rest = line.partition(" - ")
         words = fields.split(" ")
         yield _Mount(
-            point=_OCTAL.sub(lambda found: chr(int(found[1], 8)), words[4]),
+            point=_unescaped(words[4]),
+            root=_unescaped(words[3]),
             device=words[2],
             kind=rest.split(" ")[0],
             is_writable="rw" in words[5].split(","),
         )
+
+
+def _unescaped(text: str) -> str:
+    return _OCTAL.sub(lambda found: chr(int(found[1], 8)), text)
 
 
 def _visible(mounts: tuple[_Mount, ...]) -> Iterator[_Mount]:
@@ -143,6 +163,18 @@ def _visible(mounts: tuple[_Mount, ...]) -> Iterator[_Mount]:
         later = mounts[place + 1 :]
         if not any(path.is_within(RealPath.from_text(other.point)) for other in later):
             yield mount
+
+
+def _is_private(mount: _Mount, private: PrivateTmp | None, here: tuple[_Mount, ...]) -> bool:
+    """Whether a mount shows the server's own directory and nothing else."""
+    if private is None or mount.point not in private.places:
+        return False
+    own = RealPath.from_text(os.path.realpath(private.directory))
+    # Of several mounts at one point the last one is seen; the deepest point holds the directory.
+    holding = [one for one in here if own.is_within(RealPath.from_text(one.point))]
+    nearest = max(enumerate(holding), key=lambda one: (len(one[1].point), one[0]))[1]
+    rest = str(own)[len(nearest.point.rstrip("/")) :]
+    return (mount.device, mount.root) == (nearest.device, nearest.root.rstrip("/") + rest)
 
 
 def _is_kernels(mount: _Mount) -> bool:

@@ -47,6 +47,7 @@ from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.own_process.clocks import RandomIds, SystemClock
 from ironcurtain_proxy.ports import World
 from ironcurtain_proxy.sandbox.launch import Confinement
+from ironcurtain_proxy.sandbox.private_tmp import remove_private
 from ironcurtain_proxy.sandbox.probe import Available
 from ironcurtain_proxy.sandbox.replaced_launchers import without_launcher
 from ironcurtain_proxy.sandbox.watchman import Watchman, looked_after
@@ -115,6 +116,7 @@ class Proxy:
         finally:
             if self.timeline is not None:
                 self.timeline.close()
+            remove_private(self.settings.session_dir)
 
     async def _tools_changed(self) -> None:
         before = self.catalogue.tools
@@ -190,6 +192,7 @@ def assemble(
                 catalogue.lookup,
                 environ,
                 command_argument(overlay, catalogue.names),
+                confined,
             ),
             desk=reviewers.desk,
             servers=servers,
@@ -279,6 +282,7 @@ def resolver_for(
     lookup: Callable[[str, str], CataloguedTool | None],
     environ: Mapping[str, str],
     command: Callable[[str, str], str | None],
+    confined: Mapping[str, Confinement],
 ) -> Resolver:
     """What finds out the facts of calls: of those that agents make, and of those explained.
 
@@ -288,7 +292,9 @@ def resolver_for(
         lookup: by the operator's server name and the server's own tool name, what is offered.
         environ: ours.
         command: by the same, the argument that holds a shell command.
+        confined: the servers' confinements.
     """
+    private = {name: one.private for name, one in confined.items() if one.private is not None}
     remotes = {spec.name: GitRemotes(child_environment(spec, environ)) for spec in settings.servers}
     state, here = settings.session_dir, Path.cwd()
     directories = {
@@ -316,6 +322,8 @@ def resolver_for(
                     for spec in settings.servers
                     if spec.cwd is None and (directory := directories[spec.name]) is not None
                 },
+                own_tmp={name: one.places for name, one in private.items()},
+                shown={name: one.shown for name, one in private.items()},
             ),
             trusted=loaded.policy.trusted_servers,
         ),

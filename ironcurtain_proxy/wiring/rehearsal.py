@@ -47,7 +47,7 @@ def rehearsal_for(
         lookup: Callable[[str, str], CataloguedTool | None],
         command: Callable[[str, str], str | None],
     ) -> Resolver:
-        return resolver_for(settings, loaded, lookup, environ, command)
+        return resolver_for(settings, loaded, lookup, environ, command, confined)
 
     by_name = {spec.name: spec for spec in settings.servers}
 
