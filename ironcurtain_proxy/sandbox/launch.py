@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.server import ServerSpec
@@ -12,6 +13,9 @@ from ironcurtain_proxy.sandbox.directory import SocketDirectory, make_directory
 from ironcurtain_proxy.sandbox.profile import Profile
 from ironcurtain_proxy.sandbox.settings import Settings, sealed
 from ironcurtain_proxy.sandbox.wrapper import prepare
+
+_CHANGE_DIRECTORY: Final = ("/bin/sh", "-c", 'cd "$0" && exec "$@"')
+"""Into the directory of the first word, and run the others. `env -C` is not on every system."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +44,9 @@ class Launch:
     descriptors: tuple[int, ...] = ()
     """What the process has to inherit; closed by `close`."""
     directory: SocketDirectory | None = None
-    """What has to be gone when the process is; removed by `remove`."""
+    """What has to be gone when the process is; removed by `remove`. The sandbox is made there:
+    srt makes empty files where the directory that it is started in has no `.bashrc`, `.vscode`
+    and the like, and a workspace would be full of them while the server runs."""
 
     def close(self) -> None:
         """Close our copies, once the process has been started or could not be."""
@@ -82,6 +88,7 @@ def confine(spec: ServerSpec, confinement: Confinement | None) -> Launch:
         # Without `--` srt would take the server's own options for its own.
         (
             *(*confinement.command, "-s", f"/proc/self/fd/{descriptor}", "--"),
+            *(() if spec.cwd is None else (*_CHANGE_DIRECTORY, spec.cwd)),
             *_through(confinement.profile),
             *(spec.command, *spec.args),
         ),
