@@ -251,7 +251,7 @@ def _knows_safe_path(program: str) -> bool:
         given = [program, "-I", "-P", "-S", "-c", ""]
         return not subprocess.run(
             given, capture_output=True, timeout=_SECONDS, check=False
-        ).returncode  # noqa: S603
+        ).returncode
     return False
 
 

@@ -14,6 +14,9 @@ from ironcurtain_proxy.sandbox.profile import Profile
 from ironcurtain_proxy.sandbox.settings import Settings, sealed
 from ironcurtain_proxy.sandbox.wrapper import prepare
 
+_NO_NEWS: Final = {"npm_config_update_notifier": "false", "NO_UPDATE_NOTIFIER": "1"}
+"""Programs that ask the network for their own newest version. `npm test` would be a call that tried
+to leave, and asked about when it is made again."""
 _CHANGE_DIRECTORY: Final = ("/bin/sh", "-c", 'cd "$0" && exec "$@"')
 """Into the directory of the first word, and run the others. `env -C` is not on every system."""
 
@@ -93,7 +96,11 @@ def confine(spec: ServerSpec, confinement: Confinement | None) -> Launch:
             *(spec.command, *spec.args),
         ),
         sandboxed=True,
-        environment={**own, "TMPDIR": directory.path},
+        environment={
+            **{name: value for name, value in _NO_NEWS.items() if name not in spec.env},
+            **own,
+            "TMPDIR": directory.path,
+        },
         descriptors=(descriptor,),
         directory=directory,
     )

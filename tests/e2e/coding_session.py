@@ -20,12 +20,15 @@ from tests.e2e.confined_installation import PATH
 from tests.e2e.installation import PROXY, ROOT
 from tests.e2e.package_registry import Registry, make_repository
 from tests.e2e.process_tree import MARK
-from tests.e2e.raw_client import Message, RawClient, at, texts
+from tests.e2e.raw_client import Message, RawClient, texts
 from tests.e2e.real_servers import npm_server, python_server
 from tests.e2e.servers import bash_shell
 
-Picture: TypeAlias = Mapping[str, tuple[object, ...]]
-"""By path below a directory: kind, mode, time of change and content."""
+CACHES: Final = frozenset({"__pycache__", "node_modules"})
+"""Directories that the timeline leaves alone."""
+
+Picture: TypeAlias = Mapping[str, tuple[int, int, bytes]]
+"""By path below a directory: kind, mode and content, of a link where it leads."""
 
 PROJECT: Final[Mapping[str, str]] = {
     "calc/__init__.py": "",
@@ -44,17 +47,18 @@ PROJECT: Final[Mapping[str, str]] = {
 
 def picture(directory: Path) -> Picture:
     """All of a directory, `.git` included, as two can be compared."""
-    found: dict[str, tuple[object, ...]] = {}
+    found: dict[str, tuple[int, int, bytes]] = {}
     for place, directories, files in os.walk(directory):
+        directories[:] = [name for name in directories if name not in CACHES]
         for name in (*directories, *files):
             path = Path(place, name)
             status = path.lstat()
             kind, mode = stat.S_IFMT(status.st_mode), stat.S_IMODE(status.st_mode)
             if stat.S_ISREG(status.st_mode):
-                what = (status.st_mtime_ns, path.read_bytes())
+                what = path.read_bytes()
             else:
-                what = (path.readlink(),) if path.is_symlink() else ()
-            found[str(path.relative_to(directory))] = (kind, mode, *what)
+                what = bytes(path.readlink()) if path.is_symlink() else b""
+            found[str(path.relative_to(directory))] = (kind, mode, what)
     return found
 
 
