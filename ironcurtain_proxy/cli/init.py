@@ -2,9 +2,13 @@
 
 import argparse
 import os
+import re
+import shutil
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -56,6 +60,9 @@ what was given cannot be used
 
 _SECONDS: Final = 60.0
 """For all servers together: the first start of `npx` or `uvx` fetches a package."""
+
+_PYTHON: Final = re.compile(r"(python|pypy)[0-9.]*")
+_RUNS_MODULE: Final = re.compile(r"-[bBdEiIOPqRsSuvx]*[mc]")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -204,8 +211,48 @@ def _place(spec: ServerSpec, server: ReadServer, settings: Settings) -> Mapping[
         # Commands without a directory of their own work on the project. What a launcher would run
         # must not be looked for there: the agent may have written it.
         words["cwd"] = WORKSPACE
-        words["env"] = {"PYTHONSAFEPATH": "1", **spec.env}
+        words.update(_safe_path(spec, there.args))
     return words
+
+
+def _safe_path(spec: ServerSpec, args: Sequence[str]) -> Mapping[str, Json]:
+    """What keeps a server in Python from importing modules of the workspace that it runs in.
+
+    An option where there can be one: a variable would hold for the commands that it runs, too, and
+    `python -m unittest` would not find the project's own tests.
+    """
+    if _PYTHON.fullmatch(spec.command.rpartition("/")[2]):
+        if not _imports_from_here(args):
+            return {}
+        path = {**os.environ, **spec.env}.get("PATH")
+        program = shutil.which(spec.command, path=path)
+        # Older than 3.11 it knows neither the option nor the variable.
+        return {"args": ["-P", *args]} if program and _knows_safe_path(program) else {}
+    if any("python" in word for word in (spec.command, *args)):
+        return {"env": {"PYTHONSAFEPATH": "1", **spec.env}}
+    return {}
+
+
+def _imports_from_here(args: Sequence[str]) -> bool:
+    """Whether Python looks for modules in its working directory: not if it is given a script."""
+    words = iter(args)
+    for word in words:
+        if word in {"-X", "-W"}:
+            next(words, "")
+        elif _RUNS_MODULE.match(word) or word == "-":
+            return True
+        elif not word.startswith("-"):
+            return False
+    return True
+
+
+def _knows_safe_path(program: str) -> bool:
+    with suppress(OSError, subprocess.SubprocessError):
+        given = [program, "-I", "-P", "-S", "-c", ""]
+        return not subprocess.run(
+            given, capture_output=True, timeout=_SECONDS, check=False
+        ).returncode
+    return False
 
 
 def _described(servers: Sequence[ReadServer]) -> Iterator[str]:

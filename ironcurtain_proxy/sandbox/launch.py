@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.server import ServerSpec
@@ -13,6 +14,12 @@ from ironcurtain_proxy.sandbox.private_tmp import PrivateTmp
 from ironcurtain_proxy.sandbox.profile import Profile
 from ironcurtain_proxy.sandbox.settings import Settings, sealed
 from ironcurtain_proxy.sandbox.wrapper import prepare
+
+_NO_NEWS: Final = {"npm_config_update_notifier": "false", "NO_UPDATE_NOTIFIER": "1"}
+"""Programs that ask the network for their own newest version. `npm test` would be a call that tried
+to leave, and asked about when it is made again."""
+_CHANGE_DIRECTORY: Final = ("/bin/sh", "-c", 'cd "$0" && exec "$@"')
+"""Into the directory of the first word, and run the others. `env -C` is not on every system."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +50,9 @@ class Launch:
     descriptors: tuple[int, ...] = ()
     """What the process has to inherit; closed by `close`."""
     directory: SocketDirectory | None = None
-    """What has to be gone when the process is; removed by `remove`."""
+    """What has to be gone when the process is; removed by `remove`. The sandbox is made there:
+    srt makes empty files where the directory that it is started in has no `.bashrc`, `.vscode`
+    and the like, and a workspace would be full of them while the server runs."""
 
     def close(self) -> None:
         """Close our copies, once the process has been started or could not be."""
@@ -88,11 +97,16 @@ def confine(spec: ServerSpec, confinement: Confinement | None) -> Launch:
         # Without `--` srt would take the server's own options for its own.
         (
             *(*confinement.command, "-s", f"/proc/self/fd/{descriptor}", "--"),
+            *(() if spec.cwd is None else (*_CHANGE_DIRECTORY, spec.cwd)),
             *_through(confinement.profile),
             *(spec.command, *spec.args),
         ),
         sandboxed=True,
-        environment={**own, "TMPDIR": directory.path},
+        environment={
+            **{name: value for name, value in _NO_NEWS.items() if name not in spec.env},
+            **own,
+            "TMPDIR": directory.path,
+        },
         descriptors=(descriptor,),
         directory=directory,
     )

@@ -254,8 +254,16 @@ def test_a_shell_server_runs_in_the_workspace_and_imports_nothing_from_there(pla
     place.init("coding", "--yes")
     servers = orjson.loads(place.files()["mcp-servers.json"])
     assert servers["shell"]["cwd"] == "@workspace"
-    assert servers["shell"]["env"] == {"PYTHONSAFEPATH": "1"}
+    # A variable would hold for the commands, too: `python -m unittest` would find no tests.
+    assert "env" not in servers["shell"]
     assert "cwd" not in servers["files"]
+    module = ["-u", "-m", "server", "shell"]
+    where = {"PYTHONPATH": str(place.client.parent)}
+    entry = {"command": sys.executable, "args": module, "env": where}
+    place.say({**place.servers, "shell": entry})
+    place.init("coding", "--yes", "--force")
+    servers = orjson.loads(place.files()["mcp-servers.json"])
+    assert servers["shell"]["args"] == ["-P", *module]
 
 
 def test_what_is_written_is_the_users_alone(place: Place) -> None:
