@@ -1,4 +1,4 @@
-"""Checks the documents: width, ids of outside lists, words, links and anchors.
+"""Checks the documents: width, ids of outside lists, words, links, anchors, names of files.
 
 Prints `FILE:LINE: what is wrong` for each fault and ends with 1 if there is one. The words that
 documents do not use stand in `docs/style.md`, under "Words that documents do not use".
@@ -20,6 +20,11 @@ WORDS: Final = "Words that documents do not use"
 ID: Final = re.compile(r"(?<![\w/.#-])(?:[RABCDEXIV]-[0-9]+|G[0-9]{1,2})(?![\w-])")
 LINK: Final = re.compile(r"\]\(([^)\s]+)\)")
 CODE: Final = re.compile(r"(`+).+?\1")
+FILE: Final = re.compile(r"(?<![\w/.~-])(?:(?:scripts|tests|docs)/[\w/.-]*\w|[a-z_]+/[\w/]*\.py)\b")
+PACKAGE: Final = "ironcurtain_proxy"
+HISTORY: Final = ("docs/adr/", "CHANGELOG.md")
+"""Documents that may name files of their time."""
+
 FENCE: Final = re.compile(r"^ *(`{3,}|~{3,})")
 HEADING: Final = re.compile(r"^#{1,6} +(.+?) *#*$")
 
@@ -45,7 +50,7 @@ def main(root: Path) -> int:
     """Check the documents below a directory. Returns the exit code."""
     files = sorted({file for pattern in WHERE for file in root.glob(pattern)})
     words = _words(root / STYLE)
-    faults = [fault for file in files for fault in _faults(file, words)]
+    faults = [fault for file in files for fault in (*_faults(file, words), *_files(root, file))]
     for fault in faults:
         sys.stderr.write(f"{fault.file.relative_to(root)}:{fault.line}: {fault.what}\n")
     return 1 if faults else 0
@@ -62,6 +67,20 @@ def _faults(file: Path, words: re.Pattern[str] | None) -> Iterator[Fault]:
         for link in LINK.findall(prose):
             if wrong := _broken(file, link):
                 yield Fault(file, number, f"{link}: {wrong}")
+
+
+def _files(root: Path, document: Path) -> Iterator[Fault]:
+    """Files of the repository that a document names and that are not there."""
+    if str(document.relative_to(root)).startswith(HISTORY):
+        return
+    for number, text, prose in _lines(document):
+        if "`" not in text and prose:
+            continue
+        for name in FILE.findall(text):
+            if "NAME" not in name and not any(
+                (base / name).exists() for base in (root, root / PACKAGE, document.parent)
+            ):
+                yield Fault(document, number, f"{name}: the file does not exist")
 
 
 def _broken(document: Path, link: str) -> str | None:

@@ -52,6 +52,10 @@ def test_the_documents_of_this_repository_have_no_fault() -> None:
         pytest.param("[x](gone.md)\n", 1, "gone.md: the file does", id="a file that is gone"),
         pytest.param("# A\n[x](#b)\n", 2, "#b: README.md has no", id="a heading that is gone"),
         pytest.param("[x](docs/style.md#b)\n", 1, "style.md has no", id="an anchor elsewhere"),
+        pytest.param(
+            "See `cli/gone.py`.\n", 1, "cli/gone.py: the file", id="a module that is gone"
+        ),
+        pytest.param("a\n\n    scripts/gone\n", 3, "scripts/gone", id="a script that is gone"),
         pytest.param("```\n# B\n```\n[x](#b)\n", 4, "#b: ", id="a heading inside of code"),
         pytest.param("a\n\n    # B\n\n[x](#b)\n", 5, "#b: ", id="a heading in indented code"),
     ],
