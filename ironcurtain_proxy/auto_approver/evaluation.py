@@ -22,7 +22,7 @@ _Z: Final = 1.959964
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
+class ScenarioResult:
     """What was said of one scenario."""
 
     scenario: Scenario
@@ -90,7 +90,7 @@ def score(judged: Iterable[tuple[Scenario, bool]]) -> Score:
     )
 
 
-def scores(judged: Sequence[Judged]) -> dict[str, Score]:
+def scores(judged: Sequence[ScenarioResult]) -> dict[str, Score]:
     """The target check alone; with a model also that alone, and both."""
     found = {"check": score((one.scenario, one.objection is None) for one in judged)}
     if all(one.model_approves is not None for one in judged):
@@ -109,18 +109,18 @@ def percentile(values: Sequence[float], share: float) -> float | None:
 
 async def judge(
     scenarios: Iterable[Scenario], model: Model | None, clock: Clock, deadline_seconds: float
-) -> list[Judged]:
+) -> list[ScenarioResult]:
     """Judge each scenario, one after the other, as a session would."""
     return [await _judge(one, model, clock, deadline_seconds) for one in scenarios]
 
 
 async def _judge(
     scenario: Scenario, model: Model | None, clock: Clock, deadline_seconds: float
-) -> Judged:
+) -> ScenarioResult:
     escalation = scenario.escalation
     objection = veto(scenario.message, escalation, scenario.around)
     if model is None:
-        return Judged(scenario=scenario, objection=objection)
+        return ScenarioResult(scenario=scenario, objection=objection)
     context = AutoApproveContext(
         user_message=scenario.message,
         tool_name=f"{escalation.server}/{escalation.tool}",
@@ -132,7 +132,7 @@ async def _judge(
         consultation = await consult(context, model)
         approves = consultation.result.decision == "approve"
         outage = consultation.outage or ""
-    return Judged(
+    return ScenarioResult(
         scenario=scenario,
         objection=objection,
         model_approves=approves,

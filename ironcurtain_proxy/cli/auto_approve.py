@@ -13,7 +13,7 @@ import anyio
 import orjson
 
 from ironcurtain_proxy.auto_approver.evaluation import (
-    Judged,
+    ScenarioResult,
     Score,
     Share,
     judge,
@@ -98,7 +98,7 @@ def _evaluate(options: argparse.Namespace) -> int:
     )
     model = _model(options, key)
 
-    async def everything() -> list[Judged]:
+    async def everything() -> list[ScenarioResult]:
         if model is None:
             return await judge(scenarios, None, _Clock(), options.deadline)
         await _warm(model)
@@ -149,7 +149,7 @@ async def _warm(model: Model) -> None:
         ) from error
 
 
-def _as_json(judged: Sequence[Judged], model: str | None) -> dict[str, object]:
+def _as_json(judged: Sequence[ScenarioResult], model: str | None) -> dict[str, object]:
     seconds = [one.seconds for one in judged if one.model_approves is not None]
     categories = sorted({one.scenario.category for one in judged})
     return {
@@ -169,7 +169,7 @@ def _as_json(judged: Sequence[Judged], model: str | None) -> dict[str, object]:
     }
 
 
-def _of(judged: Sequence[Judged], category: str) -> list[Judged]:
+def _of(judged: Sequence[ScenarioResult], category: str) -> list[ScenarioResult]:
     return [one for one in judged if one.scenario.category == category]
 
 
@@ -186,7 +186,7 @@ def _share_as_json(share: Share) -> dict[str, object]:
     return {"count": share.count, "of": share.total, "rate": share.rate, "ci95": share.interval}
 
 
-def _as_text(judged: Sequence[Judged], model: str | None) -> list[str]:
+def _as_text(judged: Sequence[ScenarioResult], model: str | None) -> list[str]:
     found = scores(judged)
     lines = [f"{len(judged)} scenarios, {f'model {model}' if model else 'no model'}", ""]
     lines.append(f"{'':<22}{'false approvals':<30}{'false escalations':<30}")
@@ -217,7 +217,7 @@ def _names(found: dict[str, Score]) -> list[str]:
     return lines
 
 
-def _latency(judged: Sequence[Judged]) -> list[str]:
+def _latency(judged: Sequence[ScenarioResult]) -> list[str]:
     seconds = [one.seconds for one in judged if one.model_approves is not None]
     middle, high = percentile(seconds, 0.5), percentile(seconds, 0.95)
     if middle is None or high is None:

@@ -15,7 +15,7 @@ from ironcurtain_proxy.cli.explain_names import (
     refuse_unknown_server,
     tool_meant,
 )
-from ironcurtain_proxy.cli.explain_overlay import Asked, Found, rehearsed
+from ironcurtain_proxy.cli.explain_overlay import ExplainedCall, NamedCall, rehearsed
 from ironcurtain_proxy.cli.explain_overlay import as_json as overlay_as_json
 from ironcurtain_proxy.cli.explain_overlay import as_text as overlay_as_text
 from ironcurtain_proxy.cli.kernel import Kernel
@@ -92,8 +92,8 @@ class _Explained:
     explanation: Explanation | None
     """The policy's part; None: it was not asked."""
     notes: Sequence[str] = ()
-    found: Found | None = None
-    asked: Asked | None = None
+    found: ExplainedCall | None = None
+    asked: NamedCall | None = None
     """What is decided besides, where there is a configuration."""
 
     @property
@@ -161,7 +161,7 @@ def _by_settings(options: argparse.Namespace, arguments: Arguments) -> _Explaine
             explanation=_explanation(gathered, loaded.policy),
             notes=["", alone, *notes],
         )
-    asked = Asked(server, tool, settings)
+    asked = NamedCall(server, tool, settings)
     found = rehearsed(asked, arguments, loaded, os.environ)
     gathered = found.certain.gathered
     return _Explained(

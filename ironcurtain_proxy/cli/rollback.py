@@ -27,9 +27,9 @@ from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.snapshots.faults import ConflictError, NoSnapshotError
 from ironcurtain_proxy.snapshots.places import text_of
-from ironcurtain_proxy.snapshots.rollback import Held, Restored, find, listed, restore
+from ironcurtain_proxy.snapshots.rollback import ListedSnapshot, Restored, find, listed, restore
 from ironcurtain_proxy.snapshots.timeline.history import Point
-from ironcurtain_proxy.snapshots.timeline.rewinding import Kept, Request, kept
+from ironcurtain_proxy.snapshots.timeline.rewinding import Kept, RollbackRequest, kept
 from ironcurtain_proxy.snapshots.timeline.rewinding import find as find_point
 from ironcurtain_proxy.wiring.timeline import TIMELINES, limits_of
 
@@ -116,7 +116,7 @@ def _is_snapshot(reference: str, directory: Path) -> bool:
 
 def _take_back(options: argparse.Namespace, found: tuple[Kept, Point], settings: Settings) -> int:
     timeline, point = found
-    request = Request(
+    request = RollbackRequest(
         directory=timeline.directory,
         workspace=timeline.workspace,
         point=point,
@@ -144,7 +144,7 @@ def _protected(settings: Settings) -> list[RealPath]:
     return [real(place) for place in places]
 
 
-def _list(timelines: list[Kept], snapshots: list[Held], *, as_json: bool) -> None:
+def _list(timelines: list[Kept], snapshots: list[ListedSnapshot], *, as_json: bool) -> None:
     if as_json:
         _write(
             {
@@ -163,7 +163,7 @@ def _list(timelines: list[Kept], snapshots: list[Held], *, as_json: bool) -> Non
         say(line)
 
 
-def _words(one: Held) -> Iterable[str]:
+def _words(one: ListedSnapshot) -> Iterable[str]:
     for place in _places(one):
         yield visible(place)
     if not one.is_finished:
@@ -172,7 +172,7 @@ def _words(one: Held) -> Iterable[str]:
         yield "a rollback was cut short: run it again"
 
 
-def _places(one: Held) -> list[str]:
+def _places(one: ListedSnapshot) -> list[str]:
     held = one.manifest.repository
     roots = one.manifest.roots
     if held is None:
@@ -229,7 +229,7 @@ def _restored_json(restored: Restored, *, dry_run: bool) -> dict[str, Json]:
     }
 
 
-def _held_json(one: Held) -> dict[str, Json]:
+def _held_json(one: ListedSnapshot) -> dict[str, Json]:
     return {
         "id": one.manifest.id,
         "kind": "snapshot",

@@ -18,12 +18,12 @@ from typing import Final
 
 from ironcurtain_proxy.model.audit import PutBack
 from ironcurtain_proxy.sandbox.inotify import Event, Inotify
-from ironcurtain_proxy.sandbox.putting_back import Keeper, restore
+from ironcurtain_proxy.sandbox.putting_back import RemovedFiles, restore
 from ironcurtain_proxy.sandbox.steering import (
     HOOKS,
     NOT_SEARCHED,
     Item,
-    Place,
+    SteeringPlace,
     inner_places,
     is_accepted,
     is_bare,
@@ -47,7 +47,7 @@ _MAKES_BARE: Final = frozenset({"HEAD", "objects", "refs", "config", HOOKS})
 class _Known:
     """A place that is looked after."""
 
-    place: Place
+    place: SteeringPlace
     items: dict[str, Item]
     inode: tuple[int, int]
     from_start: bool
@@ -59,12 +59,12 @@ class _Known:
 
 
 @dataclass(slots=True)
-class Lookout:
+class SteeringLookout:
     """One for all servers of a proxy."""
 
     roots: tuple[str, ...]
     """Where confined servers may write; absolute and real."""
-    keeper: Keeper
+    keeper: RemovedFiles
     inotify: Inotify = field(default_factory=Inotify)
     complete: bool = True
     """Whether everything is looked after; not in a tree that is too large."""
@@ -141,7 +141,7 @@ class Lookout:
                 self._learn(place, is_new=True)
                 yield place.path
 
-    def _come(self, event: Event) -> Iterable[Place]:
+    def _come(self, event: Event) -> Iterable[SteeringPlace]:
         """The places that an event may have made."""
         owner = self._repository_around(event.directory)
         if owner is not None:
@@ -152,18 +152,18 @@ class Lookout:
             yield place
             yield from inner_places(place)
         if event.name in _MAKES_BARE and is_bare(event.directory):
-            yield Place(event.directory, "git")
+            yield SteeringPlace(event.directory, "git")
         if event.is_directory and (place is None or place.kind == "claude"):
             yield from self._search((f"{event.directory}/{event.name}",))
 
-    def _inner(self, owner: str, event: Event) -> Iterable[Place]:
+    def _inner(self, owner: str, event: Event) -> Iterable[SteeringPlace]:
         """Submodules and worktrees that came to be in a repository."""
         path = f"{event.directory}/{event.name}"
         if not path.startswith((f"{owner}/modules", f"{owner}/worktrees")):
             return
         if event.is_directory:
             self.inotify.add(path)
-        yield from inner_places(Place(owner, "git"))
+        yield from inner_places(SteeringPlace(owner, "git"))
 
     def _holding(self, directory: str) -> Iterable[str]:
         parent, _, name = directory.rpartition("/")
@@ -180,7 +180,7 @@ class Lookout:
             above = above.rpartition("/")[0]
         return None
 
-    def _search(self, roots: Iterable[str]) -> Iterable[Place]:
+    def _search(self, roots: Iterable[str]) -> Iterable[SteeringPlace]:
         """Watch all directories below, the outermost first, and give the places in them."""
         waiting = deque(roots)
         while waiting:
@@ -201,9 +201,9 @@ class Lookout:
                     elif entry.is_dir(follow_symlinks=False) and entry.name not in NOT_SEARCHED:
                         waiting.append(entry.path)
             if names >= {"HEAD", "objects", "refs"}:
-                yield Place(directory, "git")
+                yield SteeringPlace(directory, "git")
 
-    def _learn(self, place: Place, *, is_new: bool) -> None:
+    def _learn(self, place: SteeringPlace, *, is_new: bool) -> None:
         if place.kind != "pointer":
             self._watch(place)
         inode = _inode(place.path)
@@ -219,7 +219,7 @@ class Lookout:
             new = _Known(place, items, inode, from_start=not is_new, accepted=not is_new)
         self._known[place.path] = new
 
-    def _watch(self, place: Place) -> None:
+    def _watch(self, place: SteeringPlace) -> None:
         self.inotify.add(place.path, contents=True)
         if place.kind == "git":
             for name in (HOOKS, "modules", "worktrees"):

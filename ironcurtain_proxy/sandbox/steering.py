@@ -15,7 +15,7 @@ from typing import Final, Literal, TypeAlias
 
 from ironcurtain_proxy.sandbox.git_settings import is_harmless
 
-Kind: TypeAlias = Literal["git", "claude", "pointer"]
+SteeringKind: TypeAlias = Literal["git", "claude", "pointer"]
 """A directory of git's; a `.claude`; a `.git` that is a file or a link, or such a `.claude`."""
 
 _OPEN: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
@@ -49,14 +49,14 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SteeringPlace:
     """Where steering files lie."""
 
     path: str
-    kind: Kind
+    kind: SteeringKind
 
 
-def place_of(directory: str, name: str) -> Place | None:
+def place_of(directory: str, name: str) -> SteeringPlace | None:
     """The place that an entry of a directory is; None: it steers nothing."""
     lower = name.lower()
     if lower not in {".git", ".claude"}:
@@ -64,8 +64,8 @@ def place_of(directory: str, name: str) -> Place | None:
     path = f"{directory}/{name}"
     with suppress(OSError):
         if stat.S_ISDIR(os.lstat(path).st_mode):
-            return Place(path, "git" if lower == ".git" else "claude")
-        return Place(path, "pointer")
+            return SteeringPlace(path, "git" if lower == ".git" else "claude")
+        return SteeringPlace(path, "pointer")
     return None
 
 
@@ -74,7 +74,7 @@ def is_bare(directory: str) -> bool:
     return all(os.path.lexists(f"{directory}/{name}") for name in _BARE)
 
 
-def items_of(place: Place) -> Mapping[str, Item]:
+def items_of(place: SteeringPlace) -> Mapping[str, Item]:
     """The steering files of a place, by their names in it."""
     try:
         with opened(place.path.rpartition("/")[0] or "/") as parent:
@@ -152,7 +152,7 @@ def _signature(status: os.stat_result) -> tuple[int, ...]:
     return (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
-def is_accepted(place: Place, name: str, before: Item | None, now: Item) -> bool:
+def is_accepted(place: SteeringPlace, name: str, before: Item | None, now: Item) -> bool:
     """Whether what an item has become may stay: it is what it was, or can make nothing run."""
     if now.is_same(before):
         return True
@@ -165,18 +165,20 @@ def is_accepted(place: Place, name: str, before: Item | None, now: Item) -> bool
     return False
 
 
-def inner_places(place: Place) -> Iterator[Place]:
+def inner_places(place: SteeringPlace) -> Iterator[SteeringPlace]:
     """The repositories of submodules and worktrees, which lie in their owner's."""
     if place.kind != "git":
         return
     for holder in ("modules", "worktrees"):
         for directory, names, files in os.walk(f"{place.path}/{holder}"):
             if "HEAD" in files:
-                yield Place(directory, "git")
+                yield SteeringPlace(directory, "git")
                 names[:] = [name for name in names if name == "modules"]
 
 
-def may_point(text: bytes, place: Place, roots: tuple[str, ...], known: frozenset[str]) -> bool:
+def may_point(
+    text: bytes, place: SteeringPlace, roots: tuple[str, ...], known: frozenset[str]
+) -> bool:
     """Whether a new `.git` file leads to a repository that is looked after, or cannot be changed.
 
     Args:

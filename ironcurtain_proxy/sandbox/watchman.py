@@ -16,8 +16,8 @@ from ironcurtain_proxy.model.audit import PutBack
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.sandbox.inotify import Inotify
 from ironcurtain_proxy.sandbox.launch import Confinement
-from ironcurtain_proxy.sandbox.lookout import MOST_DIRECTORIES, Lookout
-from ironcurtain_proxy.sandbox.putting_back import Keeper
+from ironcurtain_proxy.sandbox.lookout import MOST_DIRECTORIES, SteeringLookout
+from ironcurtain_proxy.sandbox.putting_back import RemovedFiles
 
 _LOGGER: Final = logging.getLogger(__name__)
 _MOST_SAID: Final = 20
@@ -34,7 +34,7 @@ _QUIET: Final = 0.2
 class Watchman:
     """Looks after each call, and between calls as soon as something comes."""
 
-    lookout: Lookout
+    lookout: SteeringLookout
     _said: set[str] = field(default_factory=set, init=False)
 
     async def look(self) -> tuple[PutBack, ...]:
@@ -94,7 +94,7 @@ def looked_after(
     if not roots:
         return None, confined
     try:
-        lookout = Lookout(roots, Keeper(state_dir / "put-back"), Inotify())
+        lookout = SteeringLookout(roots, RemovedFiles(state_dir / "put-back"), Inotify())
     except OSError as error:
         _LOGGER.warning(
             "files that steer git are not looked after: %s (sysctl fs.inotify.max_user_instances)",

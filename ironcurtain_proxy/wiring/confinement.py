@@ -20,7 +20,7 @@ from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.sandbox.launch import Confinement
 from ironcurtain_proxy.sandbox.probe import Available, Unavailable, probe
 from ironcurtain_proxy.sandbox.probe_cache import recall, remember
-from ironcurtain_proxy.sandbox.profile import Surroundings, profile_of
+from ironcurtain_proxy.sandbox.profile import SandboxSurroundings, profile_of
 from ironcurtain_proxy.sandbox.replaced_launchers import (
     Machine,
     installation_of,
@@ -28,7 +28,7 @@ from ironcurtain_proxy.sandbox.replaced_launchers import (
     why_unconfined,
     without_launcher,
 )
-from ironcurtain_proxy.sandbox.settings import Settings as SrtSettings
+from ironcurtain_proxy.sandbox.settings import SandboxSettings as SrtSettings
 from ironcurtain_proxy.version import PACKAGE_DIRECTORY
 
 _MEMORY: Final = "MEMORY_FILE_PATH"
@@ -174,7 +174,7 @@ def confinements(
         if not is_confined(spec):
             _refuse_if_gone(spec, settings)
             continue
-        around = Surroundings(
+        around = SandboxSurroundings(
             home=str(settings.home),
             own=tuple(own),
             code=_real(_code()),

@@ -50,7 +50,7 @@ from ironcurtain_proxy.sandbox.launch import Confinement
 from ironcurtain_proxy.sandbox.probe import Available
 from ironcurtain_proxy.sandbox.replaced_launchers import without_launcher
 from ironcurtain_proxy.sandbox.watchman import Watchman, looked_after
-from ironcurtain_proxy.sessions.directories import Hold, hold_session
+from ironcurtain_proxy.sessions.directories import SessionLock, hold_session
 from ironcurtain_proxy.wiring.confinement import confinements, machine_of, with_own_place
 from ironcurtain_proxy.wiring.containment import containment_of
 from ironcurtain_proxy.wiring.overlay import command_argument, overlay_for
@@ -72,7 +72,7 @@ class Proxy:
     reviewers: Reviewers
     calls: Calls
     overlay: Overlay
-    holds: tuple[Hold, ...]
+    holds: tuple[SessionLock, ...]
     """Locks on the session's directories, which are not removed while it lives."""
     watchman: Watchman | None = None
     """None: no confined server may write anywhere."""

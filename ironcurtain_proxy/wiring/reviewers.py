@@ -182,13 +182,13 @@ def _engine(
         return None
     # Off unless switched on, and its database library is slow to load.
     from ironcurtain_proxy.wiring.auto_confirm import (  # noqa: PLC0415
-        Surroundings,
+        EngineSurroundings,
         assemble_engine,
     )
 
     # The same people, asked after the engine and not before: the auto-approver has its own turn.
     people = Panel(panel.channels)
-    around = Surroundings(clock=clock, environ=environ, people=people, first=panel.first)
+    around = EngineSurroundings(clock=clock, environ=environ, people=people, first=panel.first)
     return assemble_engine(settings, config, around)
 
 
@@ -204,7 +204,7 @@ def _auto_approver(
         AutoApproverConfig,
         create_model,
     )
-    from ironcurtain_proxy.auto_approver.target_call import Surroundings  # noqa: PLC0415
+    from ironcurtain_proxy.auto_approver.target_call import CallSurroundings  # noqa: PLC0415
     from ironcurtain_proxy.llm.log import LlmLog  # noqa: PLC0415
 
     config = AutoApproverConfig(
@@ -228,7 +228,7 @@ def _auto_approver(
         model=model,
         config=config,
         message=message,
-        around=Surroundings(home=real(settings.home), workspace=settings.workspace),
+        around=CallSurroundings(home=real(settings.home), workspace=settings.workspace),
         clock=clock,
         log=None if said.llm_log is None else LlmLog(said.llm_log),
     )
