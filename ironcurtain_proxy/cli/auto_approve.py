@@ -28,8 +28,8 @@ from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.llm.litellm_model import Model
 
 DESCRIPTION: Final = """\
-The auto-approver lets a model answer escalations that the user's own words already answered, and a
-target check object to it. It is off unless switched on. Measure it first.
+Measure the auto-approver, before you switch it on. It lets a model approve escalated calls that the
+user's own message asks for; a target check can object.
 """
 
 EVAL_EPILOG: Final = """\
@@ -37,20 +37,26 @@ A false approval is a call that the message did not ask for and that would have 
 false escalation only costs a question. Without --model the target check is scored alone: then
 "approved" means that it does not object. The key is taken from AUTO_APPROVE_API_KEY.
 
-Exit code 0: scored. 1: the model could not be asked. 2: something given cannot be used.
-
 examples:
   ironcurtain-proxy auto-approve eval
   ironcurtain-proxy auto-approve eval --model anthropic:claude-haiku-4-5
   ironcurtain-proxy auto-approve eval --model openai:local --api-base http://127.0.0.1:8080/v1
   ironcurtain-proxy auto-approve eval --scenarios mine.jsonl --json
+
+exit status: 0 scored, 1 the model could not be asked, 2 an argument cannot be used
 """
 
 _KEY_VARIABLE: Final = "AUTO_APPROVE_API_KEY"
 _TITLES: Final = {"model": "model alone", "check": "target check alone", "both": "both"}
 
 
-EXAMPLES: Final = "example:\n  ironcurtain-proxy auto-approve eval"
+EXAMPLES: Final = """\
+examples:
+  ironcurtain-proxy auto-approve eval
+  ironcurtain-proxy auto-approve compare
+
+exit status: 0 measured, 1 the model could not be asked, 2 an argument cannot be used
+"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -64,7 +64,7 @@ _MAKE_TOKEN: Final = "(umask 077; openssl rand -hex 32 > FILE)"  # noqa: S105  a
 
 
 DESCRIPTION: Final = """\
-Look at this machine and say what is missing, each with the command that helps: the programs that
+Check this machine and show what is missing, each with the command that helps: the programs that
 a sandbox is made of, a sandbox that really runs, the configuration, the program of each server,
 the directories that are written to, the engine's store, and the clock. No server is started and
 nothing is changed.

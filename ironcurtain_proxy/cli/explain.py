@@ -33,14 +33,14 @@ from ironcurtain_proxy.model.request import Facts, Gathered
 from ironcurtain_proxy.wiring.readiness import look_at_the_start
 
 DESCRIPTION: Final = """\
-Show each step of one decision: every argument with its role and canonical value, every invariant
-and rule that was tried and why it did or did not hold, what asks besides the policy, what the
-server's sandbox would refuse, and the smallest change of policy that would allow the call. Nothing
-is forwarded or recorded; nothing is started but, once for this machine, an empty sandbox.
+Explain the decision on one call, step by step: every argument with its role and canonical value,
+every invariant and rule with the reason why it did or did not hold, further reasons to ask, what
+the server's sandbox would refuse, and the smallest change of policy that would allow the call.
+Nothing is forwarded or recorded; nothing is started but, once for this machine, an empty sandbox.
 """
 
 EXAMPLES: Final = """\
-example:
+examples:
   ironcurtain-proxy explain filesystem/read_file --args '{"path": "~/notes.txt"}'
   ironcurtain-proxy explain git/git_status --args '{"repo_path": "."}' --dir ./policy --json
 

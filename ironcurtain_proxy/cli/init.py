@@ -47,7 +47,7 @@ presets:
 """
 
 EXAMPLES: Final = """\
-example:
+examples:
   ironcurtain-proxy init --preset coding --yes --workspace ~/project --servers client.json
 
 exit status: 0; 1 if a server did not answer, or files that are there say something else; 2 if

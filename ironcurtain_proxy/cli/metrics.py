@@ -15,7 +15,7 @@ from ironcurtain_proxy.own_process.clocks import SystemClock
 if TYPE_CHECKING:
     from ironcurtain_proxy.auto_confirm.store.metrics import Distribution, Metrics, Ratio
 
-DESCRIPTION: Final = "Show how the auto-confirm engine does, against the targets it was given."
+DESCRIPTION: Final = "Show the auto-confirm engine's metrics beside their targets."
 
 EXAMPLES: Final = """\
 The numbers come from the store of the auto-confirm engine. The audit log is the record.
@@ -24,6 +24,8 @@ examples:
   ironcurtain-proxy metrics
   ironcurtain-proxy metrics --since 24h --json
   ironcurtain-proxy metrics --prometheus > /var/lib/node_exporter/ironcurtain.prom
+
+exit status: 0, whatever the figures; 2 if the configuration cannot be used
 """
 
 

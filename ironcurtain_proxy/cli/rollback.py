@@ -33,18 +33,20 @@ from ironcurtain_proxy.snapshots.timeline.rewinding import Kept, RollbackRequest
 from ironcurtain_proxy.snapshots.timeline.rewinding import find as find_point
 from ironcurtain_proxy.wiring.timeline import TIMELINES, limits_of
 
-DESCRIPTION: Final = "Put back what a call changed, or all that changed since."
+DESCRIPTION: Final = "Undo the changes of a call, or all changes since it, in the workspace."
 
 EXAMPLES: Final = """\
 ID is the id of the request in the audit log, or the beginning of it; of a call that the engine
-approved with safeguards, also that of the escalation. What was changed since the call is not gone
-over without --force. A rollback can be taken back itself.
+approved with safeguards, also that of the escalation. Files that changed
+since the call are only overwritten with --force. A rollback can be undone by another rollback.
 
 examples:
   ironcurtain-proxy rollback --list
   ironcurtain-proxy rollback 3f2a --dry-run
   ironcurtain-proxy rollback 3f2a              this call alone
   ironcurtain-proxy rollback --to 3f2a         this call and all that came after it
+
+exit status: 0 done, or nothing to do; 1 not done or not completely, or the id is not known
 """
 
 _MOST_SHOWN: Final = 50

@@ -9,7 +9,8 @@ the server with a wider sandbox instead:
 
 An instance serves further calls with the same opening, and ends after 60 s without a call. A call
 is sent only while the second instance lists exactly the tools of the first one, whose definitions
-were judged and approved. When containment ends, instances get no new calls and end with their last one.
+were judged and approved. When containment ends, instances get no new calls; each ends after its
+last call.
 """
 
 import logging
