@@ -1,4 +1,4 @@
-"""How well the auto-approver does on labelled scenarios: who was wrong where, and how sure we are.
+"""Scoring the LLM approver on labelled scenarios, with confidence intervals.
 
 Knows scenarios and verdicts. Does not know how a scorecard is shown.
 """
@@ -23,11 +23,11 @@ _Z: Final = 1.959964
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScenarioResult:
-    """What was said of one scenario."""
+    """The results for one scenario."""
 
     scenario: Scenario
     objection: str | None
-    """Of the target check."""
+    """The target check's objection; None: it has none."""
     model_approves: bool | None = None
     """None: no model was asked."""
     outage: str | None = None
@@ -43,12 +43,12 @@ class Share:
 
     @property
     def rate(self) -> float | None:
-        """The share; None of nothing."""
+        """The share as a number; None if the total is 0."""
         return self.count / self.total if self.total else None
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Where the true rate lies; 0 of 50 does not mean never."""
+        """The confidence interval of the true rate."""
         if not self.total:
             return None
         n, p = self.total, self.count / self.total
@@ -60,7 +60,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """How one judge did."""
+    """The score of one judge."""
 
     false_approvals: tuple[str, ...]
     """The names of scenarios that it approved and should not have."""
@@ -70,12 +70,12 @@ class Score:
 
     @property
     def wrongly_approved(self) -> Share:
-        """Of those that nobody asked for."""
+        """The share among the calls that no message asked for."""
         return Share(len(self.false_approvals), self.to_escalate)
 
     @property
     def wrongly_escalated(self) -> Share:
-        """Of those that were asked for."""
+        """The share among the calls that a message asked for."""
         return Share(len(self.false_escalations), self.to_approve)
 
 

@@ -22,7 +22,7 @@ FileOperation: TypeAlias = Literal["read", "write", "edit", "delete"]
 
 @dataclass(frozen=True, slots=True)
 class NotUnderstood:
-    """Why a person decides."""
+    """The reason for which a person must decide."""
 
     reason: str
 
@@ -58,7 +58,7 @@ class FileCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UrlCall:
-    """A page that is fetched."""
+    """Fetching a page."""
 
     url: str
     """As the call spells it."""
@@ -75,7 +75,7 @@ class PullRequestCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstallCall:
-    """Packages that are installed for the workspace."""
+    """Installing packages for the workspace."""
 
     packages: tuple[str, ...]
     """As they are spelled; none: those of the lock file."""
@@ -96,7 +96,7 @@ _STRANGE_ARGUMENT: Final = "the call has an argument that may change what it doe
 
 
 def action_of(escalation: Escalation, around: CallSurroundings) -> Action | NotUnderstood:
-    """Read a call."""
+    """Parse a call into an action."""
     tool = escalation.tool
     if tool in _GIT_TOOLS:
         return _git(_GIT_TOOLS[tool], escalation, around)

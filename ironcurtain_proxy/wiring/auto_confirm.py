@@ -61,24 +61,24 @@ from ironcurtain_proxy.ports import Clock
 from ironcurtain_proxy.review.channel_order import FirstReviewer, Panel
 
 _Part: TypeAlias = ProcessReviewer | ModelReviewer | Mailbox
-"""What runs for a reviewer."""
+"""A task that runs for a reviewer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSurroundings:
-    """What the engine is joined with."""
+    """The parts that the engine is joined with."""
 
     clock: Clock
     environ: Mapping[str, str]
     people: Panel
-    """Those who answer for a name that no reviewer has."""
+    """The people who are asked where no reviewer has the name."""
     first: FirstReviewer | None = None
 
 
 def assemble_engine(
     settings: Settings, config: AutoConfirmConfig, around: EngineSurroundings
 ) -> EngineParts:
-    """Join the engine. Starts nothing, and opens no database yet.
+    """Join the engine. Nothing is started, and no database is opened.
 
     Raises:
         ConfigurationError: a reviewer's token cannot be read.

@@ -1,4 +1,4 @@
-"""Who is asked about an escalation, joined from the settings."""
+"""Joining the reviewers of escalations from the settings."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _CLOSE: Final = 1.0
-"""Seconds for the model's connections to be closed."""
+"""Seconds for closing the model's connections."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ class Reviewers:
     mailbox: Mailbox
     grants: SessionGrants
     notice: str
-    """What the operator should know at the start, one thing a line; empty: nothing."""
+    """Notices for the operator at the start, one on each line; empty: none."""
     auto_approver: "AutoApprover | None"
     engine: "EngineParts | None"
     """The auto-confirm engine, if it is on."""
