@@ -18,7 +18,7 @@ from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.timeline import NotHeld
 from ironcurtain_proxy.own_process.clocks import SystemClock
 from ironcurtain_proxy.snapshots.timeline.keeper import Limits
-from ironcurtain_proxy.snapshots.timeline.rewinding import Request, kept, roll_back
+from ironcurtain_proxy.snapshots.timeline.rewinding import RollbackRequest, kept, roll_back
 from ironcurtain_proxy.snapshots.timeline.workspace_timeline import WorkspaceTimeline
 
 CALLS = 50
@@ -82,7 +82,7 @@ def rolled_back(store: Path, limits: Limits) -> None:
     """All calls taken back at once."""
     started = time.perf_counter()
     timeline = kept(store)[0]
-    request = Request(
+    request = RollbackRequest(
         directory=timeline.directory,
         workspace=timeline.workspace,
         point=timeline.points[0].point,

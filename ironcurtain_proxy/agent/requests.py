@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-Answer: TypeAlias = Mapping[str, object]
+ServerAnswer: TypeAlias = Mapping[str, object]
 """`{"result": …}` or `{"error": …}`."""
 
-Answerer: TypeAlias = "Callable[[Mapping[str, Json]], Awaitable[Answer]]"
+Answerer: TypeAlias = "Callable[[Mapping[str, Json]], Awaitable[ServerAnswer]]"
 """Answers a request with these `params`."""
 
 Sender: TypeAlias = Callable[[Mapping[str, object]], None]
@@ -45,7 +45,7 @@ class Service:
     answer: Answerer
     turn_away: Answerer
     """Answers where there is no room."""
-    unfinished: Answer
+    unfinished: ServerAnswer
     """The answer to a request that is under way when the proxy does not wait any longer."""
 
 
@@ -126,7 +126,7 @@ class Requests:
 
     async def _run(self, request_id: "MessageId", request: "_Request") -> None:
         service = request.service
-        answer: Answer | None = None
+        answer: ServerAnswer | None = None
         try:
             with request.scope:
                 answer = await (service.answer if request.has_room else service.turn_away)(

@@ -171,7 +171,7 @@ def described(capability: Capability) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class ProfileAnswer:
     """A profile's answer to a call."""
 
     level: Level
@@ -179,7 +179,9 @@ class Verdict:
     """The denied or asked-about capabilities, sorted by name. Empty: none is the reason."""
 
 
-def verdict(names: frozenset[str], needed: frozenset[Capability], profile: Profile) -> Verdict:
+def verdict(
+    names: frozenset[str], needed: frozenset[Capability], profile: Profile
+) -> ProfileAnswer:
     """A profile's answer to a tool that needs these capabilities; the strictest wins.
 
     A blocked tool is denied, and so is a denied capability, even for a pre-approved tool.
@@ -192,10 +194,10 @@ def verdict(names: frozenset[str], needed: frozenset[Capability], profile: Profi
     asked = tuple([name for name, level in levels.items() if level == "approve"])
     blocked = spoken_of(names) & profile.blocked_tools
     if denied or blocked:
-        return Verdict(level="deny", capabilities=() if blocked else denied)
+        return ProfileAnswer(level="deny", capabilities=() if blocked else denied)
     if asked and not names & profile.pre_approved_tools:
-        return Verdict(level="approve", capabilities=asked)
-    return Verdict(level="allow")
+        return ProfileAnswer(level="approve", capabilities=asked)
+    return ProfileAnswer(level="allow")
 
 
 def effective_profile(profile: Profile, isolation: Isolation) -> tuple[Profile, str | None]:

@@ -35,23 +35,23 @@ _SHOWN: Final = frozenset({"secrets.access", "data.user"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class EffectFound:
     """The effect of a call, and the reason for it."""
 
     effect: CallEffect
     reason: str
 
 
-_DECLARED: Final[Mapping[ToolEffect, Found]] = MappingProxyType(
+_DECLARED: Final[Mapping[ToolEffect, EffectFound]] = MappingProxyType(
     {
-        "reads": Found(effect="reads", reason="its annotation says that it only reads"),
-        "writes": Found(effect="local", reason="its annotation says that it changes files"),
-        "destroys": Found(effect="local", reason="its annotation says that it deletes"),
-        "sends": Found(effect="outward", reason="its annotation says that it sends"),
-        "runs": Found(effect="unknown", reason="its annotation says that it runs programs"),
+        "reads": EffectFound(effect="reads", reason="its annotation says that it only reads"),
+        "writes": EffectFound(effect="local", reason="its annotation says that it changes files"),
+        "destroys": EffectFound(effect="local", reason="its annotation says that it deletes"),
+        "sends": EffectFound(effect="outward", reason="its annotation says that it sends"),
+        "runs": EffectFound(effect="unknown", reason="its annotation says that it runs programs"),
     }
 )
-_BY_ROLES: Final = Found(effect="local", reason="it changes files of the workspace")
+_BY_ROLES: Final = EffectFound(effect="local", reason="it changes files of the workspace")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +134,7 @@ def _needs(facts: Facts) -> frozenset[str]:
     return needs_of(facts.command, effect_of(facts.command, facts.place))
 
 
-def effect_of_call(facts: Facts, workspace: RealPath | None) -> Found:
+def effect_of_call(facts: Facts, workspace: RealPath | None) -> EffectFound:
     """The effect of a call outside its sandbox.
 
     Args:
@@ -143,35 +143,35 @@ def effect_of_call(facts: Facts, workspace: RealPath | None) -> Found:
     """
     named = _by_values(facts.request, workspace)
     if named is not None or facts.pushes:
-        return named or Found(effect="outward", reason="it sends to a git remote")
+        return named or EffectFound(effect="outward", reason="it sends to a git remote")
     if facts.command is not None:
         from ironcurtain_proxy.shell.effects import effect_of  # noqa: PLC0415  as above
 
         found = effect_of(facts.command, facts.place)
-        return Found(effect=found.effect, reason=found.reason)
+        return EffectFound(effect=found.effect, reason=found.reason)
     declared = facts.request.effect
     if declared is not None:
         return _DECLARED[declared]
     if any(fact.values and CHANGES & {*fact.roles} for fact in facts.request.arguments):
         return _BY_ROLES
-    return Found(effect="beyond", reason="no annotation says what the tool does")
+    return EffectFound(effect="beyond", reason="no annotation says what the tool does")
 
 
-def _by_values(request: AccessRequest, workspace: RealPath | None) -> Found | None:
+def _by_values(request: AccessRequest, workspace: RealPath | None) -> EffectFound | None:
     """The effect of arguments that name resources outside the workspace; None: there are none."""
     for fact in request.arguments:
         if not fact.values:
             continue
         if any(ROLE_TRAITS[role].category in {"url", "identifier"} for role in fact.roles):
-            return Found(effect="outward", reason="it names a host or an account")
+            return EffectFound(effect="outward", reason="it names a host or an account")
         if not _LEAVES.isdisjoint(fact.roles):
-            return Found(effect="outward", reason="it names people")
+            return EffectFound(effect="outward", reason="it names people")
         for value in fact.values:
             inside = not isinstance(value, PathValue) or (
                 workspace is not None and value.path.is_within(workspace)
             )
             if not inside:
-                return Found(effect="beyond", reason="it names a path outside the workspace")
+                return EffectFound(effect="beyond", reason="it names a path outside the workspace")
     return None
 
 

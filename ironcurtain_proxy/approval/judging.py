@@ -39,7 +39,7 @@ class NamedTool:
     """The names under which lists may mention the tool."""
 
 
-_Key: TypeAlias = tuple[NamedTool, frozenset[ArgumentRole], bool, tuple[bool, ...] | None]
+_JudgementKey: TypeAlias = tuple[NamedTool, frozenset[ArgumentRole], bool, tuple[bool, ...] | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,7 @@ class Overlay:
     declarations: Mapping[str, ToolDeclaration] = field(default_factory=dict)
     """By the tool's name as the operator wrote it."""
     by_argument: Mapping[str, tuple[ArgumentCapabilities, ...]] = field(default_factory=dict)
-    _known: dict[_Key, Overlaid] = field(
+    _known: dict[_JudgementKey, Overlaid] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
     """Cached judgements of harmless calls, which do not depend on what the arguments name."""

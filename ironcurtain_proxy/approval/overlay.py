@@ -9,7 +9,7 @@ from typing import assert_never
 
 from ironcurtain_proxy.approval.capabilities import (
     Profile,
-    Verdict,
+    ProfileAnswer,
     capabilities_of,
     described,
     effective_profile,
@@ -146,7 +146,7 @@ def asked_before(profile: str, capabilities: tuple[Capability, ...]) -> OriginRe
     )
 
 
-def _denial(said: Verdict, subject: Subject, profile: Profile) -> Ground:
+def _denial(said: ProfileAnswer, subject: Subject, profile: Profile) -> Ground:
     if said.capabilities:
         return Ground(
             _rule_of(said.capabilities),

@@ -25,9 +25,9 @@ from ironcurtain_proxy.model.grant import Grant, GrantId, GrantPattern
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.reply import RefusedBy
 
-_Kind: TypeAlias = Literal["denied", "expired", "invalid", "withdrawn", "limit"]
+_DeclinedKind: TypeAlias = Literal["denied", "expired", "invalid", "withdrawn", "limit"]
 
-DECLINED: Final[Mapping[_Kind, str]] = MappingProxyType(
+DECLINED: Final[Mapping[_DeclinedKind, str]] = MappingProxyType(
     {
         "denied": "Denied by human during escalation",
         "expired": "No answer within the time for escalations",

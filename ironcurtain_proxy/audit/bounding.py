@@ -26,7 +26,7 @@ _INTEGER_LIMIT: Final = 1 << 1023
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RecordLimits:
     """What a line may hold at most."""
 
     value: int = VALUE_LIMIT
@@ -36,8 +36,8 @@ class Limits:
     nodes: int = 4096
 
 
-WHOLE: Final = Limits()
-SHORT: Final = Limits(value=2048, text=4096, nodes=256)
+WHOLE: Final = RecordLimits()
+SHORT: Final = RecordLimits(value=2048, text=4096, nodes=256)
 """For calls that were denied: an agent can make any number of them."""
 
 
@@ -52,7 +52,9 @@ class Shaped:
     sha256: str | None = None
 
 
-def shape_arguments(arguments: Arguments, *, redaction: bool, limits: Limits = WHOLE) -> Shaped:
+def shape_arguments(
+    arguments: Arguments, *, redaction: bool, limits: RecordLimits = WHOLE
+) -> Shaped:
     """Turn the arguments of a call into JSON text of bounded size.
 
     The fast way is for what nearly every call is: small, expressible, and nothing in it that looks
@@ -72,7 +74,7 @@ def shape_arguments(arguments: Arguments, *, redaction: bool, limits: Limits = W
     return Shaped(shaped, len(whole), sha256(whole).hexdigest()) if whole else Shaped(shaped, 0, "")
 
 
-def shape_text(text: str, *, redaction: bool, limits: Limits = WHOLE) -> str:
+def shape_text(text: str, *, redaction: bool, limits: RecordLimits = WHOLE) -> str:
     """The same for a single text: a reason, an error, a name."""
     if len(text) <= limits.value:
         try:
@@ -128,7 +130,7 @@ class _Shaper:
 
     __slots__ = ("_nodes", "_redaction", "_text", "_value", "cut")
 
-    def __init__(self, *, redaction: bool, limits: Limits = WHOLE) -> None:
+    def __init__(self, *, redaction: bool, limits: RecordLimits = WHOLE) -> None:
         self._redaction = redaction
         self._nodes = limits.nodes
         self._text = limits.text

@@ -1,13 +1,19 @@
-"""The audit log: the `Recorder` that mediation is given.
+"""The audit log: implements `ports.Recorder`.
 
-A record is encoded and sealed into the chain here, on the event loop; then it is written: here
-while the disk is known to be well, else by the writing thread (see `writer`). The wait for the
-thread is short and blocking at first, since that is three times faster than being woken through
-the loop, and becomes an ordinary one when the disk takes longer. What comes together goes together.
+Theory of operation: a record is encoded and sealed on the event loop, which fixes its order. Its
+seal is a hash over its bytes and the seal before it, so that each line commits to all earlier ones.
+The sealed line is then written: on the loop while the disk is known to respond, otherwise by a
+thread (see `writer`). Waiting for the thread blocks the loop for at most 2 ms, which is three times
+faster than a wake-up through the loop; a longer wait uses a future with a deadline. Records that
+arrive together are written together.
 
     loop:    record ── seal ── submit ─┐ waits ≤ 2 ms ┌─ done │ else: a future, and a deadline
     writer:                            └── write(2) ──┘
     syncer:                                       └─ fsync, head file, within 100 ms
+
+`record` returns once the operating system has the line. The head file names the last synced line,
+so that lines cut off at the end are noticed. A failed or late write is final: the log is latched,
+every later record fails, and so no further call is forwarded.
 """
 
 import asyncio  # noqa: TID251  futures that a thread completes: anyio's way takes twice as long

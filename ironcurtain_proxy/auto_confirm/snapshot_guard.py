@@ -23,7 +23,7 @@ from ironcurtain_proxy.ports import Clock
 from ironcurtain_proxy.snapshots.faults import SnapshotError
 from ironcurtain_proxy.snapshots.retention import prune
 from ironcurtain_proxy.snapshots.snapshot import Snapshot, finish, take
-from ironcurtain_proxy.snapshots.under_way import Hold, hold
+from ironcurtain_proxy.snapshots.under_way import SnapshotLock, hold
 from ironcurtain_proxy.snapshots.watch import Effects, SideEffects
 
 _log: Final = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ class Safekeeping:
     clock: Clock
     quiet: float = QUIET
     _open: dict[EscalationId, _Watched] = field(default_factory=dict)
-    _holds: dict[EscalationId, Hold] = field(default_factory=dict)
+    _holds: dict[EscalationId, SnapshotLock] = field(default_factory=dict)
 
     async def run(self) -> None:
         """Remove old snapshots once a day, also where no more are taken.
@@ -117,7 +117,7 @@ class Safekeeping:
         self._open[escalation.id], self._holds[escalation.id] = watched, held
         return True
 
-    def _prepare(self, escalation: Escalation) -> tuple[_Watched, Hold]:
+    def _prepare(self, escalation: Escalation) -> tuple[_Watched, SnapshotLock]:
         now = self.clock.now()
         prune(self.directory, now)
         request = escalation.request

@@ -38,7 +38,7 @@ missing, and the like. Nothing is started but, once for this machine, an empty s
 """
 
 EXAMPLES: Final = """\
-example:
+examples:
   ironcurtain-proxy check                       the configuration that serve would use
   ironcurtain-proxy check --config config.json --live
   ironcurtain-proxy check --dir ./policy        compiled-policy.json and its neighbours alone

@@ -15,12 +15,12 @@ from typing import Final
 import orjson
 
 from ironcurtain_proxy.config.annotating.annotate import annotate
-from ironcurtain_proxy.config.annotating.read_tool import Kind, ReadServer
+from ironcurtain_proxy.config.annotating.read_tool import ReadServer, ToolKind
 from ironcurtain_proxy.config.policy.policy_files import ANNOTATIONS_NAME, POLICY_NAME
 from ironcurtain_proxy.config.policy.policy_loading import load_policy
 from ironcurtain_proxy.config.presets.compose import compose
 from ironcurtain_proxy.config.presets.preset import PRESETS, preset
-from ironcurtain_proxy.config.presets.writing import Planned, planned, write
+from ironcurtain_proxy.config.presets.writing import PlannedFile, planned, write
 from ironcurtain_proxy.config.reading.environment import CONFIG_VARIABLE, SERVERS_VARIABLE
 from ironcurtain_proxy.config.reading.layers import CONFIG_NAME
 from ironcurtain_proxy.config.reading.operator_paths import STATE_DIRECTORY
@@ -51,7 +51,7 @@ presets:
 """
 
 EXAMPLES: Final = """\
-example:
+examples:
   ironcurtain-proxy init --preset coding --yes --workspace ~/project --servers client.json
 
 exit status: 0; 1 if a server did not answer, or files that are there say something else; 2 if
@@ -275,7 +275,7 @@ def _described(servers: Sequence[ReadServer]) -> Iterator[str]:
             yield f"  {server.left_out} more cannot be written down: denied"
 
 
-_MEANS: Final[Mapping[Kind, str]] = {
+_MEANS: Final[Mapping[ToolKind, str]] = {
     "files": "works on the files that it is given",
     "fetches": "fetches the URL that it is given",
     "shell": "runs a shell command",
@@ -285,7 +285,7 @@ _MEANS: Final[Mapping[Kind, str]] = {
 }
 
 
-def _write(files: list[Planned], *, force: bool) -> bool:
+def _write(files: list[PlannedFile], *, force: bool) -> bool:
     others = [file for file in files if file.state == "other"]
     if others and not force:
         for file in others:

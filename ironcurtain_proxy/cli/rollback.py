@@ -27,24 +27,26 @@ from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.snapshots.faults import ConflictError, NoSnapshotError
 from ironcurtain_proxy.snapshots.places import text_of
-from ironcurtain_proxy.snapshots.rollback import Held, Restored, find, listed, restore
+from ironcurtain_proxy.snapshots.rollback import ListedSnapshot, Restored, find, listed, restore
 from ironcurtain_proxy.snapshots.timeline.history import Point
-from ironcurtain_proxy.snapshots.timeline.rewinding import Kept, Request, kept
+from ironcurtain_proxy.snapshots.timeline.rewinding import Kept, RollbackRequest, kept
 from ironcurtain_proxy.snapshots.timeline.rewinding import find as find_point
 from ironcurtain_proxy.wiring.timeline import TIMELINES, limits_of
 
-DESCRIPTION: Final = "Put back what a call changed, or all that changed since."
+DESCRIPTION: Final = "Undo the changes of a call, or all changes since it, in the workspace."
 
 EXAMPLES: Final = """\
 ID is the id of the request in the audit log, or the beginning of it; of a call that the engine
-approved with safeguards, also that of the escalation. What was changed since the call is not gone
-over without --force. A rollback can be taken back itself.
+approved with safeguards, also that of the escalation. Files that changed
+since the call are only overwritten with --force. A rollback can be undone by another rollback.
 
 examples:
   ironcurtain-proxy rollback --list
   ironcurtain-proxy rollback 3f2a --dry-run
   ironcurtain-proxy rollback 3f2a              this call alone
   ironcurtain-proxy rollback --to 3f2a         this call and all that came after it
+
+exit status: 0 done, or nothing to do; 1 not done or not completely, or the id is not known
 """
 
 _MOST_SHOWN: Final = 50
@@ -116,7 +118,7 @@ def _is_snapshot(reference: str, directory: Path) -> bool:
 
 def _take_back(options: argparse.Namespace, found: tuple[Kept, Point], settings: Settings) -> int:
     timeline, point = found
-    request = Request(
+    request = RollbackRequest(
         directory=timeline.directory,
         workspace=timeline.workspace,
         point=point,
@@ -144,7 +146,7 @@ def _protected(settings: Settings) -> list[RealPath]:
     return [real(place) for place in places]
 
 
-def _list(timelines: list[Kept], snapshots: list[Held], *, as_json: bool) -> None:
+def _list(timelines: list[Kept], snapshots: list[ListedSnapshot], *, as_json: bool) -> None:
     if as_json:
         _write(
             {
@@ -163,7 +165,7 @@ def _list(timelines: list[Kept], snapshots: list[Held], *, as_json: bool) -> Non
         say(line)
 
 
-def _words(one: Held) -> Iterable[str]:
+def _words(one: ListedSnapshot) -> Iterable[str]:
     for place in _places(one):
         yield visible(place)
     if not one.is_finished:
@@ -172,7 +174,7 @@ def _words(one: Held) -> Iterable[str]:
         yield "a rollback was cut short: run it again"
 
 
-def _places(one: Held) -> list[str]:
+def _places(one: ListedSnapshot) -> list[str]:
     held = one.manifest.repository
     roots = one.manifest.roots
     if held is None:
@@ -229,7 +231,7 @@ def _restored_json(restored: Restored, *, dry_run: bool) -> dict[str, Json]:
     }
 
 
-def _held_json(one: Held) -> dict[str, Json]:
+def _held_json(one: ListedSnapshot) -> dict[str, Json]:
     return {
         "id": one.manifest.id,
         "kind": "snapshot",

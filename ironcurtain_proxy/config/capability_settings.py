@@ -55,7 +55,7 @@ class CapabilitySettings:
 
 def read_capabilities(layers: Layers, names: ToolNames) -> CapabilitySettings:
     """The section `capabilities`."""
-    reader = _Reader(names)
+    reader = _CapabilityReader(names)
     own = layers.read("capabilities.profiles", reader.profiles, {})
     tools = layers.read("capabilities.tools", names.keys, {})
     read = {name: reader.tool(name, spot) for name, spot in tools.items()}
@@ -79,7 +79,7 @@ def _chosen(spot: Spot, own: Mapping[str, Profile]) -> Profile | None:
     return own.get(name) or _BUILT_IN.get(name)
 
 
-class _Reader:
+class _CapabilityReader:
     """Reads profiles and declarations, and collects the capability names in them."""
 
     __slots__ = ("_names", "declared", "ruled")

@@ -286,8 +286,8 @@ _SETTINGS_OF: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 )
 """Files that say which shell runs the scripts, or what else is run."""
 
-_Reader: TypeAlias = Callable[[Family, str, _Reading], None]
-_READERS: Final[Mapping[str, _Reader]] = MappingProxyType(
+_MeaningReader: TypeAlias = Callable[[Family, str, _Reading], None]
+_READERS: Final[Mapping[str, _MeaningReader]] = MappingProxyType(
     {
         "package.json": _package,
         "GNUmakefile": _make,
@@ -300,7 +300,7 @@ _READERS: Final[Mapping[str, _Reader]] = MappingProxyType(
     }
 )
 """By the first of the files that a family may be defined in."""
-_RUNNERS: Final[Mapping[_Reader, frozenset[str]]] = MappingProxyType(
+_RUNNERS: Final[Mapping[_MeaningReader, frozenset[str]]] = MappingProxyType(
     {
         _package: frozenset({"npm", "pnpm", "yarn", "bun"}),
         _make: frozenset({"make", "gmake"}),

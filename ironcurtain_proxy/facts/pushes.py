@@ -4,7 +4,7 @@ import os
 from hashlib import sha256
 
 from ironcurtain_proxy.facts.branches import current_branch
-from ironcurtain_proxy.facts.git import GitRemotes, Operation
+from ironcurtain_proxy.facts.git import GitRemotes, RemoteOperation
 from ironcurtain_proxy.facts.remotes import repository_root
 from ironcurtain_proxy.facts.spelling import Refusal
 from ironcurtain_proxy.model.family import Family
@@ -31,7 +31,7 @@ def where_git_leads(family: Family, remotes: GitRemotes) -> str | None:
     if not os.path.isdir(repository):  # noqa: PTH112  a text
         return "absent"
     program, named = _named(family)
-    operation: Operation = "push" if program == "push" else "both"
+    operation: RemoteOperation = "push" if program == "push" else "both"
     if named is None or "--all" in family.kept:
         urls = remotes.default_destinations(repository, "both")
         named = None

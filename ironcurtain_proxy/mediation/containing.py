@@ -1,8 +1,19 @@
-"""Containment at work: a point before each call that may change the workspace, a look after it.
+"""Containment: a point before each call that may change the workspace, an inspection after it.
 
-A call that its sandbox holds and the timeline can take back needs no reviewer. The session's
-containment ends where something was put back that could act outside the sandbox, until a person
-has looked.
+Theory of operation: a call needs no reviewer if its sandbox confines it and the timeline can undo
+what it changes.
+
+    escalated ── consent: why not contained? ── a reason ──▶ reviewer
+                    │ none
+                    ▼
+                 before: point ──▶ watch: forward, look what was left ──▶ settle: close the point
+                                                │
+                                                └─ steering file restored ──▶ containment ends
+
+`before` repeats the check when the call's turn comes, because sandbox and session may have changed
+while it waited. Hosts that a call tried to reach are remembered by its fingerprint, so that the
+identical call is asked about with the host shown. Containment of the session ends once a file was
+restored that could act outside the sandbox, until a person has looked.
 """
 
 import logging

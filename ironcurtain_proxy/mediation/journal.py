@@ -32,7 +32,7 @@ UNKNOWN: Final = "the outcome of the call is not known"
 
 
 @dataclass(slots=True)
-class Client:
+class ClientName:
     """The connected client. Its name is known only after its `initialize` request."""
 
     name: str = ""
@@ -53,7 +53,7 @@ class Journal:
     aftermath: Aftermath | None = None
     named_meta: frozenset[str] = frozenset()
     """The keys of `_meta` that the operator forwards to servers."""
-    client: Client = field(default_factory=Client)
+    client: ClientName = field(default_factory=ClientName)
     unattended: Unattended = field(default_factory=Unattended)
 
     def open(

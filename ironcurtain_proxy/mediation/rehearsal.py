@@ -26,7 +26,7 @@ from ironcurtain_proxy.ports import FactGatherer
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RehearsedCall:
     """The result for a call before any reviewer is asked."""
 
     gathered: Gathered
@@ -70,7 +70,7 @@ class Rehearsal:
 
     async def of_call(
         self, server: str, tool: str, arguments: Arguments, *, is_unique: bool
-    ) -> Outcome:
+    ) -> RehearsedCall:
         """The decision that would be made on a call.
 
         Args:
@@ -94,9 +94,9 @@ class Rehearsal:
         gathered = await facts.gather(call)
         judged = judge(gathered, self.policy, self.overlay, lambda: NamedTool(server, tool, names))
         if not isinstance(gathered, Facts) or not isinstance(judged.decision, Escalate):
-            return Outcome(gathered, judged, None)
+            return RehearsedCall(gathered, judged, None)
         opening = self.opening(server, gathered)
-        return Outcome(
+        return RehearsedCall(
             gathered,
             judged,
             blocked=Ground("sandbox", opening) if isinstance(opening, str) else None,

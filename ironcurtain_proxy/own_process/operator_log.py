@@ -59,7 +59,7 @@ def configure_logging(session_log: Path) -> Callable[[], None]:
 
 
 @dataclass(slots=True)
-class _Kind:
+class _MessageKind:
     """Lines with the same message and different arguments."""
 
     since: float
@@ -81,7 +81,7 @@ class Sparing(logging.Handler):
         self._inner = inner
         self._most = most
         self._clock = clock
-        self._kinds: dict[str, _Kind] = {}
+        self._kinds: dict[str, _MessageKind] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print a line, or count it."""
@@ -94,7 +94,7 @@ class Sparing(logging.Handler):
                 self._count_up(kind)
             if len(self._kinds) >= _MOST_KINDS:
                 self.say_what_was_left_out()
-            kind = self._kinds[name] = _Kind(now)
+            kind = self._kinds[name] = _MessageKind(now)
         # Some lines limit their own number, and each of them is printed.
         if kind.said < max(self._most, getattr(record, "most", 0)):
             kind.said += 1
@@ -110,7 +110,7 @@ class Sparing(logging.Handler):
             self._count_up(kind)
         self._kinds.clear()
 
-    def _count_up(self, kind: _Kind) -> None:
+    def _count_up(self, kind: _MessageKind) -> None:
         if not kind.left_out:
             return
         lines = f"{kind.left_out} more line{'' if kind.left_out == 1 else 's'}"

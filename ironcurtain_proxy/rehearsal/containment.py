@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from ironcurtain_proxy.model.decision import Escalate
-from ironcurtain_proxy.rehearsal.memory import Asked
+from ironcurtain_proxy.rehearsal.memory import EscalatedStep
 from ironcurtain_proxy.sandbox.private_tmp import PLACES
 from ironcurtain_proxy.shell.capabilities import needs_of
 from ironcurtain_proxy.shell.effects import effect_of
@@ -18,7 +18,7 @@ _SHOWN: Final = frozenset({"secrets.access", "data.user"})
 _HELD: Final = frozenset({"reads", "local", "unknown"})
 
 
-def is_contained(asked: Asked) -> bool:
+def is_contained(asked: EscalatedStep) -> bool:
     """Whether nobody would be asked."""
     decision, command = asked.judged.decision, asked.facts.command
     if command is None or asked.facts.pushes:

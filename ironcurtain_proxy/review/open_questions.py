@@ -53,7 +53,7 @@ _TOO_MANY: Final = Declined(
 )
 
 
-_Key: TypeAlias = tuple[tuple[object, ...], frozenset[Capability]]
+_QuestionKey: TypeAlias = tuple[tuple[object, ...], frozenset[Capability]]
 """The question without its capabilities, and the capabilities."""
 
 
@@ -97,7 +97,7 @@ class Desk:
         self._clock = clock
         self._hold_after = hold_after
         self._aftermath = aftermath
-        self._questions: dict[_Key, _Question] = {}
+        self._questions: dict[_QuestionKey, _Question] = {}
         self._tasks: TaskGroup | None = None
 
     @property
@@ -174,7 +174,7 @@ class Desk:
             self._tasks.start_soon(self._ask, question)
         return question
 
-    def _find_wider(self, key: _Key) -> _Question | None:
+    def _find_wider(self, key: _QuestionKey) -> _Question | None:
         """The same question with more capabilities missing: its answer settles this one, too."""
         same, names = key
         for (other, wider), question in self._questions.items():
@@ -249,7 +249,7 @@ class Desk:
             _log.exception("that nobody took the approval %s is not noted", identifier)
 
 
-def _key(escalation: Escalation) -> _Key:
+def _key(escalation: Escalation) -> _QuestionKey:
     """Everything that a reviewer's answer rests on. A call that differs in any part is asked anew.
 
     Arguments alone would not be enough: they may lead elsewhere by now (a link, a remote), and

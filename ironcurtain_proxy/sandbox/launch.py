@@ -11,8 +11,8 @@ from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.sandbox import inside
 from ironcurtain_proxy.sandbox.directory import SocketDirectory, make_directory
 from ironcurtain_proxy.sandbox.private_tmp import PrivateTmp
-from ironcurtain_proxy.sandbox.profile import Profile
-from ironcurtain_proxy.sandbox.settings import Settings, sealed
+from ironcurtain_proxy.sandbox.profile import SandboxProfile
+from ironcurtain_proxy.sandbox.settings import SandboxSettings, sealed
 from ironcurtain_proxy.sandbox.wrapper import prepare
 
 _NO_NEWS: Final = {"npm_config_update_notifier": "false", "NO_UPDATE_NOTIFIER": "1"}
@@ -28,7 +28,7 @@ class Confinement:
 
     command: tuple[str, ...]
     """Runs srt."""
-    profile: Profile
+    profile: SandboxProfile
     temporary: str | None = None
     """Where the server keeps temporary files; None: in its working directory."""
     gate: int | None = None
@@ -78,7 +78,7 @@ def confine(spec: ServerSpec, confinement: Confinement | None) -> Launch:
     """
     if confinement is None:
         return unsafe_no_sandbox(spec)
-    settings = Settings.of(
+    settings = SandboxSettings.of(
         confinement.profile, confinement.gate, is_private=confinement.private is not None
     )
     directory = make_directory()
@@ -112,7 +112,7 @@ def confine(spec: ServerSpec, confinement: Confinement | None) -> Launch:
     )
 
 
-def _through(profile: Profile) -> tuple[str, ...]:
+def _through(profile: SandboxProfile) -> tuple[str, ...]:
     """What closes hidden directories for writing and then becomes the server; see `inside`.
 
     Nothing, where the profile hides what that needs to run.

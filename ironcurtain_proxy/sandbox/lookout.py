@@ -18,12 +18,12 @@ from typing import Final
 
 from ironcurtain_proxy.model.audit import PutBack
 from ironcurtain_proxy.sandbox.inotify import Event, Inotify
-from ironcurtain_proxy.sandbox.putting_back import Keeper, let_in, restore
+from ironcurtain_proxy.sandbox.putting_back import RemovedFiles, let_in, restore
 from ironcurtain_proxy.sandbox.steering import (
     HOOKS,
     NOT_SEARCHED,
     Item,
-    Place,
+    SteeringPlace,
     inner_directories,
     is_accepted,
     is_bare,
@@ -48,7 +48,7 @@ _MAKES_BARE: Final = frozenset({"HEAD", "objects", "refs", "commondir", "config"
 class _Known:
     """A place that is looked after."""
 
-    place: Place
+    place: SteeringPlace
     items: dict[str, Item]
     inode: tuple[int, int]
     from_start: bool
@@ -60,12 +60,12 @@ class _Known:
 
 
 @dataclass(slots=True)
-class Lookout:
+class SteeringLookout:
     """One for all servers of a proxy."""
 
     roots: tuple[str, ...]
     """Where confined servers may write; absolute and real."""
-    keeper: Keeper
+    keeper: RemovedFiles
     inotify: Inotify = field(default_factory=Inotify)
     elsewhere: tuple[str, ...] = ()
     """Where servers may write besides, and nobody looks: no repository of ours may lie there."""
@@ -88,7 +88,7 @@ class Lookout:
             for path in led_to(known.place, known.items):
                 target = os.path.realpath(path)
                 if known.place.kind == "pointer" and os.path.isdir(f"{target}/{HOOKS}"):  # noqa: PTH112  text
-                    self._learn(Place(target, "git"), is_new=False)
+                    self._learn(SteeringPlace(target, "git"), is_new=False)
                 elif self._is_ours(target):
                     self._led_to.append(target)
         self._begun = True
@@ -160,7 +160,7 @@ class Lookout:
                 self._learn(place, is_new=True)
                 yield place.path
 
-    def _come(self, event: Event) -> Iterable[Place]:
+    def _come(self, event: Event) -> Iterable[SteeringPlace]:
         """The places that an event may have made."""
         owner = self._repository_around(event.directory)
         if owner is not None:
@@ -171,22 +171,22 @@ class Lookout:
             yield place
             yield from self._inside(place)
         if event.name in _MAKES_BARE and is_bare(event.directory):
-            yield Place(event.directory, "git")
+            yield SteeringPlace(event.directory, "git")
         if event.is_directory and (place is None or place.kind == "claude"):
             yield from self._search((f"{event.directory}/{event.name}",))
 
-    def _inner(self, owner: str, event: Event) -> Iterable[Place]:
+    def _inner(self, owner: str, event: Event) -> Iterable[SteeringPlace]:
         """Submodules and worktrees that came to be in a repository."""
         path = f"{event.directory}/{event.name}"
         if not path.startswith((f"{owner}/modules", f"{owner}/worktrees")):
             return
-        yield from self._inside(Place(owner, "git"))
+        yield from self._inside(SteeringPlace(owner, "git"))
 
-    def _inside(self, owner: Place) -> Iterable[Place]:
+    def _inside(self, owner: SteeringPlace) -> Iterable[SteeringPlace]:
         for directory, is_repository in inner_directories(owner):
             self.inotify.add(directory)
             if is_repository:
-                yield Place(directory, "git")
+                yield SteeringPlace(directory, "git")
 
     def _holding(self, directory: str) -> Iterable[str]:
         parent, _, name = directory.rpartition("/")
@@ -203,7 +203,7 @@ class Lookout:
             above = above.rpartition("/")[0]
         return None
 
-    def _search(self, roots: Iterable[str]) -> Iterable[Place]:  # noqa: C901  a walk
+    def _search(self, roots: Iterable[str]) -> Iterable[SteeringPlace]:  # noqa: C901  a walk
         """Watch all directories below, the outermost first, and give the places in them."""
         waiting = deque(roots)
         while waiting:
@@ -229,7 +229,7 @@ class Lookout:
                     elif entry.is_dir(follow_symlinks=False) and entry.name not in NOT_SEARCHED:
                         waiting.append(entry.path)
             if "HEAD" in names and is_bare(directory):
-                yield Place(directory, "git")
+                yield SteeringPlace(directory, "git")
 
     def _miss(self) -> None:
         if self.complete and self._begun:
@@ -237,7 +237,7 @@ class Lookout:
             self._unsaid.append(PutBack(said))
         self.complete = False
 
-    def _learn(self, place: Place, *, is_new: bool) -> None:
+    def _learn(self, place: SteeringPlace, *, is_new: bool) -> None:
         if place.kind != "pointer":
             self._watch(place)
         inode = _inode(place.path)
@@ -255,7 +255,7 @@ class Lookout:
             new = _Known(place, items, inode, from_start=not is_new, accepted=not is_new)
         self._known[place.path] = new
 
-    def _watch(self, place: Place) -> None:
+    def _watch(self, place: SteeringPlace) -> None:
         self.inotify.add(place.path, contents=True)
         if place.kind == "git":
             for name in (HOOKS, "modules", "worktrees"):

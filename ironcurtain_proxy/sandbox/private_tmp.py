@@ -15,7 +15,7 @@ from typing import Final
 
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.sandbox import inside
-from ironcurtain_proxy.sandbox.profile import Profile
+from ironcurtain_proxy.sandbox.profile import SandboxProfile
 
 PLACES: Final = ("/tmp", "/var/tmp")  # noqa: S108  what is mounted over, never opened
 SUFFIX: Final = ".tmp"
@@ -70,7 +70,9 @@ class PrivateTmp:
         return False
 
 
-def private_tmp(directory: str, profile: Profile, needed: Iterable[str]) -> PrivateTmp | None:
+def private_tmp(
+    directory: str, profile: SandboxProfile, needed: Iterable[str]
+) -> PrivateTmp | None:
     """The `/tmp` of a server; None: it needs the machine's own.
 
     Args:

@@ -26,7 +26,7 @@ _LONGEST_NAME: Final = 150
 
 
 @dataclass(slots=True)
-class Keeper:
+class RemovedFiles:
     """Where things are moved to. Nothing is ever removed, unless it is kept already."""
 
     directory: Path

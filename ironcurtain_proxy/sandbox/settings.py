@@ -15,7 +15,7 @@ import orjson
 
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.sandbox.profile import Profile
+from ironcurtain_proxy.sandbox.profile import SandboxProfile
 from ironcurtain_proxy.sandbox.wrapper import WRAPPER
 
 _SHARED_TEMPORARY: Final = "/tmp/claude"  # noqa: S108  srt's own, which all its sandboxes share
@@ -27,15 +27,15 @@ _SEALS: Final = ("F_SEAL_SEAL", "F_SEAL_SHRINK", "F_SEAL_GROW", "F_SEAL_WRITE")
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class SandboxSettings:
     """What srt is told."""
 
     fields: Mapping[str, Json]
 
     @classmethod
     def of(
-        cls, profile: Profile, gate: int | None = None, *, is_private: bool = False
-    ) -> "Settings":
+        cls, profile: SandboxProfile, gate: int | None = None, *, is_private: bool = False
+    ) -> "SandboxSettings":
         """A profile in srt's words.
 
         Args:
@@ -69,7 +69,7 @@ class Settings:
         )
 
 
-def sealed(settings: Settings) -> int:
+def sealed(settings: SandboxSettings) -> int:
     """A descriptor to read the settings from; nobody can change them. The caller closes it.
 
     Raises:

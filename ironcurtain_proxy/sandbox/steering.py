@@ -15,7 +15,7 @@ from typing import Final, Literal, TypeAlias
 
 from ironcurtain_proxy.sandbox.git_settings import is_harmless, named_files
 
-Kind: TypeAlias = Literal["git", "claude", "pointer"]
+SteeringKind: TypeAlias = Literal["git", "claude", "pointer"]
 """A directory of git's; a `.claude`; a `.git` that is a file or a link, or such a `.claude`."""
 
 _OPEN: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
@@ -49,14 +49,14 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SteeringPlace:
     """Where steering files lie."""
 
     path: str
-    kind: Kind
+    kind: SteeringKind
 
 
-def place_of(directory: str, name: str) -> Place | None:
+def place_of(directory: str, name: str) -> SteeringPlace | None:
     """The place that an entry of a directory is; None: it steers nothing."""
     lower = name.lower()
     if lower not in {".git", ".claude"}:
@@ -64,8 +64,8 @@ def place_of(directory: str, name: str) -> Place | None:
     path = f"{directory}/{name}"
     with suppress(OSError):
         if stat.S_ISDIR(os.lstat(path).st_mode):
-            return Place(path, "git" if lower == ".git" else "claude")
-        return Place(path, "pointer")
+            return SteeringPlace(path, "git" if lower == ".git" else "claude")
+        return SteeringPlace(path, "pointer")
     return None
 
 
@@ -76,7 +76,7 @@ def is_bare(directory: str) -> bool:
     return head and (all(parts) or os.path.lexists(f"{directory}/commondir"))
 
 
-def items_of(place: Place) -> Mapping[str, Item]:
+def items_of(place: SteeringPlace) -> Mapping[str, Item]:
     """The steering files of a place, by their names in it."""
     try:
         with opened(place.path.rpartition("/")[0] or "/") as parent:
@@ -154,7 +154,7 @@ def _signature(status: os.stat_result) -> tuple[int, ...]:
     return (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
-def is_accepted(place: Place, name: str, before: Item | None, now: Item) -> bool:
+def is_accepted(place: SteeringPlace, name: str, before: Item | None, now: Item) -> bool:
     """Whether what an item has become may stay: it is what it was, or can make nothing run."""
     if now.is_same(before):
         return True
@@ -167,7 +167,7 @@ def is_accepted(place: Place, name: str, before: Item | None, now: Item) -> bool
     return False
 
 
-def inner_directories(place: Place) -> Iterator[tuple[str, bool]]:
+def inner_directories(place: SteeringPlace) -> Iterator[tuple[str, bool]]:
     """Where repositories of submodules and worktrees lie or may come to lie, in their owner's.
 
     With each, whether it is one by now. One that cannot be listed may be, and counts as one.
@@ -189,7 +189,7 @@ def inner_directories(place: Place) -> Iterator[tuple[str, bool]]:
             yield directory, True
 
 
-def led_to(place: Place, items: Mapping[str, Item]) -> Iterator[str]:
+def led_to(place: SteeringPlace, items: Mapping[str, Item]) -> Iterator[str]:
     """What a place's files have git or an agent read elsewhere: links, includes, other hooks.
 
     Absolute; not more than what stands in them.
@@ -207,7 +207,9 @@ def led_to(place: Place, items: Mapping[str, Item]) -> Iterator[str]:
                 yield os.path.join(top if is_hooks else holder, os.path.expanduser(path))  # noqa: PTH111, PTH118  text
 
 
-def may_point(text: bytes, place: Place, roots: tuple[str, ...], known: frozenset[str]) -> bool:
+def may_point(
+    text: bytes, place: SteeringPlace, roots: tuple[str, ...], known: frozenset[str]
+) -> bool:
     """Whether a new `.git` file leads to a repository that is looked after, or cannot be changed.
 
     Args:

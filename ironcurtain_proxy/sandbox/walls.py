@@ -1,8 +1,17 @@
-"""What a running process of a sandbox can touch, read from the kernel's tables about it.
+"""The measured limits of a sandboxed process, read from the kernel's tables about it.
 
-A configuration says what a sandbox should be. What may go unasked rests on what it is: the
-namespaces, mounts and interfaces of the very process that reads the calls. Anything that cannot be
-read, or looks other than expected, is no wall.
+Theory of operation: a configuration says what a sandbox should be; containment relies on what it
+is. The process is found by the pipe from which the server reads its calls, starting at the guardian
+that was launched. Of that process are read:
+
+    /proc/PID/ns         namespaces that differ from ours: mount, network, pid, user, ipc
+    /proc/PID/status     a seccomp filter is in force
+    /proc/PID/mountinfo  writable mounts of devices that the machine uses, too
+    /proc/PID/net/dev    network interfaces besides `lo`
+
+The start time of the process is compared before and after, because the kernel may have reused its
+pid. A table that cannot be read or has an unexpected form gives no `Walls`, and the call is asked
+about.
 """
 
 import os

@@ -17,8 +17,8 @@ from ironcurtain_proxy.model.audit import PutBack
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.sandbox.inotify import Inotify
 from ironcurtain_proxy.sandbox.launch import Confinement
-from ironcurtain_proxy.sandbox.lookout import MOST_DIRECTORIES, Lookout
-from ironcurtain_proxy.sandbox.putting_back import Keeper
+from ironcurtain_proxy.sandbox.lookout import MOST_DIRECTORIES, SteeringLookout
+from ironcurtain_proxy.sandbox.putting_back import RemovedFiles
 
 _LOGGER: Final = logging.getLogger(__name__)
 _MOST_SAID: Final = 20
@@ -35,7 +35,7 @@ _QUIET: Final = 0.2
 class Watchman:
     """Looks after each call, and between calls as soon as something comes."""
 
-    lookout: Lookout
+    lookout: SteeringLookout
     _said: set[str] = field(default_factory=set, init=False)
 
     @property
@@ -100,9 +100,9 @@ def looked_after(
     if not roots:
         return None, confined
     try:
-        lookout = Lookout(
+        lookout = SteeringLookout(
             roots,
-            Keeper(state_dir / "put-back"),
+            RemovedFiles(state_dir / "put-back"),
             Inotify(),
             elsewhere=(os.path.realpath(state_dir),),
         )

@@ -32,7 +32,7 @@ _SECONDS: Final = 60.0
 _REMOVED: Final = ".removed-"
 
 
-class Hold:
+class SessionLock:
     """A lock that keeps a directory from removal until `release` or the end of the process."""
 
     def __init__(self, descriptor: int) -> None:
@@ -40,7 +40,7 @@ class Hold:
         self._end = weakref.finalize(self, os.close, descriptor)
 
     @classmethod
-    def of(cls, directory: Path) -> "Hold | None":
+    def of(cls, directory: Path) -> "SessionLock | None":
         """Create a directory if needed, and lock it; None: it cannot be created or locked."""
         for _ in range(_ATTEMPTS):
             try:
@@ -61,13 +61,13 @@ class Hold:
         self._end()
 
 
-def hold_session(settings: Settings) -> tuple[Hold, ...]:
+def hold_session(settings: Settings) -> tuple[SessionLock, ...]:
     """Lock a session's directory, and its mailbox if that lies in another session's."""
     sessions = settings.sessions_dir
     wanted = {settings.session_dir}
     if settings.mailbox_dir.parent == sessions:
         wanted.add(settings.mailbox_dir)
-    return tuple([hold for directory in wanted if (hold := Hold.of(directory)) is not None])
+    return tuple([hold for directory in wanted if (hold := SessionLock.of(directory)) is not None])
 
 
 def remove_old_sessions_later(settings: Settings) -> None:
@@ -99,7 +99,7 @@ def remove_old_sessions(sessions: Path, before: float) -> None:
                     _remove(name, place, directory, date)
 
 
-def remove_session(directory: Path, hold: Hold) -> None:
+def remove_session(directory: Path, hold: SessionLock) -> None:
     """Remove a locked directory, unless another process holds a lock on it, too."""
     with suppress(OSError), _opened(str(directory.parent)) as place:
         _remove(directory.name, place, hold.descriptor, float("inf"))

@@ -19,7 +19,7 @@ from ironcurtain_proxy.snapshots.places import (
     opened_itself,
     text_of,
 )
-from ironcurtain_proxy.snapshots.tree import Entry, Kind, Tree
+from ironcurtain_proxy.snapshots.tree import SnapshotEntry, SnapshotEntryKind, SnapshotTree
 
 _CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _PRIVATE: Final = 0o600
@@ -27,13 +27,13 @@ _OURS: Final = 0o700
 """What we must be allowed in a directory to work in it."""
 
 
-class Application:
+class TreeRestorer:
     """The putting back of some paths."""
 
     def __init__(
         self,
-        before: Tree,
-        found: Tree,
+        before: SnapshotTree,
+        found: SnapshotTree,
         contents: Contents,
         temporary_name: str,
     ) -> None:
@@ -92,7 +92,7 @@ class Application:
             self._check_unchanged(parent, path, found)
             _remove(parent, path[-1])
 
-    def _put_back(self, path: Parts, wanted: Entry) -> None:
+    def _put_back(self, path: Parts, wanted: SnapshotEntry) -> None:
         found = self._found.get(path)
         with self._parent(path) as parent:
             if found is not None and found.kind != "directory" and wanted.kind != "directory":
@@ -113,7 +113,7 @@ class Application:
                 case _:
                     assert_never(wanted.kind)
 
-    def _file(self, parent: int, path: Parts, wanted: Entry) -> None:
+    def _file(self, parent: int, path: Parts, wanted: SnapshotEntry) -> None:
         descriptor = os.open(self._temporary, _CREATE, _PRIVATE, dir_fd=parent)
         try:
             self._contents.copy(wanted.content, lambda part: write_all(descriptor, part))
@@ -143,7 +143,7 @@ class Application:
                     times = (wanted.modified_ns, wanted.modified_ns)
                     os.utime(path[-1], ns=times, dir_fd=parent, follow_symlinks=False)
 
-    def _check_unchanged(self, parent: int, path: Parts, found: Entry) -> None:
+    def _check_unchanged(self, parent: int, path: Parts, found: SnapshotEntry) -> None:
         """See once more that nobody wrote there since it was looked at."""
         now = os.stat(path[-1], dir_fd=parent, follow_symlinks=False)
         same = found.kind == "directory" or now.st_mtime_ns == found.modified_ns
@@ -195,14 +195,14 @@ def _in_the_way(path: Parts) -> RollbackError:
     return RollbackError(f"{text_of(path)}: is being changed; nothing more was put back")
 
 
-def _finish_directory(parent: int, name: str, wanted: Entry, found: os.stat_result) -> None:
+def _finish_directory(parent: int, name: str, wanted: SnapshotEntry, found: os.stat_result) -> None:
     if found.st_gid != wanted.group:
         _set_group(parent, name, wanted)
     if stat.S_IMODE(found.st_mode) != wanted.mode or found.st_gid != wanted.group:
         _set_mode(parent, name, wanted.mode)
 
 
-def _set_group(parent: int, name: str, wanted: Entry) -> None:
+def _set_group(parent: int, name: str, wanted: SnapshotEntry) -> None:
     if os.stat(name, dir_fd=parent, follow_symlinks=False).st_gid != wanted.group:
         os.chown(name, -1, wanted.group, dir_fd=parent, follow_symlinks=False)
 
@@ -216,7 +216,7 @@ def _set_mode(parent: int, name: str, mode: int) -> None:
             os.fchmod(descriptor, mode)
 
 
-def _kind(found: os.stat_result) -> Kind:
+def _kind(found: os.stat_result) -> SnapshotEntryKind:
     if stat.S_ISDIR(found.st_mode):
         return "directory"
     if stat.S_ISREG(found.st_mode):

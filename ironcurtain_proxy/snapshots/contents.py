@@ -91,7 +91,7 @@ class Contents:
             os.close(descriptor)
 
 
-class Budget:
+class CopyBudget:
     """How many bytes may still be held."""
 
     def __init__(self, limit: int) -> None:
@@ -128,7 +128,7 @@ class Digesting:
 class Keeping:
     """Copies each content into a directory, once."""
 
-    def __init__(self, directory: Path, budget: Budget) -> None:
+    def __init__(self, directory: Path, budget: CopyBudget) -> None:
         self._directory = directory
         self._budget = budget
         self._kept: set[str] = set()
@@ -164,7 +164,7 @@ class Keeping:
 class Streaming:
     """Writes each content into a stream for `git fast-import`."""
 
-    def __init__(self, stream: IO[bytes], budget: Budget) -> None:
+    def __init__(self, stream: IO[bytes], budget: CopyBudget) -> None:
         self._stream = stream
         self._budget = budget
         self._count = 0

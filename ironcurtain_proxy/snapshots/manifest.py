@@ -12,7 +12,7 @@ from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.snapshots.contents import DIGEST
 from ironcurtain_proxy.snapshots.faults import RollbackError
 from ironcurtain_proxy.snapshots.places import Parts, is_within, text_of
-from ironcurtain_proxy.snapshots.tree import Entry, Kind, Tree
+from ironcurtain_proxy.snapshots.tree import SnapshotEntry, SnapshotEntryKind, SnapshotTree
 from ironcurtain_proxy.strict_json import strict_json
 
 VERSION: Final = 1
@@ -61,7 +61,7 @@ class Manifest:
     """Aware, UTC."""
     roots: tuple[Parts, ...]
     """The places that are held with all below them; none within another, none is `/`."""
-    before: Tree
+    before: SnapshotTree
     """What was there. A root that is not in it did not exist."""
     repository: HeldRepository | None = None
 
@@ -74,7 +74,7 @@ class Manifest:
 class AfterState:
     """What the call left; or, of a rollback, what it found."""
 
-    tree: Tree
+    tree: SnapshotTree
     refs: Refs | None = None
 
 
@@ -165,7 +165,7 @@ def _unquoted(value: Json) -> Parts:
     return path
 
 
-def _rows(tree: Tree) -> list[Json]:
+def _rows(tree: SnapshotTree) -> list[Json]:
     return [
         [
             _quoted(path),
@@ -180,8 +180,8 @@ def _rows(tree: Tree) -> list[Json]:
     ]
 
 
-def _tree(value: Json, *, held_only: bool) -> Tree:
-    tree: dict[Parts, Entry] = {}
+def _tree(value: Json, *, held_only: bool) -> SnapshotTree:
+    tree: dict[Parts, SnapshotEntry] = {}
     for row in _list(value):
         fields = _list(row)
         if len(fields) != _FIELDS:
@@ -193,7 +193,7 @@ def _tree(value: Json, *, held_only: bool) -> Tree:
     return tree
 
 
-def _entry(fields: list[Json]) -> Entry:
+def _entry(fields: list[Json]) -> SnapshotEntry:
     kind = fields[1]
     if not _is_kind(kind):
         raise _damaged("a kind")
@@ -201,12 +201,12 @@ def _entry(fields: list[Json]) -> Entry:
     content = unquote_to_bytes(_text(fields[6])).decode(errors="surrogateescape")
     if mode & ~_MODES or group < 0 or size < 0:
         raise _damaged("a number")
-    return Entry(
+    return SnapshotEntry(
         kind=kind, mode=mode, group=group, modified_ns=modified_ns, size=size, content=content
     )
 
 
-def _can_be_held(entry: Entry) -> bool:
+def _can_be_held(entry: SnapshotEntry) -> bool:
     match entry.kind:
         case "file":
             return DIGEST.fullmatch(entry.content) is not None
@@ -218,7 +218,7 @@ def _can_be_held(entry: Entry) -> bool:
             return False
 
 
-def _is_kind(value: Json) -> TypeGuard[Kind]:
+def _is_kind(value: Json) -> TypeGuard[SnapshotEntryKind]:
     return value in ("file", "directory", "link", "other")
 
 

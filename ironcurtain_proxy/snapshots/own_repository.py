@@ -15,7 +15,7 @@ from ironcurtain_proxy.snapshots.contents import DIGEST, Extent, Streaming
 from ironcurtain_proxy.snapshots.faults import RollbackError
 from ironcurtain_proxy.snapshots.git_commands import GitError, GitPlace, git, git_into
 from ironcurtain_proxy.snapshots.places import Parts
-from ironcurtain_proxy.snapshots.tree import Entry, Tree
+from ironcurtain_proxy.snapshots.tree import SnapshotEntry, SnapshotTree
 
 _EXECUTABLE: Final = 0o100
 _SAFE: Final = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./ ")
@@ -44,7 +44,7 @@ def import_commit(folder: Path, stream: IO[bytes], ref: str) -> str:
 
 
 def finish_stream(
-    stream: IO[bytes], contents: Streaming, tree: Tree, top: Parts, ref: str, now: datetime
+    stream: IO[bytes], contents: Streaming, tree: SnapshotTree, top: Parts, ref: str, now: datetime
 ) -> None:
     """Write the commit after the contents. Empty directories are not in it."""
     kept = {path[len(top) :]: entry for path, entry in tree.items() if entry.kind != "directory"}
@@ -63,7 +63,7 @@ def finish_stream(
     stream.write(b"done\n")
 
 
-def _mode(entry: Entry) -> bytes:
+def _mode(entry: SnapshotEntry) -> bytes:
     if entry.kind == "link":
         return b"120000"
     return b"100755" if entry.mode & _EXECUTABLE else b"100644"

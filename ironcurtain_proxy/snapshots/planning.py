@@ -6,30 +6,30 @@ from typing import Final, Literal, TypeAlias
 
 from ironcurtain_proxy.snapshots.manifest import AfterState, Manifest, Refs
 from ironcurtain_proxy.snapshots.places import Parts, is_within, text_of
-from ironcurtain_proxy.snapshots.tree import Entry, Tree, is_same
+from ironcurtain_proxy.snapshots.tree import SnapshotEntry, SnapshotTree, is_same
 
-ChangeKind: TypeAlias = Literal["created", "replaced", "removed"]
+RestoreKind: TypeAlias = Literal["created", "replaced", "removed"]
 """What becomes of a path, or of a branch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class RestoreStep:
     """One thing that is put back."""
 
     what: str
     """A path, a branch such as `refs/heads/main`, or `HEAD`."""
-    kind: ChangeKind
+    kind: RestoreKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class RestorePlan:
     """What a rollback comes to."""
 
     paths: tuple[Parts, ...]
     """Those to be changed; a directory before what is in it."""
     refs: tuple[str, ...]
     """Branches, and `HEAD`."""
-    changes: tuple[Change, ...]
+    changes: tuple[RestoreStep, ...]
     conflicts: tuple[str, ...]
     """What is neither as it was held nor as the call left it."""
     kept: tuple[str, ...]
@@ -37,7 +37,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Situation:
+class RestoreSituation:
     """All that is known."""
 
     manifest: Manifest
@@ -50,7 +50,7 @@ class Situation:
     """Directories that could not be looked into: who knows what is in them."""
 
 
-def plan(situation: Situation) -> Plan:
+def plan(situation: RestoreSituation) -> RestorePlan:
     """Find out what is to be put back, and what speaks against it."""
     before, now = situation.manifest.before, situation.now.tree
     differing = [
@@ -66,7 +66,7 @@ def plan(situation: Situation) -> Plan:
         if path not in kept and not (path in around and path not in before)
     ]
     refs = list(_differing_refs(situation))
-    return Plan(
+    return RestorePlan(
         paths=tuple(paths),
         refs=tuple(refs),
         changes=tuple(
@@ -87,7 +87,7 @@ def plan(situation: Situation) -> Plan:
     )
 
 
-def _came_later(path: Parts, situation: Situation) -> bool:
+def _came_later(path: Parts, situation: RestoreSituation) -> bool:
     """In a repository, what neither was there nor was left by the call is none of ours."""
     held = situation.manifest.repository
     if held is None or path in situation.manifest.before or situation.manifest.holds(path):
@@ -96,25 +96,25 @@ def _came_later(path: Parts, situation: Situation) -> bool:
     return is_within(path, held.top) and not any(path in state.tree for state in known)
 
 
-def _is_index(path: Parts, situation: Situation) -> bool:
+def _is_index(path: Parts, situation: RestoreSituation) -> bool:
     held = situation.manifest.repository
     return held is not None and path == (*held.top, ".git", "index")
 
 
-def _is_refreshed_index(path: Parts, situation: Situation) -> bool:
+def _is_refreshed_index(path: Parts, situation: RestoreSituation) -> bool:
     """Somebody only looked, with `git status`: it says the same as when it was held."""
     held, now = situation.manifest.repository, situation.now.refs
     same = held is not None and now is not None and held.refs.index == now.index
     return same and _is_index(path, situation)
 
 
-def _index_is_known(situation: Situation) -> bool:
+def _index_is_known(situation: RestoreSituation) -> bool:
     left = [state.refs for state in (situation.after, situation.interrupted) if state is not None]
     now = situation.now.refs
     return now is not None and any(refs is not None and refs.index == now.index for refs in left)
 
 
-def _conflicts(path: Parts, situation: Situation) -> bool:
+def _conflicts(path: Parts, situation: RestoreSituation) -> bool:
     before, now = situation.manifest.before.get(path), situation.now.tree.get(path)
     if path in situation.unlisted:
         return True
@@ -132,20 +132,20 @@ def _conflicts(path: Parts, situation: Situation) -> bool:
     )
 
 
-def _is_directory(entry: Entry | None) -> bool:
+def _is_directory(entry: SnapshotEntry | None) -> bool:
     return entry is not None and entry.kind == "directory"
 
 
-def _path_change(path: Parts, before: Tree, now: Tree) -> Change:
-    kind: ChangeKind = "replaced"
+def _path_change(path: Parts, before: SnapshotTree, now: SnapshotTree) -> RestoreStep:
+    kind: RestoreKind = "replaced"
     if path not in before:
         kind = "removed"
     elif path not in now:
         kind = "created"
-    return Change(what=text_of(path), kind=kind)
+    return RestoreStep(what=text_of(path), kind=kind)
 
 
-def _differing_refs(situation: Situation) -> Iterator[str]:
+def _differing_refs(situation: RestoreSituation) -> Iterator[str]:
     held, now = situation.manifest.repository, situation.now.refs
     if held is None or now is None:
         return
@@ -160,20 +160,20 @@ def _differing_refs(situation: Situation) -> Iterator[str]:
         yield "HEAD"
 
 
-def _ref_change(name: str, situation: Situation) -> Change:
+def _ref_change(name: str, situation: RestoreSituation) -> RestoreStep:
     held = situation.manifest.repository
-    kind: ChangeKind = "replaced"
+    kind: RestoreKind = "replaced"
     if name != "HEAD" and held is not None and name not in held.refs.heads:
         kind = "removed"
     elif name != "HEAD" and name not in (situation.now.refs or _NONE).heads:
         kind = "created"
-    return Change(what=name, kind=kind)
+    return RestoreStep(what=name, kind=kind)
 
 
 _NONE: Final = Refs(head="", heads={}, index="")
 
 
-def _ref_conflicts(name: str, situation: Situation) -> bool:
+def _ref_conflicts(name: str, situation: RestoreSituation) -> bool:
     found = _target(situation.now.refs, name)
     left = [
         _target(state.refs, name)

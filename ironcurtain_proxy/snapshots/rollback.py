@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.snapshots.applying import Application, open_up
+from ironcurtain_proxy.snapshots.applying import TreeRestorer, open_up
 from ironcurtain_proxy.snapshots.contents import Contents, Extent
 from ironcurtain_proxy.snapshots.faults import (
     ConflictError,
@@ -30,7 +30,7 @@ from ironcurtain_proxy.snapshots.manifest import (
 )
 from ironcurtain_proxy.snapshots.own_repository import fetched
 from ironcurtain_proxy.snapshots.places import Parts, is_within, text_of
-from ironcurtain_proxy.snapshots.planning import Change, Plan, Situation, plan
+from ironcurtain_proxy.snapshots.planning import RestorePlan, RestoreSituation, RestoreStep, plan
 from ironcurtain_proxy.snapshots.repository import (
     check_idle,
     check_safe,
@@ -52,7 +52,7 @@ from ironcurtain_proxy.snapshots.storage import (
     remove_file,
     write_file,
 )
-from ironcurtain_proxy.snapshots.tree import Entry
+from ironcurtain_proxy.snapshots.tree import SnapshotEntry
 
 _MOST_COMPARED: Final = 200_000
 
@@ -62,7 +62,7 @@ class Restored:
     """What a rollback did, or with `dry_run` would do."""
 
     id: str
-    changes: tuple[Change, ...]
+    changes: tuple[RestoreStep, ...]
     """Empty: all was as it was held."""
     conflicts: tuple[str, ...]
     """What was, or would be, gone over: only with `force` or `dry_run`."""
@@ -71,7 +71,7 @@ class Restored:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class ListedSnapshot:
     """One snapshot in a list."""
 
     manifest: Manifest
@@ -81,9 +81,9 @@ class Held:
     """A rollback of it did not end."""
 
 
-def listed(directory: Path) -> list[Held]:
+def listed(directory: Path) -> list[ListedSnapshot]:
     """All snapshots that can be read, the newest first."""
-    found: list[Held] = []
+    found: list[ListedSnapshot] = []
     for identifier in complete_ids(directory):
         place = directory / identifier
         try:
@@ -91,7 +91,7 @@ def listed(directory: Path) -> list[Held]:
         except (RollbackError, OSError):
             continue
         found.append(
-            Held(
+            ListedSnapshot(
                 manifest=manifest,
                 is_finished=(place / AFTER).is_file(),
                 is_interrupted=(place / RESTORING).is_file(),
@@ -144,7 +144,7 @@ def restore(
         with locked(place, wait=False) as alone:
             if not alone:
                 raise RollbackError(f"snapshot {id} is in use; try again")
-            return _Rollback(place, protected).run(force=force, dry_run=dry_run)
+            return _SnapshotRollback(place, protected).run(force=force, dry_run=dry_run)
     except OSError as error:
         where = f"{os.fsdecode(error.filename)}: " if error.filename is not None else ""
         raise RollbackError(
@@ -154,7 +154,7 @@ def restore(
         raise RollbackError(f"the rollback is not complete: {error}") from None
 
 
-class _Rollback:
+class _SnapshotRollback:
     """One rollback."""
 
     def __init__(self, place: Path, protected: Collection[RealPath]) -> None:
@@ -189,7 +189,7 @@ class _Rollback:
                 open_up(path)
             tried |= unlisted
 
-    def _situation(self) -> tuple[Situation, list[Parts]]:
+    def _situation(self) -> tuple[RestoreSituation, list[Parts]]:
         held = self._manifest.repository
         if held is not None:
             check_safe(held.top)
@@ -198,7 +198,7 @@ class _Rollback:
         refs = None if held is None else read_refs(held.top)
         # A root that is a single file has its temporary file beside it.
         beside = [(*root[:-1], self._temporary) for root in self._manifest.roots]
-        situation = Situation(
+        situation = RestoreSituation(
             manifest=self._manifest,
             after=self._state(AFTER),
             interrupted=self._state(RESTORING),
@@ -211,12 +211,12 @@ class _Rollback:
         raw = read_file(self._place, name)
         return None if raw is None else read_after(raw)
 
-    def _carry_out(self, found: Plan, now: AfterState, leftovers: list[Parts]) -> None:
+    def _carry_out(self, found: RestorePlan, now: AfterState, leftovers: list[Parts]) -> None:
         before = self._manifest.before
         wanted = [before[path] for path in found.paths if path in before]
         with self._contents(wanted) as contents:
             write_file(self._place, RESTORING, after_bytes(now))
-            application = Application(before, now.tree, contents, self._temporary)
+            application = TreeRestorer(before, now.tree, contents, self._temporary)
             application.apply(found.paths, leftovers)
         held = self._manifest.repository
         if held is not None and now.refs is not None:
@@ -224,7 +224,7 @@ class _Rollback:
         remove_file(self._place, RESTORING)
 
     @contextmanager
-    def _contents(self, wanted: list[Entry]) -> Iterator[Contents]:
+    def _contents(self, wanted: list[SnapshotEntry]) -> Iterator[Contents]:
         """All contents that are needed, looked through before anything is changed."""
         digests = sorted({entry.content for entry in wanted if entry.kind == "file"})
         blobs = self._place / BLOBS

@@ -12,7 +12,7 @@ from tempfile import TemporaryFile
 from typing import Final
 
 from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.snapshots.contents import Budget, Digesting, Keeping, Streaming
+from ironcurtain_proxy.snapshots.contents import CopyBudget, Digesting, Keeping, Streaming
 from ironcurtain_proxy.snapshots.faults import SafeguardError, SnapshotError
 from ironcurtain_proxy.snapshots.git_commands import GitError
 from ironcurtain_proxy.snapshots.manifest import (
@@ -49,7 +49,7 @@ from ironcurtain_proxy.snapshots.storage import (
     remove_place,
     write_file,
 )
-from ironcurtain_proxy.snapshots.tree import Entry, is_same
+from ironcurtain_proxy.snapshots.tree import SnapshotEntry, is_same
 from ironcurtain_proxy.snapshots.walking import Walk
 
 READ_LIMIT: Final = 1 << 30
@@ -59,7 +59,7 @@ COMPARED_FILES: Final = 40_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class SnapshotLimits:
     """How much a snapshot may hold."""
 
     bytes: int = 64 << 20
@@ -97,7 +97,7 @@ def take(
     repository: RealPath | None,
     directory: Path,
     now: datetime,
-    limits: Limits = Limits(),
+    limits: SnapshotLimits = SnapshotLimits(),
 ) -> Snapshot:
     """Hold what a call may write or delete, as it is now.
 
@@ -130,7 +130,7 @@ def take(
         raise SnapshotError(f"the repository cannot be held: {error}") from None
 
 
-def finish(snapshot: Snapshot, limits: Limits = Limits()) -> Finished:
+def finish(snapshot: Snapshot, limits: SnapshotLimits = SnapshotLimits()) -> Finished:
     """Note what the call left, so that a rollback can tell it from later work.
 
     Never raises for what it finds: the call is over.
@@ -216,12 +216,12 @@ def _differences(manifest: Manifest, after: AfterState) -> tuple[str, ...]:
 class _Taking:
     """One snapshot on its way."""
 
-    def __init__(self, identifier: str, place: Path, now: datetime, limits: Limits) -> None:
+    def __init__(self, identifier: str, place: Path, now: datetime, limits: SnapshotLimits) -> None:
         self._id = identifier
         self._place = place
         self._now = now
         self._limits = limits
-        self._budget = Budget(limits.bytes)
+        self._budget = CopyBudget(limits.bytes)
         self._anchored: Parts | None = None
 
     def take(self, paths: list[Parts], repository: Parts | None) -> Snapshot:
@@ -253,7 +253,7 @@ class _Taking:
     def _start_again(self) -> None:
         self._take_anchor_away()
         empty_place(self._place)
-        self._budget = Budget(self._limits.bytes)
+        self._budget = CopyBudget(self._limits.bytes)
 
     def _hold(self, paths: list[Parts], top: Parts | None) -> Manifest:
         if top is not None:
@@ -291,7 +291,7 @@ class _Taking:
 
     def _work_tree(
         self, top: Parts, counted: int
-    ) -> tuple[str, Mapping[Parts, Entry], tuple[Parts, ...]]:
+    ) -> tuple[str, Mapping[Parts, SnapshotEntry], tuple[Parts, ...]]:
         ignored = ignored_directories(top)
         ref = f"refs/ironcurtain/{self._id}"
         with TemporaryFile(dir=self._place) as stream:

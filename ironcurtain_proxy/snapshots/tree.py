@@ -6,15 +6,15 @@ from typing import Literal, TypeAlias
 
 from ironcurtain_proxy.snapshots.places import Parts
 
-Kind: TypeAlias = Literal["file", "directory", "link", "other"]
+SnapshotEntryKind: TypeAlias = Literal["file", "directory", "link", "other"]
 """`other`: a socket, a pipe, a device. A snapshot never holds one; a call may leave one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class SnapshotEntry:
     """One path that exists."""
 
-    kind: Kind
+    kind: SnapshotEntryKind
     mode: int
     """The permissions, 0 to 0o7777; of a link always 0."""
     group: int
@@ -27,20 +27,20 @@ class Entry:
     Of what was not read: what changes when it does. That is never equal to a digest.
     """
 
-    def is_same(self, other: "Entry | None") -> bool:
+    def is_same(self, other: "SnapshotEntry | None") -> bool:
         """Whether both are the same but for their time of change."""
         return other is not None and self.essence == other.essence
 
     @property
-    def essence(self) -> tuple[Kind, int, int, str]:
+    def essence(self) -> tuple[SnapshotEntryKind, int, int, str]:
         """All but the time."""
         return self.kind, self.mode, self.group, self.content
 
 
-Tree: TypeAlias = Mapping[Parts, Entry]
+SnapshotTree: TypeAlias = Mapping[Parts, SnapshotEntry]
 """All that exists at and below some places. What is not in it does not exist."""
 
 
-def is_same(one: Entry | None, other: Entry | None) -> bool:
+def is_same(one: SnapshotEntry | None, other: SnapshotEntry | None) -> bool:
     """Whether both are absent, or the same but for the time."""
     return other is None if one is None else one.is_same(other)

@@ -19,7 +19,7 @@ _PRIVATE: Final = 0o600
 
 
 @dataclass(slots=True)
-class Hold:
+class SnapshotLock:
     """Keeps a snapshot from being removed, until it is released or the process ends."""
 
     _descriptor: int | None
@@ -31,7 +31,7 @@ class Hold:
             self._descriptor = None
 
 
-def hold(place: Path) -> Hold:
+def hold(place: Path) -> SnapshotLock:
     """Keep a snapshot for as long as its call is under way.
 
     Raises:
@@ -44,7 +44,7 @@ def hold(place: Path) -> Hold:
             raise SnapshotError("the snapshot is gone")
         descriptor = os.open(place / _FILE, _FLAGS | os.O_CREAT, _PRIVATE)
         fcntl.flock(descriptor, fcntl.LOCK_SH)
-        return Hold(descriptor)
+        return SnapshotLock(descriptor)
 
 
 def is_under_way(place: Path) -> bool:

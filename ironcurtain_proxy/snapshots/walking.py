@@ -13,7 +13,7 @@ from ironcurtain_proxy.snapshots.places import (
     Parts,
     opened_directory,
 )
-from ironcurtain_proxy.snapshots.tree import Entry, Kind
+from ironcurtain_proxy.snapshots.tree import SnapshotEntry, SnapshotEntryKind
 
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _DEEPEST: Final = 200
@@ -48,7 +48,7 @@ class Walk:
         self._strict = strict
         self._skip = frozenset(skip)
         self._ignored_name = ignored_name
-        self.found: dict[Parts, Entry] = {}
+        self.found: dict[Parts, SnapshotEntry] = {}
         self.ignored: list[Parts] = []
         self.unlisted: list[Parts] = []
         """Directories that could not be looked into."""
@@ -155,8 +155,8 @@ class Walk:
             _refuse_changed(before, os.fstat(descriptor))
 
 
-def _entry(kind: Kind, found: os.stat_result, content: str) -> Entry:
-    return Entry(
+def _entry(kind: SnapshotEntryKind, found: os.stat_result, content: str) -> SnapshotEntry:
+    return SnapshotEntry(
         kind=kind,
         mode=0 if kind == "link" else stat.S_IMODE(found.st_mode),
         group=found.st_gid,

@@ -27,7 +27,7 @@ from ironcurtain_proxy.sandbox.private_tmp import (
 )
 from ironcurtain_proxy.sandbox.probe import Available, Unavailable, probe
 from ironcurtain_proxy.sandbox.probe_cache import recall, remember
-from ironcurtain_proxy.sandbox.profile import Profile, Surroundings, profile_of
+from ironcurtain_proxy.sandbox.profile import SandboxProfile, SandboxSurroundings, profile_of
 from ironcurtain_proxy.sandbox.replaced_launchers import (
     Machine,
     installation_of,
@@ -35,7 +35,7 @@ from ironcurtain_proxy.sandbox.replaced_launchers import (
     why_unconfined,
     without_launcher,
 )
-from ironcurtain_proxy.sandbox.settings import Settings as SrtSettings
+from ironcurtain_proxy.sandbox.settings import SandboxSettings as SrtSettings
 from ironcurtain_proxy.version import PACKAGE_DIRECTORY
 
 _MEMORY: Final = "MEMORY_FILE_PATH"
@@ -182,7 +182,7 @@ def confinements(
         if not is_confined(spec):
             _refuse_if_gone(spec, settings)
             continue
-        around = Surroundings(
+        around = SandboxSurroundings(
             home=str(settings.home),
             own=tuple(own),
             code=_real(_code()),
@@ -211,7 +211,7 @@ def _shells(settings: Settings) -> frozenset[str]:
 
 
 def _private(
-    spec: ServerSpec, settings: Settings, profile: Profile, sandbox: Available, *, make: bool
+    spec: ServerSpec, settings: Settings, profile: SandboxProfile, sandbox: Available, *, make: bool
 ) -> PrivateTmp | None:
     directory = settings.session_dir / f"{spec.name}{SUFFIX}"
     words = [*sandbox.command, spec.command, *spec.args, *spec.env.values(), *os.get_exec_path()]

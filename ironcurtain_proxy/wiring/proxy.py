@@ -51,7 +51,7 @@ from ironcurtain_proxy.sandbox.private_tmp import remove_private
 from ironcurtain_proxy.sandbox.probe import Available
 from ironcurtain_proxy.sandbox.replaced_launchers import without_launcher
 from ironcurtain_proxy.sandbox.watchman import Watchman, looked_after
-from ironcurtain_proxy.sessions.directories import Hold, hold_session
+from ironcurtain_proxy.sessions.directories import SessionLock, hold_session
 from ironcurtain_proxy.wiring.confinement import confinements, machine_of, with_own_place
 from ironcurtain_proxy.wiring.containment import containment_of
 from ironcurtain_proxy.wiring.overlay import command_argument, overlay_for
@@ -73,22 +73,22 @@ class Proxy:
     reviewers: Reviewers
     calls: Calls
     overlay: Overlay
-    holds: tuple[Hold, ...]
-    """Locks on the session's directories, which are not removed while it lives."""
+    holds: tuple[SessionLock, ...]
+    """Locks on the session's directories, which prevent their removal."""
     watchman: Watchman | None = None
     """None: no confined server may write anywhere."""
     timeline: "WorkspaceTimeline | None" = None
     """None: no call is contained."""
     on_tools_changed: Callable[[], Awaitable[None]] | None = None
-    """Tells the agent."""
+    """Notifies the agent."""
     _has_listed: bool = False
 
     def note_client(self, name: str) -> None:
-        """Take note of the program that the agent says it is."""
+        """Note the program that the agent says it is."""
         self.calls.journal.client.name = name
 
     async def list_tools(self) -> list[Json]:
-        """What the agent is shown: the servers' tools, and ours."""
+        """The tools that the agent is shown: the servers' tools and the proxy's own."""
         tools = [tool for tool in await self.catalogue.listing() if not _is_ours(tool)]
         self._has_listed = True
         return [*tools, *self.calls.own.listing(may_hold=self._may_hold_now())]

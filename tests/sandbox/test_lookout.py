@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from ironcurtain_proxy.sandbox import lookout as module
-from ironcurtain_proxy.sandbox.lookout import Lookout
-from ironcurtain_proxy.sandbox.putting_back import Keeper
+from ironcurtain_proxy.sandbox.lookout import SteeringLookout
+from ironcurtain_proxy.sandbox.putting_back import RemovedFiles
 
 EVIL = "[core]\n\tfsmonitor = ./evil\n"
 NOBODY = 65534
@@ -27,12 +27,12 @@ class Watched:
     top: Path
     elsewhere: Path
     state: Path
-    lookout: Lookout = field(init=False)
+    lookout: SteeringLookout = field(init=False)
 
     def begin(self) -> tuple[str, ...]:
         """As at the start of a session; gives what sandboxes are to close."""
-        self.lookout = Lookout(
-            (str(self.top),), Keeper(self.state), elsewhere=(str(self.elsewhere),)
+        self.lookout = SteeringLookout(
+            (str(self.top),), RemovedFiles(self.state), elsewhere=(str(self.elsewhere),)
         )
         self.lookout.begin()
         return self.lookout.closed()

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.snapshots.snapshot import Limits, Snapshot, take
+from ironcurtain_proxy.snapshots.snapshot import Snapshot, SnapshotLimits, take
 
 NOW = datetime(2026, 2, 21, 12, 0, tzinfo=UTC)
 
@@ -34,7 +34,7 @@ class Scene:
         *paths: Path,
         name: str = "one",
         repository: Path | None = None,
-        limits: Limits | None = None,
+        limits: SnapshotLimits | None = None,
         now: datetime = NOW,
     ) -> Snapshot:
         return take(
@@ -43,7 +43,7 @@ class Scene:
             None if repository is None else real(repository),
             self.snapshots,
             now,
-            limits or Limits(),
+            limits or SnapshotLimits(),
         )
 
 

@@ -11,7 +11,7 @@ import pytest
 from ironcurtain_proxy.snapshots.faults import ConflictError, RollbackError, SnapshotError
 from ironcurtain_proxy.snapshots.retention import Retention, prune
 from ironcurtain_proxy.snapshots.rollback import restore
-from ironcurtain_proxy.snapshots.snapshot import Limits, Snapshot, finish, forget
+from ironcurtain_proxy.snapshots.snapshot import Snapshot, SnapshotLimits, finish, forget
 from tests.snapshots.dying_processes import FAILED, in_a_child
 from tests.snapshots.snapshot_fixture import NOW, Scene, git, history, names_in, repository, seen
 
@@ -262,9 +262,9 @@ def test_a_repository_within_is_left_alone(place: Scene, top: Path) -> None:
 def test_a_repository_that_is_too_large_makes_no_snapshot(place: Scene, top: Path) -> None:
     before = seen(top)
     with pytest.raises(SnapshotError):
-        place.take(repository=top, limits=Limits(bytes=30))
+        place.take(repository=top, limits=SnapshotLimits(bytes=30))
     with pytest.raises(SnapshotError):
-        place.take(repository=top, limits=Limits(files=4))
+        place.take(repository=top, limits=SnapshotLimits(files=4))
     assert seen(top) == before
     assert not list(place.snapshots.iterdir())
 
@@ -326,9 +326,9 @@ def test_a_commit_while_it_is_taken_makes_no_snapshot(place: Scene, top: Path) -
 
 def test_files_within_and_around_a_repository_count_together(place: Scene, top: Path) -> None:
     held = len(place.take(repository=top).manifest.before)
-    place.take(repository=top, name="two", limits=Limits(files=held))
+    place.take(repository=top, name="two", limits=SnapshotLimits(files=held))
     with pytest.raises(SnapshotError):
-        place.take(repository=top, name="three", limits=Limits(files=held - 1))
+        place.take(repository=top, name="three", limits=SnapshotLimits(files=held - 1))
 
 
 @pytest.mark.requirement("B-63")

@@ -13,7 +13,7 @@ import pytest
 
 from ironcurtain_proxy.snapshots.faults import SnapshotError
 from ironcurtain_proxy.snapshots.rollback import listed, restore
-from ironcurtain_proxy.snapshots.snapshot import Limits, finish, forget
+from ironcurtain_proxy.snapshots.snapshot import SnapshotLimits, finish, forget
 from tests.snapshots.dying_processes import in_a_child, kill_at
 from tests.snapshots.snapshot_fixture import Scene, names_in, seen
 
@@ -134,12 +134,12 @@ def test_what_could_not_be_put_back_makes_no_snapshot(
 @pytest.mark.parametrize(
     ("limits", "fits"),
     [
-        (Limits(bytes=20, files=4), True),
-        (Limits(bytes=19), False),
-        (Limits(files=3), False),
+        (SnapshotLimits(bytes=20, files=4), True),
+        (SnapshotLimits(bytes=19), False),
+        (SnapshotLimits(files=3), False),
     ],
 )
-def test_no_more_than_the_limits_is_held(place: Scene, limits: Limits, fits: bool) -> None:
+def test_no_more_than_the_limits_is_held(place: Scene, limits: SnapshotLimits, fits: bool) -> None:
     (place.work / "held").mkdir()
     for name in ("a", "b"):
         (place.work / "held" / name).write_text("0123456789")

@@ -13,7 +13,7 @@ from ironcurtain_proxy.config.annotating.known import (
     known_servers,
     properties_of,
 )
-from ironcurtain_proxy.config.annotating.read_tool import Kind, ReadServer, ReadTool
+from ironcurtain_proxy.config.annotating.read_tool import ReadServer, ReadTool, ToolKind
 from ironcurtain_proxy.config.annotating.shell_tools import runs
 from ironcurtain_proxy.config.annotating.words import (
     BEYOND,
@@ -156,7 +156,9 @@ def _runner(
     )
 
 
-def _kind(tool: Mapping[str, Json], name: str, meanings: Mapping[str, Meaning]) -> tuple[Kind, str]:
+def _kind(
+    tool: Mapping[str, Json], name: str, meanings: Mapping[str, Meaning]
+) -> tuple[ToolKind, str]:
     unclear = [one for one, meaning in meanings.items() if meaning == "unclear"]
     if unclear:
         return "unknown", f"what {_listed(unclear)} names is not clear"

@@ -11,7 +11,7 @@ from typing import Final
 import orjson
 
 from ironcurtain_proxy.config.annotating.argument_roles import meaning_of, types_of
-from ironcurtain_proxy.config.annotating.read_tool import Kind
+from ironcurtain_proxy.config.annotating.read_tool import ToolKind
 from ironcurtain_proxy.config.annotating.words import READS, words_of
 from ironcurtain_proxy.config.policy.policy_files import ANNOTATIONS_NAME, POLICY_NAME, SHIPPED
 from ironcurtain_proxy.model.json import Json
@@ -37,7 +37,7 @@ class KnownTool:
         """Every role that an argument may have."""
         return frozenset(_roles_in([*self.arguments.values()]))
 
-    def kind(self, name: str) -> Kind:
+    def kind(self, name: str) -> ToolKind:
         """The kind of the tool for presets."""
         roles = self.roles - {"none", "commit-message", "branch-name"}
         if roles <= {"read-path", "write-path", "delete-path", "write-history"} and roles:

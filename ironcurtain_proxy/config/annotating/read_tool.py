@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 from ironcurtain_proxy.model.json import Json
 
-Kind: TypeAlias = Literal["files", "fetches", "shell", "looks", "keeps", "unknown"]
+ToolKind: TypeAlias = Literal["files", "fetches", "shell", "looks", "keeps", "unknown"]
 """The kind of a tool for presets.
 
 `files`: it touches only the paths it is given. `fetches`: only the URLs. `shell`: it runs a shell
@@ -24,7 +24,7 @@ class ReadTool:
     """A tool with its arguments and its kind."""
 
     name: str
-    kind: Kind
+    kind: ToolKind
     arguments: Mapping[str, Json]
     """Roles by argument, as `tool-annotations.json` writes them."""
     schema: Mapping[str, Json] = field(default_factory=dict)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final, Literal, TypeAlias, get_args
 
 from ironcurtain_proxy.auto_confirm.engine.sessions import SessionType
-from ironcurtain_proxy.auto_confirm.engine.settings import HUMAN, REVIEWER_TYPES, Reviewer
+from ironcurtain_proxy.auto_confirm.engine.settings import HUMAN, REVIEWER_TYPES, ReviewerSetting
 from ironcurtain_proxy.config.reading.document import Members, Spot
 from ironcurtain_proxy.config.reading.layers import Layers
 from ironcurtain_proxy.config.review_settings import read_model_id
@@ -57,7 +57,7 @@ class ReviewerSpec:
     """Session: the file with the token that authenticates its answers."""
 
 
-def read_reviewer(layers: Layers, spot: Spot) -> tuple[Reviewer, ReviewerSpec]:
+def read_reviewer(layers: Layers, spot: Spot) -> tuple[ReviewerSetting, ReviewerSpec]:
     """Read one reviewer; paths are relative to the file that holds them."""
     members = spot.object(
         (
@@ -82,7 +82,7 @@ def read_reviewer(layers: Layers, spot: Spot) -> tuple[Reviewer, ReviewerSpec]:
         lambda inner: inner.word(_SESSION_TYPES),
         REVIEWER_TYPES.get(name, "unknown"),
     )
-    reviewer = Reviewer(
+    reviewer = ReviewerSetting(
         name=name,
         kind="human" if kind == "human" else "process",
         session=members.read("session", Spot.name, None),

@@ -18,7 +18,7 @@ from ironcurtain_proxy.auto_confirm.engine.settings import (
     NO_REVIEWER,
     AutoConfirmSettings,
     EscalationTargets,
-    Reviewer,
+    ReviewerSetting,
     RuleAction,
     SafetyRule,
     TimeoutAction,
@@ -80,10 +80,10 @@ class AutoConfirmConfig:
 
 def read_auto_confirm(layers: Layers) -> AutoConfirmConfig | None:
     """Read the section; None: it does not exist."""
-    return layers.read("auto_confirm", lambda spot: _Reader(layers).config(spot), None)
+    return layers.read("auto_confirm", lambda spot: _SectionReader(layers).config(spot), None)
 
 
-class _Reader:
+class _SectionReader:
     """Reads the section; paths are relative to the file that holds them."""
 
     __slots__ = ("_layers",)
@@ -153,7 +153,7 @@ class _Reader:
             ),
         )
 
-    def _reviewer(self, spot: Spot) -> tuple[Reviewer, ReviewerSpec]:
+    def _reviewer(self, spot: Spot) -> tuple[ReviewerSetting, ReviewerSpec]:
         return read_reviewer(self._layers, spot)
 
 

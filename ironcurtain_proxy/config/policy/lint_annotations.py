@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from ironcurtain_proxy.config.reading.document import Place
+from ironcurtain_proxy.config.reading.document import DocumentPlace
 from ironcurtain_proxy.config.reading.problems import Report, nearest, shown
 from ironcurtain_proxy.model.annotation import Annotations, RoleSpec, ToolAnnotation
 from ironcurtain_proxy.model.json import Json
@@ -35,7 +35,7 @@ def lint_annotations(annotations: Annotations, source: object, report: Report) -
         for name, spec in annotation.arguments.items():
             extra = _beyond_default(spec)
             if extra:
-                place: Place = ("servers", server, "tools", index, "args", name)
+                place: DocumentPlace = ("servers", server, "tools", index, "args", name)
                 words = ", ".join(sorted(extra))
                 report.warning(source, place, f"a case has roles that the default lacks: {words}")
 

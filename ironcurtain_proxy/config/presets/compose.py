@@ -13,12 +13,12 @@ from typing import Final
 import orjson
 
 from ironcurtain_proxy.config.annotating.annotate import as_annotations
-from ironcurtain_proxy.config.annotating.read_tool import Kind, ReadServer, ReadTool
+from ironcurtain_proxy.config.annotating.read_tool import ReadServer, ReadTool, ToolKind
 from ironcurtain_proxy.config.policy.policy_files import POLICY_NAME, SHIPPED
 from ironcurtain_proxy.config.presets.preset import Preset, PresetRule
 from ironcurtain_proxy.model.json import Json
 
-_BY_TOOL: Final[frozenset[Kind]] = frozenset({"unknown", "looks", "keeps"})
+_BY_TOOL: Final[frozenset[ToolKind]] = frozenset({"unknown", "looks", "keeps"})
 """Kinds whose rules name each tool. For the others the roles or the server suffice."""
 _SECRETS: Final = "@secrets"
 _NAMES_RULE: Final = "escalate-read-secret-file"

@@ -8,7 +8,7 @@ from typing import Final, Literal, TypeAlias
 
 import orjson
 
-from ironcurtain_proxy.config.annotating.read_tool import Kind
+from ironcurtain_proxy.config.annotating.read_tool import ToolKind
 from ironcurtain_proxy.model.json import Json
 
 PresetName: TypeAlias = Literal["coding", "supervised", "read-only"]
@@ -21,7 +21,7 @@ _SHIPPED: Final = Path(__file__).parent / "shipped"
 class PresetRule:
     """A rule with the kinds of tools that it applies to."""
 
-    about: Kind
+    about: ToolKind
     """The rule is left out where no server has such a tool."""
     name: str
     condition: Mapping[str, Json]

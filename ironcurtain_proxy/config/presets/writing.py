@@ -19,23 +19,23 @@ import orjson
 from ironcurtain_proxy.config.migration.rewriting import rewrite
 from ironcurtain_proxy.model.json import Json
 
-State: TypeAlias = Literal["new", "same", "elsewhere", "other"]
+FileState: TypeAlias = Literal["new", "same", "elsewhere", "other"]
 """The state of a file. `elsewhere`: it differs only in its workspace, which each session may name.
 """
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlannedFile:
     """One file, as it is to be."""
 
     path: Path
     content: bytes
     before: bytes | None
     """The present content; None: the file does not exist."""
-    state: State
+    state: FileState
 
 
-def planned(path: Path, document: Json) -> Planned:
+def planned(path: Path, document: Json) -> PlannedFile:
     """The changes that writing a document would make.
 
     Raises:
@@ -45,11 +45,11 @@ def planned(path: Path, document: Json) -> Planned:
     try:
         before = path.read_bytes()
     except FileNotFoundError:
-        return Planned(path, content, None, "new")
-    return Planned(path, content, before, _state(before, document))
+        return PlannedFile(path, content, None, "new")
+    return PlannedFile(path, content, before, _state(before, document))
 
 
-def _state(before: bytes, document: Json) -> State:
+def _state(before: bytes, document: Json) -> FileState:
     try:
         found = orjson.loads(before)
     except ValueError:
@@ -63,13 +63,13 @@ def _state(before: bytes, document: Json) -> State:
     return "other"
 
 
-def write(files: Sequence[Planned], now: datetime) -> list[tuple[Planned, Path | None]]:
+def write(files: Sequence[PlannedFile], now: datetime) -> list[tuple[PlannedFile, Path | None]]:
     """Write new and changed files, in this order. Returns each with the copy of its old content.
 
     Raises:
         OSError: one could not be written; those before it are.
     """
-    written: list[tuple[Planned, Path | None]] = []
+    written: list[tuple[PlannedFile, Path | None]] = []
     for file in files:
         if file.before is None:
             _create(file.path, file.content)

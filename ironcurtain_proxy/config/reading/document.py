@@ -12,7 +12,7 @@ from typing import Final, TypeAlias, TypeVar
 from ironcurtain_proxy.config.reading.problems import PathPart, Report, nearest, shown
 from ironcurtain_proxy.model.json import Json
 
-Place: TypeAlias = tuple[PathPart, ...]
+DocumentPlace: TypeAlias = tuple[PathPart, ...]
 """A place in a document, such as `("rules", 3, "if")`."""
 
 W = TypeVar("W", bound=str)
@@ -35,7 +35,9 @@ class Spot:
 
     __slots__ = ("_report", "place", "source", "value")
 
-    def __init__(self, value: Json, source: str, report: Report | None, place: Place = ()) -> None:
+    def __init__(
+        self, value: Json, source: str, report: Report | None, place: DocumentPlace = ()
+    ) -> None:
         self.value = value
         self.source = source
         """The file or variable."""

@@ -25,7 +25,7 @@ def parse_yaml(data: bytes, source: object, report: Report) -> Json:
     try:
         root = yaml.compose(data.decode("utf-8"), Loader=yaml.SafeLoader)
         if root is not None:
-            return _Reader(source, report).value(root, ())
+            return _YamlReader(source, report).value(root, ())
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         report.error(source, (), f"is not YAML: {_cause(error)}")
         return None
@@ -33,7 +33,7 @@ def parse_yaml(data: bytes, source: object, report: Report) -> Json:
     return None
 
 
-class _Reader:
+class _YamlReader:
     """Converts the nodes of one document."""
 
     def __init__(self, source: object, report: Report) -> None:

@@ -1,4 +1,19 @@
-"""One timeline: the workspace, its past, and the copies. For one thread at a time."""
+"""The timeline of one workspace: its points, the changes between them, and copies of files.
+
+Theory of operation: a point is made before each call that may change the workspace. The scanner
+compares the workspace with its last known state; each difference is noted in the history for the
+calls in progress, and the content that a file had is kept as a copy, named by its digest.
+
+    mark ── look ── note ──▶ point 12     call     settle ── look ── note ──▶ changes of point 12
+             │                                                 │
+             └──────── copies of contents (blobs) ◀────────────┘
+
+The state of the workspace at a point follows from the differences noted since. History is a log on
+the disk, guarded by a lock, so that a rollback in another process sees it whole; a process that
+finds the log changed reads it again. Points of a process that was killed are settled at the next
+start. The oldest points are dropped first when a limit of bytes, points or age is reached, and with
+them the copies that no later point needs. One thread at a time may use a `Keeper`.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,7 +36,7 @@ from ironcurtain_proxy.snapshots.timeline.history import (
 )
 from ironcurtain_proxy.snapshots.timeline.known import Difference
 from ironcurtain_proxy.snapshots.timeline.log import Log
-from ironcurtain_proxy.snapshots.timeline.opening import Root
+from ironcurtain_proxy.snapshots.timeline.opening import OpenedRoot
 from ironcurtain_proxy.snapshots.timeline.reading import Reader
 from ironcurtain_proxy.snapshots.timeline.scanning import (
     ManyBytesError,
@@ -69,7 +84,7 @@ class Keeper:
         Raises:
             OSError: one of the two cannot be opened.
         """
-        self.root = Root(str(workspace))
+        self.root = OpenedRoot(str(workspace))
         self.workspace = workspace
         self.blobs = Blobs(directory / "copies")
         self.history = History()

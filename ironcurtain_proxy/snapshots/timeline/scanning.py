@@ -15,7 +15,7 @@ from ironcurtain_proxy.snapshots.timeline.caches import is_cache
 from ironcurtain_proxy.snapshots.timeline.entry import Entry, parent_of
 from ironcurtain_proxy.snapshots.timeline.events import Events
 from ironcurtain_proxy.snapshots.timeline.known import Difference, Known, joined
-from ironcurtain_proxy.snapshots.timeline.opening import PASSED, Root
+from ironcurtain_proxy.snapshots.timeline.opening import PASSED, OpenedRoot
 from ironcurtain_proxy.snapshots.timeline.reading import FullError, Reader, is_as_seen
 
 _RECENT: Final = 32
@@ -52,7 +52,13 @@ class Scanner:
     """Knows the workspace, by directory."""
 
     def __init__(
-        self, root: Root, reader: Reader, *, caches: frozenset[str], max_files: int, max_bytes: int
+        self,
+        root: OpenedRoot,
+        reader: Reader,
+        *,
+        caches: frozenset[str],
+        max_files: int,
+        max_bytes: int,
     ) -> None:
         """Know nothing yet.
 

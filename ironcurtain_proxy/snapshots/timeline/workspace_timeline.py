@@ -12,7 +12,7 @@ from ironcurtain_proxy.model.call import RequestId
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.timeline import Change, NotHeld, PointId
 from ironcurtain_proxy.snapshots.timeline.keeper import Keeper, Limits
-from ironcurtain_proxy.snapshots.timeline.places import Claim, claim, remove_old
+from ironcurtain_proxy.snapshots.timeline.places import TimelineLock, claim, remove_old
 from ironcurtain_proxy.snapshots.timeline.scanning import (
     ManyBytesError,
     StoppedError,
@@ -44,7 +44,7 @@ class WorkspaceTimeline:
         self._parent = state_directory
         self._limits = limits
         self._now = now
-        self._claim: Claim = claim(state_directory, workspace)
+        self._claim: TimelineLock = claim(state_directory, workspace)
         try:
             self._keeper = Keeper(
                 self._claim.directory, workspace, limits, session=session, now=now
