@@ -223,6 +223,7 @@ class Scanner:
     def _named(self, path: str, descriptor: int, names: set[str]) -> dict[str, Entry]:
         """The same, where only some names need looking at: a directory may have very many."""
         now = dict(self.known.directories[path])
+        others = self._count - len(now)
         for name in names:
             old = now.pop(name, None)
             try:
@@ -237,6 +238,9 @@ class Scanner:
                 now[name] = old
             else:
                 self._look_at(path, descriptor, name, status, now)
+            if len(now) + others > self._max_files:
+                raise TooManyError
+        self._count = others + len(now)
         return now
 
     def _look_at(
