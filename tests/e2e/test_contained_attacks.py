@@ -94,9 +94,9 @@ def test_nothing_outside_hears_of_anything(attacked: Attacked) -> None:
     with ExitStack() as stack:
         listeners: list[socket.socket] = []
 
-        def listen(family: int, kind: int, address: object) -> socket.socket:
+        def listen(family: int, kind: int, address: str | tuple[str, int]) -> socket.socket:
             one = stack.enter_context(socket.socket(family, kind))
-            one.bind(address)  # type: ignore[arg-type]  of its family
+            one.bind(address)
             if kind == socket.SOCK_STREAM:
                 one.listen()
             one.setblocking(False)
