@@ -67,48 +67,62 @@ def walls_of(
         may_reach: whether the sandbox's proxy was told of any host that may be reached.
     """
     try:
-        server = _reader(pid, pipe)
-        if server is None:
+        chain = _readers(pid, pipe)
+        if not chain:
             return None
-        started = _started(server)
+        server = chain[-1]
+        started = [_started(one) for one in chain]
         if not _is_apart(server) or not _is_filtered(server):
             return None
-        mounts, here = tuple(_mounts(server)), tuple(_mounts(os.getpid()))
-        ours = {mount.device for mount in here}
-        writable = tuple(
-            RealPath.from_text(mount.point)
-            for mount in _visible(mounts)
-            if mount.is_writable
-            and mount.device in ours
-            and not _is_kernels(mount)
-            and not _is_private(mount, private, here)
-        )
-        interfaces = _interfaces(server)
+        inside = [one for one in chain if _is_apart(one)]
+        if any(_root(one) != "/" for one in inside):
+            # It sees fewer mounts than there are.
+            return None
+        here = tuple(_mounts(os.getpid()))
+        # Of all of them: none can take away what those before it show.
+        writable = dict.fromkeys([path for one in inside for path in _writable(one, here, private)])
+        interfaces = frozenset[str]().union(*[_interfaces(one) for one in inside])
         # A pid may have been given to another process meanwhile.
-        if _started(server) != started:
+        if [_started(one) for one in chain] != started:
             return None
     except (OSError, ValueError, IndexError):
         return None
     return Walls(
-        writable=writable,
+        writable=tuple(writable),
         temporary=temporary,
         is_offline=not may_reach and interfaces <= {"lo"},
     )
 
 
-def _reader(pid: int, pipe: int) -> int | None:
-    """The last process of the chain that was handed the pipe: the server, or what started it.
+def _readers(pid: int, pipe: int) -> list[int]:
+    """The chain of processes that were handed the pipe; the last is the server, or what started it.
 
     The sandbox's own programs hand it on, each to one child; what a server starts is no nearer to
     the outside than the server.
     """
-    found: int | None = None
+    found: list[int] = []
     for _ in range(_DEEPEST):
         holding = [child for child in _children(pid) if _reads(child, pipe)]
         if len(holding) != 1:
             break
-        found = pid = holding[0]
+        pid = holding[0]
+        found.append(pid)
     return found
+
+
+def _writable(
+    pid: int, here: tuple[_Mount, ...], private: PrivateTmp | None
+) -> Iterator[RealPath]:
+    devices = {mount.device for mount in here}
+    for mount in _visible(tuple(_mounts(pid))):
+        if not mount.is_writable or mount.device not in devices or _is_kernels(mount):
+            continue
+        if not _is_private(mount, private, here):
+            yield RealPath.from_text(mount.point)
+
+
+def _root(pid: int) -> str:
+    return str(Path(f"/proc/{pid}/root").readlink())
 
 
 def _started(pid: int) -> str:

@@ -246,10 +246,14 @@ class Scanner:
     def _look_at(
         self, path: str, descriptor: int, name: str, status: os.stat_result, now: dict[str, Entry]
     ) -> None:
-        if stat.S_ISDIR(status.st_mode) and (
-            is_cache(path, name, descriptor, self._caches) or joined(path, name) == self.left_out
-        ):
-            return
+        if stat.S_ISDIR(status.st_mode):
+            below = joined(path, name)
+            # What is held stays held: a call could make it look like a cache.
+            held = below in self.known.directories
+            if below == self.left_out or (
+                not held and is_cache(path, name, descriptor, self._caches)
+            ):
+                return
         try:
             entry, again = self._reader.read(descriptor, name, status)
         except FileNotFoundError:
