@@ -73,7 +73,7 @@ class Containing:
 
     def opening(self, case: Case, facts: Facts) -> Opening | str | None:
         """What a call needs beyond its sandbox, or in words what no approval opens."""
-        hosts = [*hosts_of(facts), self._tried_host(case)]
+        hosts = [*hosts_of(facts), *facts.place.every_host(), self._tried_host(case)]
         return self.world.servers.opening(case.call.server, facts.request, hosts)
 
     def approved(self, case: Case, facts: Facts) -> Opening | None:
@@ -83,6 +83,8 @@ class Containing:
             # The policy's own word opens no sandbox.
             return None
         hosts = [*hosts_of(facts)]
+        if settlement.names_hosts:
+            hosts += facts.place.every_host()
         if case.question and not is_by_itself(settlement.decided_by):
             # A host that the sandbox stopped stood in the question; no grant, model or engine
             # that looks at the command alone has seen it.
@@ -93,9 +95,11 @@ class Containing:
         case.note_instead("opened", list(found.words()))
         return found
 
-    def told(self, case: Case) -> tuple[tuple[str, str], ...]:
+    def told(self, case: Case, facts: Facts) -> tuple[tuple[str, str], ...]:
         """What a reviewer is told of why a call is not contained."""
         said = [("Not contained", str(why)) for name, why in case.notes if name == _NOTE]
+        hosts = facts.place.every_host()
+        said += [("It reaches", ", ".join(hosts))] if hosts else []
         host = self._shown[case.call.request_id] = self._tried_host(case)
         return (*said, *([("The sandbox stopped it on its way to", host)] if host else []))
 

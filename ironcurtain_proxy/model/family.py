@@ -30,6 +30,8 @@ class Family:
     or there are none."""
     meaning: str | None = ""
     """What those files say, as a digest; None: it cannot be told, and nothing covers it."""
+    hosts: tuple[str, ...] = ()
+    """What it reaches, as far as configuration says. An approval is one of these hosts, too."""
 
     def words(self) -> str:
         """The family as a person would write it."""
@@ -49,5 +51,7 @@ class Sought:
 
     families: tuple[Family, ...] = ()
     """Those whose meaning lies in files."""
+    reaching: tuple[tuple[Family, str | None], ...] = ()
+    """Those of parts that are known to reach a host, and where each part runs."""
     paths: tuple[str, ...] = ()
     """Paths that may lie in the workspace, as text: whether a link leads them out of it."""
