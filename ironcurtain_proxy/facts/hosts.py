@@ -77,7 +77,7 @@ def _of_git(family: Family, remotes: GitRemotes) -> tuple[str, ...]:
     urls = [] if found is None else [canonical_git_url(url) for url in found]
     if not all(map(is_ordinary_remote, urls)):
         return ()
-    return _sorted(git_domain(url).partition("/")[0] for url in urls)
+    return _sorted(git_domain(url).partition("/")[0].removesuffix(".") for url in urls)
 
 
 def _npm(above: Sequence[str], home: str) -> tuple[str, ...]:
