@@ -21,7 +21,7 @@ from ironcurtain_proxy.model.escalation import (
     Declined,
     EscalationId,
 )
-from ironcurtain_proxy.model.grant import Grant, GrantId, GrantPattern
+from ironcurtain_proxy.model.grant import CallPattern, FamilyPattern, Grant, GrantId, GrantPattern
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.reply import RefusedBy
 
@@ -56,6 +56,8 @@ def by_grants(grants: Sequence[Grant], run: GrantId | None = None) -> Settlement
         decided_by=f"grant:{'+'.join(ids)}",
         result="approved",
         extra=tuple(extra),
+        names_hosts=run is None
+        and all(isinstance(grant.pattern, FamilyPattern | CallPattern) for grant in grants),
     )
 
 
@@ -103,6 +105,7 @@ def by_reviewer(approved: Approved, question: EscalationId) -> Settlement:
         decided_by=approved.by,
         result="approved",
         extra=(*details, *why),
+        names_hosts=True,
     )
 
 

@@ -88,7 +88,7 @@ def observed(command: ParsedCommand, place: Place, grounds: Grounds, server: str
         paths = grounds.sought(command, place).paths
         place = replace(place, strays=strays_among(paths, place.workspace))
     # With the strays: what a link leads out of the workspace has no family to read.
-    return settled(place, grounds.sought(command, place).families, remotes)
+    return settled(place, grounds.sought(command, place), remotes)
 
 
 def _may_push(command: ParsedCommand) -> bool:

@@ -84,7 +84,7 @@ class Containing:
 
     def opening(self, case: Case, facts: Facts) -> Opening | str | None:
         """The access that a call needs beyond its sandbox; a text: what no approval can grant."""
-        hosts = [*hosts_of(facts), self._tried_host(case)]
+        hosts = [*hosts_of(facts), *facts.place.every_host(), self._tried_host(case)]
         return self.world.servers.opening(case.call.server, facts.request, hosts)
 
     def approved(self, case: Case, facts: Facts) -> Opening | None:
@@ -94,6 +94,8 @@ class Containing:
             # A decision of the policy alone opens no sandbox.
             return None
         hosts = [*hosts_of(facts)]
+        if settlement.names_hosts:
+            hosts += facts.place.every_host()
         if case.question and not is_by_itself(settlement.decided_by):
             # The host that the sandbox blocked was shown in the question. Grants, models and the
             # engine look at the command alone and have not seen it.
@@ -104,9 +106,11 @@ class Containing:
         case.note_instead("opened", list(found.words()))
         return found
 
-    def told(self, case: Case) -> tuple[tuple[str, str], ...]:
+    def told(self, case: Case, facts: Facts) -> tuple[tuple[str, str], ...]:
         """The explanation for the reviewer of why a call is not contained."""
         said = [("Not contained", str(why)) for name, why in case.notes if name == _NOTE]
+        hosts = facts.place.every_host()
+        said += [("It reaches", ", ".join(hosts))] if hosts else []
         host = self._shown[case.call.request_id] = self._tried_host(case)
         return (*said, *([("The sandbox stopped it on its way to", host)] if host else []))
 

@@ -140,7 +140,7 @@ class Mediator:
         roots = self.world.facts.roots(facts.request, directories)
         claim = self.escalated.claim(case, facts)
         while left := self.escalated.left(claim):
-            told = self.containing.told(case)
+            told = self.containing.told(case, facts)
             question = self.escalated.question(case, facts, claim, left, directories, told)
             asked = self.world.clock.monotonic()
             ruling = await self.world.desk.settle(question, pulse(case.call.params, on_progress))

@@ -33,6 +33,8 @@ class Terms:
     """The user's home directory. It is never remembered as a whole."""
     grant_ttl: timedelta | None = None
     """How long a remembered approval holds; None: as long as the session."""
+    grant_ending: str = "until this session ends"
+    """The words for that end where there is no `grant_ttl`."""
     named_meta: frozenset[str] = frozenset()
     """Keys of `_meta` that are forwarded to servers besides the standard ones."""
 
@@ -82,7 +84,7 @@ class Session:
             policy=terms.policy,
             home=terms.home,
             patience=terms.patience,
-            ending="until this session ends" if terms.grant_ttl is None else "",
+            ending=terms.grant_ending if terms.grant_ttl is None else "",
         )
         escalated = EscalatedCalls(
             tools=world.tools,

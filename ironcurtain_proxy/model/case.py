@@ -38,6 +38,9 @@ class Settlement:
     result: EscalationResult | None
     extra: tuple[tuple[str, Json], ...] = ()
     """Additional record fields, such as `("autoApproved", true)`."""
+    names_hosts: bool = False
+    """Whether its question, or each grant that it rests on, named the hosts that the call's command
+    is known to reach."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,6 +33,8 @@ class Family:
     meaning: str | None = ""
     """A digest of those files' content; None: it cannot be determined, and no grant covers the
     command."""
+    hosts: tuple[str, ...] = ()
+    """The hosts that the command reaches, as configured. An approval covers these hosts too."""
 
     def words(self) -> str:
         """The family as a person would write it."""
@@ -52,5 +54,7 @@ class Sought:
 
     families: tuple[Family, ...] = ()
     """Families whose meaning lies in files."""
+    reaching: tuple[tuple[Family, str | None], ...] = ()
+    """Families of parts that are known to reach a host, and the directory of each part."""
     paths: tuple[str, ...] = ()
     """Paths, as text, that may lie in the workspace and may be led out of it by a link."""

@@ -28,6 +28,8 @@ class Place:
     meanings: tuple[tuple[Family, str | None], ...] | None = None
     """The content digests of families whose meaning lies in files, read just now. None: the disk
     was not read."""
+    hosts: tuple[tuple[Family, tuple[str, ...]], ...] = ()
+    """The hosts that families are known to reach."""
     strays: tuple[str, ...] = ()
     """Paths of the workspace that a link leads out of the workspace."""
 
@@ -35,6 +37,14 @@ class Place:
         """The digest of a family's meaning; None: it cannot be determined."""
         found = dict(self.meanings or ())
         return found.get(family)
+
+    def hosts_of(self, family: Family) -> tuple[str, ...]:
+        """The hosts that a family is known to reach."""
+        return dict(self.hosts).get(family, ())
+
+    def every_host(self) -> tuple[str, ...]:
+        """Those of all parts of the command, each once."""
+        return tuple(dict.fromkeys(host for _, hosts in self.hosts for host in hosts))
 
 
 NOWHERE: Final = Place()

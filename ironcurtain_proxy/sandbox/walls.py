@@ -110,9 +110,7 @@ def _readers(pid: int, pipe: int) -> list[int]:
     return found
 
 
-def _writable(
-    pid: int, here: tuple[_Mount, ...], private: PrivateTmp | None
-) -> Iterator[RealPath]:
+def _writable(pid: int, here: tuple[_Mount, ...], private: PrivateTmp | None) -> Iterator[RealPath]:
     devices = {mount.device for mount in here}
     for mount in _visible(tuple(_mounts(pid))):
         if not mount.is_writable or mount.device not in devices or _is_kernels(mount):

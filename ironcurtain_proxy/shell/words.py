@@ -101,15 +101,21 @@ _SEQUENCES: Final = frozenset(
 def _is_certain(node: "Node") -> bool:
     """Whether a command runs once, in the shell itself, unless one before it fails."""
     at: Node | None = node
+    below, stands_before = node, False
     while at is not None:
-        if at.type not in _SEQUENCES and at.id != node.id:
+        # Of `cd x && y 2>&1 | z` the grammar makes a pipeline with a list as its first member;
+        # to a shell only the last command of the list is in the pipeline.
+        leads = at.type == "pipeline" and stands_before and below.id == at.children[0].id
+        if at.type not in _SEQUENCES and at.id != node.id and not leads:
             return False
-        if at.type == "list" and any(child.type == "||" for child in at.children):
-            return False
+        if at.type == "list":
+            if any(child.type == "||" for child in at.children):
+                return False
+            stands_before = stands_before or below.id != at.children[-1].id
         following = at.next_sibling
         if following is not None and following.type == "&":
             return False
-        at = at.parent
+        below, at = at, at.parent
     return True
 
 

@@ -55,6 +55,7 @@ from ironcurtain_proxy.sessions.directories import SessionLock, hold_session
 from ironcurtain_proxy.wiring.confinement import confinements, machine_of, with_own_place
 from ironcurtain_proxy.wiring.containment import containment_of
 from ironcurtain_proxy.wiring.overlay import command_argument, overlay_for
+from ironcurtain_proxy.wiring.persistence import grant_ending
 from ironcurtain_proxy.wiring.reviewers import Reviewers, Ways, assemble_reviewers
 
 if TYPE_CHECKING:
@@ -215,6 +216,7 @@ def assemble(
             patience=_patience(settings),
             home=real(settings.home),
             grant_ttl=_grant_ttl(settings),
+            grant_ending=grant_ending(settings),
             named_meta=settings.forward_meta,
         ),
         approvals=approvals,
