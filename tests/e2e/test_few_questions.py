@@ -27,11 +27,10 @@ pytestmark = pytest.mark.usefixtures("sandbox")
 
 RECORDED: Final = Path(__file__).with_name("recorded_session.jsonl")
 LEAVES: Final = re.compile(r"\b(gh|curl|pip install|git (push|fetch))\b")
-MOST_QUESTIONS_PER_100: Final = 20
-"""Of 60 calls, 12: push and fetch of the branch, `gh pr create`, `gh pr view` and the site of the
-documentation once each, a push that names no branch, and each of the six refusals at most once.
-Six of the calls were refused by the person who was there: they may be shown, and weigh heavily in
-so short a session. Recorded work as a whole is measured with far larger sessions."""
+MOST_QUESTIONS_PER_100: Final = 14
+"""Of these 60 calls 8 are asked about, and each has to be: the first push and the first fetch of
+the branch, a pull request made and looked at, one site, and three refusals that would have left the
+machine. Without containment it is 29. Recorded work at large has far fewer calls that leave."""
 
 SERVER: Final = r"""
 import json, sys
