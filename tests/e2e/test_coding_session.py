@@ -141,7 +141,7 @@ def test_a_branch_is_pushed_after_one_question_and_main_is_asked_about_each_time
     assert refs() == ["fix-add"]
     unasked(session.shell("git push origin fix-add"))
     for _ in range(2):
-        asked(session.shell("git push origin HEAD:main", "approve", "--remember"), "git push")
+        asked(session.shell("git push origin HEAD:main", "approve"), "git push")
     assert refs() == ["fix-add", "main"]
 
 
