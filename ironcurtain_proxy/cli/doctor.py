@@ -31,7 +31,7 @@ from ironcurtain_proxy.cli.doctor_checks import (
 from ironcurtain_proxy.config.auto_confirm.model_access import model_access, provider_of
 from ironcurtain_proxy.config.auto_confirm.reviewer_settings import ReviewerSpec
 from ironcurtain_proxy.config.migration.migration import COMMAND
-from ironcurtain_proxy.config.policy.policy_loading import gather_policy
+from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, gather_policy
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.review_settings import PROVIDER_KEYS
 from ironcurtain_proxy.config.settings import Settings, gather_settings, refuse_platform
@@ -42,9 +42,10 @@ from ironcurtain_proxy.mailbox.requests import utc_now
 from ironcurtain_proxy.mailbox.token_file import read_token
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.sandbox.installed import Installed, NotInstalled
-from ironcurtain_proxy.sandbox.probe import Available, probe
+from ironcurtain_proxy.sandbox.probe import Available, Unavailable, probe
 from ironcurtain_proxy.sandbox.replaced_launchers import installation_of, look_up
 from ironcurtain_proxy.wiring.confinement import machine_of
+from ironcurtain_proxy.wiring.holding import holding
 from ironcurtain_proxy.wiring.readiness import look_at_reviewers, look_at_servers
 
 _REMEDIES: Final[Mapping[str, str]] = {
@@ -66,8 +67,8 @@ _MAKE_TOKEN: Final = "(umask 077; openssl rand -hex 32 > FILE)"  # noqa: S105  a
 DESCRIPTION: Final = """\
 Check this machine and show what is missing, each with the command that helps: the programs that
 a sandbox is made of, a sandbox that really runs, the configuration, the program of each server,
-the directories that are written to, the engine's store, and the clock. No server is started and
-nothing is changed.
+whose calls can be contained, the directories that are written to, the engine's store, and the
+clock. No server is started and nothing is changed.
 
 A missing sandbox is a failure only where sandboxPolicy is "enforce" and a server is not
 "sandbox": false; elsewhere it is a warning.
@@ -125,6 +126,7 @@ def _checks(config: Path | None) -> Iterator[CheckResult]:
     yield from _configuration(settings, report, config)
     yield from packages(settings)
     yield from servers(settings, os.environ, trouble)
+    yield from containment(settings, loaded, probed)
     yield from reviewers(settings, os.environ)
     yield from directories(settings)
     yield from store(settings)
@@ -168,6 +170,20 @@ def _json(checks: Sequence[CheckResult]) -> Iterator[str]:
         for fields in map(asdict, checks)
     ]
     yield orjson.dumps(shown, option=orjson.OPT_INDENT_2).decode()
+
+
+def containment(
+    settings: Settings, loaded: LoadedPolicy, probed: Available | Unavailable
+) -> Iterator[CheckResult]:
+    """Whose calls can be contained, where containment is on."""
+    sandbox = probed if isinstance(probed, Available) else None
+    found = holding(settings, loaded, os.environ, sandbox)
+    if found is None:
+        return
+    remedies = [one.remedy for one in found.asked]
+    remedies = ["", *remedies] if found.held else remedies
+    for line, remedy in zip(found.lines(), remedies, strict=True):
+        yield CheckResult("containment", "warn" if remedy else "ok", line, remedy)
 
 
 def reviewers(settings: Settings, environ: Mapping[str, str]) -> Iterator[CheckResult]:

@@ -249,9 +249,8 @@ def _imports_from_here(args: Sequence[str]) -> bool:
 def _knows_safe_path(program: str) -> bool:
     with suppress(OSError, subprocess.SubprocessError):
         given = [program, "-I", "-P", "-S", "-c", ""]
-        return not subprocess.run(
-            given, capture_output=True, timeout=_SECONDS, check=False
-        ).returncode
+        done = subprocess.run(given, capture_output=True, timeout=_SECONDS, check=False)  # noqa: S603  the operator's own program
+        return done.returncode == 0
     return False
 
 

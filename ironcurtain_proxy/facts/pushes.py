@@ -4,7 +4,7 @@ import os
 from hashlib import sha256
 
 from ironcurtain_proxy.facts.branches import current_branch
-from ironcurtain_proxy.facts.git import GitRemotes
+from ironcurtain_proxy.facts.git import GitRemotes, RemoteOperation
 from ironcurtain_proxy.facts.remotes import repository_root
 from ironcurtain_proxy.facts.spelling import Refusal
 from ironcurtain_proxy.model.family import Family

@@ -185,7 +185,9 @@ class Containing:
             return why or "there is no workspace"
         for path in may_change(facts, workspace):
             if not await self._holds(on, path):
-                return "what it may delete could not be brought back"
+                # Where there can be no point at all, that is the better word.
+                no_point = await self._mark(on, case, facts)
+                return no_point or "what it may delete could not be brought back"
         return None
 
     async def _holds(self, on: Containment, path: RealPath) -> bool:

@@ -112,8 +112,9 @@ def find(reference: str, directory: Path) -> str:
         return reference
     meant = [identifier for identifier in ids if reference and identifier.startswith(reference)]
     if len(meant) != 1:
-        many = "the beginning of several snapshots" if meant else "no snapshot"
-        raise NoSnapshotError(f"{reference!r} is {many}")
+        if meant:
+            raise NoSnapshotError(f"{reference!r} is the beginning of several ids")
+        raise NoSnapshotError(f"{reference!r} is no call that changed anything that is held")
     return meant[0]
 
 

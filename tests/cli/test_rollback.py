@@ -108,7 +108,11 @@ def test_where_nothing_is_kept_that_is_said(run: Run) -> None:
     assert run("--list") == (0, "nothing can be put back: no point and no snapshot is kept\n", "")
     code, out, _ = run("--list", "--json")
     assert (code, orjson.loads(out)) == (0, {"calls": [], "dropped": [], "notHeld": []})
-    assert run("3f2a") == (1, "", "ironcurtain-proxy: '3f2a' is no snapshot: see rollback --list\n")
+    assert run("3f2a") == (
+        1,
+        "",
+        "ironcurtain-proxy: '3f2a' is no call that changed anything that is held: see rollback --list\n",
+    )
 
 
 def test_what_is_kept_is_listed(home: Path, run: Run) -> None:
@@ -151,7 +155,7 @@ def test_what_is_no_snapshot_leads_to_the_list(home: Path, run: Run) -> None:
     for wrong in ("zz", ""):
         code, out, err = run(wrong)
         assert (code, out) == (1, "")
-        assert err.endswith("is no snapshot: see rollback --list\n")
+        assert err.endswith("is no call that changed anything that is held: see rollback --list\n")
 
 
 def test_without_an_id_the_list_is_shown_and_nothing_is_put_back(home: Path, run: Run) -> None:

@@ -20,6 +20,8 @@ from typing import Final
 
 import orjson
 
+HOST: Final = "127.0.0.2"
+"""Of this machine. Clients reach `localhost` and 127.0.0.1 past the sandbox's proxy, and fail."""
 WHEEL: Final = "tinylib-1.0-py3-none-any.whl"
 TARBALL: Final = "tiny-lib-1.0.0.tgz"
 
@@ -28,14 +30,14 @@ class Registry(ThreadingHTTPServer):
     """Answers on the loopback interface, and remembers what it was asked."""
 
     def __init__(self, repositories: Path) -> None:
-        super().__init__(("127.0.0.1", 0), _Answers)
+        super().__init__((HOST, 0), _Answers)
         self.repositories = repositories
         self.visits: list[str] = []
 
     @property
     def url(self) -> str:
-        """The dot takes clients to the sandbox's proxy: they reach `localhost` without one."""
-        return f"http://localhost.:{self.server_port}"
+        """Where it is found."""
+        return f"http://{HOST}:{self.server_port}"
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.e2e.coding_session import CodingSession, Step, git, picture
-from tests.e2e.package_registry import Registry, open_registry
+from tests.e2e.package_registry import HOST, Registry, open_registry
 from tests.e2e.raw_client import Message
 
 pytestmark = pytest.mark.usefixtures("sandbox")
@@ -116,14 +116,14 @@ def test_commands_find_the_modules_of_the_project_and_not_the_server(
 def test_a_package_is_installed_from_a_registry_after_one_question(
     session: CodingSession, registry: Registry
 ) -> None:
-    where = f"--index-url {registry.url}/simple --trusted-host localhost."
+    where = f"--index-url {registry.url}/simple --trusted-host {HOST}"
     install = (
         f"python3 -m pip install -q --no-compile --no-cache-dir --target vendor {where} tinylib"
     )
     before = picture(session.workspace)
     first = session.shell(f"{install} || test -e vendor/tinylib.py", "approve", "--remember")
     asked(first, "pip install reaches another machine")
-    assert first.record["opened"] == ["host localhost"]
+    assert first.record["opened"] == [f"host {HOST}"]
     assert (session.workspace / "vendor/tinylib.py").read_text() == "ANSWER = 42\n"
     assert session.run("rollback", first.call).returncode == 0
     assert picture(session.workspace) == before
@@ -141,7 +141,7 @@ def test_a_branch_is_pushed_after_one_question_and_main_is_asked_about_each_time
     assert refs() == ["fix-add"]
     unasked(session.shell("git push origin fix-add"))
     for _ in range(2):
-        asked(session.shell("git push origin HEAD:main", "approve", "--remember"), "git push")
+        asked(session.shell("git push origin HEAD:main", "approve"), "git push")
     assert refs() == ["fix-add", "main"]
 
 
@@ -169,6 +169,6 @@ def test_what_leaves_in_disguise_fails_and_is_asked_about_the_second_time(
     (session.workspace / "leave.py").write_text(code)
     first = session.shell("python3 leave.py")
     assert first.question is None
-    assert "[SANDBOX BLOCKED: host localhost]" in first.said
+    assert f"[SANDBOX BLOCKED: host {HOST}]" in first.said
     again = session.shell("python3 leave.py", "approve")
-    assert "tinylib-1.0" in asked(again, "has tried to reach localhost")
+    assert "tinylib-1.0" in asked(again, f"has tried to reach {HOST}")

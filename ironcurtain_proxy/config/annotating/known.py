@@ -106,7 +106,20 @@ def fits(tool: Mapping[str, Json], known: KnownTool | None) -> bool:
         elif not _same_type(schema, mine):
             return False
     named = {name for name, roles in known.arguments.items() if set(_roles_in([roles])) - {"none"}}
-    return named <= theirs.keys()
+    return named | _asked_of(known.arguments) <= theirs.keys()
+
+
+def _asked_of(arguments: Mapping[str, Json]) -> set[str]:
+    """The arguments that decide on the roles of others: without them the annotation is no good."""
+    cases = [one.get("when") for one in arguments.values() if isinstance(one, Mapping)]
+    conditions = [
+        case.get("condition")
+        for found in cases
+        if isinstance(found, list)
+        for case in found
+        if isinstance(case, Mapping)
+    ]
+    return {str(one["arg"]) for one in conditions if isinstance(one, Mapping) and "arg" in one}
 
 
 def properties_of(schema: Json) -> Mapping[str, Json] | None:

@@ -25,6 +25,7 @@ from typing import Final
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.timeline import Change, NotHeld, PointId
 from ironcurtain_proxy.snapshots.timeline.blobs import Blobs
+from ironcurtain_proxy.snapshots.timeline.bounds import LARGEST_PART, too_large, too_many
 from ironcurtain_proxy.snapshots.timeline.entry import kind_of_change
 from ironcurtain_proxy.snapshots.timeline.history import (
     Delta,
@@ -47,7 +48,6 @@ from ironcurtain_proxy.snapshots.timeline.scanning import (
 
 _LOCK_SECONDS: Final = 60.0
 _MOST_POINTS: Final = 2000
-_LARGEST_PART: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +91,7 @@ class Keeper:
         self.log = Log(directory)
         self.scanner = Scanner(
             self.root,
-            Reader(self.blobs, limits.max_bytes // _LARGEST_PART),
+            Reader(self.blobs, limits.max_bytes // LARGEST_PART),
             caches=limits.caches,
             max_files=limits.max_files,
             max_bytes=limits.max_bytes,
@@ -193,13 +193,9 @@ class Keeper:
     def _why_not(self, error: Exception) -> str:
         match error:
             case TooManyError():
-                return (
-                    f"the workspace has more than {self._limits.max_files:,} files and directories"
-                )
+                return too_many(self._limits.max_files)
             case ManyBytesError():
-                return (
-                    f"the workspace holds more than {self._limits.max_bytes / (1 << 20):,.0f} MiB"
-                )
+                return too_large(self._limits.max_bytes)
             case TimeoutError():
                 return "a rollback is under way"
             case OSError():
