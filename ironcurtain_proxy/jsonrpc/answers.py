@@ -8,6 +8,8 @@ One future and one timer a request: a cancel scope for each deadline would cost 
 import asyncio  # noqa: TID251  futures and timers, see above
 from typing import Generic, TypeVar
 
+from ironcurtain_proxy.jsonrpc.batch import Prompt
+
 _Answer = TypeVar("_Answer")
 
 
@@ -32,7 +34,7 @@ class Answers(Generic[_Answer]):
     def expect(self) -> int:
         """Begin to wait; the id is fresh. Whoever calls this also calls `wait`."""
         self._last_id += 1
-        self._waiting[self._last_id] = asyncio.get_running_loop().create_future()
+        self._waiting[self._last_id] = Prompt(asyncio.get_running_loop())
         return self._last_id
 
     async def wait(self, request_id: int, seconds: float) -> _Answer:
@@ -72,7 +74,7 @@ class Answers(Generic[_Answer]):
 
     def fail_all(self, error: Exception) -> None:
         """End every wait with an error: no answer can come any more."""
-        for waiter in self._waiting.values():
+        for waiter in list(self._waiting.values()):
             if not waiter.done():
                 waiter.set_exception(error)
 
