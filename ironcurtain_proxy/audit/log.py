@@ -12,6 +12,7 @@ the loop, and becomes an ordinary one when the disk takes longer. What comes tog
 
 import asyncio  # noqa: TID251  futures that a thread completes: anyio's way takes twice as long
 import logging
+import math
 import os
 import time
 from collections.abc import Callable
@@ -37,8 +38,8 @@ _log: Final = logging.getLogger(__name__)
 _PATIENCE: Final = 0.002
 """Seconds that the loop may stand still for one write. More, and other calls would notice."""
 
-_WARY_WRITES: Final = 64
-"""After a slow write the loop does not stand still for this many."""
+_WARY_TIMES: Final = 10
+"""After a slow write the loop does not stand still for so many times as long."""
 
 _HEALTHY_SECONDS: Final = 0.1
 """How long the loop trusts a disk that has just served one of the threads."""
@@ -71,7 +72,7 @@ class AuditLog:
         group = settings.fsync == "group"
         self._patience = _PATIENCE if group else 0.0
         self._may_be_inline = group and on_hang is not None
-        self._wary = 0
+        self._wary_until = -math.inf
         self._last = opened.last
         self._lock = opened.lock
         self._closed = False
@@ -173,7 +174,7 @@ class AuditLog:
         self._closed = True
         self._may_be_inline = False
         self._patience = self._deadline
-        self._wary = 0
+        self._wary_until = -math.inf
         while self._under_way is not None or self._next:
             group = self._under_way
             if group is None:
@@ -271,21 +272,25 @@ class AuditLog:
         """Have the thread write. None: that is done, well or not."""
         group = Group(data, self._last)
         self._writer.submit(group)
-        if self._wary > 0:
-            self._wary -= 1
-        elif self._patience > 0 and group.finished.acquire(timeout=self._patience):
+        if time.monotonic() < self._wary_until:
+            return group
+        if self._patience > 0 and group.finished.acquire(timeout=self._patience):
             self._take_note_of(group)
             return None
-        else:
-            self._wary = _WARY_WRITES
+        self._be_wary(self._patience)
         return group
+
+    def _be_wary(self, seconds: float) -> None:
+        """The loop stood still for so long."""
+        self._wary_until = time.monotonic() + _WARY_TIMES * seconds
 
     def _is_inline_safe(self, size: int) -> bool:
         """Whether a thread has seen just now that the disk does not hang."""
-        if not self._may_be_inline or self._wary > 0 or self._file.is_full(size):
+        now = time.monotonic()
+        if not self._may_be_inline or now < self._wary_until or self._file.is_full(size):
             return False
         healthy_at = max(self._writer.healthy_at, self._syncer.healthy_at)
-        return time.monotonic() - healthy_at < _HEALTHY_SECONDS and not self._syncer.is_held_up()
+        return now - healthy_at < _HEALTHY_SECONDS and not self._syncer.is_held_up()
 
     def _write_inline(self, data: bytes) -> None:
         try:
@@ -294,7 +299,7 @@ class AuditLog:
             self._latch(explain(error))
         else:
             if seconds > _PATIENCE:
-                self._wary = _WARY_WRITES
+                self._be_wary(seconds)
 
     def _wait_for(self, group: Group, waiters: list[asyncio.Future[None]]) -> None:
         """Let the loop go on; the writing thread wakes it, or the deadline does."""

@@ -5,7 +5,7 @@ The policy's decision is never edited: what settled an escalation stands beside 
 
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from ironcurtain_proxy.model.audit import (
     AuditRecord,
@@ -40,8 +40,7 @@ class Settlement:
     """Further fields of the record, such as `("autoApproved", true)`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arrival:
+class Arrival(NamedTuple):
     """A call as it arrived, and under which policy."""
 
     call: ToolCall
