@@ -8,7 +8,7 @@ import json  # noqa: TID251  orjson refuses integers beyond 64 bits and lone sur
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Final
+from typing import Final, NamedTuple
 
 import orjson
 
@@ -41,8 +41,7 @@ SHORT: Final = RecordLimits(value=2048, text=4096, nodes=256)
 """For calls that were denied: an agent can make any number of them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shaped:
+class Shaped(NamedTuple):
     """Arguments as they are written."""
 
     raw: bytes

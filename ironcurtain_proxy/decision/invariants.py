@@ -137,8 +137,13 @@ def contained_roles(request: AccessRequest, policy: Policy) -> frozenset[Argumen
     )
 
 
+_PATH_ROLES: Final = frozenset(
+    role for role, traits in ROLE_TRAITS.items() if traits.category == "path"
+)
+
+
 def _names_paths(fact: ArgumentFact) -> bool:
-    return any(ROLE_TRAITS[role].category == "path" for role in fact.roles)
+    return not _PATH_ROLES.isdisjoint(fact.roles)
 
 
 def _is_protected(path: RealPath, roles: tuple[ArgumentRole, ...], policy: Policy) -> bool:

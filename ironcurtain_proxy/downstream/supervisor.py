@@ -283,7 +283,8 @@ class Supervisor:
 
     async def _connect(self, started: Started) -> Connection:
         cap = self._options.max_message_bytes
-        wire = await open_wire(*started.process.take_wire(), max_line=cap)
+        pipes = started.process.take_wire()
+        wire = await open_wire(*pipes, max_line=cap, batch=self._hooks.batch)
         listeners = Listeners(
             tools_changed=self._note_tools_changed,
             logged=self._pass_on_log,

@@ -177,7 +177,12 @@ class Twins:
                 second,
                 replace(options, confinements={spec.name: confinement}),
                 # Its tools are compared with the first's, and announced by nobody.
-                Hooks(on_log=hooks.on_log, roots=hooks.roots, room=hooks.room),
+                Hooks(
+                    on_log=hooks.on_log,
+                    roots=hooks.roots,
+                    room=hooks.room,
+                    batch=hooks.batch,
+                ),
                 self._log,
                 _nothing,
             ),

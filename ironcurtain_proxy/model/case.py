@@ -5,7 +5,7 @@ The policy's decision is never edited: what settled an escalation stands beside 
 
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from ironcurtain_proxy.model.audit import (
     AuditRecord,
@@ -43,8 +43,7 @@ class Settlement:
     is known to reach."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arrival:
+class Arrival(NamedTuple):
     """A call as it arrived, with the policy in force."""
 
     call: ToolCall

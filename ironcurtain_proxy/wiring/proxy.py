@@ -36,6 +36,7 @@ from ironcurtain_proxy.facts.spelling import Speller
 from ironcurtain_proxy.grants.book import GrantBook
 from ironcurtain_proxy.grants.budget import BudgetBook
 from ironcurtain_proxy.grants.claims import Approvals
+from ironcurtain_proxy.jsonrpc.batch import Batch
 from ironcurtain_proxy.mediation.calls import Calls
 from ironcurtain_proxy.mediation.own_tools import OwnTools, by_name
 from ironcurtain_proxy.mediation.session import Session, Terms
@@ -164,6 +165,7 @@ def assemble(
     """
     # First, before there is anything in the directory that could be removed.
     holds = hold_session(settings)
+    batch = Batch()
     audit = AuditLog.open(
         settings.audit.path,
         LogSettings(
@@ -173,11 +175,13 @@ def assemble(
             max_bytes=settings.audit.max_bytes,
         ),
         on_hang=None if in_process else end_process,
+        batch=batch,
     )
     specs = settled(settings, environ)
     confined = confinements(sandbox, specs, settings, loaded.policy)
     watchman, confined = looked_after(confined, settings.state_dir)
     servers = DownstreamServers(specs, downstream_options(settings, environ, confined))
+    servers.hooks.batch = batch
     overlay = overlay_for(settings, confined)
     catalogue = LiveCatalogue(settings.servers, loaded.annotations, servers)
     clock = SystemClock()
