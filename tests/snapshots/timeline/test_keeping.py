@@ -275,7 +275,7 @@ def test_the_port_makes_points_while_it_looks_and_settles_what_was_cancelled(
         )
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(timeline.run)
-            point = await timeline.mark(RequestId("c"), "s", "t")
+            point = await timeline.mark(RequestId("c"), "s", "t", may_drop=False)
             assert not isinstance(point, NotHeld)
             assert await timeline.holds(RealPath.from_text(str(top / "a-file")))
             (top / "a-file").write_text("after")
