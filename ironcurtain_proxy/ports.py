@@ -216,8 +216,12 @@ class Lookout(Protocol):
 class Timeline(Protocol):
     """Points in time of the workspace that it can be restored to."""
 
-    async def mark(self, call: RequestId, server: str, tool: str) -> PointId | NotHeld:
+    async def mark(
+        self, call: RequestId, server: str, tool: str, *, may_drop: bool
+    ) -> PointId | NotHeld:
         """Make the point before a call.
+
+        `may_drop`: where the bounds are reached, the oldest points of this session may go for it.
 
         `NotHeld`: the workspace cannot be recorded (too large, unreadable, disk full).
         """

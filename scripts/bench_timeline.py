@@ -56,12 +56,14 @@ async def measured(top: Path, store: Path, limits: Limits) -> None:
     slept = 0.0
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(timeline.run)
-        await timeline.mark(RequestId("first"), "shell", "run")
+        await timeline.mark(RequestId("first"), "shell", "run", may_drop=False)
         write(f"  first look {time.perf_counter() - started:8.2f} s")
         times = []
         for number in range(CALLS):
             start = time.perf_counter()
-            point = await timeline.mark(RequestId(f"call-{number}."), "shell", "run")
+            point = await timeline.mark(
+                RequestId(f"call-{number}."), "shell", "run", may_drop=False
+            )
             made = time.perf_counter()
             if isinstance(point, NotHeld):
                 raise SystemExit(point.reason)

@@ -73,7 +73,9 @@ class Containing:
         on = self.world.containment
         if on is None:
             return None
-        why = await self._why_asked(on, case, facts) or await self._mark(on, case, facts)
+        why = await self._why_asked(on, case, facts) or await self._mark(
+            on, case, facts, may_drop=False
+        )
         if why is not None:
             case.note_instead(_NOTE, why)
             return None
@@ -128,7 +130,7 @@ class Containing:
             # The call waited for its turn; the sandbox or the session may have changed.
             case.unsettle()
             return False
-        await self._mark(on, case, facts)
+        await self._mark(on, case, facts, may_drop=True)
         return True
 
     async def watch(self, case: Case, send: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
@@ -202,13 +204,17 @@ class Containing:
         held = workspace is not None and why_open(walls, workspace) is None
         return held and on.is_same_workspace()
 
-    async def _mark(self, on: Containment, case: Case, facts: Facts) -> str | None:
+    async def _mark(
+        self, on: Containment, case: Case, facts: Facts, *, may_drop: bool
+    ) -> str | None:
         """Make a call's point if it may change anything; otherwise say why that is not possible."""
         workspace, call = self.policy.workspace, case.call
         if workspace is None or call.request_id in self._points or not may_change(facts, workspace):
             return None
         try:
-            point = await on.timeline.mark(call.request_id, call.server, call.tool)
+            point = await on.timeline.mark(
+                call.request_id, call.server, call.tool, may_drop=may_drop
+            )
         except Exception:  # noqa: BLE001  what cannot be taken back is asked about
             _log.exception("there is no point before call %s", call.request_id)
             point = NotHeld("the timeline met a fault")

@@ -45,7 +45,9 @@ class FakeTimeline:
     marked: list[RequestId] = field(default_factory=list)
     settled: list[PointId] = field(default_factory=list)
 
-    async def mark(self, call: RequestId, server: str, tool: str) -> PointId | NotHeld:
+    async def mark(
+        self, call: RequestId, server: str, tool: str, *, may_drop: bool
+    ) -> PointId | NotHeld:
         if self.fault is not None:
             raise self.fault
         self.marked.append(call)

@@ -157,15 +157,17 @@ class Keeper:
             self.settled(number)
         self._begun = True
 
-    def mark(self, call: str, server: str, tool: str) -> PointId | NotHeld:
-        """Make the point before a call."""
+    def mark(
+        self, call: str, server: str, tool: str, *, may_drop: bool = True
+    ) -> PointId | NotHeld:
+        """Make the point before a call; `may_drop`: also at the cost of this session's oldest."""
         try:
             with self.writing():
-                return self._marked(call, server, tool)
+                return self._marked(call, server, tool, may_drop=may_drop)
         except (TooManyError, ManyBytesError, StoppedError, OSError) as error:
             return NotHeld(self._why_not(error))
 
-    def _marked(self, call: str, server: str, tool: str) -> PointId | NotHeld:
+    def _marked(self, call: str, server: str, tool: str, *, may_drop: bool) -> PointId | NotHeld:
         if not self.root.is_in_place():
             return NotHeld("the workspace was moved or replaced")
         self._begin()
@@ -175,7 +177,9 @@ class Keeper:
         self._late.clear()
         if self.scanner.full:
             return NotHeld("no space is left for copies of files")
-        if not self._drop():
+        if not self._drop(others_only=not may_drop):
+            if not may_drop:
+                return NotHeld("earlier calls of this session could not be taken back any more")
             raise ManyBytesError
         point = Point(
             number=self.history.next,
@@ -219,7 +223,8 @@ class Keeper:
                 self.note(self.look(), self._open)
                 self._since_full.add(number)
                 self.settled(number)
-                self._drop()
+                # For its own points a call of the session has to ask, before it goes.
+                self._drop(others_only=True)
         except (TooManyError, ManyBytesError, StoppedError, OSError):
             # What it changed is noted when the workspace can be held again.
             self._late.add(number)
@@ -295,18 +300,35 @@ class Keeper:
         seen = {entry.content for _, entry in self.scanner.known.all() if entry.kind == "file"}
         return self.history.digests() | seen
 
-    def _drop(self) -> bool:
-        """Drop the oldest points until the rest fits. False: it does not, without any."""
-        most = len(self.history.points()) - _MOST_POINTS
-        if most > 0:
-            self._without(most + _MOST_POINTS // 4)
+    def _drop(self, *, others_only: bool) -> bool:
+        """Drop the oldest points until the rest fits. False: it does not, without any.
+
+        `others_only`: only those of other sessions; one more point has to fit.
+        """
+        if not self._drop_many(others_only=others_only):
+            return False
         while self.blobs.stored > self._limits.max_bytes:
             ended = [p for p in self.history.points() if p.number not in self._open]
+            if others_only:
+                ended = [p for p in ended if p.session != self._session]
             if not ended:
-                self._without(0)
+                if not others_only or not self.history.points():
+                    self._without(0)
                 return self.blobs.stored <= self._limits.max_bytes
+            before = len(self.history.points())
             self._without(max(1, len(ended) // 4))
+            if len(self.history.points()) == before:
+                return False
         return True
+
+    def _drop_many(self, *, others_only: bool) -> bool:
+        points = self.history.points()
+        most = len(points) - _MOST_POINTS + others_only
+        if most > 0:
+            own = [n for n, point in enumerate(points) if point.session == self._session]
+            count = most + _MOST_POINTS // 4
+            self._without(min([count, *own]) if others_only else count)
+        return not others_only or len(self.history.points()) < _MOST_POINTS
 
     def _drop_old(self) -> None:
         limit = self._now() - self._limits.keep

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -86,10 +87,13 @@ class WorkspaceTimeline:
         async with self._lock:
             await anyio.to_thread.run_sync(job, abandon_on_cancel=False)
 
-    async def mark(self, call: RequestId, server: str, tool: str) -> PointId | NotHeld:
+    async def mark(
+        self, call: RequestId, server: str, tool: str, *, may_drop: bool
+    ) -> PointId | NotHeld:
         """Make the point before a call."""
+        job = partial(self._keeper.mark, call, server, tool, may_drop=may_drop)
         async with self._lock:
-            return await anyio.to_thread.run_sync(self._keeper.mark, call, server, tool)
+            return await anyio.to_thread.run_sync(job)
 
     async def settle(self, point: PointId) -> tuple[Change, ...]:
         """Note what changed since the call's point."""
