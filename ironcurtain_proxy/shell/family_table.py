@@ -63,8 +63,8 @@ def _task(path: tuple[str, ...], rest: str) -> Task:
 
 
 _OPERANDS: Final[Mapping[str, OperandKind]] = {
-    "paths": "paths", "text": "text", "names": "names", "first": "first", "refs": "refs", "api": "api",
-    "bucket": "bucket",
+    "paths": "paths", "text": "text", "names": "names", "first": "first", "refs": "refs",
+    "api": "api", "bucket": "bucket",
 }  # fmt: skip
 
 GENERIC: Final[Mapping[str, str]] = {
