@@ -111,7 +111,10 @@ def test_where_nothing_is_kept_that_is_said(run: Run) -> None:
     assert run("3f2a") == (
         1,
         "",
-        "ironcurtain-proxy: '3f2a' is no call that changed anything that is held: see rollback --list\n",
+        (
+            "ironcurtain-proxy: '3f2a' is no call that changed anything that is held: "
+            "see rollback --list\n"
+        ),
     )
 
 

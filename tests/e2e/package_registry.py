@@ -65,7 +65,10 @@ def make_repository(repositories: Path, name: str) -> Path:
 
 
 class _Answers(BaseHTTPRequestHandler):
-    server: Registry
+    @property
+    def registry(self) -> Registry:
+        assert isinstance(self.server, Registry)
+        return self.server
 
     def do_GET(self) -> None:
         self._answer()
@@ -75,7 +78,7 @@ class _Answers(BaseHTTPRequestHandler):
 
     def _answer(self) -> None:
         path, _, query = self.path.partition("?")
-        self.server.visits.append(f"{self.command} {path}")
+        self.registry.visits.append(f"{self.command} {path}")
         if ".git/" in path:
             self._git(path, query)
         elif path == "/simple/tinylib/":
@@ -83,7 +86,7 @@ class _Answers(BaseHTTPRequestHandler):
         elif path == f"/{WHEEL}":
             self._send(_wheel())
         elif path == "/npm/tiny-lib":
-            self._send(orjson.dumps(_packument(self.server.url)), "application/json")
+            self._send(orjson.dumps(_packument(self.registry.url)), "application/json")
         elif path == f"/npm/{TARBALL}":
             self._send(_TARBALL)
         else:
@@ -92,7 +95,7 @@ class _Answers(BaseHTTPRequestHandler):
     def _git(self, path: str, query: str) -> None:
         variables = {
             "PATH": os.environ["PATH"],
-            "GIT_PROJECT_ROOT": str(self.server.repositories),
+            "GIT_PROJECT_ROOT": str(self.registry.repositories),
             "GIT_HTTP_EXPORT_ALL": "1",
             "REQUEST_METHOD": self.command,
             "PATH_INFO": path,

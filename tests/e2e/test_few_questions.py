@@ -91,7 +91,8 @@ def as_call(row: Mapping[str, Json], workspace: Path) -> tuple[str, str, dict[st
             return "filesystem", "write_file", {"path": path, "content": "x"}
         case "WebFetch":
             return "fetch", "fetch", {"url": given["url"]}
-    return "shell", "run_command", {"command": given["command"], "cwd": str(workspace)}
+        case _:
+            return "shell", "run_command", {"command": given["command"], "cwd": str(workspace)}
 
 
 def make_project(workspace: Path) -> None:

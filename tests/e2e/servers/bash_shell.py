@@ -62,7 +62,8 @@ def answer(message: Message) -> Message:
                 return run_command(**cast("dict[str, str]", params["arguments"]))  # type: ignore[arg-type]
             except (OSError, subprocess.TimeoutExpired) as error:
                 return {"content": [{"type": "text", "text": str(error)}], "isError": True}
-    return {}
+        case _:
+            return {}
 
 
 def main() -> None:
