@@ -91,8 +91,11 @@ def confine(spec: ServerSpec, confinement: Confinement | None) -> Launch:
         raise
     # srt has its sockets in TMPDIR, and gives the server another, which usually does not exist and
     # is shared where it does.
-    temporary = confinement.temporary or spec.cwd
+    temporary = own_tmp.places[0] if own_tmp else confinement.temporary or spec.cwd
     own = {} if temporary is None else {"CLAUDE_CODE_TMPDIR": temporary}
+    if own_tmp is not None and temporary is not None and "npm_config_cache" not in spec.env:
+        # The user's own cache is closed, and npm does nothing without one.
+        own["npm_config_cache"] = f"{temporary}/npm"
     return Launch(
         # Without `--` srt would take the server's own options for its own.
         (

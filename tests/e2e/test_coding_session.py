@@ -130,6 +130,18 @@ def test_a_package_is_installed_from_a_registry_after_one_question(
     assert "tinylib" in unasked(session.shell("ls vendor || echo tinylib gone"))
 
 
+def test_npm_installs_from_a_registry_and_leaves_nothing_else_behind(
+    session: CodingSession, registry: Registry
+) -> None:
+    names = {path.name for path in session.workspace.iterdir()}
+    install = f"npm install --no-save --registry {registry.url}/npm tiny-lib"
+    asked(session.shell(install, "approve"), "npm install reaches another machine")
+    module = session.workspace / "node_modules/tiny-lib/index.js"
+    assert module.read_text() == "module.exports = 42\n"
+    added = {path.name for path in session.workspace.iterdir()} - names
+    assert added == {"node_modules"}
+
+
 def test_a_branch_is_pushed_after_one_question_and_main_is_asked_about_each_time(
     session: CodingSession,
 ) -> None:
