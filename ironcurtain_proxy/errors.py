@@ -1,49 +1,49 @@
-"""What can go wrong, by whose fault, and what becomes of it.
+"""Faults by the side that caused them, with their consequences.
 
-A refusal is a value (`model.decision.Deny`); what stands here is a fault. Messages are one line,
-say where and what to do, and hold no argument values: some of them reach the agent.
+A refusal is a value (`model.decision.Deny`), not an exception. Messages are one line, say where
+and what to do, and hold no argument values, because some of them reach the agent.
 """
 
 
 class IronCurtainError(Exception):
-    """Root of every fault this package raises on purpose."""
+    """The base class of every exception that this package raises on purpose."""
 
 
 class ConfigurationError(IronCurtainError):
-    """The operator's files or environment cannot be used: the program refuses to start, exit 2."""
+    """The operator's files or environment are invalid: the program does not start; exit code 2."""
 
 
 class AgentError(IronCurtainError):
-    """The agent sent what the protocol does not allow: it gets a JSON-RPC error."""
+    """The agent violated the protocol: it gets a JSON-RPC error."""
 
 
 class DownstreamError(IronCurtainError):
-    """A server behind us failed: the call ends in an error result, the others are unaffected."""
+    """A server failed: its call ends in an error result, other calls are unaffected."""
 
 
 class ServerUnavailableError(DownstreamError):
-    """The server is not running: it did not start, or crashed and is not back yet."""
+    """The server is not running: it did not start, or crashed and has not been restarted yet."""
 
 
 class UnansweredError(DownstreamError):
-    """A call was sent and no answer came that can be used: it may have been carried out."""
+    """A call was sent and no usable answer came: it may have been carried out."""
 
 
 class CallTimedOutError(UnansweredError):
-    """The server did not answer within the deadline of a call."""
+    """The server did not answer within the call's deadline."""
 
 
 class CallLostError(ServerUnavailableError, UnansweredError):
-    """The server ended while it had a call."""
+    """The server ended during a call."""
 
 
 class BusyError(IronCurtainError):
-    """Something the call needs for itself is in use: refused, and may be tried again."""
+    """A resource that the call needs exclusively is in use: refused, and may be repeated."""
 
 
 class AuditError(IronCurtainError):
-    """A record could not be written in time: nothing is forwarded any more."""
+    """A record could not be written in time: no further call is forwarded."""
 
 
 class KernelError(IronCurtainError):
-    """A defect of ours: the call is denied."""
+    """A defect of the proxy: the call is denied."""

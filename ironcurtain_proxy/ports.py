@@ -1,6 +1,6 @@
-"""What mediation needs from the world. Adapters stand in the folders; `wiring` joins them.
+"""The ports of mediation. Adapters stand in the folders; `wiring` joins them.
 
-The policy is not a port: mediation asks `decision.authorize` itself, so nobody can plug in another.
+The policy is no port: mediation calls `decision.authorize` directly, so it cannot be replaced.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -23,11 +23,11 @@ from ironcurtain_proxy.model.timeline import Change, NotHeld, PointId, Unheld
 from ironcurtain_proxy.model.walls import Walls
 
 ProgressListener: TypeAlias = Callable[[Mapping[str, Json]], Awaitable[None]]
-"""Is handed the raw `params` of each progress notification of one call."""
+"""Called with the raw `params` of each progress notification of one call."""
 
 
 class CallHandler(Protocol):
-    """What the agent's side hands a `tools/call` to: mediation."""
+    """Handles a `tools/call` from the agent's side; implemented by mediation."""
 
     async def __call__(
         self,
@@ -35,40 +35,40 @@ class CallHandler(Protocol):
         params: Mapping[str, Json],
         on_progress: ProgressListener | None = None,
     ) -> Reply:
-        """Carry the call from its arrival to its reply. Never raises but when it is cancelled."""
+        """Carry the call from its arrival to its reply. Raises only when it is cancelled."""
         ...
 
 
 class FactGatherer(Protocol):
-    """The information point: a call turned into facts."""
+    """Turns a call into facts (the policy information point of XACML)."""
 
     async def gather(self, call: ToolCall) -> Gathered:
-        """Find out what the call names. Reads the disk and git; changes nothing."""
+        """Resolve what the call names. Reads the disk and git; changes nothing."""
         ...
 
     def fingerprint(self, call: ToolCall, arguments: Arguments) -> str:
-        """SHA-256 over server, tool and these arguments, in hexadecimal: equal for equal calls."""
+        """SHA-256 over server, tool and arguments, hexadecimal: equal for equal calls."""
         ...
 
     def undisturbed(self, facts: Facts) -> AbstractAsyncContextManager[bool]:
-        """Keep other calls off the repository while this one is under way, if it pushes.
+        """Keep other calls off the repository while this call is in progress, if it pushes.
 
-        Gives whether it had to be waited for.
+        Yields whether the call had to wait.
         """
         ...
 
     async def directories(self, request: AccessRequest) -> frozenset[RealPath] | None:
-        """Those of the request's paths that are directories; None: it cannot be found out."""
+        """The paths of the request that are directories; None: that cannot be determined."""
         ...
 
     def roots(
         self, request: AccessRequest, directories: frozenset[RealPath] | None
     ) -> tuple[str, ...]:
-        """The directories that a server must be told of to do what was approved."""
+        """The directories that a server must be told about to do what was approved."""
         ...
 
     def succeeded(self, call: AuthorizedCall) -> None:
-        """Take note that the call was carried out (it may have set a working directory)."""
+        """Note that the call succeeded (it may have set a working directory)."""
         ...
 
 
@@ -99,7 +99,7 @@ class Servers(Protocol):
     def opening(
         self, server: str, request: AccessRequest, hosts: Sequence[str] = ()
     ) -> Opening | str | None:
-        """What a call needs beyond what its server's sandbox lets it do.
+        """The access that a call needs beyond its server's sandbox.
 
         Args:
             server: the operator's name of it.
@@ -113,31 +113,31 @@ class Servers(Protocol):
         ...
 
     def is_sandboxed(self, server: str) -> bool:
-        """Whether the very process that serves this server now is confined."""
+        """Whether the process that serves this server now is confined."""
         ...
 
     async def walls(self, server: str) -> Walls | None:
-        """What that process can touch, found out of itself; None: it is not confined."""
+        """The measured limits of that process; None: it is not confined."""
         ...
 
 
 class ToolFinder(Protocol):
-    """Which tool a name stands for."""
+    """Resolves the tool names that the agent uses."""
 
     async def ready(self, exposed_name: str) -> None:
-        """Wait until the tool can be found, if there is one; not for ever."""
+        """Wait until the tool can be found, for a limited time."""
         ...
 
     def find(self, exposed_name: str) -> tuple[str, str] | None:
-        """The (server, tool) that the agent knows by this name; None: there is none."""
+        """The (server, tool) of a name that the agent uses; None: there is no such tool."""
         ...
 
     def definition(self, server: str, tool: str) -> str:
-        """SHA-256 of the tool's definition as it is now: a grant is void when it changes."""
+        """SHA-256 of the tool's current definition. A changed definition voids grants."""
         ...
 
     def names(self, server: str, tool: str) -> frozenset[str]:
-        """What the operator may call it: `server/tool`, and `tool` if one server has it."""
+        """The operator's names of a tool: `server/tool`, and `tool` if only one server has it."""
         ...
 
 
@@ -145,7 +145,7 @@ class Recorder(Protocol):
     """The audit log."""
 
     def summarize(self, result: ToolResult) -> ResultSummary:
-        """What is kept of a result: how it ended, its size and its digest."""
+        """The recorded part of a result: how it ended, its size and its digest."""
         ...
 
     async def record(self, record: AuditRecord) -> None:
@@ -158,114 +158,122 @@ class Recorder(Protocol):
 
 
 class Reviewer(Protocol):
-    """One way to get an answer to an escalation: a mailbox, a client, a terminal, a model."""
+    """A channel to someone who can answer an escalation, such as a mailbox or a terminal."""
 
     async def ask(self, escalation: Escalation) -> Ruling:
         """Ask, and wait at most until the escalation's deadline.
 
-        `Unreachable` means that this way leads to nobody, or gave no answer that counts: the next
-        one is asked. When the asking task is cancelled the question is withdrawn.
+        `Unreachable`: nobody could be asked, or no valid answer came, and the next reviewer is
+        asked. Cancelling the asking task withdraws the question.
         """
         ...
 
 
 class ReviewDesk(Protocol):
-    """Where an escalated call gets its ruling."""
+    """Settles escalated calls by asking reviewers."""
 
     async def settle(
         self,
         escalation: Escalation,
         on_wait: Callable[[float], Awaitable[None]] | None = None,
     ) -> Ruling | Held | Taken:
-        """Ask, or join the same question that is open; or be held while it stays open.
+        """Ask, or join an open question that is identical; the call may be held meanwhile.
 
-        An approval is one call's. Others that had joined get `Taken`, and may ask for themselves.
+        An approval settles one call. Others that joined get `Taken`, and may ask for themselves.
 
-        Args:
-            escalation: the question.
-            on_wait: is told every few seconds for how many seconds the call has waited.
+        Args: escalation: the question. on_wait: called every few seconds with the seconds that
+        the call has waited.
         """
         ...
 
 
 class Aftermath(Protocol):
-    """Whoever wants to know what became of a call that was approved."""
+    """Learns how calls ended that were approved."""
 
     async def ended(
         self, question: EscalationId, *, succeeded: bool | None
     ) -> tuple[tuple[str, Json], ...]:
-        """Take note of it; gives what the record of the call should say besides. Never fails.
+        """Note the end of an approved call, and return additional fields for its record.
 
-        Every approval is told of once.
+        Never fails.
 
-        Args:
-            question: what was approved.
-            succeeded: None: the call was not made after all.
+        It is called once for every approval.
+
+        Args: question: the approved escalation. succeeded: None: the call was not forwarded
+        after all.
         """
         ...
 
 
 class Lookout(Protocol):
-    """Whoever looks after what no server may leave behind."""
+    """Restores files that a server must not change."""
 
     async def look(self) -> tuple[PutBack, ...]:
-        """What was put back since the last look. Never fails."""
+        """The files restored since the last inspection. Never fails."""
         ...
 
 
 class Timeline(Protocol):
-    """Points in time of the workspace that calls can be taken back to."""
+    """Points in time of the workspace that it can be restored to."""
 
-    async def mark(self, call: RequestId, server: str, tool: str) -> PointId | NotHeld:
+    async def mark(
+        self, call: RequestId, server: str, tool: str, *, may_drop: bool
+    ) -> PointId | NotHeld:
         """Make the point before a call.
 
-        `NotHeld`: the workspace as it is cannot be held (too large, unreadable, disk full).
+        `may_drop`: where the bounds are reached, the oldest points of this session may go for it.
+
+        `NotHeld`: the workspace cannot be recorded (too large, unreadable, disk full).
         """
         ...
 
     async def settle(self, point: PointId) -> tuple[Change, ...] | NotHeld:
-        """Note what changed since the call's point, after the call; also after a cancelled one.
+        """Record what changed since the call's point, after the call ended or was cancelled.
 
-        `NotHeld`: the workspace as it is cannot be held; it is noted when it can be.
+        `NotHeld`: the current workspace cannot be held; the changes are recorded when it can be.
         """
         ...
 
     async def unheld(self, path: RealPath) -> tuple[Unheld, ...]:
-        """What could not be brought back if the next call deleted what is at this path.
+        """The content at a path that could not be restored if the next call deleted it.
 
-        Such as what is too large or unreadable, or lies in a named cache. Empty: all could.
+        Named caches and files that are too large or unreadable cannot be restored. Empty: all
+        content can be restored.
         """
         ...
 
 
 class Containment(Protocol):
-    """What may answer in a reviewer's place for what can be taken back."""
+    """Settles calls without a reviewer where they can be undone."""
 
     def ended(self) -> str | None:
-        """Why it answers for nothing more, in words; None: it does, or a person has looked."""
+        """Why containment ended, in words; None: it has not, or a person has looked since."""
         ...
 
     def end(self, call: RequestId, why: str) -> None:
-        """End it until a person has looked, and keep what they need to see. Never fails."""
+        """End containment until a person has looked, and keep what they need to see.
+
+        Never fails.
+        """
         ...
 
     def is_same_workspace(self) -> bool:
-        """Whether the workspace is still the directory that it was when the servers started."""
+        """Whether the workspace is the same directory as when the servers started."""
         ...
 
 
 class Clock(Protocol):
-    """The time."""
+    """The current time."""
 
     def now(self) -> datetime:
         """Aware, UTC."""
         ...
 
     def steady(self) -> datetime:
-        """Aware, UTC: the time at the start and what went by since, sleep included. Never jumps.
+        """Aware, UTC: the time at the start plus the elapsed time, sleep included. Never jumps.
 
-        For deadlines and for how long a grant holds: whoever sets the machine's clock changes
-        neither. Nothing that other processes read.
+        Used for deadlines and lifetimes of grants, which a change of the machine's clock must
+        not move. Never written for other processes.
         """
         ...
 
@@ -275,7 +283,7 @@ class Clock(Protocol):
 
 
 class IdSource(Protocol):
-    """Names for calls and questions."""
+    """A source of ids for calls and questions."""
 
     def new(self) -> RequestId:
         """A fresh random id of a call."""
@@ -288,7 +296,7 @@ class IdSource(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """The ports, joined by `wiring`."""
+    """All ports of mediation, joined by `wiring`."""
 
     tools: ToolFinder
     facts: FactGatherer
@@ -300,6 +308,6 @@ class World:
     aftermath: Aftermath | None = None
     lookout: Lookout | None = None
     containment: Containment | None = None
-    """None: nothing is contained."""
+    """None: containment is off."""
     timeline: Timeline | None = None
-    """Of the workspace; None: no call can be taken back, and none is contained."""
+    """The timeline of the workspace; None: no call can be undone, and none is contained."""

@@ -18,7 +18,7 @@ from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.timeline import NotHeld
 from ironcurtain_proxy.own_process.clocks import SystemClock
 from ironcurtain_proxy.snapshots.timeline.keeper import Limits
-from ironcurtain_proxy.snapshots.timeline.rewinding import Request, kept, roll_back
+from ironcurtain_proxy.snapshots.timeline.rewinding import RollbackRequest, kept, roll_back
 from ironcurtain_proxy.snapshots.timeline.workspace_timeline import WorkspaceTimeline
 
 CALLS = 50
@@ -56,12 +56,14 @@ async def measured(top: Path, store: Path, limits: Limits) -> None:
     slept = 0.0
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(timeline.run)
-        await timeline.mark(RequestId("first"), "shell", "run")
+        await timeline.mark(RequestId("first"), "shell", "run", may_drop=False)
         write(f"  first look {time.perf_counter() - started:8.2f} s")
         times = []
         for number in range(CALLS):
             start = time.perf_counter()
-            point = await timeline.mark(RequestId(f"call-{number}."), "shell", "run")
+            point = await timeline.mark(
+                RequestId(f"call-{number}."), "shell", "run", may_drop=False
+            )
             made = time.perf_counter()
             if isinstance(point, NotHeld):
                 raise SystemExit(point.reason)
@@ -82,7 +84,7 @@ def rolled_back(store: Path, limits: Limits) -> None:
     """All calls taken back at once."""
     started = time.perf_counter()
     timeline = kept(store)[0]
-    request = Request(
+    request = RollbackRequest(
         directory=timeline.directory,
         workspace=timeline.workspace,
         point=timeline.points[0].point,

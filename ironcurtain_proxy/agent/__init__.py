@@ -2,7 +2,8 @@
 
 - `server`: the methods that are served. `handshake`: versions, and the answer to `initialize`.
 - `transport`, `messages`: the wire, and a line of it into a message.
-- `requests`, `capacity`: requests under way, and how many bytes of them may be.
+- `requests`, `lanes`, `capacity`: requests under way, the tasks that answer them, and how many
+  bytes of them may be.
 - `own_tools`, `guidance`: the proxy's own tools, and what the agent is told of approvals.
 - `replies`: replies in words for the agent.
 - `elicitation`: a reviewer who is reached through the agent's client.

@@ -13,6 +13,9 @@ import anyio
 SMALL: Final = 64 * 1024
 """Bytes of a message that counts as small."""
 
+_LEAST: Final = 4096
+"""Bytes that a call counts at least: what keeps it under way is in memory, however short it is."""
+
 _SMALL_SUM: Final = 64 << 20
 _LARGE_SUM: Final = 96 << 20
 _PATIENCE: Final = 5.0
@@ -39,6 +42,7 @@ class Room:
 
     def take(self, size: int) -> bool:
         """Take room for a call. False: there is none, and it is to be turned away."""
+        size = max(size, _LEAST)
         if not self._fits(size):
             self._turned_away += size
             return False
@@ -47,6 +51,7 @@ class Room:
 
     def give_back(self, size: int, *, taken: bool) -> None:
         """The call is over."""
+        size = max(size, _LEAST)
         if taken:
             self._used[size <= SMALL] -= size
         else:

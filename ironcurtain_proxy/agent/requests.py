@@ -3,15 +3,16 @@
 Knows ids, cancellation and how much is under way; does not know what a request means.
 """
 
-import asyncio  # noqa: TID251  tasks, see `Requests`
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import anyio
 
 from ironcurtain_proxy.agent.capacity import Room
+from ironcurtain_proxy.agent.lanes import Lane, Lanes
 from ironcurtain_proxy.agent.messages import INTERNAL_ERROR, INVALID_REQUEST
 
 if TYPE_CHECKING:
@@ -20,10 +21,10 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-Answer: TypeAlias = Mapping[str, object]
+ServerAnswer: TypeAlias = Mapping[str, object]
 """`{"result": …}` or `{"error": …}`."""
 
-Answerer: TypeAlias = "Callable[[Mapping[str, Json]], Awaitable[Answer]]"
+Answerer: TypeAlias = "Callable[[Mapping[str, Json]], Awaitable[ServerAnswer]]"
 """Answers a request with these `params`."""
 
 Sender: TypeAlias = Callable[[Mapping[str, object]], None]
@@ -45,16 +46,12 @@ class Service:
     answer: Answerer
     turn_away: Answerer
     """Answers where there is no room."""
-    unfinished: Answer
+    unfinished: ServerAnswer
     """The answer to a request that is under way when the proxy does not wait any longer."""
 
 
 class Requests:
-    """The requests of one agent that are under way. Whoever makes this ends them.
-
-    Each is a bare task with a scope of its own, half the price of one in a group of tasks: a call
-    needs little else.
-    """
+    """The requests of one agent that are under way. Whoever makes this ends them."""
 
     def __init__(self, send: Sender, room: Room) -> None:
         """Nothing is under way yet.
@@ -66,6 +63,7 @@ class Requests:
         self._send = send
         self._room = room
         self._under_way: dict[MessageId, _Request] = {}
+        self._lanes = Lanes()
         self._given_up = False
         self._idle = anyio.Event()
         self._idle.set()
@@ -92,15 +90,14 @@ class Requests:
             self._idle = anyio.Event()
         request = _Request(service, params, size, self._room.take(size))
         self._under_way[request_id] = request
-        loop = asyncio.get_running_loop()
-        request.task = loop.create_task(self._run(request_id, request))
+        self._lanes.begin(partial(self._run, request_id, request))
 
     def cancel(self, request_id: "MessageId | None") -> None:
         """Withdraw a request, which is then never answered. It need not be under way."""
         request = None if request_id is None else self._under_way.get(request_id)
         if request is not None:
             request.withdrawn = True
-            request.scope.cancel()
+            request.cancel()
 
     async def until_idle(self) -> None:
         """Wait until every request has its answer."""
@@ -110,28 +107,31 @@ class Requests:
         """End what is under way; the agent is told of each request that it was not done in time."""
         self._given_up = True
         for request in self._under_way.values():
-            request.scope.cancel()
+            request.cancel()
         with anyio.move_on_after(_GIVE_UP):
             await self._idle.wait()
 
     def cancel_all(self) -> None:
         """End what is under way, without an answer."""
         for request in self._under_way.values():
-            request.scope.cancel()
+            request.cancel()
 
     async def until_ended(self) -> None:
         """Wait until what was ended has ended, even where the waiting is cancelled."""
         with anyio.CancelScope(shield=True):
             await self._idle.wait()
+        self._lanes.end()
 
-    async def _run(self, request_id: "MessageId", request: "_Request") -> None:
+    async def _run(self, request_id: "MessageId", request: "_Request", lane: Lane) -> None:
+        request.lane = lane
         service = request.service
-        answer: Answer | None = None
+        answer: ServerAnswer | None = None
         try:
-            with request.scope:
-                answer = await (service.answer if request.has_room else service.turn_away)(
-                    request.params
-                )
+            if request.cancelled:
+                lane.scope.cancel()
+            answer = await (service.answer if request.has_room else service.turn_away)(
+                request.params
+            )
         except Exception:  # noqa: BLE001  one request's defect must not end the others
             _log.exception("a request could not be answered")
             answer = _DEFECT
@@ -154,8 +154,13 @@ class _Request:
     params: "Mapping[str, Json]"
     size: int
     has_room: bool
-    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
-    task: asyncio.Task[None] | None = None
-    """Kept here, for the event loop keeps no task alive."""
+    lane: Lane | None = None
+    """None: it has not begun."""
+    cancelled: bool = False
     withdrawn: bool = False
     """By the agent, which expects no answer then."""
+
+    def cancel(self) -> None:
+        self.cancelled = True
+        if self.lane is not None:
+            self.lane.scope.cancel()

@@ -24,7 +24,7 @@ from ironcurtain_proxy.agent.messages import (
     Message,
 )
 from ironcurtain_proxy.agent.replies import is_as_given, words
-from ironcurtain_proxy.agent.requests import Answer, Requests, Service
+from ironcurtain_proxy.agent.requests import Requests, ServerAnswer, Service
 from ironcurtain_proxy.jsonrpc.codec import message_id
 from ironcurtain_proxy.model.reply import Answered, Reply
 
@@ -145,7 +145,7 @@ class AgentServer:
         # Counted like a call of some size: lists under way fill memory, too.
         self._requests.begin(self._others[message.method], message.id, message.params, SMALL)
 
-    def _answer_at_once(self, method: str, params: "Mapping[str, Json]") -> Answer | None:
+    def _answer_at_once(self, method: str, params: "Mapping[str, Json]") -> ServerAnswer | None:
         """The answer that needs no waiting; None: the request is good, and takes its time."""
         match method:
             case "initialize":
@@ -157,7 +157,7 @@ class AgentServer:
             case _:
                 return _error(METHOD_NOT_FOUND, "Method not found")
 
-    def _objection(self, method: str, params: "Mapping[str, Json]") -> Answer | None:
+    def _objection(self, method: str, params: "Mapping[str, Json]") -> ServerAnswer | None:
         if not self._ready:
             return _error(INVALID_REQUEST, "initialize first")
         if method == "tools/list" and params.get("cursor") is not None:
@@ -166,7 +166,7 @@ class AgentServer:
             return _error(INVALID_PARAMS, f"level must be one of {', '.join(_LEVELS)}")
         return None
 
-    def _initialize(self, params: "Mapping[str, Json]") -> Answer:
+    def _initialize(self, params: "Mapping[str, Json]") -> ServerAnswer:
         declared = params.get("capabilities")
         if not is_introduction(params) or not isinstance(declared, dict):
             return _error(
@@ -183,15 +183,15 @@ class AgentServer:
 
     # --- what takes its time
 
-    async def _list(self, _: "Mapping[str, Json]") -> Answer:
+    async def _list(self, _: "Mapping[str, Json]") -> ServerAnswer:
         return {"result": {"tools": await self.list_tools()}}
 
-    async def _set_level(self, params: "Mapping[str, Json]") -> Answer:
+    async def _set_level(self, params: "Mapping[str, Json]") -> ServerAnswer:
         self._log_level = str(params.get("level"))
         await self.set_log_level(self._log_level)
         return {"result": {}}
 
-    async def _call(self, params: "Mapping[str, Json]") -> Answer:
+    async def _call(self, params: "Mapping[str, Json]") -> ServerAnswer:
         name, arguments = params.get("name"), params.get("arguments")
         if not isinstance(name, str) or not isinstance(arguments, dict | None):
             return _error(INVALID_PARAMS, "tools/call needs a name (string) and arguments (object)")
@@ -203,7 +203,7 @@ class AgentServer:
                 return {"result": orjson.Fragment(reply.result.written)}
         return {"result": words(reply, name)}
 
-    async def _turn_away(self, params: "Mapping[str, Json]") -> Answer:
+    async def _turn_away(self, params: "Mapping[str, Json]") -> ServerAnswer:
         name = str(params.get("name"))
         return {"result": words(await self.turn_away(name, params), name)}
 
@@ -218,15 +218,15 @@ class AgentServer:
         return pass_on
 
 
-async def _busy(_: "Mapping[str, Json]") -> Answer:
+async def _busy(_: "Mapping[str, Json]") -> ServerAnswer:
     return _error(INTERNAL_ERROR, "too many requests are under way")
 
 
-def _error(code: int, message: str) -> Answer:
+def _error(code: int, message: str) -> ServerAnswer:
     return {"error": {"code": code, "message": message}}
 
 
-def _as_given(error: "Mapping[str, Json]") -> Answer:
+def _as_given(error: "Mapping[str, Json]") -> ServerAnswer:
     """A server's JSON-RPC error, passed on; what is not one becomes an internal error."""
     code, message = error.get("code"), error.get("message")
     if not isinstance(code, int) or isinstance(code, bool) or not isinstance(message, str):

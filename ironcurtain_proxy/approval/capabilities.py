@@ -1,7 +1,7 @@
-"""What a call needs, and whether a profile lets it have that.
+"""The capabilities that a call needs, and the profile's answer to them.
 
-Tools describe, the runtime decides: a declaration has no word about approval, and a profile has no
-word about what a tool does. A name that means nothing here is asked about; it never allows.
+Tool declarations only describe and never decide on approval; a profile decides and says nothing
+about what a tool does. Unknown capability names are asked about and never allowed.
 """
 
 import re
@@ -21,10 +21,10 @@ from ironcurtain_proxy.model.capability import (
 from ironcurtain_proxy.model.json import Json
 
 Level: TypeAlias = Literal["allow", "approve", "deny"]
-"""`approve`: somebody is asked."""
+"""A profile's answer for one capability. `approve`: a reviewer is asked."""
 
 DefaultLevel: TypeAlias = Literal["approve", "deny"]
-"""What holds for a capability that a profile does not name. It is never allowed."""
+"""The answer for a capability that a profile does not name. `allow` is not possible."""
 
 _NOTHING: Final[frozenset[Capability]] = frozenset()
 _READ: Final = frozenset({"fs.read"})
@@ -53,12 +53,12 @@ ROLE_CAPABILITIES: Final[Mapping[ArgumentRole, frozenset[Capability]]] = Mapping
         "none": _NOTHING,
     }
 )
-"""What an argument of a role needs."""
+"""The capability that an argument of a role needs."""
 
 HINT_CAPABILITIES: Final[Mapping[str, Capability]] = MappingProxyType(
     {"destructiveHint": "fs.write", "openWorldHint": "net.egress"}
 )
-"""What a server's own hint adds if it is explicitly true. There is none that takes away."""
+"""The capability that a server's hint adds if it is explicitly true. Hints remove none."""
 
 
 def capabilities_of(
@@ -68,7 +68,7 @@ def capabilities_of(
     hints: Mapping[str, Json] | None,
     command: frozenset[Capability],
 ) -> frozenset[Capability]:
-    """Everything a call needs: the union of what each source says.
+    """All capabilities that a call needs: the union over all sources.
 
     Args:
         declared: what the operator says of the tool.
@@ -89,7 +89,7 @@ def capabilities_of(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """What the operator lets calls have without asking."""
+    """The capabilities that the operator allows without asking."""
 
     name: str
     rules: Mapping[Capability, Level] = field(default_factory=dict)
@@ -97,11 +97,12 @@ class Profile:
     blocked_tools: frozenset[str] = frozenset()
     """Never forwarded; `server/tool`, or a bare name if one server has it."""
     blocked_programs: frozenset[str] = frozenset()
-    """Commands that run one of them, anywhere in them, are never forwarded."""
+    """Programs whose name anywhere in a command denies the call."""
     pre_approved_tools: frozenset[str] = frozenset()
-    """Not asked about, whatever they need, unless something they need is denied."""
+    """Tools that are not asked about, whatever they need, unless a capability they need is denied.
+    """
     needs_isolation: bool = False
-    """Where nothing isolates the servers, `supervised` holds instead."""
+    """Where the servers are not isolated, the profile `supervised` replaces this one."""
 
 
 AUTONOMOUS: Final = Profile(
@@ -111,7 +112,7 @@ AUTONOMOUS: Final = Profile(
     ),
     needs_isolation=True,
 )
-"""For work in a place that can be thrown away; nothing gets out of it."""
+"""The profile for disposable environments, which nothing can leave."""
 
 SUPERVISED: Final = Profile(
     name="supervised",
@@ -124,17 +125,18 @@ SUPERVISED: Final = Profile(
         }
     ),
 )
-"""For work beside a person, who is asked before anything changes or leaves."""
+"""The profile for work beside a person, who is asked before anything changes or leaves."""
 
 _NAME: Final = re.compile(r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*")
-"""A plain name. Scopes and parameters (`fs.write:/srv/**`) are not understood, so not plain."""
+"""A plain name. Scopes and parameters (`fs.write:/srv/**`) are not supported, so they do not match.
+"""
 
 
 def level_of(capability: Capability, profile: Profile) -> Level:
-    """What a profile says of one capability.
+    """A profile's answer for one capability.
 
-    A refinement has its own rule, else that of the capability it refines. Any other name needs a
-    rule of exactly its own. What is not a plain name is never allowed, whatever a rule says.
+    A refinement has its own rule, or else that of the capability it refines. An unknown name
+    needs a rule of exactly that name. A name that is not plain is never allowed.
     """
     plain = _NAME.fullmatch(capability) is not None
     for name in _lineage(capability) if plain else (capability,):
@@ -145,7 +147,7 @@ def level_of(capability: Capability, profile: Profile) -> Level:
 
 
 def refined(capability: Capability) -> Capability | None:
-    """The known capability that a plain name is, or refines; None: there is none."""
+    """The known capability that a plain name equals or refines; None: there is none."""
     if _NAME.fullmatch(capability) is None:
         return None
     family = ".".join(capability.split(".")[:2])
@@ -153,7 +155,7 @@ def refined(capability: Capability) -> Capability | None:
 
 
 def _lineage(capability: Capability) -> Iterable[Capability]:
-    """The name and those that it refines, up to a known capability and never beyond."""
+    """The name and those that it refines, up to a known capability."""
     yield capability
     family = refined(capability)
     while family is not None and capability != family:
@@ -162,44 +164,44 @@ def _lineage(capability: Capability) -> Iterable[Capability]:
 
 
 def described(capability: Capability) -> str:
-    """A capability for people: `create or change files (fs.write)`."""
+    """A capability with its description: `create or change files (fs.write)`."""
     family = refined(capability)
     words = "something unknown" if family is None else CAPABILITIES[family]
     return f"{words} ({capability})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """What a profile says of a call."""
+class ProfileAnswer:
+    """A profile's answer to a call."""
 
     level: Level
     capabilities: tuple[Capability, ...] = ()
-    """Those that are denied, or asked about, in order of name. Empty: it is not about one."""
+    """The denied or asked-about capabilities, sorted by name. Empty: none is the reason."""
 
 
-def verdict(names: frozenset[str], needed: frozenset[Capability], profile: Profile) -> Verdict:
-    """What a profile says of a tool that needs certain capabilities; the strictest wins.
+def verdict(
+    names: frozenset[str], needed: frozenset[Capability], profile: Profile
+) -> ProfileAnswer:
+    """A profile's answer to a tool that needs these capabilities; the strictest wins.
 
-    A blocked tool is denied, and so is a denied capability, whatever the tool was pre-approved for.
+    A blocked tool is denied, and so is a denied capability, even for a pre-approved tool.
 
-    Args:
-        names: what stands for the tool.
-        needed: what the call needs.
-        profile: the one that holds, isolation considered.
+    Args: names: the names under which lists may mention the tool. needed: what the call needs.
+    profile: the effective profile, isolation considered.
     """
     levels = {capability: level_of(capability, profile) for capability in sorted(needed)}
     denied = tuple([name for name, level in levels.items() if level == "deny"])
     asked = tuple([name for name, level in levels.items() if level == "approve"])
     blocked = spoken_of(names) & profile.blocked_tools
     if denied or blocked:
-        return Verdict(level="deny", capabilities=() if blocked else denied)
+        return ProfileAnswer(level="deny", capabilities=() if blocked else denied)
     if asked and not names & profile.pre_approved_tools:
-        return Verdict(level="approve", capabilities=asked)
-    return Verdict(level="allow")
+        return ProfileAnswer(level="approve", capabilities=asked)
+    return ProfileAnswer(level="allow")
 
 
 def effective_profile(profile: Profile, isolation: Isolation) -> tuple[Profile, str | None]:
-    """The profile that holds, and the sentence that says so if it is another one.
+    """The effective profile, and a sentence of explanation if it is not the configured one.
 
     What an operator denies stays denied.
     """
@@ -228,7 +230,7 @@ def effective_profile(profile: Profile, isolation: Isolation) -> tuple[Profile, 
 def detect_isolation(
     flag: Isolation | None, manifest: Isolation | None, *, every_server_confined: bool | None
 ) -> Isolation:
-    """Whether the servers are isolated: by the command line, else the manifest, else at run time.
+    """Whether the servers are isolated, by the command line, else the manifest, else at run time.
 
     Args:
         flag: what the command line says.

@@ -1,9 +1,9 @@
-"""Whether a sandbox and a timeline may answer in a reviewer's place.
+"""Whether sandbox and timeline can replace the reviewer of a call.
 
-What stays inside the sandbox and can be taken back needs nobody. What leaves, what cannot be taken
-back, and what is shown to the agent although somebody asks before it is read, is asked about. Every
-condition is a fact of the process that serves the call; what a command looks like only adds
-questions.
+A call that stays inside its sandbox and can be undone needs no reviewer. Calls that leave the
+sandbox, that cannot be undone, or that show the agent data which is otherwise asked about, go to
+a reviewer. Every condition is a fact of the process that serves the call; the text of a command
+only adds questions.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ from ironcurtain_proxy.model.request import AccessRequest, Facts, PathValue
 from ironcurtain_proxy.model.walls import Walls
 
 CallEffect: TypeAlias = Literal["reads", "local", "unknown", "beyond", "outward"]
-"""What a call can do outside its sandbox; the words are those of `shell.effects`."""
+"""The effect of a call outside its sandbox, in the words of `shell.effects`."""
 
 CHANGES: Final[frozenset[ArgumentRole]] = frozenset(
     {"write-path", "delete-path", "write-history", "delete-history"}
@@ -31,46 +31,46 @@ _LEAVES: Final[frozenset[ArgumentRole]] = frozenset(
 _HOST: Final = "host "
 _INVARIANT: Final = "structural-"
 _SHOWN: Final = frozenset({"secrets.access", "data.user"})
-"""What the agent has seen cannot be taken back."""
+"""The reason for reads: data shown to the agent cannot be taken back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """The effect of a call, and why it is no better."""
+class EffectFound:
+    """The effect of a call, and the reason for it."""
 
     effect: CallEffect
     reason: str
 
 
-_DECLARED: Final[Mapping[ToolEffect, Found]] = MappingProxyType(
+_DECLARED: Final[Mapping[ToolEffect, EffectFound]] = MappingProxyType(
     {
-        "reads": Found(effect="reads", reason="its annotation says that it only reads"),
-        "writes": Found(effect="local", reason="its annotation says that it changes files"),
-        "destroys": Found(effect="local", reason="its annotation says that it deletes"),
-        "sends": Found(effect="outward", reason="its annotation says that it sends"),
-        "runs": Found(effect="unknown", reason="its annotation says that it runs programs"),
+        "reads": EffectFound(effect="reads", reason="its annotation says that it only reads"),
+        "writes": EffectFound(effect="local", reason="its annotation says that it changes files"),
+        "destroys": EffectFound(effect="local", reason="its annotation says that it deletes"),
+        "sends": EffectFound(effect="outward", reason="its annotation says that it sends"),
+        "runs": EffectFound(effect="unknown", reason="its annotation says that it runs programs"),
     }
 )
-_BY_ROLES: Final = Found(effect="local", reason="it changes files of the workspace")
+_BY_ROLES: Final = EffectFound(effect="local", reason="it changes files of the workspace")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Considered:
-    """All that containment looks at, but for what the timeline says."""
+    """The inputs of the decision on containment, except the timeline's."""
 
     facts: Facts
     judged: Judged
     workspace: RealPath | None
     walls: Walls | None
-    """Of the process that would serve the call; None: it is not confined."""
+    """The limits of the process that would serve the call; None: it is not confined."""
     for_reviewers: Rule | None
-    """The rule that says `contained: false`."""
+    """The rule with `contained: false` that applies; None: there is none."""
     tried: str
-    """The host that the very same call tried to reach before; empty: it did not."""
+    """The host that an identical call tried to reach earlier; empty: none."""
 
 
 def why_asked(about: Considered) -> str | None:
-    """Why an escalated call needs a reviewer all the same; None: it is contained."""
+    """Why an escalated call needs a reviewer; None: containment replaces the reviewer."""
     if about.for_reviewers is not None:
         return f"the rule {about.for_reviewers.name} keeps such calls for reviewers"
     if about.workspace is None:
@@ -85,7 +85,7 @@ def why_asked(about: Considered) -> str | None:
 
 
 def why_open(walls: Walls | None, workspace: RealPath) -> str | None:
-    """Why a process does not hold what it is sent; None: it does.
+    """Why a process is not confined enough; None: it is.
 
     Args:
         walls: of the process; None: it is not confined.
@@ -97,6 +97,8 @@ def why_open(walls: Walls | None, workspace: RealPath) -> str | None:
         return "the sandbox of the server has a network"
     if not walls.writes_only_in(workspace):
         return "the sandbox of the server lets it write outside the workspace"
+    if walls.is_full:
+        return "the server's own /tmp holds too much"
     return None
 
 
@@ -106,7 +108,7 @@ def _why_not_local(facts: Facts, workspace: RealPath) -> str | None:
 
 
 def _why_shown(facts: Facts, judged: Judged) -> str | None:
-    """Why a call must be asked about for what the agent would see of it."""
+    """Why the data that a call would show to the agent needs a reviewer; None: it needs none."""
     decision = judged.decision
     if isinstance(decision, Escalate):
         if any(_is_invariant(ground) for ground in (decision.ground, *decision.by_role)):
@@ -125,15 +127,15 @@ def _is_invariant(ground: Ground) -> bool:
 def _needs(facts: Facts) -> frozenset[str]:
     if facts.command is None:
         return frozenset()
-    # Tables of programs, which only tools that run commands need.
+    # These modules hold tables of programs; only tools that run commands need them.
     from ironcurtain_proxy.shell.capabilities import needs_of  # noqa: PLC0415
     from ironcurtain_proxy.shell.effects import effect_of  # noqa: PLC0415
 
     return needs_of(facts.command, effect_of(facts.command, facts.place))
 
 
-def effect_of_call(facts: Facts, workspace: RealPath | None) -> Found:
-    """What a call can do outside its sandbox.
+def effect_of_call(facts: Facts, workspace: RealPath | None) -> EffectFound:
+    """The effect of a call outside its sandbox.
 
     Args:
         facts: of the call.
@@ -141,42 +143,42 @@ def effect_of_call(facts: Facts, workspace: RealPath | None) -> Found:
     """
     named = _by_values(facts.request, workspace)
     if named is not None or facts.pushes:
-        return named or Found(effect="outward", reason="it sends to a git remote")
+        return named or EffectFound(effect="outward", reason="it sends to a git remote")
     if facts.command is not None:
         from ironcurtain_proxy.shell.effects import effect_of  # noqa: PLC0415  as above
 
         found = effect_of(facts.command, facts.place)
-        return Found(effect=found.effect, reason=found.reason)
+        return EffectFound(effect=found.effect, reason=found.reason)
     declared = facts.request.effect
     if declared is not None:
         return _DECLARED[declared]
     if any(fact.values and CHANGES & {*fact.roles} for fact in facts.request.arguments):
         return _BY_ROLES
-    return Found(effect="beyond", reason="no annotation says what the tool does")
+    return EffectFound(effect="beyond", reason="no annotation says what the tool does")
 
 
-def _by_values(request: AccessRequest, workspace: RealPath | None) -> Found | None:
-    """What the arguments name outside the workspace; None: nothing."""
+def _by_values(request: AccessRequest, workspace: RealPath | None) -> EffectFound | None:
+    """The effect of arguments that name resources outside the workspace; None: there are none."""
     for fact in request.arguments:
         if not fact.values:
             continue
         if any(ROLE_TRAITS[role].category in {"url", "identifier"} for role in fact.roles):
-            return Found(effect="outward", reason="it names a host or an account")
+            return EffectFound(effect="outward", reason="it names a host or an account")
         if not _LEAVES.isdisjoint(fact.roles):
-            return Found(effect="outward", reason="it names people")
+            return EffectFound(effect="outward", reason="it names people")
         for value in fact.values:
             inside = not isinstance(value, PathValue) or (
                 workspace is not None and value.path.is_within(workspace)
             )
             if not inside:
-                return Found(effect="beyond", reason="it names a path outside the workspace")
+                return EffectFound(effect="beyond", reason="it names a path outside the workspace")
     return None
 
 
 def may_change(facts: Facts, workspace: RealPath) -> tuple[RealPath, ...]:
-    """What of the workspace a call may change or delete, as far as anybody knows.
+    """The paths of the workspace that a call may change or delete.
 
-    A command or a program may delete whatever the workspace holds.
+    A command or a program may delete the whole workspace.
     """
     found = effect_of_call(facts, workspace)
     if found.effect == "reads":
@@ -196,13 +198,13 @@ def may_change(facts: Facts, workspace: RealPath) -> tuple[RealPath, ...]:
 
 
 def _within(paths: Sequence[RealPath], workspace: RealPath) -> tuple[RealPath, ...]:
-    """These paths, and the whole workspace for one that holds it."""
+    """Paths below the workspace; a path that contains the workspace stands for all of it."""
     inside = [workspace if workspace.is_within(path) else path for path in paths]
     return tuple(dict.fromkeys([path for path in inside if path.is_within(workspace)]))
 
 
 def hosts_of(facts: Facts) -> tuple[str, ...]:
-    """The hosts that the outward parts of a call's shell command name."""
+    """The hosts in those parts of a call's shell command that reach out."""
     if facts.command is None:
         return ()
     from ironcurtain_proxy.shell.effects import effect_of  # noqa: PLC0415  as above

@@ -1,6 +1,6 @@
-"""The policy's decision and what the operator wants to be asked about besides, as one. Pure.
+"""Judging a call: the policy's decision joined with the operator's other reasons to ask.
 
-Brings together what is known of the tool; `overlay` decides.
+This module collects what is known of the tool; `overlay` decides.
 """
 
 from collections.abc import Callable, Mapping
@@ -31,30 +31,30 @@ _MOST_KNOWN: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class NamedTool:
-    """A tool as the operator may speak of it."""
+    """A tool with all names that the operator may use for it."""
 
     server: str
     tool: str
     names: frozenset[str]
-    """What stands for it where tools are listed."""
+    """The names under which lists may mention the tool."""
 
 
-_Key: TypeAlias = tuple[NamedTool, frozenset[ArgumentRole], bool, tuple[bool, ...] | None]
+_JudgementKey: TypeAlias = tuple[NamedTool, frozenset[ArgumentRole], bool, tuple[bool, ...] | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overlay:
-    """Capability profile and approval mode, with what the operator says of tools."""
+    """Capability profile and approval mode, with the operator's declarations of tools."""
 
     rules: OverlayRules | None = None
-    """None: the policy's decision is all."""
+    """None: the policy alone decides."""
     declarations: Mapping[str, ToolDeclaration] = field(default_factory=dict)
-    """By the tool as the operator wrote it."""
+    """By the tool's name as the operator wrote it."""
     by_argument: Mapping[str, tuple[ArgumentCapabilities, ...]] = field(default_factory=dict)
-    _known: dict[_Key, Overlaid] = field(
+    _known: dict[_JudgementKey, Overlaid] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
-    """What was said of harmless calls: it is the same whatever their arguments name."""
+    """Cached judgements of harmless calls, which do not depend on what the arguments name."""
 
     def judge(
         self,
@@ -63,7 +63,7 @@ class Overlay:
         tool: NamedTool,
         standing: Callable[[], Standing],
     ) -> Judged:
-        """What is decided of a call.
+        """The judgement of a call.
 
         Args:
             kernel: the policy's decision.
@@ -105,7 +105,7 @@ class Overlay:
         if known is None:
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
-            # Nothing here is dangerous by its role, so nothing that was settled could make it less.
+            # No role of the call is dangerous, so earlier consent cannot lower its level.
             known = judge(kernel, self._subject(facts, tool, Standing()), rules)
             if not self._runs_commands(tool):
                 self._known[key] = known
@@ -144,20 +144,20 @@ class Overlay:
         )
 
     def declared(self, names: frozenset[str]) -> ToolDeclaration | None:
-        """What the operator says of a tool of these names."""
+        """The operator's declaration of a tool with these names; None: there is none."""
         if not self.declarations:
             return None
-        # The longer name first: what was said of this server's tool goes before the bare name.
+        # The longer name first: a declaration of `server/tool` precedes one of the bare name.
         for name in sorted(spoken_of(names), key=len, reverse=True):
             if name in self.declarations:
                 found = self.declarations[name]
-                # How dangerous it is may be little: that needs a name that is certain.
+                # A declaration may lower the level, so it must be bound to a name that is certain.
                 return found if name in names else replace(found, safety_level=None)
         return None
 
 
 def _hinted(hints: Mapping[str, Json] | None) -> tuple[bool, ...] | None:
-    """The hints that count: others change nothing, and a server may send any."""
+    """The hints that count. A server may send others, which change nothing."""
     if hints is None:
         return None
     return tuple([hints.get(name) is True for name in _HINTS])
@@ -166,14 +166,14 @@ def _hinted(hints: Mapping[str, Json] | None) -> tuple[bool, ...] | None:
 def _needs_of_command(
     command: ParsedCommand | None, place: Place
 ) -> tuple[frozenset[Capability], bool]:
-    """What a shell command needs, and whether it does no more than read.
+    """The capabilities that a shell command needs, and whether it only reads.
 
-    One that only reads is what it reads: the programs that do it are known, and asking about each
-    `ls` would wear people out.
+    A command whose programs are all known readers needs what it reads; a question about each
+    `ls` would tire reviewers out.
     """
     if command is None:
         return frozenset(), False
-    # Tables of programs, which only tools that run commands need.
+    # These modules hold tables of programs; only tools that run commands need them.
     from ironcurtain_proxy.shell.capabilities import needs_of  # noqa: PLC0415
     from ironcurtain_proxy.shell.effects import effect_of  # noqa: PLC0415
 
@@ -191,7 +191,7 @@ def _blocked(command: ParsedCommand | None, profile: Profile | None) -> tuple[st
 
 
 def by_policy_alone(kernel: Decision) -> Judged:
-    """The policy's decision, with nothing laid over it."""
+    """The policy's decision without any overlay."""
     if isinstance(kernel, Escalate):
         reason = OriginReason(origin="policy", ground=kernel.ground)
         return Judged(decision=kernel, reasons=(reason,))

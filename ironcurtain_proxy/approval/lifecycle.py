@@ -15,7 +15,7 @@ from ironcurtain_proxy.errors import KernelError
 from ironcurtain_proxy.model.escalation import Approved, Declined, Ruling, Unreachable
 
 EscalationState: TypeAlias = Literal["open", "approved", "used", "lapsed", "refused", "withdrawn"]
-"""Where a question stands."""
+"""The state of a question."""
 
 TRANSITIONS: Final[Mapping[EscalationState, frozenset[EscalationState]]] = MappingProxyType(
     {
@@ -27,14 +27,15 @@ TRANSITIONS: Final[Mapping[EscalationState, frozenset[EscalationState]]] = Mappi
         "withdrawn": frozenset(),
     }
 )
-"""What may follow. An approval is used once: nothing leads back to `approved`."""
+"""The states that may follow a state. An approval is used once: no state leads back to `approved`.
+"""
 
 APPROVAL_LASTS: Final = timedelta(seconds=300)
-"""How long an approval waits for the call to come back."""
+"""How long an approval waits for the call to be repeated."""
 
 
 def advance(state: EscalationState, following: EscalationState) -> EscalationState:
-    """The state that follows.
+    """The next state, checked against the table.
 
     Raises:
         KernelError: it may not follow.
@@ -45,7 +46,7 @@ def advance(state: EscalationState, following: EscalationState) -> EscalationSta
 
 
 def state_after(ruling: Ruling) -> EscalationState:
-    """Where an open question stands once it is ruled on."""
+    """The state of an open question after its ruling."""
     match ruling:
         case Approved():
             return "approved"

@@ -1,7 +1,7 @@
 """Whether the approval mode asks about a tool.
 
-A mode asks on behalf of a person who wants to see what is done; it guards against mistakes. What it
-does not ask about is still decided by the policy.
+A mode asks for a person who wants to see what is done; it guards against mistakes. The policy
+still decides on calls that the mode does not ask about.
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,8 @@ from typing import Final, Literal, TypeAlias
 from ironcurtain_proxy.model.capability import SafetyLevel, spoken_of
 
 ApprovalPolicy: TypeAlias = str
-"""One of the words below. An empty one is `dangerous`; any other asks about every tool."""
+"""The approval mode. An empty value stands for `dangerous`; an unknown one asks about every tool.
+"""
 
 APPROVAL_POLICY_DANGEROUS: Final[ApprovalPolicy] = "dangerous"
 APPROVAL_POLICY_ALL: Final[ApprovalPolicy] = "all"
@@ -29,31 +30,31 @@ class InterceptorConfig:
     sensitive_tools: tuple[str, ...] = ()
     """Always asked about, unless exempt."""
     approval_contained: bool = False
-    """Ask also about what harms nothing but the workspace."""
+    """Ask also about calls that can harm only the workspace."""
     approval_allowed: bool = False
-    """Ask also about what a rule allows by name."""
+    """Ask also about calls that a rule allows by name."""
 
     @property
     def mode(self) -> ApprovalPolicy:
-        """The mode that holds."""
+        """The mode in force."""
         return self.approval_policy or APPROVAL_POLICY_DANGEROUS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RatedTool:
-    """A tool by the names that stand for it, with how dangerous it is."""
+    """A tool with its names and its safety level."""
 
     names: frozenset[str]
     safety_level: SafetyLevel | int | None
-    """None and every number that is no level count as dangerous."""
+    """None and any number that is no level count as dangerous."""
 
 
 AskedBecause: TypeAlias = Literal["sensitive", "all", "dangerous", "unknown-policy"]
-"""Why a mode asks."""
+"""The reason for which a mode asks."""
 
 
 def why_asked(tool: RatedTool, config: InterceptorConfig) -> AskedBecause | None:
-    """Why a tool needs approval; None: it does not."""
+    """Why a tool needs approval; None: it needs none."""
     if not tool.names.isdisjoint(config.exempt_tools):
         return None
     if not spoken_of(tool.names).isdisjoint(config.sensitive_tools):
@@ -70,12 +71,12 @@ def why_asked(tool: RatedTool, config: InterceptorConfig) -> AskedBecause | None
 
 
 def is_gate_on(config: InterceptorConfig) -> bool:
-    """Whether tools are held up for approval at all."""
+    """Whether the mode asks about any tool at all."""
     return config.enabled and config.mode != APPROVAL_POLICY_NONE
 
 
 def counts_as(level: SafetyLevel | int | None) -> SafetyLevel:
-    """The level that a number stands for; whatever is no level is dangerous."""
+    """The level that a number stands for; an unknown number is dangerous."""
     if level is None or isinstance(level, bool) or level not in _LEVELS:
         return SafetyLevel.DANGEROUS
     return SafetyLevel(level)

@@ -1,7 +1,7 @@
-"""The one place that decides whether somebody is asked besides the policy. Pure.
+"""The decision on whether someone is asked besides the policy.
 
-The overlay can only raise: what is allowed may be asked about, what is allowed or asked about may
-be denied, and what the policy denied is not looked at.
+The overlay only makes decisions stricter: an allowed call may be asked about or denied, an
+escalated call may be denied, and a denied call is not examined.
 """
 
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from typing import assert_never
 
 from ironcurtain_proxy.approval.capabilities import (
     Profile,
-    Verdict,
+    ProfileAnswer,
     capabilities_of,
     described,
     effective_profile,
@@ -31,44 +31,44 @@ from ironcurtain_proxy.model.escalation import OriginReason
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverlayRules:
-    """What the operator wants to be asked about, beyond the policy."""
+    """The operator's reasons to ask besides the policy."""
 
     interceptor: InterceptorConfig = field(default_factory=InterceptorConfig)
     profile: Profile | None = None
-    """None: capabilities are not looked at."""
+    """None: capabilities are not checked."""
     isolation: Isolation = "unknown"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overlaid:
-    """What holds of a call once everything that may ask was heard."""
+    """The decision on a call after all reasons to ask were evaluated."""
 
     origins: tuple[OriginReason, ...] = ()
-    """What asks, each origin once: the policy, a capability, the approval mode."""
+    """The origins that ask, without duplicates: the policy, a capability, the approval mode."""
     denied: Ground | None = None
-    """Why the call is not forwarded, whatever anyone says."""
+    """The ground of a denial that no approval overrides; None: not denied."""
     capabilities: frozenset[Capability] = frozenset()
-    """Everything the call needs; empty if the policy denied it."""
+    """All capabilities that the call needs; empty if the policy denied it."""
     level: SafetyLevel = SafetyLevel.DANGEROUS
-    """How dangerous it is; of a call that the policy denied it is not asked."""
+    """The safety level of the call; None for a call that the policy denied."""
 
     @property
     def effect(self) -> Effect:
-        """The word for it."""
+        """The effect of the decision."""
         if self.denied is not None:
             return "deny"
         return "escalate" if self.origins else "allow"
 
 
 def judge(kernel: Decision, subject: Subject, rules: OverlayRules) -> Overlaid:
-    """Lay profile and approval mode over the policy's decision.
+    """Apply profile and approval mode to the policy's decision.
 
     Args:
         kernel: what the policy said.
         subject: the call that it said it of.
         rules: what the operator wants to be asked about.
     """
-    # INVARIANT: deny is final; nothing else is even computed.
+    # INVARIANT: deny is final; nothing else is computed.
     if isinstance(kernel, Deny):
         return Overlaid(denied=kernel.ground)
     needed = capabilities_of(
@@ -97,7 +97,7 @@ def _by_policy(kernel: Allow | Escalate) -> OriginReason | None:
 def _by_profile(
     profile: Profile, isolation: Isolation, subject: Subject, needed: frozenset[Capability]
 ) -> OriginReason | Ground | None:
-    """What a profile says: it asks, or denies on a ground, or neither."""
+    """The profile's answer: an origin that asks, a ground of denial, or neither."""
     holds, _ = effective_profile(profile, isolation)
     if subject.blocked_programs:
         programs = ", ".join(subject.blocked_programs)
@@ -130,7 +130,7 @@ def _by_profile(
 
 
 def asked_before(profile: str, capabilities: tuple[Capability, ...]) -> OriginReason:
-    """What a profile says that asks before a call has these capabilities.
+    """The reason of a profile that asks before a call has these capabilities.
 
     Args:
         profile: its name.
@@ -146,7 +146,7 @@ def asked_before(profile: str, capabilities: tuple[Capability, ...]) -> OriginRe
     )
 
 
-def _denial(said: Verdict, subject: Subject, profile: Profile) -> Ground:
+def _denial(said: ProfileAnswer, subject: Subject, profile: Profile) -> Ground:
     if said.capabilities:
         return Ground(
             _rule_of(said.capabilities),

@@ -1,8 +1,8 @@
-"""How much harm a mistake with a call does.
+"""The safety level of a call: how much harm a mistake does.
 
-The operator's word holds as written. Else it is computed from what the arguments name, and is at
-most moderate where a person has already settled the very thing that makes it dangerous. The
-server's own hints can make a reader safe, and nothing else.
+The operator's declared level holds as written. Otherwise the level is computed from the argument
+roles, and is at most moderate where a person has consented to exactly what makes the call
+dangerous. A server's hints can only mark a tool as read-only.
 """
 
 from typing import Final
@@ -16,14 +16,14 @@ from ironcurtain_proxy.model.capability import SafetyLevel
 DANGEROUS_ROLES: Final[frozenset[ArgumentRole]] = frozenset(
     {"delete-path", "write-history", "delete-history"}
 )
-"""What is lost through them may not come back. A push is dangerous too: see `Subject.pushes`."""
+"""Roles whose loss may be permanent. A push is dangerous, too: see `Subject.pushes`."""
 
 _PUSHED_TO: Final[ArgumentRole] = "git-remote-url"
 _NEEDED_BY_READERS: Final = frozenset({"fs.read"})
 
 
 def safety_level_of(subject: Subject, config: InterceptorConfig) -> SafetyLevel:
-    """How dangerous a call is.
+    """The safety level of a call.
 
     Args:
         subject: the call.
@@ -55,16 +55,16 @@ def _runs_commands(subject: Subject) -> bool:
 
 
 def _is_settled(role: ArgumentRole, subject: Subject, config: InterceptorConfig) -> bool:
-    """Whether a person has settled beforehand what makes the role dangerous."""
+    """Whether a person has consented to what makes the role dangerous."""
     if role in subject.standing.names_roles and not config.approval_allowed:
         return True
-    # Containment speaks of paths. Where a push goes is not in the workspace.
+    # Containment covers paths. The target of a push is not in the workspace.
     paths = {found for found in subject.roles if ROLE_TRAITS[found].category == "path"}
     return not config.approval_contained and role in paths and paths <= subject.standing.contained
 
 
 def _only_reads(subject: Subject) -> bool:
-    """Whether the server says so, and nothing else says otherwise."""
+    """Whether the server's hints say that the tool only reads, and nothing contradicts it."""
     hints = subject.hints
     if hints is None or hints.get("readOnlyHint") is not True:
         return False

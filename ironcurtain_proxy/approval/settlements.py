@@ -1,6 +1,7 @@
-"""What settled an escalation, in the words of the record.
+"""Settlements of escalations, in the words of the audit record.
 
-The words are the original's where it has them, so that programs which read its log read ours.
+The words are those of the original program where it has them, so that tools which read its log
+can read this one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,13 +21,13 @@ from ironcurtain_proxy.model.escalation import (
     Declined,
     EscalationId,
 )
-from ironcurtain_proxy.model.grant import Grant, GrantId, GrantPattern
+from ironcurtain_proxy.model.grant import CallPattern, FamilyPattern, Grant, GrantId, GrantPattern
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.reply import RefusedBy
 
-_Kind: TypeAlias = Literal["denied", "expired", "invalid", "withdrawn", "limit"]
+_DeclinedKind: TypeAlias = Literal["denied", "expired", "invalid", "withdrawn", "limit"]
 
-DECLINED: Final[Mapping[_Kind, str]] = MappingProxyType(
+DECLINED: Final[Mapping[_DeclinedKind, str]] = MappingProxyType(
     {
         "denied": "Denied by human during escalation",
         "expired": "No answer within the time for escalations",
@@ -38,7 +39,7 @@ DECLINED: Final[Mapping[_Kind, str]] = MappingProxyType(
 
 
 def by_grants(grants: Sequence[Grant], run: GrantId | None = None) -> Settlement:
-    """Remembered approvals, or the approved plan the call belongs to, cover it."""
+    """Settled by remembered approvals or by the approved plan that the call belongs to."""
     said = [grant.pattern.description for grant in grants]
     ids = [grant.id for grant in grants]
     patterns = [grant.id for grant in grants if isinstance(grant.pattern, GrantPattern)]
@@ -55,13 +56,15 @@ def by_grants(grants: Sequence[Grant], run: GrantId | None = None) -> Settlement
         decided_by=f"grant:{'+'.join(ids)}",
         result="approved",
         extra=tuple(extra),
+        names_hosts=run is None
+        and all(isinstance(grant.pattern, FamilyPattern | CallPattern) for grant in grants),
     )
 
 
 def besides(
     settlement: Settlement, grants: Sequence[Grant], run: GrantId | None = None
 ) -> Settlement:
-    """Somebody approved, and remembered approvals or an approved plan covered the rest."""
+    """Settled by a reviewer for one part, and by remembered approvals or a plan for the rest."""
     ids = [*[grant.id for grant in grants], *([] if run is None else [run])]
     if not ids:
         return settlement
@@ -69,7 +72,7 @@ def besides(
 
 
 def by_containment() -> Settlement:
-    """The sandbox holds the call, and the timeline can take it back."""
+    """Settled by containment: the sandbox confines the call, and the timeline can undo it."""
     return Settlement(
         effect="allow",
         reason="Contained: it stays in the sandbox and can be taken back",
@@ -79,7 +82,7 @@ def by_containment() -> Settlement:
 
 
 def by_reviewer(approved: Approved, question: EscalationId) -> Settlement:
-    """Somebody approved; only what no person approved is marked as such."""
+    """Settled by a reviewer's approval; an approver that is no person is marked in the record."""
     details = (
         _escalation(approved.question or question),
         *_words(approved.note),
@@ -102,16 +105,17 @@ def by_reviewer(approved: Approved, question: EscalationId) -> Settlement:
         decided_by=approved.by,
         result="approved",
         extra=(*details, *why),
+        names_hosts=True,
     )
 
 
 def is_by_itself(by: Decider) -> bool:
-    """Whether no reviewer saw the question: the engine or the LLM approver approved it."""
+    """Whether the engine or the LLM approver approved the question without any person."""
     return by == "auto-approver" or by.startswith("engine:")
 
 
 def by_refusal(declined: Declined, question: EscalationId) -> Settlement:
-    """Somebody said no, or nothing acceptable came in time."""
+    """Settled by a refusal, or by the lack of a valid answer in time."""
     words = DECLINED[declined.kind]
     if declined.kind == "denied":
         words = words.replace(HUMAN, _whom(decider_of(declined)))
@@ -130,7 +134,7 @@ def by_refusal(declined: Declined, question: EscalationId) -> Settlement:
 
 
 def decider_of(ruling: Approved | Declined) -> Decider:
-    """Whose word it is; a reviewer that is a language model is `model:NAME`."""
+    """The name of the decider; a reviewer that is a language model is `model:NAME`."""
     reviewer = ruling.by.removeprefix(_REVIEWER)
     is_model = reviewer != ruling.by and BY_MODEL in ruling.details
     return f"{_MODEL}{reviewer}" if is_model else ruling.by
@@ -142,7 +146,7 @@ _OURS: Final[Mapping[Decider, str]] = MappingProxyType({"kernel": "the proxy", "
 
 
 def _whom(by: Decider) -> str:
-    """A person, in the original's word, or whatever else decided, by its name."""
+    """`human` for a person, in the original's word; otherwise the decider's name."""
     for prefix in (_REVIEWER, _MODEL):
         if by.startswith(prefix):
             return f'{prefix.removesuffix(":")} "{by.removeprefix(prefix)}"'
@@ -150,7 +154,7 @@ def _whom(by: Decider) -> str:
 
 
 def refused_by(declined: Declined) -> RefusedBy:
-    """Who says no, for the agent."""
+    """Who refused the call, for the reply to the agent."""
     match declined.kind:
         case "expired":
             return "expired"
@@ -163,7 +167,7 @@ def refused_by(declined: Declined) -> RefusedBy:
 
 
 def held(ground: Ground, question: EscalationId) -> Settlement:
-    """Nothing is settled yet; the agent may come back."""
+    """Not settled yet: the call is held, and the agent may repeat it."""
     return Settlement(
         effect="escalate",
         reason=ground.reason,
@@ -174,10 +178,10 @@ def held(ground: Ground, question: EscalationId) -> Settlement:
 
 
 def _words(note: str) -> tuple[tuple[str, Json], ...]:
-    """What the reviewer wrote to the agent."""
+    """The reviewer's message to the agent."""
     return (("note", note),) if note else ()
 
 
 def _escalation(question: EscalationId) -> tuple[str, Json]:
-    """Under which number reviewers know it."""
+    """The record field with the escalation's id."""
     return OwnField("escalationId", question)

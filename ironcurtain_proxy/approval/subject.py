@@ -1,6 +1,6 @@
-"""What the overlay judges: a call with all that is known of its tool. Pure.
+"""The overlay's input: a call with all that is known of its tool.
 
-Everything here describes; nothing decides.
+This data describes; the overlay decides.
 """
 
 from collections.abc import Mapping
@@ -15,37 +15,37 @@ from ironcurtain_proxy.model.request import AccessRequest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """One call to one tool."""
+    """One call of one tool."""
 
     server: str
     """The operator's name of the server."""
     tool: str
     names: frozenset[str]
-    """What stands for this tool where tools are listed; see `tool_names`."""
+    """The names under which lists may mention the tool; see `tool_names`."""
     request: AccessRequest
-    """The facts: what the arguments name, by role."""
+    """The resources that the arguments name, by role."""
     declared: ToolDeclaration | None = None
-    """What the operator says of the tool."""
+    """The operator's declaration of the tool."""
     by_arguments: frozenset[Capability] = frozenset()
-    """What the operator's function for the tool says of these arguments."""
+    """The capabilities that these arguments add by the operator's table."""
     command: frozenset[Capability] = frozenset()
-    """What the shell command in the arguments needs; empty if there is none."""
+    """The capabilities that the shell command needs; empty if there is none."""
     only_reads_command: bool = False
-    """Every program of that command is known, and none does more than read."""
+    """All programs of that command are known, and each of them only reads."""
     blocked_programs: tuple[str, ...] = ()
-    """The programs it would run of those that the profile blocks."""
+    """The programs of that command that the profile blocks."""
     hints: Mapping[str, Json] | None = None
-    """The server's own `annotations` of the tool: untrusted, so they may only add."""
+    """The server's own `annotations` of the tool: untrusted, so they only add."""
     pushes: bool = False
     """Whether the call sends to a git remote."""
     standing: Standing = field(default_factory=Standing)
-    """What a person had settled beforehand."""
+    """The earlier consent of a person."""
 
     @property
     def roles(self) -> frozenset[ArgumentRole]:
-        """Every role of the arguments, also of those that the call leaves out.
+        """Every role of the arguments, including arguments that the call omits.
 
-        An argument that was left out may still be filled in by the server.
+        The server may fill in an omitted argument.
         """
         return frozenset([role for fact in self.request.arguments for role in fact.roles])
 

@@ -8,7 +8,7 @@ import json  # noqa: TID251  orjson refuses integers beyond 64 bits and lone sur
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Final
+from typing import Final, NamedTuple
 
 import orjson
 
@@ -26,7 +26,7 @@ _INTEGER_LIMIT: Final = 1 << 1023
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RecordLimits:
     """What a line may hold at most."""
 
     value: int = VALUE_LIMIT
@@ -36,13 +36,12 @@ class Limits:
     nodes: int = 4096
 
 
-WHOLE: Final = Limits()
-SHORT: Final = Limits(value=2048, text=4096, nodes=256)
+WHOLE: Final = RecordLimits()
+SHORT: Final = RecordLimits(value=2048, text=4096, nodes=256)
 """For calls that were denied: an agent can make any number of them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shaped:
+class Shaped(NamedTuple):
     """Arguments as they are written."""
 
     raw: bytes
@@ -52,7 +51,9 @@ class Shaped:
     sha256: str | None = None
 
 
-def shape_arguments(arguments: Arguments, *, redaction: bool, limits: Limits = WHOLE) -> Shaped:
+def shape_arguments(
+    arguments: Arguments, *, redaction: bool, limits: RecordLimits = WHOLE
+) -> Shaped:
     """Turn the arguments of a call into JSON text of bounded size.
 
     The fast way is for what nearly every call is: small, expressible, and nothing in it that looks
@@ -72,7 +73,7 @@ def shape_arguments(arguments: Arguments, *, redaction: bool, limits: Limits = W
     return Shaped(shaped, len(whole), sha256(whole).hexdigest()) if whole else Shaped(shaped, 0, "")
 
 
-def shape_text(text: str, *, redaction: bool, limits: Limits = WHOLE) -> str:
+def shape_text(text: str, *, redaction: bool, limits: RecordLimits = WHOLE) -> str:
     """The same for a single text: a reason, an error, a name."""
     if len(text) <= limits.value:
         try:
@@ -128,7 +129,7 @@ class _Shaper:
 
     __slots__ = ("_nodes", "_redaction", "_text", "_value", "cut")
 
-    def __init__(self, *, redaction: bool, limits: Limits = WHOLE) -> None:
+    def __init__(self, *, redaction: bool, limits: RecordLimits = WHOLE) -> None:
         self._redaction = redaction
         self._nodes = limits.nodes
         self._text = limits.text

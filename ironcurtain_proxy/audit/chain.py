@@ -5,13 +5,11 @@ bytes but the newline. Whoever edits, removes, inserts or reorders lines must fo
 and then the head file and every anchor kept elsewhere disagree.
 """
 
-from dataclasses import dataclass
 from hashlib import sha256
-from typing import Final
+from typing import Final, NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
+class Link(NamedTuple):
     """One line's place in the chain."""
 
     seq: int

@@ -22,7 +22,7 @@ _MOST_KINDS: Final = 16
 _NAME: Final = 100
 """Characters of a tool's name: it is the agent's."""
 
-Kind: TypeAlias = tuple[str, str, str, str]
+DenialKind: TypeAlias = tuple[str, str, str, str]
 """Server, tool, rule, and who refused."""
 
 
@@ -43,7 +43,7 @@ class Denials:
         self._left = float(BURST_BYTES)
         self._looked_at: float | None = None
         self._written_at: float | None = None
-        self._counts: Counter[Kind] = Counter()
+        self._counts: Counter[DenialKind] = Counter()
         self._first: AuditRecord | None = None
         self._last: AuditRecord | None = None
 
@@ -96,7 +96,7 @@ class Counted:
 
     __slots__ = ("first", "kinds", "until")
 
-    def __init__(self, first: AuditRecord, until: datetime, kinds: Counter[Kind]) -> None:
+    def __init__(self, first: AuditRecord, until: datetime, kinds: Counter[DenialKind]) -> None:
         self.first = first
         """The first of them: whose session it is, and when it began."""
         self.until = until

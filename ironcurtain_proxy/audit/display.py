@@ -36,7 +36,7 @@ PLAIN: Final = "\x1b[0m"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class LogEntry:
     """One line of the log as a person sees it."""
 
     number: str
@@ -65,7 +65,7 @@ class Entry:
     waited_ms: int
 
 
-def entry_of(fields: Mapping[str, object], process: str = "") -> Entry:
+def entry_of(fields: Mapping[str, object], process: str = "") -> LogEntry:
     """Read a record. What it lacks is shown as empty: it may be another program's.
 
     Args:
@@ -77,7 +77,7 @@ def entry_of(fields: Mapping[str, object], process: str = "") -> Entry:
     seq, waited = _integer(fields.get("seq")), _integer(fields.get("waitedMs")) or 0
     total = _integer(fields.get("durationMs")) or 0
     refused_by = _text(fields.get("refusedBy"))
-    return Entry(
+    return LogEntry(
         number=number_of(seq, process),
         time=_text(fields.get("timestamp")),
         request_id=_text(fields.get("requestId")),
@@ -104,7 +104,7 @@ def number_of(seq: int | None, process: str = "") -> str:
     return f"{process}:{seq}" if process else str(seq)
 
 
-def ended_at(entry: Entry) -> float:
+def ended_at(entry: LogEntry) -> float:
     """When a call had ended, in seconds since 1970; 0 if the record does not say."""
     try:
         arrived = datetime.fromisoformat(entry.time)

@@ -1,17 +1,24 @@
-"""The audit log: the `Recorder` that mediation is given.
+"""The audit log: implements `ports.Recorder`.
 
-A record is encoded and sealed into the chain here, on the event loop; then it is written: here
-while the disk is known to be well, else by the writing thread (see `writer`). The wait for the
-thread is short and blocking at first, since that is three times faster than being woken through
-the loop, and becomes an ordinary one when the disk takes longer. What comes together goes together.
+Theory of operation: a record is encoded and sealed on the event loop, which fixes its order. Its
+seal is a hash over its bytes and the seal before it, so that each line commits to all earlier ones.
+The sealed line is then written: on the loop while the disk is known to respond, otherwise by a
+thread (see `writer`). Waiting for the thread blocks the loop for at most 2 ms, which is three times
+faster than a wake-up through the loop; a longer wait uses a future with a deadline. Records that
+arrive together are written together.
 
     loop:    record ── seal ── submit ─┐ waits ≤ 2 ms ┌─ done │ else: a future, and a deadline
     writer:                            └── write(2) ──┘
     syncer:                                       └─ fsync, head file, within 100 ms
+
+`record` returns once the operating system has the line. The head file names the last synced line,
+so that lines cut off at the end are noticed. A failed or late write is final: the log is latched,
+every later record fails, and so no further call is forwarded.
 """
 
 import asyncio  # noqa: TID251  futures that a thread completes: anyio's way takes twice as long
 import logging
+import math
 import os
 import time
 from collections.abc import Callable
@@ -28,6 +35,7 @@ from ironcurtain_proxy.audit.settings import LogSettings
 from ironcurtain_proxy.audit.syncing import STUCK_SECONDS, Syncer
 from ironcurtain_proxy.audit.writer import Group, LogFile, OnHang, Write, Writer, explain
 from ironcurtain_proxy.errors import AuditError
+from ironcurtain_proxy.jsonrpc.batch import Batch, Prompt
 from ironcurtain_proxy.model.audit import AuditRecord, ResultSummary
 from ironcurtain_proxy.model.server import ToolResult
 
@@ -36,8 +44,8 @@ _log: Final = logging.getLogger(__name__)
 _PATIENCE: Final = 0.002
 """Seconds that the loop may stand still for one write. More, and other calls would notice."""
 
-_WARY_WRITES: Final = 64
-"""After a slow write the loop does not stand still for this many."""
+_WARY_TIMES: Final = 10
+"""After a slow write the loop does not stand still for so many times as long."""
 
 _HEALTHY_SECONDS: Final = 0.1
 """How long the loop trusts a disk that has just served one of the threads."""
@@ -59,6 +67,7 @@ class AuditLog:
         settings: LogSettings,
         on_hang: OnHang | None = None,
         write: Write = os.write,
+        batch: Batch | None = None,
     ) -> None:
         self.path: Final = opened.path
         """The file that is really written."""
@@ -69,12 +78,13 @@ class AuditLog:
         group = settings.fsync == "group"
         self._patience = _PATIENCE if group else 0.0
         self._may_be_inline = group and on_hang is not None
-        self._wary = 0
+        self._wary_until = -math.inf
         self._last = opened.last
         self._lock = opened.lock
         self._closed = False
         self._failure: str | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._batch = batch or Batch()
         self._turn_is_used = False
         self._under_way: Group | None = None
         self._waiters: list[asyncio.Future[None]] = []
@@ -92,6 +102,7 @@ class AuditLog:
         path: str | os.PathLike[str],
         settings: LogSettings = LogSettings(),  # noqa: B008  frozen
         on_hang: OnHang | None = None,
+        batch: Batch | None = None,
     ) -> "AuditLog":
         """Lock, repair if need be, and open a log. Needs no event loop.
 
@@ -101,11 +112,12 @@ class AuditLog:
             on_hang: called on a thread when a write has held the event loop up beyond the deadline;
                 it can only end the process, as `hanging.end_process` does. None: the loop never
                 writes itself, which costs a call some 50 µs more and cannot hang.
+            batch: what comes in it is written together.
 
         Raises:
             ConfigurationError: the file cannot be used.
         """
-        return cls(open_log(Path(path)), settings, on_hang)
+        return cls(open_log(Path(path)), settings, on_hang, batch=batch)
 
     @property
     def latched(self) -> str | None:
@@ -134,19 +146,26 @@ class AuditLog:
         body = self._body(record)
         if body is None:
             return
-        if self._turn_is_used or self._under_way is not None:
-            # Others are recording in this very turn of the loop: be written together with them.
-            waiter = loop.create_future()
+        if self._batch.is_open or self._turn_is_used or self._under_way is not None:
+            # Others are recording at this very moment: be written together with them.
+            if self._batch.is_open and not self._next:
+                self._batch.at_end(self._write_gathered)
+            waiter = Prompt[None](loop)
             self._next.append((body, waiter))
             await waiter
             return
+        data = self._sealed([body])
+        if self._is_inline_safe(len(data)):
+            self._write_inline(data)
+            self._check_failure()
+            return
         self._turn_is_used = True
         loop.call_soon(self._end_turn)
-        group = self._write([body])
+        group = self._hand_over(data)
         if group is None:
             self._check_failure()
         else:
-            waiter = loop.create_future()
+            waiter = Prompt(loop)
             self._wait_for(group, [waiter])
             await waiter
 
@@ -161,7 +180,7 @@ class AuditLog:
         self._closed = True
         self._may_be_inline = False
         self._patience = self._deadline
-        self._wary = 0
+        self._wary_until = -math.inf
         while self._under_way is not None or self._next:
             group = self._under_way
             if group is None:
@@ -206,8 +225,8 @@ class AuditLog:
         if self._closed:
             return
         self._take_counts(time.monotonic())
-        if self._next and not self._turn_is_used and self._under_way is None:
-            self._write_next()
+        if not self._turn_is_used:
+            self._write_gathered()
 
     def _take_counts(self, now: float) -> None:
         counted = self._denials.take(now)
@@ -216,6 +235,9 @@ class AuditLog:
 
     def _end_turn(self) -> None:
         self._turn_is_used = False
+        self._write_gathered()
+
+    def _write_gathered(self) -> None:
         if self._next and self._under_way is None:
             self._write_next()
 
@@ -239,31 +261,42 @@ class AuditLog:
         Returns:
             None if that is done, well or not (see `_failure`); else what is still to be waited for.
         """
+        data = self._sealed(bodies)
+        if self._is_inline_safe(len(data)):
+            self._write_inline(data)
+            return None
+        return self._hand_over(data)
+
+    def _sealed(self, bodies: list[bytes]) -> bytes:
         lines: list[bytes] = []
         for body in bodies:
             line, self._last = seal(body, self._last)
             lines.append(line)
-        data = b"".join(lines)
-        if self._is_inline_safe(len(data)):
-            self._write_inline(data)
-            return None
+        return b"".join(lines)
+
+    def _hand_over(self, data: bytes) -> Group | None:
+        """Have the thread write. None: that is done, well or not."""
         group = Group(data, self._last)
         self._writer.submit(group)
-        if self._wary > 0:
-            self._wary -= 1
-        elif self._patience > 0 and group.finished.acquire(timeout=self._patience):
+        if time.monotonic() < self._wary_until:
+            return group
+        if self._patience > 0 and group.finished.acquire(timeout=self._patience):
             self._take_note_of(group)
             return None
-        else:
-            self._wary = _WARY_WRITES
+        self._be_wary(self._patience)
         return group
+
+    def _be_wary(self, seconds: float) -> None:
+        """The loop stood still for so long."""
+        self._wary_until = time.monotonic() + _WARY_TIMES * seconds
 
     def _is_inline_safe(self, size: int) -> bool:
         """Whether a thread has seen just now that the disk does not hang."""
-        if not self._may_be_inline or self._wary > 0 or self._file.is_full(size):
+        now = time.monotonic()
+        if not self._may_be_inline or now < self._wary_until or self._file.is_full(size):
             return False
         healthy_at = max(self._writer.healthy_at, self._syncer.healthy_at)
-        return time.monotonic() - healthy_at < _HEALTHY_SECONDS and not self._syncer.is_held_up()
+        return now - healthy_at < _HEALTHY_SECONDS and not self._syncer.is_held_up()
 
     def _write_inline(self, data: bytes) -> None:
         try:
@@ -272,7 +305,7 @@ class AuditLog:
             self._latch(explain(error))
         else:
             if seconds > _PATIENCE:
-                self._wary = _WARY_WRITES
+                self._be_wary(seconds)
 
     def _wait_for(self, group: Group, waiters: list[asyncio.Future[None]]) -> None:
         """Let the loop go on; the writing thread wakes it, or the deadline does."""
@@ -293,9 +326,9 @@ class AuditLog:
             return
         self._stop_waiting()
         self._take_note_of(group)
-        self._release(self._waiters)
-        if self._next:
-            self._write_next()
+        with self._batch:
+            self._release(self._waiters)
+        self._write_gathered()
 
     def _give_up(self, group: Group) -> None:
         """The deadline has passed."""

@@ -75,7 +75,8 @@ def holds_number(raw: bytes) -> bool:
         end = len(raw) if end < 0 else end
         if _LIKELY.search(raw, begin, end):
             around = raw[max(0, begin - _MARGIN) : end + _MARGIN].decode("latin-1")
-            text = _ESCAPE.sub(" ", around)
+            # A space would make a mark of what was masked already out of a new line before `* `.
+            text = _ESCAPE.sub("\n", around)
             if redact_numbers(text) != text:
                 return True
         begin = places.find(_NINE, end)

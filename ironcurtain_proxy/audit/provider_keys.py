@@ -14,7 +14,7 @@ from typing import Final, Literal, TypeAlias, assert_never
 Body: TypeAlias = Literal["alnum", "lower", "upper", "hex", "url", "dotted", "base64"]
 """Which characters follow a prefix."""
 
-Place: TypeAlias = Literal["word", "doubtful", "alone"]
+PrefixPlace: TypeAlias = Literal["word", "doubtful", "alone"]
 """`word`: no letter or digit stands before the prefix. `doubtful`: what follows must not be words,
 as in the name of a file. `alone`: no hyphen, underscore or dot stands before either, and nothing of
 its kind follows the body."""
@@ -38,7 +38,7 @@ class KeyFormat:
     least: int
     """Characters after the prefix."""
     prefixes: tuple[str, ...]
-    place: Place = "word"
+    place: PrefixPlace = "word"
     longest: int | None = None
     """`alone` only: at most as many characters follow."""
 

@@ -14,7 +14,7 @@ import orjson
 from ironcurtain_proxy.audit.bounding import (
     SHORT,
     WHOLE,
-    Limits,
+    RecordLimits,
     Shaped,
     compact_json,
     shape_arguments,
@@ -116,7 +116,7 @@ class RecordEncoder:
         }
         return orjson.dumps(fields)
 
-    def _arguments(self, record: AuditRecord, limits: Limits) -> Shaped:
+    def _arguments(self, record: AuditRecord, limits: RecordLimits) -> Shaped:
         if record.result is not None:
             kept = self._kept.pop(record.request_id, None)
             if kept is not None and kept[0] is record.arguments:
@@ -129,7 +129,9 @@ class RecordEncoder:
             self._kept[record.request_id] = (record.arguments, shaped)
         return shaped
 
-    def _fields(self, record: AuditRecord, arguments: Shaped, limits: Limits) -> dict[str, object]:
+    def _fields(
+        self, record: AuditRecord, arguments: Shaped, limits: RecordLimits
+    ) -> dict[str, object]:
         fields: dict[str, object] = {
             "timestamp": _timestamp(record.timestamp),
             "requestId": record.request_id,
@@ -154,7 +156,7 @@ class RecordEncoder:
         _add_ours(fields, record, arguments)
         return fields
 
-    def _result(self, result: ResultSummary, limits: Limits) -> dict[str, object]:
+    def _result(self, result: ResultSummary, limits: RecordLimits) -> dict[str, object]:
         fields: dict[str, object] = {"status": result.status}
         if result.error is not None:
             fields["error"] = self._text(result.error, limits)
@@ -182,7 +184,7 @@ class RecordEncoder:
             return field.value
         return shape_value(field[1], redaction=self._redaction)
 
-    def _text(self, text: str, limits: Limits) -> str:
+    def _text(self, text: str, limits: RecordLimits) -> str:
         if text in self._clean:
             return text
         shaped = shape_text(text, redaction=self._redaction, limits=limits)

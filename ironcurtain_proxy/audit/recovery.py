@@ -1,6 +1,17 @@
-"""How a log is opened: locked, found whole or repaired, and its chain taken up again.
+"""Opening an audit log: it is locked, checked, repaired if needed, and its chain continued.
 
-Knows nothing of records. Everything here happens once, before the first call, and may take time.
+Theory of operation: everything here happens once, before the first call.
+
+    lock ── open ── is it ours? ── torn last line? ── chain ── head file ── sync
+     │                                 │                │
+     └ taken: use `NAME.<pid>`         └ moved to a     └ continues at the last line of the log,
+                                         file of its      of a rotated log, or of the head file
+                                         own
+
+A process that was killed can leave half a line; it is moved to a file beside the log, so that the
+log holds complete lines only. The head file names the last line that was synced. If the log ends
+before that line, lines were cut off: the chain then continues from the head file's line, so that
+`verify` shows the gap for ever. Continuing from the last remaining line would hide the cut.
 """
 
 import errno

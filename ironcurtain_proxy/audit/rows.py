@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from ironcurtain_proxy.audit.display import COLOURS, PLAIN, Entry, columns, fit, printable
+from ironcurtain_proxy.audit.display import COLOURS, PLAIN, LogEntry, columns, fit, printable
 
 _GAP: Final = "  "
 _LEAST_OUTCOME: Final = 12
@@ -18,7 +18,7 @@ _SHORT_TIME: Final = 8
 @dataclass(frozen=True, slots=True)
 class _Column:
     title: str
-    value: Callable[[Entry], str]
+    value: Callable[[LogEntry], str]
     widths: tuple[int, ...]
     """From the widest; a width of 0 leaves the column out."""
 
@@ -57,7 +57,7 @@ class Table:
             cells.append(fit(f"TIME ({self.zone})" if has_room else column.title, width))
         return self._bounded(_GAP.join([*cells, "OUTCOME"]))
 
-    def row(self, entry: Entry) -> str:
+    def row(self, entry: LogEntry) -> str:
         """One line for a call."""
         cells: list[str] = []
         for column, width in self._shown():
@@ -92,7 +92,7 @@ class Table:
             return line
         return fit(line, self.width).rstrip()
 
-    def _coloured(self, line: str, entry: Entry) -> str:
+    def _coloured(self, line: str, entry: LogEntry) -> str:
         shades: Mapping[str, str] = COLOURS
         word, shade = f"{_GAP}{entry.decision}", shades.get(entry.decision, "")
         return line.replace(word, f"{_GAP}{shade}{entry.decision}{PLAIN}", 1) if shade else line

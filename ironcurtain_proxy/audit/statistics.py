@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
-from ironcurtain_proxy.audit.display import Entry, entry_of
+from ironcurtain_proxy.audit.display import LogEntry, entry_of
 
 _MOST_NAMES: Final = 1000
 _OTHERS: Final = "(others)"
@@ -40,7 +40,7 @@ class Statistics:
         else:
             self._add_outcome(entry_of(fields))
 
-    def _add_outcome(self, entry: Entry) -> None:
+    def _add_outcome(self, entry: LogEntry) -> None:
         self._open.discard(entry.request_id)
         self.calls += entry.calls
         # Several logs are read one after the other.

@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final, TypeVar
 
-from ironcurtain_proxy.audit.display import Entry, ended_at, entry_of
+from ironcurtain_proxy.audit.display import LogEntry, ended_at, entry_of
 from ironcurtain_proxy.audit.family import Member, newest_first
 from ironcurtain_proxy.audit.files import parsed, rotated_paths
 from ironcurtain_proxy.audit.reading import last_lines
@@ -18,13 +18,13 @@ _SLACK: Final = 1.0
 T = TypeVar("T")
 
 
-def last_calls(members: tuple[Member, ...], most: int) -> list[Entry]:
+def last_calls(members: tuple[Member, ...], most: int) -> list[LogEntry]:
     """The last calls of several logs, oldest first: their outcomes, or intents without one.
 
     Raises:
         OSError: a log cannot be read.
     """
-    found: list[tuple[float, Entry]] = []
+    found: list[tuple[float, LogEntry]] = []
     for member in _worth_a_look(members, most, found):
         calls = list(islice(_calls_backwards(member), most))[::-1]
         found[:] = _merged(found, [(ended_at(one), one) for one in calls])[-most:]
@@ -71,7 +71,7 @@ def _rising(timed: Iterable[tuple[float, T]]) -> Iterator[tuple[float, T]]:
         yield highest, what
 
 
-def _calls_backwards(member: Member) -> Iterator[Entry]:
+def _calls_backwards(member: Member) -> Iterator[LogEntry]:
     finished: set[str] = set()
     for raw in last_lines(member.path):
         fields = parsed(raw)

@@ -58,14 +58,14 @@ def verify(log: Path, expect: str | None = None, *, elsewhere: bool = False) -> 
     Raises:
         OSError: it cannot be read.
     """
-    check = _Check(log, expect)
+    check = _Verification(log, expect)
     check.is_elsewhere = elsewhere
     for line in read_lines(log):
         check.take(line)
     return check.finish()
 
 
-class _Check:
+class _Verification:
     """What is known after each line."""
 
     def __init__(self, log: Path, expect: str | None) -> None:

@@ -59,6 +59,7 @@ class LogFile:
     ) -> None:
         self._path = opened.path
         self._file = opened.file
+        self._identity = _identity(opened.file)
         self._size = opened.size
         self._syncer = syncer
         self._max_bytes = settings.max_bytes
@@ -118,10 +119,10 @@ class LogFile:
             found = os.stat(self._path, follow_symlinks=False)  # noqa: PTH116  half the time
         except FileNotFoundError as error:
             raise OSError("the log was deleted or moved away while it was open") from error
-        ours = os.fstat(self._file)
-        if (found.st_ino, found.st_dev) != (ours.st_ino, ours.st_dev):
+        # No other file gets this number while ours is open.
+        if (found.st_ino, found.st_dev) != self._identity:
             raise OSError("the log was replaced by another file while it was open")
-        if ours.st_size != self._size:
+        if found.st_size != self._size:
             raise OSError("the log was changed by someone else while it was open")
 
     def _rotate_if_possible(self) -> None:
@@ -143,7 +144,13 @@ class LogFile:
             raise
         self._syncer.retire(self._file, file)
         self._file = file
+        self._identity = _identity(file)
         self._size = 0
+
+
+def _identity(file: int) -> tuple[int, int]:
+    found = os.fstat(file)
+    return found.st_ino, found.st_dev
 
 
 class Writer:

@@ -1,4 +1,4 @@
-"""What switches the auto-approver off, or keeps it out of one question.
+"""Limits on the LLM approver: what switches it off, or excludes it from one question.
 
 Knows counts and times, nothing of models, messages or files. Lives as long as a session.
 """
@@ -25,7 +25,7 @@ _MOST_REMEMBERED: Final = 4096
 
 @dataclass(slots=True, kw_only=True)
 class Breakers:
-    """One session's."""
+    """The limits in one session."""
 
     outages: int
     """Failures in a row after which the model is not asked again."""
@@ -39,31 +39,31 @@ class Breakers:
     _turn: str = field(default="", init=False)
 
     def note_turn(self, message: UserMessage) -> None:
-        """Take note of the message that is current."""
+        """Note the current message."""
         self._turn = message.turn
 
     def note_outage(self, why: str) -> None:
-        """The model could not be asked."""
+        """Note that the model could not be asked."""
         self._outages += 1
         if self._outages >= self.outages:
             self._switch_off(f"the model failed {self._outages} times in a row, lastly: {why}")
 
     def note_answer(self) -> None:
-        """The model could be asked."""
+        """Note that the model answered."""
         self._outages = 0
 
     def note_would_approve(self, fingerprint: str) -> None:
-        """The model was for it, but something else kept it from being approved."""
+        """Note that the model would have approved, and something else prevented it."""
         _remember(self._would_approve, fingerprint, None)
 
     def note_denied_by_person(self, fingerprint: str, now: float) -> None:
-        """A person said no to a call."""
+        """Note that a person refused a call."""
         _remember(self._denied, fingerprint, (now, self._turn))
         if fingerprint in self._would_approve:
             self._switch_off("a person denied a call that it would have approved")
 
     def was_just_denied(self, fingerprint: str, now: float) -> bool:
-        """Whether a person has said no to the same call, in this turn or a moment ago."""
+        """Whether a person refused the same call in this turn or a moment ago."""
         denied = self._denied.get(fingerprint)
         if denied is None:
             return False
@@ -75,17 +75,17 @@ class Breakers:
         return now - at < _JUST_SECONDS or turn == self._turn
 
     def is_used(self, message: UserMessage, operations: Sequence[str]) -> bool:
-        """Whether the message has approved one of these already: it does so once."""
+        """Whether the message has approved one of these operations already; it does so once."""
         return any(_digest(message, one) in self._used for one in operations)
 
     def may_approve(self, now: float) -> bool:
-        """Whether there is room for one more approval in this minute."""
+        """Whether the limit for this minute allows one more approval."""
         while self._approved_at and now - self._approved_at[0] >= _MINUTE:
             self._approved_at.popleft()
         return len(self._approved_at) < self.approvals_per_minute
 
     def note_approval(self, message: UserMessage, operations: Sequence[str], now: float) -> None:
-        """Use up one approval."""
+        """Count one approval."""
         self._approved_at.append(now)
         for one in operations:
             _remember(self._used, _digest(message, one), None)

@@ -98,19 +98,19 @@ def answer_schema(*, confidence: bool) -> Mapping[str, Json]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AutoApproveContext:
-    """All that the model gets to see of a call."""
+    """Everything that the model is shown about a call."""
 
     user_message: str
     """The user's most recent message, byte for byte."""
     tool_name: str
     """`server/tool`."""
     escalation_reason: str
-    """The policy's words."""
+    """The policy's reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AutoApproveResult:
-    """What came of the question."""
+    """The result of asking the model."""
 
     decision: AutoApproveDecision
     reasoning: str
@@ -130,12 +130,12 @@ def user_prompt(context: AutoApproveContext) -> str:
 
 
 def invalid() -> AutoApproveResult:
-    """The model said something else."""
+    """The result for an answer that is not in the required form."""
     return AutoApproveResult(decision="escalate", reasoning=INVALID)
 
 
 def failed(message: str) -> AutoApproveResult:
-    """The model could not be asked."""
+    """The result where the model could not be asked."""
     return AutoApproveResult(
         decision="escalate", reasoning=f"Auto-approver error: {message}; escalating to human"
     )

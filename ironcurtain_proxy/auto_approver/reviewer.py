@@ -27,7 +27,7 @@ from ironcurtain_proxy.auto_approver.intent import (
     read_answer,
     user_prompt,
 )
-from ironcurtain_proxy.auto_approver.target_call import Surroundings
+from ironcurtain_proxy.auto_approver.target_call import CallSurroundings
 from ironcurtain_proxy.auto_approver.target_check import is_plain, operations_of, veto
 from ironcurtain_proxy.llm.litellm_model import (
     DEFAULT_MODEL,
@@ -166,7 +166,7 @@ class AutoApprover:
     model: Model
     config: AutoApproverConfig
     message: MessageSource
-    around: Surroundings
+    around: CallSurroundings
     clock: Clock
     log: LlmLog | None = None
     reviewer_is_there: Callable[[], bool] = _always

@@ -23,7 +23,7 @@ from typing import Annotated, Final, Literal
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from ironcurtain_proxy.auto_approver.target_call import Surroundings
+from ironcurtain_proxy.auto_approver.target_call import CallSurroundings
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
 from ironcurtain_proxy.model.decision import Ground
@@ -41,7 +41,7 @@ from ironcurtain_proxy.model.request import (
 )
 from ironcurtain_proxy.shell.parse import parse_command
 
-AROUND: Final = Surroundings(
+AROUND: Final = CallSurroundings(
     home=RealPath(("home", "u")), workspace=RealPath(("home", "u", "proj"))
 )
 """Where the people of the scenarios work."""
@@ -50,14 +50,14 @@ SHIPPED: Final = "intents.jsonl"
 _MAX_BYTES: Final = 64 << 20
 _THEN: Final = datetime(2026, 1, 1, tzinfo=UTC)
 
-Verdict = Literal["approve", "escalate"]
+ExpectedRuling = Literal["approve", "escalate"]
 
 
-class _Line(BaseModel):
+class _ScenarioLine(BaseModel):
     model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
 
     id: Annotated[str, Field(min_length=1, max_length=200)]
-    label: Verdict
+    label: ExpectedRuling
     category: Annotated[str, Field(min_length=1, max_length=100)]
     user_message: str
     tool: Annotated[str, Field(pattern=r"^[^/]+/[^/]+$")]
@@ -72,11 +72,11 @@ class Scenario:
     """One case with its right answer."""
 
     id: str
-    label: Verdict
+    label: ExpectedRuling
     category: str
     message: str
     escalation: Escalation
-    around: Surroundings
+    around: CallSurroundings
 
 
 def shipped_scenarios() -> tuple[Scenario, ...]:
@@ -109,7 +109,7 @@ def _read(data: bytes, where: str) -> Iterable[Scenario]:
         if not raw.strip():
             continue
         try:
-            line = _Line.model_validate(orjson.loads(raw), strict=False)
+            line = _ScenarioLine.model_validate(orjson.loads(raw), strict=False)
         except ValidationError as error:
             first = error.errors()[0]
             spot = ".".join(str(part) for part in first["loc"])
@@ -122,7 +122,7 @@ def _read(data: bytes, where: str) -> Iterable[Scenario]:
         yield scenario_of(line)
 
 
-def scenario_of(line: _Line) -> Scenario:
+def scenario_of(line: _ScenarioLine) -> Scenario:
     """Turn one line into a scenario."""
     server, _, tool = line.tool.partition("/")
     arguments = _json(line.args)

@@ -22,7 +22,7 @@ FileOperation: TypeAlias = Literal["read", "write", "edit", "delete"]
 
 @dataclass(frozen=True, slots=True)
 class NotUnderstood:
-    """Why a person decides."""
+    """The reason for which a person must decide."""
 
     reason: str
 
@@ -58,7 +58,7 @@ class FileCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UrlCall:
-    """A page that is fetched."""
+    """Fetching a page."""
 
     url: str
     """As the call spells it."""
@@ -75,7 +75,7 @@ class PullRequestCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstallCall:
-    """Packages that are installed for the workspace."""
+    """Installing packages for the workspace."""
 
     packages: tuple[str, ...]
     """As they are spelled; none: those of the lock file."""
@@ -85,7 +85,7 @@ Action: TypeAlias = GitCall | FileCall | UrlCall | PullRequestCall | InstallCall
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class CallSurroundings:
     """What a message takes for granted. Real paths."""
 
     home: RealPath
@@ -95,8 +95,8 @@ class Surroundings:
 _STRANGE_ARGUMENT: Final = "the call has an argument that may change what it does"
 
 
-def action_of(escalation: Escalation, around: Surroundings) -> Action | NotUnderstood:
-    """Read a call."""
+def action_of(escalation: Escalation, around: CallSurroundings) -> Action | NotUnderstood:
+    """Parse a call into an action."""
     tool = escalation.tool
     if tool in _GIT_TOOLS:
         return _git(_GIT_TOOLS[tool], escalation, around)
@@ -146,7 +146,7 @@ _NAMES: Final = MappingProxyType(
 
 
 def _git(
-    operation: GitOperation, escalation: Escalation, around: Surroundings
+    operation: GitOperation, escalation: Escalation, around: CallSurroundings
 ) -> GitCall | NotUnderstood:
     if escalation.request.server != "git":
         return NotUnderstood("the tool is not one of a git server")
@@ -177,7 +177,7 @@ def _is_plain(name: str, value: Json) -> bool:
     return isinstance(value, str) and (name not in _NAMES or bool(_NAMES[name].fullmatch(value)))
 
 
-def _is_own_repository(escalation: Escalation, around: Surroundings) -> bool:
+def _is_own_repository(escalation: Escalation, around: CallSurroundings) -> bool:
     """Whether every sign says that it is the workspace itself, and there is a sign.
 
     A repository below it is another one: its `origin` leads where whoever put it there wants.

@@ -1,13 +1,20 @@
 """The target check: whether a message names what a call does and what it does it to.
 
-It can only object. It has the last word after a model has approved,
-because a model is persuaded by what looks alike: `never mind` after a request, a file beside the
-one that was asked for. It approves nothing by itself.
+Theory of operation: the check can only object. It runs after a model has approved, because a model
+is persuaded by similarity: a `never mind` after a request, a file beside the one asked for.
 
-Few calls pass: commit, push, pull, fetch and a pull request in the workspace's own repository,
-packages that the message names, and reading, writing, editing, deleting or fetching exactly what
-stands in the message whole; also as a shell command of which every part is one of these or only
-reads. All others go to a person.
+    message ── requests_of ──▶ requests (verb, target) ┐
+                                                       ├─ one request for each action? ── or object
+    call ── action_of, actions_of_command ──▶ actions ─┘
+
+Both sides are parsed by small grammars; a text or call that is not understood completely is an
+objection. Each action needs exactly one request with its verb, whose target is the action's own. A
+second request with the same verb may correct the first, so it is an objection, too.
+
+The calls that can pass are: commit, push, pull, fetch and a pull request in the workspace's own
+repository; installing packages that the message names; reading, writing, editing, deleting or
+fetching exactly what the message names in full; and a shell command whose parts are each one of
+these or only read. A person is asked about all others.
 """
 
 import re
@@ -16,23 +23,23 @@ from typing import Final, assert_never
 
 from ironcurtain_proxy.auto_approver.target_call import (
     Action,
+    CallSurroundings,
     FileCall,
     GitCall,
     InstallCall,
     NotUnderstood,
     PullRequestCall,
-    Surroundings,
     UrlCall,
     action_of,
     targets_of,
 )
 from ironcurtain_proxy.auto_approver.target_command import actions_of_command
-from ironcurtain_proxy.auto_approver.target_message import Request, Verb, requests_of
+from ironcurtain_proxy.auto_approver.target_message import StatedRequest, Verb, requests_of
 from ironcurtain_proxy.model.escalation import Escalation
 from ironcurtain_proxy.model.path import RealPath
 
 
-def veto(message: str, escalation: Escalation, around: Surroundings) -> str | None:
+def veto(message: str, escalation: Escalation, around: CallSurroundings) -> str | None:
     """Object to an approval, in one phrase; None: there is nothing to object to.
 
     Args:
@@ -57,14 +64,14 @@ def veto(message: str, escalation: Escalation, around: Surroundings) -> str | No
     return next((one for one in objections if one is not None), None)
 
 
-def _without_request(wanted: Sequence[Request]) -> str | None:
+def _without_request(wanted: Sequence[StatedRequest]) -> str | None:
     if not wanted:
         return "the message does not ask for this operation"
     # The second may correct the first.
     return "the message asks for this operation twice" if len(wanted) > 1 else None
 
 
-def is_plain(message: str, escalation: Escalation, around: Surroundings) -> bool:
+def is_plain(message: str, escalation: Escalation, around: CallSurroundings) -> bool:
     """Whether a message is understood whole, and asks for nothing that a call does."""
     actions, requests = _actions(escalation, around), requests_of(message)
     if isinstance(actions, NotUnderstood) or isinstance(requests, NotUnderstood):
@@ -72,7 +79,7 @@ def is_plain(message: str, escalation: Escalation, around: Surroundings) -> bool
     return {one.verb for one in requests}.isdisjoint(map(_verb, actions))
 
 
-def operations_of(escalation: Escalation, around: Surroundings) -> tuple[str, ...]:
+def operations_of(escalation: Escalation, around: CallSurroundings) -> tuple[str, ...]:
     """Names of what a call does: a message approves each once."""
     actions = _actions(escalation, around)
     if escalation.command is None or isinstance(actions, NotUnderstood):
@@ -80,7 +87,9 @@ def operations_of(escalation: Escalation, around: Surroundings) -> tuple[str, ..
     return tuple([f"{escalation.server}/{escalation.tool} {_verb(one)}" for one in actions])
 
 
-def _actions(escalation: Escalation, around: Surroundings) -> tuple[Action, ...] | NotUnderstood:
+def _actions(
+    escalation: Escalation, around: CallSurroundings
+) -> tuple[Action, ...] | NotUnderstood:
     if escalation.command is not None:
         return actions_of_command(escalation.command, escalation.place, escalation.arguments)
     action = action_of(escalation, around)
@@ -101,7 +110,7 @@ def _verb(action: Action) -> Verb:
             assert_never(action)
 
 
-def _objection(request: Request, action: Action, around: Surroundings) -> str | None:
+def _objection(request: StatedRequest, action: Action, around: CallSurroundings) -> str | None:
     objection: str | None = None
     match action:
         case UrlCall() if request.targets != (action.url,):
@@ -123,14 +132,14 @@ def _objection(request: Request, action: Action, around: Surroundings) -> str | 
     return objection
 
 
-def _about_commit(request: Request, action: GitCall) -> str | None:
+def _about_commit(request: StatedRequest, action: GitCall) -> str | None:
     if not action.text:
         return "the call has no message to commit with"
     is_said = request.quoted is None or request.quoted == action.text
     return None if is_said else "the message quotes another commit message"
 
 
-def _about_file(request: Request, action: FileCall, around: Surroundings) -> str | None:
+def _about_file(request: StatedRequest, action: FileCall, around: CallSurroundings) -> str | None:
     if request.kind not in {None, action.kind}:
         return "the message asks for it of another kind of thing"
     named = {path_of(text, around) for text in request.targets}
@@ -146,7 +155,7 @@ def _about_file(request: Request, action: FileCall, around: Surroundings) -> str
 _UNCLEAR: Final = re.compile(r"(^|/)\.\.?(/|$)|//|[*?\[\]{}$\\|<>&;()]")
 
 
-def path_of(text: str, around: Surroundings) -> RealPath | None:
+def path_of(text: str, around: CallSurroundings) -> RealPath | None:
     """The path that a text names; None: none, or one that cannot be told without looking."""
     root: RealPath | None
     if text.startswith("/"):
@@ -161,7 +170,7 @@ def path_of(text: str, around: Surroundings) -> RealPath | None:
     return RealPath((*root.parts, *parts)) if parts else None
 
 
-def _about_remote(request: Request, action: GitCall) -> str | None:
+def _about_remote(request: StatedRequest, action: GitCall) -> str | None:
     """Object unless remote and branch are those of the message, or git's own for the branch."""
     # Of a call whose upstream is not known, only the very same words say the same.
     own = action.upstream[0] if action.upstream is not None else None

@@ -22,7 +22,7 @@ from ironcurtain_proxy.model.command import ParsedCommand, Redirection, SimpleCo
 from ironcurtain_proxy.model.json import Arguments
 from ironcurtain_proxy.model.place import Place
 from ironcurtain_proxy.shell.effects import Part, effect_of
-from ironcurtain_proxy.shell.options import Options, Reading, options, read_options
+from ironcurtain_proxy.shell.options import Options, ParsedOptions, options, read_options
 from ironcurtain_proxy.shell.places import is_inside, is_protected_name, path_of
 from ironcurtain_proxy.shell.secrets import names_a_secret
 
@@ -146,7 +146,7 @@ def _own_repository(place: Place) -> NotUnderstood | None:
     return NotUnderstood("the command is not known to work in the workspace's own repository")
 
 
-def _stage(reading: Reading, place: Place) -> NotUnderstood | str:
+def _stage(reading: ParsedOptions, place: Place) -> NotUnderstood | str:
     if names_a_secret(reading.operands):
         return NotUnderstood("the command names what commonly holds secrets")
     for word in reading.operands:
@@ -156,7 +156,7 @@ def _stage(reading: Reading, place: Place) -> NotUnderstood | str:
     return _own_repository(place) or "stage"
 
 
-def _commit(reading: Reading, place: Place) -> Action | NotUnderstood:
+def _commit(reading: ParsedOptions, place: Place) -> Action | NotUnderstood:
     if reading.operands:
         return NotUnderstood("git commit: an operand may change what it does")
     said = reading.values_of("-m", "--message")
@@ -173,7 +173,7 @@ _REMOTE_AND_BRANCH: Final = 2
 
 
 def _remote(
-    operation: Literal["push", "pull", "fetch"], reading: Reading, place: Place
+    operation: Literal["push", "pull", "fetch"], reading: ParsedOptions, place: Place
 ) -> Action | NotUnderstood:
     names = [word.text or "" for word in reading.operands]
     remote, branch = [*names, "", ""][:2]
@@ -195,7 +195,7 @@ def _remote(
 # --- pull requests, packages, addresses ----------------------------------------------------------
 
 
-def _create(reading: Reading, place: Place) -> Action | NotUnderstood:
+def _create(reading: ParsedOptions, place: Place) -> Action | NotUnderstood:
     heads = {word.text for word in reading.values_of("--head", "-H")}
     if reading.operands or not heads <= {place.branch}:
         return NotUnderstood("gh pr create: an operand may change what it does")
@@ -204,7 +204,7 @@ def _create(reading: Reading, place: Place) -> Action | NotUnderstood:
     )
 
 
-def _ready(reading: Reading, place: Place) -> Action | NotUnderstood:
+def _ready(reading: ParsedOptions, place: Place) -> Action | NotUnderstood:
     if reading.operands:
         return NotUnderstood("gh pr ready: an operand may change what it does")
     return _own_repository(place) or PullRequestCall(draft=False, is_ready_mark=True)
@@ -213,7 +213,7 @@ def _ready(reading: Reading, place: Place) -> Action | NotUnderstood:
 _PACKAGE: Final = re.compile(r"@?[A-Za-z0-9][\w.-]*(?:/[\w.-]+)?(?:@[\w.^~-]+)?", re.ASCII)
 
 
-def _install(reading: Reading, place: Place) -> Action | NotUnderstood:
+def _install(reading: ParsedOptions, place: Place) -> Action | NotUnderstood:
     names = tuple([word.text or "" for word in reading.operands])
     if place.directory != place.workspace:
         return NotUnderstood("the command is not known to run in the workspace")
@@ -225,20 +225,20 @@ def _install(reading: Reading, place: Place) -> Action | NotUnderstood:
     return InstallCall(packages=names)
 
 
-def _install_named(reading: Reading, place: Place) -> Action | NotUnderstood:
+def _install_named(reading: ParsedOptions, place: Place) -> Action | NotUnderstood:
     """Of a program that without a name installs from a file of the directory, or nothing."""
     if not reading.operands:
         return NotUnderstood("the command names no package")
     return _install(reading, place)
 
 
-def _locked(reading: Reading, place: Place) -> Action | NotUnderstood:
+def _locked(reading: ParsedOptions, place: Place) -> Action | NotUnderstood:
     if reading.operands:
         return NotUnderstood("the command names something besides the lock file")
     return _install(reading, place)
 
 
-def _get(reading: Reading, place: Place) -> Action | NotUnderstood:
+def _get(reading: ParsedOptions, place: Place) -> Action | NotUnderstood:
     del place
     urls = [word.text or "" for word in reading.operands]
     if len(urls) != 1 or not re.match(r"https?://[^\s{}\[\]]+$", urls[0]):
@@ -246,7 +246,7 @@ def _get(reading: Reading, place: Place) -> Action | NotUnderstood:
     return UrlCall(url=urls[0])
 
 
-_Read = Callable[[Reading, Place], "Action | NotUnderstood | str"]
+_Read = Callable[[ParsedOptions, Place], "Action | NotUnderstood | str"]
 _ADD_OPTIONS: Final = options("D save-dev S save E save-exact P save-prod dev")
 _ROWS: Final[Mapping[tuple[str, ...], tuple[Options, _Read]]] = MappingProxyType(
     {

@@ -31,7 +31,7 @@ Verb: TypeAlias = Literal[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class StatedRequest:
     """One imperative."""
 
     verb: Verb
@@ -86,7 +86,7 @@ _QUOTE_MARK: Final = "\x00"
 _QUESTION: Final = re.compile(r"\?(?=$|[\s.,;!?)])|(?<!\S)(?![a-z]+://)\S*\?", re.IGNORECASE)
 
 
-def requests_of(message: str) -> tuple[Request, ...] | NotUnderstood:
+def requests_of(message: str) -> tuple[StatedRequest, ...] | NotUnderstood:
     """Take a message apart.
 
     Args:
@@ -102,7 +102,7 @@ def requests_of(message: str) -> tuple[Request, ...] | NotUnderstood:
         return NotUnderstood("the message quotes a request, or several texts")
     if _STRAY_QUOTE.search(text):
         return NotUnderstood("the message has a quotation that is no evidence")
-    requests: list[Request] = []
+    requests: list[StatedRequest] = []
     for sentence in _SENTENCE_END.split(text):
         read = _sentence(sentence, quoted[0] if quoted else None)
         if isinstance(read, NotUnderstood):
@@ -151,11 +151,11 @@ _NEXT: Final = re.compile(
 )
 
 
-def _sentence(sentence: str, quoted: str | None) -> list[Request] | NotUnderstood:
+def _sentence(sentence: str, quoted: str | None) -> list[StatedRequest] | NotUnderstood:
     sentence = sentence.strip()
     if _COURTESY.fullmatch(sentence):
         return []
-    requests: list[Request] = []
+    requests: list[StatedRequest] = []
     for clause in _NEXT.split(sentence):
         body = _TRAIL.sub("", clause[_lead(clause) :].strip())
         if _COURTESY.fullmatch(clause):
@@ -234,7 +234,7 @@ _FORMS: Final = tuple(
 _PLAIN_TARGET: Final = re.compile(r"~/.*|\./.*|/.*|[A-Za-z0-9_][^/]*[/.].*|\.?[A-Za-z0-9_-]+/.*")
 
 
-def _clause(text: str, quoted: str | None) -> Request | None:
+def _clause(text: str, quoted: str | None) -> StatedRequest | None:
     for verb, form in _FORMS:
         match = form.fullmatch(text)
         if match is None:
@@ -245,7 +245,7 @@ def _clause(text: str, quoted: str | None) -> Request | None:
     return None
 
 
-def _request(verb: Verb, match: re.Match[str], quoted: str | None) -> Request | None:
+def _request(verb: Verb, match: re.Match[str], quoted: str | None) -> StatedRequest | None:
     parts = {name: value for name, value in match.groupdict().items() if value is not None}
     if (quoted is not None) and verb in {"commit", "write"} and "quoted" not in parts:
         # The text stands in another request: which of the two it is for is not said.
@@ -261,7 +261,7 @@ def _request(verb: Verb, match: re.Match[str], quoted: str | None) -> Request | 
         targets = tuple([one for one in re.split(r",? and |, ", parts.get("packages", "")) if one])
     if match[0].lower().startswith("tell") and _OPERATION.search(match[0]):
         return None
-    return Request(
+    return StatedRequest(
         verb=verb,
         remote=parts.get("remote"),
         branch=parts.get("branch"),

@@ -1,6 +1,6 @@
 """The auto-confirm engine, off by default: approves what a person would, or chooses a reviewer.
 
-- `reviewer`: the engine on duty. `engine`: its decision, pure. `running_engine`: its tasks.
+- `reviewer`: the engine as a reviewer. `engine`: its decision, pure. `running_engine`: its tasks.
 - `reviewer_chain`, `reviewers`, `briefing`: the target and the fallback of a question, and how
   each kind of reviewer is asked.
 - `engine_memory`, `engine_memory_rows`, `store`: what the engine remembers, in SQL.

@@ -1,4 +1,19 @@
-"""The store as the engine's memory: asked and written in threads, each with a deadline."""
+"""The engine's memory: reads and writes of the store, in threads with a deadline each.
+
+Theory of operation: the engine decides on what earlier calls taught it (`Knowledge`), and its own
+decisions become rows that later decisions read.
+
+    knowledge  ◀── cache ◀── refresh in the background, every 0.5 s while it is used
+    opened     ──▶ a row with the decision, or with a task for a reviewer
+    settled    ──▶ the ruling of that task          ended ──▶ whether the call succeeded
+
+Parts of the knowledge have their own lifetimes: failures and queue 0.5 s, patterns and rates 2 s,
+history 60 s. A call waits for a fresh read only if the cache is older than 5 s.
+
+No row may stay open that nobody will close: writing the first row is shielded from cancellation,
+and a row whose writing failed or timed out is noted as owed and closed later (see `owed`). If the
+store fails, a `LedgerError` is raised and a reviewer is asked instead of the engine.
+"""
 
 import logging
 from collections.abc import Callable
@@ -13,7 +28,7 @@ import anyio.to_thread
 
 from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision
 from ironcurtain_proxy.auto_confirm.engine.interaction import (
-    History,
+    InteractionHistory,
     Knowledge,
 )
 from ironcurtain_proxy.auto_confirm.engine_memory_rows import (
@@ -24,7 +39,7 @@ from ironcurtain_proxy.auto_confirm.engine_memory_rows import (
 from ironcurtain_proxy.auto_confirm.lazy_store import LazyStore
 from ironcurtain_proxy.auto_confirm.owed import Owed
 from ironcurtain_proxy.auto_confirm.owner import this_owner
-from ironcurtain_proxy.auto_confirm.reviewer import AFTER_SILENCE, WITHDRAWN, Found, LedgerError
+from ironcurtain_proxy.auto_confirm.reviewer import AFTER_SILENCE, WITHDRAWN, Findings, LedgerError
 from ironcurtain_proxy.auto_confirm.store.faults import AlreadyDecidedError, StoreLostError
 from ironcurtain_proxy.auto_confirm.store.rows import (
     TIMEOUT,
@@ -89,7 +104,7 @@ class StoreLedger:
     _rows: dict[EscalationId, int] = field(default_factory=dict)
     _pattern_ids: dict[str, int] = field(default_factory=dict)
     _lasting: tuple[float, Knowledge] | None = None
-    _history: tuple[float, History] | None = None
+    _history: tuple[float, InteractionHistory] | None = None
     _lately: dict[str, tuple[float, Knowledge]] = field(default_factory=dict)
     _wanted: anyio.Event = field(default_factory=anyio.Event)
     _limiter: anyio.CapacityLimiter = field(default_factory=lambda: anyio.CapacityLimiter(4))
@@ -198,13 +213,15 @@ class StoreLedger:
             approve_rates=self.store.get().approve_rates(),
         )
 
-    def _read_history(self) -> History:
+    def _read_history(self) -> InteractionHistory:
         now = self.clock.monotonic()
         if self._history is None or now - self._history[0] > HISTORY_LASTS:
             self._history = (now, self.store.get().recent_work())
         return self._history[1]
 
-    async def opened(self, escalation: Escalation, decision: EngineDecision, found: Found) -> None:
+    async def opened(
+        self, escalation: Escalation, decision: EngineDecision, found: Findings
+    ) -> None:
         """Write a decision down, with its approval if it is one."""
         pattern = None if found.pattern is None else self._pattern_ids.get(found.pattern)
         row = replace(row_of(escalation, decision, found, pattern), owner=self._owner)
@@ -215,7 +232,7 @@ class StoreLedger:
             )
         else:
             then = task_of(escalation, decision, found.scope, self.timeout_minutes)
-        line = _Line(lambda: self.store.get().record_call(row, then, pattern))
+        line = _LedgerLine(lambda: self.store.get().record_call(row, then, pattern))
         # A row of which nobody knows would wait for ever, and its session would count as stuck.
         with anyio.CancelScope(shield=True):
             try:
@@ -302,7 +319,7 @@ class StoreLedger:
         self._owed.add(identifier, partial(_if_it_is_open, partial(later or write, row)))
         return False
 
-    def _unwrite(self, identifier: EscalationId, line: "_Line") -> None:
+    def _unwrite(self, identifier: EscalationId, line: "_LedgerLine") -> None:
         """Remove what was perhaps written of a question that somebody else decides now."""
         if line.is_under_way:
             raise LedgerError("it is still being written")
@@ -337,7 +354,7 @@ class StoreLedger:
         return LedgerError(words)
 
 
-class _Line:
+class _LedgerLine:
     """A line that is written once, in a thread that nobody may wait for any more."""
 
     def __init__(self, write: Callable[[], int]) -> None:

@@ -9,7 +9,7 @@ from ironcurtain_proxy.auto_confirm.engine.operations import Operation
 from ironcurtain_proxy.auto_confirm.engine.path_patterns import compile_path_regex
 from ironcurtain_proxy.auto_confirm.engine.patterns import ApprovalPattern, RiskBand
 from ironcurtain_proxy.auto_confirm.engine.sessions import SessionType
-from ironcurtain_proxy.auto_confirm.reviewer import Found
+from ironcurtain_proxy.auto_confirm.reviewer import Findings
 from ironcurtain_proxy.auto_confirm.store.rows import EscalationTask, InteractionRow, PatternRow
 from ironcurtain_proxy.errors import IronCurtainError
 from ironcurtain_proxy.model.escalation import Escalation
@@ -25,7 +25,7 @@ _RISKS: Final[tuple[RiskBand, ...]] = get_args(RiskBand)
 
 
 def row_of(
-    escalation: Escalation, decision: EngineDecision, found: Found, pattern: int | None
+    escalation: Escalation, decision: EngineDecision, found: Findings, pattern: int | None
 ) -> InteractionRow:
     """A decision as it is written down.
 

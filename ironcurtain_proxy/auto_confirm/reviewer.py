@@ -1,4 +1,4 @@
-"""The auto-confirm engine on duty: what it approves goes, what it does not goes to a reviewer.
+"""The auto-confirm engine as a reviewer: it approves a call, or hands it to a reviewer.
 
 The decision is made by `engine`, which is pure; here it is told what the operator and the store
 know, and what it says is carried out. INVARIANT: nothing is approved that could not be
@@ -57,7 +57,7 @@ class LedgerError(IronCurtainError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class Findings:
     """What the engine found out on its way to a decision."""
 
     scope: str
@@ -82,7 +82,7 @@ class Ledger(Protocol):
         ...
 
     async def opened(
-        self, escalation: Escalation, decision: EngineDecision, found: "Found"
+        self, escalation: Escalation, decision: EngineDecision, found: "Findings"
     ) -> None:
         """Write a decision down, with its approval if it is one.
 
@@ -136,7 +136,7 @@ class Routes(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Situation:
+class SessionSituation:
     """What the operator says of a session. Nothing of it comes from the agent."""
 
     session_type: SessionType
@@ -160,7 +160,7 @@ class AutoConfirm:
     """A `Reviewer` before all others."""
 
     settings: AutoConfirmSettings
-    situation: Situation
+    situation: SessionSituation
     ledger: Ledger
     routes: Routes
     clock: Clock
@@ -187,7 +187,7 @@ class AutoConfirm:
             knowledge = await self.ledger.knowledge(escalation.session)
             interaction, knowledge = compared(interaction, subject, knowledge)
             decision = await self._decide(escalation, interaction, knowledge)
-            found = Found(
+            found = Findings(
                 scope=subject.scope,
                 session_type=interaction.session_type,
                 pattern=_pattern(decision, subject, interaction, knowledge),

@@ -25,7 +25,7 @@ _CLOSE: Final = 2.0
 
 
 @dataclass(slots=True)
-class GivenUp:
+class AbandonedReviewers:
     """The reviewers that are asked no more."""
 
     notifier: Notifier

@@ -27,7 +27,7 @@ COMMANDS: Final = MappingProxyType(
         "config": "bring an older configuration file up to date",
         "window": "open or close a testing window or a deployment",
         "decide": "decide calls from JSON lines, without any server",
-        "shell": "what a shell command can do, and what an approval of it covers",
+        "shell": "show what a shell command can do, and what an approval of it covers",
         "explain": "show step by step why a call is allowed, escalated or denied",
         "audit": "read, follow and verify the audit log",
         "pending": "list the calls that wait for an approval",
@@ -35,10 +35,10 @@ COMMANDS: Final = MappingProxyType(
         "deny": "refuse a call that waits, with a word to the agent",
         "grants": "list, revoke or clear remembered approvals",
         "containment": "show where containment has ended, and resume it",
-        "rollback": "take a call back, or all that changed since it",
+        "rollback": "undo the changes of a call, or all changes since it",
         "auto-approve": "measure the auto-approver on labelled scenarios",
-        "metrics": "show how the auto-confirm engine does",
-        "report": "write a page about what the auto-confirm engine did",
+        "metrics": "show the auto-confirm engine's metrics",
+        "report": "write a page with plots of the auto-confirm engine's decisions",
         "patterns": "propose, list, promote or disable approval patterns",
         "review": "answer calls that wait for an approval, on a live screen",
     }
@@ -79,7 +79,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         0; 1 if it ran and failed; 2 if what it was given cannot be used.
     """
     if sys.platform in {"win32", "cygwin"}:
-        # Before any room is imported: some modules that they need are not there.
+        # Before any folder is imported: some modules that they need do not exist there.
         sys.stderr.write("ironcurtain-proxy: Windows is not supported: run it under WSL\n")
         return EXIT_USAGE
     arguments = list(sys.argv[1:] if argv is None else argv)

@@ -6,10 +6,9 @@ from typing import Final
 from ironcurtain_proxy.cli.reviewing import add_references, answer_those
 from ironcurtain_proxy.mailbox.answering import ReviewerAnswer
 
-DESCRIPTION: Final = "Approve calls that wait; see `ironcurtain-proxy pending`."
+DESCRIPTION: Final = "Approve calls that wait; `ironcurtain-proxy pending` lists them."
 
 EXAMPLES: Final = """\
-Exit code 0: the proxy took every answer. 1: something was no longer pending, or never was.
 `all` leaves out what deletes, rewrites history or sends somewhere: approve that by its id.
 
 examples:
@@ -18,6 +17,8 @@ examples:
   ironcurtain-proxy approve 1 --kind 2
   ironcurtain-proxy approve all
   ironcurtain-proxy approve 7db5443e --dir ~/review --as night-shift --token-file ~/night.token
+
+exit status: 0 the proxy took every answer, 1 a call was not or no longer pending
 """
 
 

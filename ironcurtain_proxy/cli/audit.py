@@ -30,10 +30,9 @@ from ironcurtain_proxy.config.reading.layers import CONFIG_NAME
 from ironcurtain_proxy.errors import ConfigurationError, IronCurtainError
 
 DESCRIPTION: Final = """\
-Every tool call leaves a line in the audit log: what was asked, what was decided and by which rule,
-and what became of it. These commands show the log and prove that nobody changed it. Where several
-clients ran at once each had a log of its own; all of them are read, and those that proxies of yours
-wrote in other places, unless one is named.
+Read, follow and verify the audit log, which has a line for every tool call: the request, the
+decision with its rule, and the outcome. Clients that run at the same time have a log each. All of
+them are read, and those that your proxies wrote in other places, unless a log is named.
 """
 
 EXAMPLES: Final = """\
@@ -44,6 +43,8 @@ examples:
   ironcurtain-proxy audit show 75b32e3b     the call whose id begins so
   ironcurtain-proxy audit verify            was a line edited, removed or reordered?
   ironcurtain-proxy audit stats --json
+
+exit status: 0; 1 if `verify` found a change, or `show` no such call; 2 if a log cannot be read
 """
 
 VERIFY_EXAMPLE: Final = """\

@@ -13,7 +13,7 @@ import anyio
 import orjson
 
 from ironcurtain_proxy.auto_approver.evaluation import (
-    Judged,
+    ScenarioResult,
     Score,
     Share,
     judge,
@@ -28,8 +28,8 @@ from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.llm.litellm_model import Model
 
 DESCRIPTION: Final = """\
-The auto-approver lets a model answer escalations that the user's own words already answered, and a
-target check object to it. It is off unless switched on. Measure it first.
+Measure the auto-approver, before you switch it on. It lets a model approve escalated calls that the
+user's own message asks for; a target check can object.
 """
 
 EVAL_EPILOG: Final = """\
@@ -37,20 +37,26 @@ A false approval is a call that the message did not ask for and that would have 
 false escalation only costs a question. Without --model the target check is scored alone: then
 "approved" means that it does not object. The key is taken from AUTO_APPROVE_API_KEY.
 
-Exit code 0: scored. 1: the model could not be asked. 2: something given cannot be used.
-
 examples:
   ironcurtain-proxy auto-approve eval
   ironcurtain-proxy auto-approve eval --model anthropic:claude-haiku-4-5
   ironcurtain-proxy auto-approve eval --model openai:local --api-base http://127.0.0.1:8080/v1
   ironcurtain-proxy auto-approve eval --scenarios mine.jsonl --json
+
+exit status: 0 scored, 1 the model could not be asked, 2 an argument cannot be used
 """
 
 _KEY_VARIABLE: Final = "AUTO_APPROVE_API_KEY"
 _TITLES: Final = {"model": "model alone", "check": "target check alone", "both": "both"}
 
 
-EXAMPLES: Final = "example:\n  ironcurtain-proxy auto-approve eval"
+EXAMPLES: Final = """\
+examples:
+  ironcurtain-proxy auto-approve eval
+  ironcurtain-proxy auto-approve compare
+
+exit status: 0 measured, 1 the model could not be asked, 2 an argument cannot be used
+"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -98,7 +104,7 @@ def _evaluate(options: argparse.Namespace) -> int:
     )
     model = _model(options, key)
 
-    async def everything() -> list[Judged]:
+    async def everything() -> list[ScenarioResult]:
         if model is None:
             return await judge(scenarios, None, _Clock(), options.deadline)
         await _warm(model)
@@ -149,7 +155,7 @@ async def _warm(model: Model) -> None:
         ) from error
 
 
-def _as_json(judged: Sequence[Judged], model: str | None) -> dict[str, object]:
+def _as_json(judged: Sequence[ScenarioResult], model: str | None) -> dict[str, object]:
     seconds = [one.seconds for one in judged if one.model_approves is not None]
     categories = sorted({one.scenario.category for one in judged})
     return {
@@ -169,7 +175,7 @@ def _as_json(judged: Sequence[Judged], model: str | None) -> dict[str, object]:
     }
 
 
-def _of(judged: Sequence[Judged], category: str) -> list[Judged]:
+def _of(judged: Sequence[ScenarioResult], category: str) -> list[ScenarioResult]:
     return [one for one in judged if one.scenario.category == category]
 
 
@@ -186,7 +192,7 @@ def _share_as_json(share: Share) -> dict[str, object]:
     return {"count": share.count, "of": share.total, "rate": share.rate, "ci95": share.interval}
 
 
-def _as_text(judged: Sequence[Judged], model: str | None) -> list[str]:
+def _as_text(judged: Sequence[ScenarioResult], model: str | None) -> list[str]:
     found = scores(judged)
     lines = [f"{len(judged)} scenarios, {f'model {model}' if model else 'no model'}", ""]
     lines.append(f"{'':<22}{'false approvals':<30}{'false escalations':<30}")
@@ -217,7 +223,7 @@ def _names(found: dict[str, Score]) -> list[str]:
     return lines
 
 
-def _latency(judged: Sequence[Judged]) -> list[str]:
+def _latency(judged: Sequence[ScenarioResult]) -> list[str]:
     seconds = [one.seconds for one in judged if one.model_approves is not None]
     middle, high = percentile(seconds, 0.5), percentile(seconds, 0.95)
     if middle is None or high is None:

@@ -4,9 +4,10 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 import orjson
 
@@ -30,6 +31,9 @@ from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.policy import Policy
 
+if TYPE_CHECKING:
+    from ironcurtain_proxy.wiring.holding import Holding
+
 DESCRIPTION: Final = """\
 Read settings, servers, policy, annotations and lists as `serve` would, and show every problem at
 once. Errors are what `serve` refuses to start with: servers, a sandbox or directories that are
@@ -38,7 +42,7 @@ missing, and the like. Nothing is started but, once for this machine, an empty s
 """
 
 EXAMPLES: Final = """\
-example:
+examples:
   ironcurtain-proxy check                       the configuration that serve would use
   ironcurtain-proxy check --config config.json --live
   ironcurtain-proxy check --dir ./policy        compiled-policy.json and its neighbours alone
@@ -90,7 +94,9 @@ def run(options: argparse.Namespace) -> int:
         lint_live(
             loaded.annotations, _live_lister()(settings, loaded.policy), settings.servers, report
         )
-    lines = _json(loaded, settings, report) if options.json else _text(loaded, settings, report)
+    held = None if settings is None or report.has_errors else _held(settings, loaded)
+    show = _json if options.json else _text
+    lines = show(loaded, settings, held, report)
     for line in lines:
         # A path that is not UTF-8 must not stop the report.
         sys.stdout.write(line.encode("utf-8", "backslashreplace").decode() + "\n")
@@ -117,7 +123,22 @@ def _start_looker() -> StartLooker:
     return cast("StartLooker", readiness.look_at_the_start)
 
 
-def _text(loaded: LoadedPolicy, settings: Settings | None, report: Report) -> Iterator[str]:
+def _held(settings: Settings, loaded: LoadedPolicy) -> "Holding | None":
+    if not settings.containment.undo:
+        return None
+    # As above.
+    from ironcurtain_proxy.wiring.confinement import find_sandbox  # noqa: PLC0415
+    from ironcurtain_proxy.wiring.holding import holding  # noqa: PLC0415
+
+    # What is missing has been said.
+    asking = replace(settings, sandbox_policy="warn")
+    sandbox = find_sandbox(asking, os.environ, lambda _text: None)
+    return holding(settings, loaded, os.environ, sandbox)
+
+
+def _text(
+    loaded: LoadedPolicy, settings: Settings | None, held: "Holding | None", report: Report
+) -> Iterator[str]:
     yield f"policy       {loaded.files.policy} ({len(loaded.policy.rules)} rules)"
     own = loaded.files.annotations
     where = "shipped" if own is None else str(own)
@@ -128,6 +149,10 @@ def _text(loaded: LoadedPolicy, settings: Settings | None, report: Report) -> It
         for spec in settings.servers:
             known_as = "" if spec.annotations == spec.name else f", annotated as {spec.annotations}"
             yield f"server       {spec.name} ({spec.command}{known_as})"
+        for line in () if held is None else held.lines():
+            yield f"containment  {line}"
+        if not settings.containment.undo:
+            yield "containment  off"
     for problem in report.problems:
         yield f"{problem.severity:<12} {problem}"
     yield counted(report.problems) if report.problems else "no problems"
@@ -143,7 +168,9 @@ def _number(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 
-def _json(loaded: LoadedPolicy, settings: Settings | None, report: Report) -> Iterator[str]:
+def _json(
+    loaded: LoadedPolicy, settings: Settings | None, held: "Holding | None", report: Report
+) -> Iterator[str]:
     answer: dict[str, Json] = {
         "ok": not report.has_errors,
         "policy": str(loaded.files.policy),
@@ -156,6 +183,7 @@ def _json(loaded: LoadedPolicy, settings: Settings | None, report: Report) -> It
         answer["config"] = None if settings.config_file is None else str(settings.config_file)
         answer["workspace"] = None if settings.workspace is None else str(settings.workspace)
         answer["servers"] = {spec.name: spec.annotations for spec in settings.servers}
+        answer["containment"] = None if held is None else held.as_json()
     yield orjson.dumps(answer).decode()
 
 

@@ -18,7 +18,7 @@ _MAX_LINE: Final = 64 << 20
 """Bytes of one call, as in the proxy."""
 
 DESCRIPTION: Final = """\
-Read one call per line and write one decision per line:
+Decide calls from standard input, one JSON object per line, and write one decision per line:
 
   {"id"?, "serverName", "toolName", "arguments"}
   {"id", "decision": "allow"|"escalate"|"deny", "rule", "reason", "escalatedRoles"}
@@ -30,7 +30,7 @@ It is the kernel alone: no user configuration is read and nothing is started or 
 """
 
 EXAMPLES: Final = """\
-example:
+examples:
   echo '{"serverName":"filesystem","toolName":"read_file","arguments":{"path":"/etc/hosts"}}' \\
     | ironcurtain-proxy decide --dir ./policy
 

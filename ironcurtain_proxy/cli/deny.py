@@ -6,14 +6,14 @@ from typing import Final
 from ironcurtain_proxy.cli.reviewing import add_references, answer_those
 from ironcurtain_proxy.mailbox.answering import ReviewerAnswer
 
-DESCRIPTION: Final = "Refuse calls that wait; see `ironcurtain-proxy pending`."
+DESCRIPTION: Final = "Refuse calls that wait; `ironcurtain-proxy pending` lists them."
 
 EXAMPLES: Final = """\
-Exit code 0: the proxy took every answer. 1: something was no longer pending, or never was.
-
 examples:
   ironcurtain-proxy deny 7db5443e --note "use the copy in /srv/data"
   ironcurtain-proxy deny all
+
+exit status: 0 the proxy took every answer, 1 a call was not or no longer pending
 """
 
 

@@ -15,8 +15,8 @@ import orjson
 from ironcurtain_proxy.cli.check import counted
 from ironcurtain_proxy.cli.doctor_checks import (
     PROC_SYS,
-    Check,
-    State,
+    CheckResult,
+    CheckState,
     clock,
     directories,
     kernel,
@@ -31,7 +31,7 @@ from ironcurtain_proxy.cli.doctor_checks import (
 from ironcurtain_proxy.config.auto_confirm.model_access import model_access, provider_of
 from ironcurtain_proxy.config.auto_confirm.reviewer_settings import ReviewerSpec
 from ironcurtain_proxy.config.migration.migration import COMMAND
-from ironcurtain_proxy.config.policy.policy_loading import gather_policy
+from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, gather_policy
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.review_settings import PROVIDER_KEYS
 from ironcurtain_proxy.config.settings import Settings, gather_settings, refuse_platform
@@ -42,9 +42,10 @@ from ironcurtain_proxy.mailbox.requests import utc_now
 from ironcurtain_proxy.mailbox.token_file import read_token
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.sandbox.installed import Installed, NotInstalled
-from ironcurtain_proxy.sandbox.probe import Available, probe
+from ironcurtain_proxy.sandbox.probe import Available, Unavailable, probe
 from ironcurtain_proxy.sandbox.replaced_launchers import installation_of, look_up
 from ironcurtain_proxy.wiring.confinement import machine_of
+from ironcurtain_proxy.wiring.holding import holding
 from ironcurtain_proxy.wiring.readiness import look_at_reviewers, look_at_servers
 
 _REMEDIES: Final[Mapping[str, str]] = {
@@ -64,10 +65,10 @@ _MAKE_TOKEN: Final = "(umask 077; openssl rand -hex 32 > FILE)"  # noqa: S105  a
 
 
 DESCRIPTION: Final = """\
-Look at this machine and say what is missing, each with the command that helps: the programs that
+Check this machine and show what is missing, each with the command that helps: the programs that
 a sandbox is made of, a sandbox that really runs, the configuration, the program of each server,
-the directories that are written to, the engine's store, and the clock. No server is started and
-nothing is changed.
+whose calls can be contained, the directories that are written to, the engine's store, and the
+clock. No server is started and nothing is changed.
 
 A missing sandbox is a failure only where sandboxPolicy is "enforce" and a server is not
 "sandbox": false; elsewhere it is a warning.
@@ -108,7 +109,7 @@ def run(options: argparse.Namespace) -> int:
     return int(any(check.state == "fail" for check in checks))
 
 
-def _checks(config: Path | None) -> Iterator[Check]:
+def _checks(config: Path | None) -> Iterator[CheckResult]:
     report = Report()
     settings = gather_settings(os.environ, config, report)
     loaded = gather_policy(settings, report)
@@ -125,31 +126,34 @@ def _checks(config: Path | None) -> Iterator[Check]:
     yield from _configuration(settings, report, config)
     yield from packages(settings)
     yield from servers(settings, os.environ, trouble)
+    yield from containment(settings, loaded, probed)
     yield from reviewers(settings, os.environ)
     yield from directories(settings)
     yield from store(settings)
     yield clock(settings, utc_now())
 
 
-def _configuration(settings: Settings, report: Report, config: Path | None) -> Iterator[Check]:
+def _configuration(
+    settings: Settings, report: Report, config: Path | None
+) -> Iterator[CheckResult]:
     file = settings.config_file or config
     source = "no file" if file is None else str(file)
     if not report.problems:
-        yield Check("configuration", "ok", source)
+        yield CheckResult("configuration", "ok", source)
         return
     errors = sum(problem.severity == "error" for problem in report.problems)
     found = f"{source}, {counted(report.problems)}"
     remedy = "ironcurtain-proxy check"
     if config is not None:
         remedy += f" --config {shlex.quote(str(config))}"
-    yield Check("configuration", "fail" if errors else "warn", found, remedy)
+    yield CheckResult("configuration", "fail" if errors else "warn", found, remedy)
     for problem in report.problems:
         if COMMAND in problem.message:
             found, _, command = problem.message.partition("; to write that down, run ")
-            yield Check("older setting", "warn", found, command)
+            yield CheckResult("older setting", "warn", found, command)
 
 
-def _text(checks: Sequence[Check]) -> Iterator[str]:
+def _text(checks: Sequence[CheckResult]) -> Iterator[str]:
     width = max(_NARROWEST_NAME, *[len(visible(check.name)) for check in checks])
     colourful = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     for check in checks:
@@ -160,7 +164,7 @@ def _text(checks: Sequence[Check]) -> Iterator[str]:
         yield f"{word}  {visible(check.name):<{width}}  {visible(told)}"
 
 
-def _json(checks: Sequence[Check]) -> Iterator[str]:
+def _json(checks: Sequence[CheckResult]) -> Iterator[str]:
     shown = [
         {key: value.encode("utf-8", "backslashreplace").decode() for key, value in fields.items()}
         for fields in map(asdict, checks)
@@ -168,7 +172,21 @@ def _json(checks: Sequence[Check]) -> Iterator[str]:
     yield orjson.dumps(shown, option=orjson.OPT_INDENT_2).decode()
 
 
-def reviewers(settings: Settings, environ: Mapping[str, str]) -> Iterator[Check]:
+def containment(
+    settings: Settings, loaded: LoadedPolicy, probed: Available | Unavailable
+) -> Iterator[CheckResult]:
+    """Whose calls can be contained, where containment is on."""
+    sandbox = probed if isinstance(probed, Available) else None
+    found = holding(settings, loaded, os.environ, sandbox)
+    if found is None:
+        return
+    remedies = [one.remedy for one in found.asked]
+    remedies = ["", *remedies] if found.held else remedies
+    for line, remedy in zip(found.lines(), remedies, strict=True):
+        yield CheckResult("containment", "warn" if remedy else "ok", line, remedy)
+
+
+def reviewers(settings: Settings, environ: Mapping[str, str]) -> Iterator[CheckResult]:
     """One check for each reviewer that is more than a person's mailbox."""
     config = settings.auto_confirm
     if config is None or not config.engine.enabled:
@@ -188,59 +206,61 @@ def reviewers(settings: Settings, environ: Mapping[str, str]) -> Iterator[Check]
                 assert_never(spec.kind)
 
 
-def _process(name: str, spec: ReviewerSpec, environ: Mapping[str, str]) -> Check:
+def _process(name: str, spec: ReviewerSpec, environ: Mapping[str, str]) -> CheckResult:
     path = {**environ, **spec.env}.get("PATH", os.defpath)
     found = shutil.which(spec.command[0], path=path)
     if found is None:
         remedy = "install it, or give its full path as the reviewer's command"
-        return Check(name, "fail", f"{spec.command[0]} not found", remedy)
-    return Check(name, "ok", found)
+        return CheckResult(name, "fail", f"{spec.command[0]} not found", remedy)
+    return CheckResult(name, "ok", found)
 
 
-def _session(name: str, spec: ReviewerSpec) -> Check:
+def _session(name: str, spec: ReviewerSpec) -> CheckResult:
     if spec.token_file is None:
-        return Check(name, "fail", "no token file", _MAKE_TOKEN)
+        return CheckResult(name, "fail", "no token file", _MAKE_TOKEN)
     try:
         read_token(spec.token_file)
     except ConfigurationError as error:
-        return Check(name, "fail", str(error), _MAKE_TOKEN)
-    return Check(name, "ok", str(spec.mailbox))
+        return CheckResult(name, "fail", str(error), _MAKE_TOKEN)
+    return CheckResult(name, "ok", str(spec.mailbox))
 
 
-def _model(name: str, spec: ReviewerSpec, settings: Settings) -> Check:
+def _model(name: str, spec: ReviewerSpec, settings: Settings) -> CheckResult:
     provider, access = provider_of(spec.model_id), model_access(spec, settings)
     # A model on this machine may ask for none.
     if access.api_key or access.api_base:
-        return Check(name, "ok", spec.model_id)
+        return CheckResult(name, "ok", spec.model_id)
     remedy = f"write {PROVIDER_KEYS.get(provider, 'API_KEY')!r} into the configuration"
-    return Check(name, "fail", f"no API key for {provider}", remedy)
+    return CheckResult(name, "fail", f"no API key for {provider}", remedy)
 
 
-def servers(settings: Settings, environ: Mapping[str, str], trouble: State) -> Iterator[Check]:
+def servers(
+    settings: Settings, environ: Mapping[str, str], trouble: CheckState
+) -> Iterator[CheckResult]:
     """One check for each server; `trouble` is the state of one that cannot be confined."""
     for spec in settings.servers:
         yield _server(spec, settings, environ, trouble)
 
 
 def _server(
-    spec: ServerSpec, settings: Settings, environ: Mapping[str, str], trouble: State
-) -> Check:
+    spec: ServerSpec, settings: Settings, environ: Mapping[str, str], trouble: CheckState
+) -> CheckResult:
     name = f"server {spec.name}"
     found = look_up(spec, machine_of(settings, environ))
     if isinstance(found, Installed):
         version = f", version {found.version}" if found.version else ""
-        return Check(name, "ok", f"{found.program} (in place of {spec.command}{version})")
+        return CheckResult(name, "ok", f"{found.program} (in place of {spec.command}{version})")
     where = _find(spec, str(settings.workspace or ""), environ)
     if where is None:
         remedy = _REMEDIES.get(spec.command, _OTHER_REMEDY)
-        return Check(name, "fail", f"{spec.command} not found", remedy)
+        return CheckResult(name, "fail", f"{spec.command} not found", remedy)
     if isinstance(found, NotInstalled):
         but = f" ({found.why})" if found.why else ""
         what = f"{spec.command} fetches its package, and a sandbox has no network for that{but}"
         # Where the operator wrote its sandbox down, it is confined, installed or not.
         state = trouble if spec.sandbox is None else "warn"
-        return Check(name, state, what, installation_of(spec))
-    return Check(name, "ok", where)
+        return CheckResult(name, state, what, installation_of(spec))
+    return CheckResult(name, "ok", where)
 
 
 def _find(spec: ServerSpec, workspace: str, environ: Mapping[str, str]) -> str | None:

@@ -22,7 +22,7 @@ from ironcurtain_proxy.sandbox.probe import Available, Unavailable, missing_prog
 from ironcurtain_proxy.wiring.confinement import ROOT_MEANS
 from ironcurtain_proxy.wiring.readiness import refuse_mailbox
 
-State: TypeAlias = Literal["ok", "warn", "fail"]
+CheckState: TypeAlias = Literal["ok", "warn", "fail"]
 """Fine; works, but not as well as it could; something that the configuration needs is missing."""
 
 OLDEST_PYTHON: Final = (3, 11)
@@ -45,49 +45,49 @@ _SET_CLOCK: Final = "sudo timedatectl set-ntp true"
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class CheckResult:
     """One line of the answer."""
 
     name: str
-    state: State
+    state: CheckState
     found: str
     remedy: str = ""
     """The command that helps; empty if nothing has to be done."""
 
 
-def without_sandbox(settings: Settings) -> State:
+def without_sandbox(settings: Settings) -> CheckState:
     """How bad it is if no sandbox can be had: a failure only where a server would be refused."""
     confined = any(spec.sandbox is not False for spec in settings.servers)
     return "fail" if settings.sandbox_policy == "enforce" and confined else "warn"
 
 
-def python_version(version: tuple[int, int, int]) -> Check:
+def python_version(version: tuple[int, int, int]) -> CheckResult:
     """Whether this Python is new enough."""
     found = ".".join(map(str, version))
     if version[:2] >= OLDEST_PYTHON:
-        return Check("python", "ok", found)
-    return Check("python", "fail", f"{found} is too old", "uv python install 3.11")
+        return CheckResult("python", "ok", found)
+    return CheckResult("python", "fail", f"{found} is too old", "uv python install 3.11")
 
 
-def running_python() -> Check:
+def running_python() -> CheckResult:
     """The same, of the Python that runs this."""
     return python_version(sys.version_info[:3])
 
 
-def programs(environ: Mapping[str, str], trouble: State) -> Iterator[Check]:
+def programs(environ: Mapping[str, str], trouble: CheckState) -> Iterator[CheckResult]:
     """The programs a sandbox is made of; `trouble` is the state of a missing one."""
     missing = {one.name: one for one in missing_programs(environ)}
     for name, program in _PROGRAMS:
         if (one := missing.pop(name, None)) is not None:
-            yield Check(name, trouble, one.why, one.remedy)
+            yield CheckResult(name, trouble, one.why, one.remedy)
             continue
         where = shutil.which(program, path=environ.get("PATH", os.defpath))
-        yield Check(name, "ok", where or "found")
+        yield CheckResult(name, "ok", where or "found")
     for one in missing.values():
-        yield Check(one.name, trouble, one.why, one.remedy)
+        yield CheckResult(one.name, trouble, one.why, one.remedy)
 
 
-def kernel(proc_sys: Path, trouble: State, *, sandbox_ran: bool) -> Iterator[Check]:
+def kernel(proc_sys: Path, trouble: CheckState, *, sandbox_ran: bool) -> Iterator[CheckResult]:
     """What the kernel says of user namespaces. A sandbox that ran is the better witness.
 
     Without one of its files, as on other systems, the kernel does not restrict that.
@@ -115,34 +115,36 @@ def kernel(proc_sys: Path, trouble: State, *, sandbox_ran: bool) -> Iterator[Che
     )
 
 
-def _restriction(name: str, what: str, remedy: str, trouble: State, *, ran: bool) -> Check:
+def _restriction(
+    name: str, what: str, remedy: str, trouble: CheckState, *, ran: bool
+) -> CheckResult:
     if not remedy:
-        return Check(name, "ok", "not restricted")
+        return CheckResult(name, "ok", "not restricted")
     if ran:
-        return Check(name, "ok", f"{what}, but a sandbox runs")
-    return Check(name, trouble, what, remedy)
+        return CheckResult(name, "ok", f"{what}, but a sandbox runs")
+    return CheckResult(name, trouble, what, remedy)
 
 
-def user(number: int) -> Check:
+def user(number: int) -> CheckResult:
     """Whether the sandboxes are those of an ordinary user."""
     if number != 0:
-        return Check("user", "ok", "not root")
-    return Check("user", "warn", f"root: {ROOT_MEANS}")
+        return CheckResult("user", "ok", "not root")
+    return CheckResult("user", "warn", f"root: {ROOT_MEANS}")
 
 
-def sandbox(probed: Available | Unavailable, trouble: State) -> Check:
+def sandbox(probed: Available | Unavailable, trouble: CheckState) -> CheckResult:
     """Whether a sandbox really ran."""
     if isinstance(probed, Available):
-        return Check("sandbox", "ok", "a process ran confined")
+        return CheckResult("sandbox", "ok", "a process ran confined")
     programs_missing = {name for name, _ in _PROGRAMS}
     for one in probed.missing:
         if one.name not in programs_missing:
-            return Check("sandbox", trouble, one.why, one.remedy)
+            return CheckResult("sandbox", trouble, one.why, one.remedy)
     names = ", ".join(one.name for one in probed.missing)
-    return Check("sandbox", trouble, "not tried", f"first install {names}")
+    return CheckResult("sandbox", trouble, "not tried", f"first install {names}")
 
 
-def directories(settings: Settings) -> Iterator[Check]:
+def directories(settings: Settings) -> Iterator[CheckResult]:
     """The places that are written to."""
     yield _writable("state directory", settings.state_dir)
     log = settings.audit.path
@@ -159,48 +161,52 @@ def directories(settings: Settings) -> Iterator[Check]:
         )
 
 
-def _usable(name: str, path: Path, refuse: Callable[[Path], None]) -> Check:
+def _usable(name: str, path: Path, refuse: Callable[[Path], None]) -> CheckResult:
     """What `serve` would say of a place."""
     try:
         refuse(path)
     except ConfigurationError as error:
         what, _, remedy = str(error).partition("; ")
-        return Check(name, "fail", what, remedy or f"configure another place than {path}")
-    return Check(name, "ok", str(path))
+        return CheckResult(name, "fail", what, remedy or f"configure another place than {path}")
+    return CheckResult(name, "ok", str(path))
 
 
-def _writable(name: str, directory: Path) -> Check:
+def _writable(name: str, directory: Path) -> CheckResult:
     place = _nearest_existing(directory)
     try:
         _time_of_new_file(place)
     except OSError as error:
-        return Check(
+        return CheckResult(
             name,
             "fail",
             f"{place} cannot be written to ({error.strerror})",
             f"make {directory} a directory that you may write to, or configure another",
         )
-    return Check(name, "ok", str(directory) if place == directory else f"{directory} (to be made)")
+    return CheckResult(
+        name, "ok", str(directory) if place == directory else f"{directory} (to be made)"
+    )
 
 
-def clock(settings: Settings, now: datetime) -> Check:
+def clock(settings: Settings, now: datetime) -> CheckResult:
     """Whether the time can be believed: it stands in the audit log, and ends grants."""
     if now.year < _OLDEST_YEAR:
-        return Check("clock", "fail", f"says {now:%Y-%m-%d}", _SET_CLOCK)
+        return CheckResult("clock", "fail", f"says {now:%Y-%m-%d}", _SET_CLOCK)
     try:
         written = _time_of_new_file(_nearest_existing(settings.state_dir))
     except OSError:
-        return Check("clock", "warn", "not compared: no file can be written", "see state directory")
+        return CheckResult(
+            "clock", "warn", "not compared: no file can be written", "see state directory"
+        )
     return clock_against_file(now, written)
 
 
-def clock_against_file(now: datetime, written: float) -> Check:
+def clock_against_file(now: datetime, written: float) -> CheckResult:
     """The clock against a file made just now, whose time is in seconds of the epoch."""
     apart = abs(now.timestamp() - written)
     if apart > _CLOCK_TOLERANCE:
         found = f"{apart:.0f} s from the time the file system gives to a new file"
-        return Check("clock", "warn", found, _SET_CLOCK)
-    return Check("clock", "ok", f"{now:%Y-%m-%d %H:%M:%S} UTC")
+        return CheckResult("clock", "warn", found, _SET_CLOCK)
+    return CheckResult("clock", "ok", f"{now:%Y-%m-%d %H:%M:%S} UTC")
 
 
 def _nearest_existing(directory: Path) -> Path:
@@ -222,14 +228,14 @@ def _read(file: Path) -> str | None:
         return None
 
 
-def packages(settings: Settings) -> Iterator[Check]:
+def packages(settings: Settings) -> Iterator[CheckResult]:
     """The libraries that settings need and that are not installed."""
     for lack in lacks(settings):
         found, _, remedy = str(lack).partition(": pip ")
-        yield Check("packages", "fail" if lack.stops else "warn", found, f"pip {remedy}")
+        yield CheckResult("packages", "fail" if lack.stops else "warn", found, f"pip {remedy}")
 
 
-def store(settings: Settings) -> Iterator[Check]:
+def store(settings: Settings) -> Iterator[CheckResult]:
     """Whether the engine's store can be used, where the engine is on. Makes none."""
     config = settings.auto_confirm
     if config is None or not config.engine.enabled:
@@ -243,6 +249,6 @@ def store(settings: Settings) -> Iterator[Check]:
         is_there = inspect_store(config.store_url, settings.state_dir)
     except StoreError as error:
         remedy = "put a backup in its place, or move it away: the next session makes an empty one"
-        yield Check("store", "fail", str(error), remedy)
+        yield CheckResult("store", "fail", str(error), remedy)
     else:
-        yield Check("store", "ok", "can be read" if is_there else "to be made")
+        yield CheckResult("store", "ok", "can be read" if is_there else "to be made")

@@ -15,7 +15,7 @@ from ironcurtain_proxy.cli.explain_names import (
     refuse_unknown_server,
     tool_meant,
 )
-from ironcurtain_proxy.cli.explain_overlay import Asked, Found, rehearsed
+from ironcurtain_proxy.cli.explain_overlay import ExplainedCall, NamedCall, rehearsed
 from ironcurtain_proxy.cli.explain_overlay import as_json as overlay_as_json
 from ironcurtain_proxy.cli.explain_overlay import as_text as overlay_as_text
 from ironcurtain_proxy.cli.kernel import Kernel
@@ -33,14 +33,14 @@ from ironcurtain_proxy.model.request import Facts, Gathered
 from ironcurtain_proxy.wiring.readiness import look_at_the_start
 
 DESCRIPTION: Final = """\
-Show each step of one decision: every argument with its role and canonical value, every invariant
-and rule that was tried and why it did or did not hold, what asks besides the policy, what the
-server's sandbox would refuse, and the smallest change of policy that would allow the call. Nothing
-is forwarded or recorded; nothing is started but, once for this machine, an empty sandbox.
+Explain the decision on one call, step by step: every argument with its role and canonical value,
+every invariant and rule with the reason why it did or did not hold, further reasons to ask, what
+the server's sandbox would refuse, and the smallest change of policy that would allow the call.
+Nothing is forwarded or recorded; nothing is started but, once for this machine, an empty sandbox.
 """
 
 EXAMPLES: Final = """\
-example:
+examples:
   ironcurtain-proxy explain filesystem/read_file --args '{"path": "~/notes.txt"}'
   ironcurtain-proxy explain git/git_status --args '{"repo_path": "."}' --dir ./policy --json
 
@@ -92,8 +92,8 @@ class _Explained:
     explanation: Explanation | None
     """The policy's part; None: it was not asked."""
     notes: Sequence[str] = ()
-    found: Found | None = None
-    asked: Asked | None = None
+    found: ExplainedCall | None = None
+    asked: NamedCall | None = None
     """What is decided besides, where there is a configuration."""
 
     @property
@@ -161,7 +161,7 @@ def _by_settings(options: argparse.Namespace, arguments: Arguments) -> _Explaine
             explanation=_explanation(gathered, loaded.policy),
             notes=["", alone, *notes],
         )
-    asked = Asked(server, tool, settings)
+    asked = NamedCall(server, tool, settings)
     found = rehearsed(asked, arguments, loaded, os.environ)
     gathered = found.certain.gathered
     return _Explained(

@@ -9,7 +9,7 @@ import anyio
 from ironcurtain_proxy.approval.capabilities import described
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy
 from ironcurtain_proxy.config.settings import Settings
-from ironcurtain_proxy.mediation.rehearsal import Outcome
+from ironcurtain_proxy.mediation.rehearsal import RehearsedCall
 from ironcurtain_proxy.model.decision import effect_of
 from ironcurtain_proxy.model.escalation import OriginReason
 from ironcurtain_proxy.model.json import Arguments, Json
@@ -19,7 +19,7 @@ from ironcurtain_proxy.wiring.rehearsal import rehearsal_for
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class NamedCall:
     """A tool of the live configuration."""
 
     server: str
@@ -29,18 +29,18 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ExplainedCall:
     """What `serve` would decide, as far as files tell."""
 
-    certain: Outcome
-    if_unique: Outcome | None
+    certain: RehearsedCall
+    if_unique: RehearsedCall | None
     """Once every server has listed its tools and no other has one of this name: then lists that
     spare a question count for the bare name, too. None: that makes no difference."""
 
 
 def rehearsed(
-    asked: Asked, arguments: Arguments, loaded: LoadedPolicy, environ: Mapping[str, str]
-) -> Found:
+    asked: NamedCall, arguments: Arguments, loaded: LoadedPolicy, environ: Mapping[str, str]
+) -> ExplainedCall:
     """What becomes of a call. A server's own hints and tools are not known here.
 
     Raises:
@@ -51,15 +51,15 @@ def rehearsed(
     sandbox = find_sandbox(settings, environ, lambda _: None)
     rehearsal = rehearsal_for(settings, loaded, environ, sandbox)
 
-    def outcome(*, is_unique: bool) -> Outcome:
+    def outcome(*, is_unique: bool) -> RehearsedCall:
         rehearse = partial(rehearsal.of_call, is_unique=is_unique)
         return anyio.run(rehearse, asked.server, asked.tool, arguments)
 
     certain, unique = outcome(is_unique=len(settings.servers) == 1), outcome(is_unique=True)
-    return Found(certain, None if unique == certain else unique)
+    return ExplainedCall(certain, None if unique == certain else unique)
 
 
-def as_text(found: Found, asked: Asked) -> list[str]:
+def as_text(found: ExplainedCall, asked: NamedCall) -> list[str]:
     """The lines of the report."""
     lines = ["", "besides the policy", *_lines(found.certain.judged, asked)]
     lines += _in_the_sandbox(found.certain)
@@ -72,7 +72,7 @@ def as_text(found: Found, asked: Asked) -> list[str]:
     return lines
 
 
-def _in_the_sandbox(outcome: Outcome) -> list[str]:
+def _in_the_sandbox(outcome: RehearsedCall) -> list[str]:
     lines = []
     if outcome.uncontained is not None:
         why = outcome.uncontained
@@ -91,7 +91,7 @@ def _in_the_sandbox(outcome: Outcome) -> list[str]:
     ]
 
 
-def _lines(found: Judged, asked: Asked) -> list[str]:
+def _lines(found: Judged, asked: NamedCall) -> list[str]:
     names = ", ".join([described(name) for name in sorted(found.capabilities)])
     lines = [f"  the call needs: {names or 'nothing that is known'}"]
     asking = [reason for reason in found.reasons if reason.origin != "policy"]
@@ -106,7 +106,7 @@ def _lines(found: Judged, asked: Asked) -> list[str]:
     return lines
 
 
-def spared_by(reason: OriginReason, asked: Asked) -> Sequence[str]:
+def spared_by(reason: OriginReason, asked: NamedCall) -> Sequence[str]:
     """The least that would spare a question, for the session and for good."""
     tool = f"{asked.server}/{asked.tool}"
     match reason.origin:
@@ -127,7 +127,7 @@ def spared_by(reason: OriginReason, asked: Asked) -> Sequence[str]:
             ]
 
 
-def as_json(found: Found, asked: Asked) -> Mapping[str, Json]:
+def as_json(found: ExplainedCall, asked: NamedCall) -> Mapping[str, Json]:
     """The same for programs."""
     fields = _fields(found.certain.judged, asked)
     blocked = found.certain.blocked
@@ -139,7 +139,7 @@ def as_json(found: Found, asked: Asked) -> Mapping[str, Json]:
     return fields
 
 
-def _fields(found: Judged, asked: Asked) -> dict[str, Json]:
+def _fields(found: Judged, asked: NamedCall) -> dict[str, Json]:
     return {
         "decision": effect_of(found.decision),
         "rule": found.decision.ground.rule,

@@ -37,10 +37,10 @@ from ironcurtain_proxy.model.grant import CapabilityPattern
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.private_directory import MailboxDirectory, UnacceptableFileError
 
-DESCRIPTION: Final = (
-    "Show what reviewers chose to remember, or take it back: in running sessions,\n"
-    "and what is kept beyond them. With --dir: in sessions of that directory alone."
-)
+DESCRIPTION: Final = """\
+List, revoke or clear remembered approvals, those of running sessions and those that are kept
+beyond them. With --dir, only those of the sessions in that directory.
+"""
 
 EXAMPLES: Final = """\
 Grants end with their session, unless `grants.persist` keeps them. A grant is void when its tool's
@@ -52,6 +52,8 @@ examples:
   ironcurtain-proxy grants revoke 3f2a
   ironcurtain-proxy grants clear
   ironcurtain-proxy grants try 'go test ./...' 'go test -v ./internal/store'
+
+exit status: 0; 1 if the approval is not there or was not taken back
 """
 
 

@@ -2,21 +2,25 @@
 
 import argparse
 import os
+import re
+import shutil
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 import orjson
 
 from ironcurtain_proxy.config.annotating.annotate import annotate
-from ironcurtain_proxy.config.annotating.read_tool import Kind, ReadServer
+from ironcurtain_proxy.config.annotating.read_tool import ReadServer, ToolKind
 from ironcurtain_proxy.config.policy.policy_files import ANNOTATIONS_NAME, POLICY_NAME
 from ironcurtain_proxy.config.policy.policy_loading import load_policy
 from ironcurtain_proxy.config.presets.compose import compose
 from ironcurtain_proxy.config.presets.preset import PRESETS, preset
-from ironcurtain_proxy.config.presets.writing import Planned, planned, write
+from ironcurtain_proxy.config.presets.writing import PlannedFile, planned, write
 from ironcurtain_proxy.config.reading.environment import CONFIG_VARIABLE, SERVERS_VARIABLE
 from ironcurtain_proxy.config.reading.layers import CONFIG_NAME
 from ironcurtain_proxy.config.reading.operator_paths import STATE_DIRECTORY
@@ -47,7 +51,7 @@ presets:
 """
 
 EXAMPLES: Final = """\
-example:
+examples:
   ironcurtain-proxy init --preset coding --yes --workspace ~/project --servers client.json
 
 exit status: 0; 1 if a server did not answer, or files that are there say something else; 2 if
@@ -56,6 +60,9 @@ what was given cannot be used
 
 _SECONDS: Final = 60.0
 """For all servers together: the first start of `npx` or `uvx` fetches a package."""
+
+_PYTHON: Final = re.compile(r"(python|pypy)[0-9.]*")
+_RUNS_MODULE: Final = re.compile(r"-[bBdEiIOPqRsSuvx]*[mc]")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -204,8 +211,47 @@ def _place(spec: ServerSpec, server: ReadServer, settings: Settings) -> Mapping[
         # Commands without a directory of their own work on the project. What a launcher would run
         # must not be looked for there: the agent may have written it.
         words["cwd"] = WORKSPACE
-        words["env"] = {"PYTHONSAFEPATH": "1", **spec.env}
+        words.update(_safe_path(spec, there.args))
     return words
+
+
+def _safe_path(spec: ServerSpec, args: Sequence[str]) -> Mapping[str, Json]:
+    """What keeps a server in Python from importing modules of the workspace that it runs in.
+
+    An option where there can be one: a variable would hold for the commands that it runs, too, and
+    `python -m unittest` would not find the project's own tests.
+    """
+    if _PYTHON.fullmatch(spec.command.rpartition("/")[2]):
+        if not _imports_from_here(args):
+            return {}
+        path = {**os.environ, **spec.env}.get("PATH")
+        program = shutil.which(spec.command, path=path)
+        # Older than 3.11 it knows neither the option nor the variable.
+        return {"args": ["-P", *args]} if program and _knows_safe_path(program) else {}
+    if any("python" in word for word in (spec.command, *args)):
+        return {"env": {"PYTHONSAFEPATH": "1", **spec.env}}
+    return {}
+
+
+def _imports_from_here(args: Sequence[str]) -> bool:
+    """Whether Python looks for modules in its working directory: not if it is given a script."""
+    words = iter(args)
+    for word in words:
+        if word in {"-X", "-W"}:
+            next(words, "")
+        elif _RUNS_MODULE.match(word) or word == "-":
+            return True
+        elif not word.startswith("-"):
+            return False
+    return True
+
+
+def _knows_safe_path(program: str) -> bool:
+    with suppress(OSError, subprocess.SubprocessError):
+        given = [program, "-I", "-P", "-S", "-c", ""]
+        done = subprocess.run(given, capture_output=True, timeout=_SECONDS, check=False)  # noqa: S603  the operator's own program
+        return done.returncode == 0
+    return False
 
 
 def _described(servers: Sequence[ReadServer]) -> Iterator[str]:
@@ -228,7 +274,7 @@ def _described(servers: Sequence[ReadServer]) -> Iterator[str]:
             yield f"  {server.left_out} more cannot be written down: denied"
 
 
-_MEANS: Final[Mapping[Kind, str]] = {
+_MEANS: Final[Mapping[ToolKind, str]] = {
     "files": "works on the files that it is given",
     "fetches": "fetches the URL that it is given",
     "shell": "runs a shell command",
@@ -238,7 +284,7 @@ _MEANS: Final[Mapping[Kind, str]] = {
 }
 
 
-def _write(files: list[Planned], *, force: bool) -> bool:
+def _write(files: list[PlannedFile], *, force: bool) -> bool:
     others = [file for file in files if file.state == "other"]
     if others and not force:
         for file in others:

@@ -15,7 +15,7 @@ from ironcurtain_proxy.own_process.clocks import SystemClock
 if TYPE_CHECKING:
     from ironcurtain_proxy.auto_confirm.store.metrics import Distribution, Metrics, Ratio
 
-DESCRIPTION: Final = "Show how the auto-confirm engine does, against the targets it was given."
+DESCRIPTION: Final = "Show the auto-confirm engine's metrics beside their targets."
 
 EXAMPLES: Final = """\
 The numbers come from the store of the auto-confirm engine. The audit log is the record.
@@ -24,6 +24,8 @@ examples:
   ironcurtain-proxy metrics
   ironcurtain-proxy metrics --since 24h --json
   ironcurtain-proxy metrics --prometheus > /var/lib/node_exporter/ironcurtain.prom
+
+exit status: 0, whatever the figures; 2 if the configuration cannot be used
 """
 
 
@@ -55,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _Line:
+class _SampleLine:
     name: str
     value: str
     target: str = ""
@@ -67,16 +69,16 @@ class _Line:
         return f"{self.name:<34} {self.value:<28} {judged}{self.target}".rstrip()
 
 
-def _lines(metrics: "Metrics") -> Iterator[_Line]:
+def _lines(metrics: "Metrics") -> Iterator[_SampleLine]:
     from ironcurtain_proxy.auto_confirm.store.metrics import (  # noqa: PLC0415  slow
         LATENCY_TARGET_MS,
         RESPONSE_TARGET_SECONDS,
         SAFE_TARGET,
     )
 
-    yield _Line("interactions", str(metrics.interactions))
+    yield _SampleLine("interactions", str(metrics.interactions))
     yield _share("safe operations auto-approved", metrics.safe_auto_approved, SAFE_TARGET)
-    yield _Line(
+    yield _SampleLine(
         "time to decide, p50 / p99",
         _spread(metrics.decision_ms, "ms"),
         "target: below 100 ms",
@@ -84,7 +86,7 @@ def _lines(metrics: "Metrics") -> Iterator[_Line]:
     )
     yield _none("manual interventions", metrics.manual_interventions)
     yield _share("high risk sent to a reviewer", metrics.high_risk_escalated, 1.0)
-    yield _Line(
+    yield _SampleLine(
         "reviewers' response, p50 / p99",
         _spread(metrics.response_seconds, "s"),
         "target: below 300 s",
@@ -92,18 +94,20 @@ def _lines(metrics: "Metrics") -> Iterator[_Line]:
     )
     yield _none("stuck sessions", metrics.stuck_sessions)
     yield _share("interactions with a decision", metrics.audited, 1.0)
-    yield _Line("auto-approved", _ratio(metrics.auto_approved), "expected: 99%")
-    yield _Line("sent to a reviewer", _ratio(metrics.escalated), "expected: 1%")
-    yield _Line("passed on to another reviewer", str(metrics.passed_on))
+    yield _SampleLine("auto-approved", _ratio(metrics.auto_approved), "expected: 99%")
+    yield _SampleLine("sent to a reviewer", _ratio(metrics.escalated), "expected: 1%")
+    yield _SampleLine("passed on to another reviewer", str(metrics.passed_on))
 
 
-def _share(name: str, ratio: "Ratio", target: float) -> _Line:
+def _share(name: str, ratio: "Ratio", target: float) -> _SampleLine:
     aim = "target: 100%" if target == 1.0 else f"target: {target:.0%} or more"
-    return _Line(name, _ratio(ratio), aim, None if ratio.value is None else ratio.value >= target)
+    return _SampleLine(
+        name, _ratio(ratio), aim, None if ratio.value is None else ratio.value >= target
+    )
 
 
-def _none(name: str, count: int) -> _Line:
-    return _Line(name, str(count), "target: 0", count == 0)
+def _none(name: str, count: int) -> _SampleLine:
+    return _SampleLine(name, str(count), "target: 0", count == 0)
 
 
 def _is_below(found: "Distribution", target: float) -> bool | None:

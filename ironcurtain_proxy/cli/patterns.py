@@ -21,17 +21,19 @@ if TYPE_CHECKING:
 _EVIDENCE: Final = 4
 """The approve rate counts from more than three decisions on; so does a proposal."""
 
-DESCRIPTION: Final = "Say what the auto-confirm engine may approve."
+DESCRIPTION: Final = "Propose, list, promote or disable the engine's approval patterns."
 
 EXAMPLES: Final = """\
-A pattern lets the engine approve an operation whose whole path matches. It never approves what is
-of high risk, and never overrides the policy.
+A pattern lets the engine approve an operation whose path matches as a whole. The engine never
+approves a call of high risk, and never overrides the policy.
 
 examples:
   ironcurtain-proxy patterns propose
   ironcurtain-proxy patterns promote 'file_edit in /srv/app/docs'
   ironcurtain-proxy patterns list --json
   ironcurtain-proxy patterns disable 'file_edit in /srv/app/docs'
+
+exit status: 0; 1 if there is no such pattern, or it cannot be promoted
 """
 
 

@@ -20,11 +20,11 @@ from ironcurtain_proxy.mailbox.requests import PendingRequest, utc_now
 DESCRIPTION: Final = "List the calls that wait for an approval, in full."
 
 EXAMPLES: Final = """\
-Exit code 0, also if nothing is pending.
-
 examples:
   ironcurtain-proxy pending
   ironcurtain-proxy pending --json | jq '.[].id'
+
+exit status: 0, also if nothing is pending
 """
 
 

@@ -14,7 +14,7 @@ from ironcurtain_proxy.own_process.clocks import SystemClock
 _FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
 _PRIVATE: Final = 0o600
 
-DESCRIPTION: Final = "Write a page with plots about what the auto-confirm engine did."
+DESCRIPTION: Final = "Write an HTML page with plots of the auto-confirm engine's decisions."
 
 EXAMPLES: Final = """\
 The page is one HTML file that fetches nothing and runs nothing. Only you can read it.
@@ -22,6 +22,8 @@ The page is one HTML file that fetches nothing and runs nothing. Only you can re
 examples:
   ironcurtain-proxy report
   ironcurtain-proxy report --since 7d --output week.html
+
+exit status: 0; 2 if the page cannot be written
 """
 
 

@@ -25,9 +25,9 @@ from ironcurtain_proxy.mailbox.mailboxes import Mailboxes, NotPendingError
 from ironcurtain_proxy.mailbox.requests import utc_now
 
 DESCRIPTION: Final = """\
-A live list of the calls that wait for an approval, each in full: every argument, a diff for an
-edit, what would be remembered, and the time left. While it runs, sessions know that somebody
-listens; without it (and without ESCALATION_DIR) what needs a person is denied at once.
+Answer calls that wait for an approval, on a live screen. It shows each call in full: every
+argument, a diff for an edit, what would be remembered, and the time left. While it runs, sessions
+ask; without it, and without ESCALATION_DIR, a call that needs a person is refused at once.
 """
 
 EXAMPLES: Final = """\
@@ -39,6 +39,8 @@ examples:
   ironcurtain-proxy review
   ironcurtain-proxy review --dir /srv/agent/escalations
   ironcurtain-proxy review --plain        lines instead of a screen: /approve 1, /deny 2 why
+
+exit status: 0; 2 if there is no terminal, or a directory cannot be used
 """
 
 _POLL_SECONDS: Final = 0.1

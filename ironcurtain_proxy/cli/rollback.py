@@ -19,20 +19,22 @@ from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.mailbox.display import visible
 from ironcurtain_proxy.snapshots.faults import ConflictError, NoPointError
 from ironcurtain_proxy.snapshots.timeline.history import Point
-from ironcurtain_proxy.snapshots.timeline.rewinding import Kept, Request, find, kept
+from ironcurtain_proxy.snapshots.timeline.rewinding import Kept, RollbackRequest, find, kept
 from ironcurtain_proxy.wiring.timeline import TIMELINES, limits_of
 
-DESCRIPTION: Final = "Put back what a call changed, or all that changed since."
+DESCRIPTION: Final = "Undo the changes of a call, or all changes since it, in the workspace."
 
 EXAMPLES: Final = """\
-ID is the id of the request in the audit log, or the beginning of it. What was changed since the
-call is not gone over without --force. A rollback can be taken back itself.
+ID is the id of the request in the audit log, or the beginning of it. Files that changed
+since the call are only overwritten with --force. A rollback can be undone by another rollback.
 
 examples:
   ironcurtain-proxy rollback --list
   ironcurtain-proxy rollback 3f2a --dry-run
   ironcurtain-proxy rollback 3f2a              this call alone
   ironcurtain-proxy rollback --to 3f2a         this call and all that came after it
+
+exit status: 0 done, or nothing to do; 1 not done or not completely, or the id is not known
 """
 
 _MOST_SHOWN: Final = 50
@@ -70,7 +72,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _take_back(options: argparse.Namespace, found: tuple[Kept, Point], settings: Settings) -> int:
     timeline, point = found
-    request = Request(
+    request = RollbackRequest(
         directory=timeline.directory,
         workspace=timeline.workspace,
         point=point,

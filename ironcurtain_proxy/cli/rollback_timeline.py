@@ -14,8 +14,8 @@ from ironcurtain_proxy.snapshots.timeline.keeper import Limits
 from ironcurtain_proxy.snapshots.timeline.rewinding import (
     Kept,
     Listed,
-    Outcome,
-    Request,
+    RollbackOutcome,
+    RollbackRequest,
     roll_back,
 )
 
@@ -23,7 +23,7 @@ _MOST_SHOWN: Final = 50
 _MOST_NAMED: Final = 6
 
 
-def take_back(request: Request, limits: Limits, *, as_json: bool) -> Outcome:
+def take_back(request: RollbackRequest, limits: Limits, *, as_json: bool) -> RollbackOutcome:
     """Do it; on a terminal, ask before anything else is taken back with it.
 
     Raises:
@@ -31,7 +31,7 @@ def take_back(request: Request, limits: Limits, *, as_json: bool) -> Outcome:
         RollbackError: it could not be done, or not all of it.
     """
 
-    def confirm(outcome: Outcome) -> bool:
+    def confirm(outcome: RollbackOutcome) -> bool:
         if as_json or request.force:
             return True
         _tell_besides(outcome)
@@ -44,7 +44,7 @@ def take_back(request: Request, limits: Limits, *, as_json: bool) -> Outcome:
     return roll_back(request, limits, SystemClock().now, confirm)
 
 
-def tell(outcome: Outcome, request: Request) -> None:
+def tell(outcome: RollbackOutcome, request: RollbackRequest) -> None:
     """Say what was done, or would be."""
     plan = outcome.plan
     done = outcome.id is not None
@@ -69,7 +69,7 @@ def tell(outcome: Outcome, request: Request) -> None:
         say(f"to take this back: ironcurtain-proxy rollback {outcome.id[:12]}")
 
 
-def _tell_besides(outcome: Outcome) -> None:
+def _tell_besides(outcome: RollbackOutcome) -> None:
     _some(
         [
             f"would also be taken back  {one.call}  {_when(one.at)}  {_what(one)}"
@@ -169,7 +169,7 @@ def not_held_json(timelines: list[Kept]) -> list[Json]:
     ]
 
 
-def outcome_json(outcome: Outcome, request: Request) -> dict[str, Json]:
+def outcome_json(outcome: RollbackOutcome, request: RollbackRequest) -> dict[str, Json]:
     """What was done, or would be."""
     plan = outcome.plan
     return {

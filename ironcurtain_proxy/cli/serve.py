@@ -16,12 +16,15 @@ decided by the policy and recorded. This is what an MCP client starts; it is the
 """
 
 EXAMPLES: Final = """\
-example, in a client's configuration:
+examples, in a client's configuration:
   {"mcpServers": {"guarded": {"command": "ironcurtain-proxy",
                               "args": ["--config", "/home/me/.ironcurtain/config.json"]}}}
 
 The environment wins over the file: MCP_SERVERS_CONFIG, GENERATED_DIR, ALLOWED_DIRECTORY,
 PROTECTED_PATHS, AUDIT_LOG_PATH, SESSION_LOG_PATH, SERVER_FILTER, SERVER_CREDENTIALS, and others.
+
+exit status: 0 after the agent has left; 128 + N after signal N; 2 if the configuration cannot be
+used
 """
 
 

@@ -18,8 +18,8 @@ from ironcurtain_proxy.shell.parse import parse_command
 from ironcurtain_proxy.shell.targets import targets_of
 
 DESCRIPTION: Final = """\
-Say what a shell command can do: its parts, the effect of each, what it reaches, and the kind of
-command that an approval could cover later. Nothing is run.
+Show what a shell command can do: its parts with their effects, what it reaches, and the family of
+commands that an approval could cover later. Nothing is run.
 
 Effects: reads (it only reads), local (nothing outside a sandbox is needed), unknown (it cannot be
 read as a command), beyond (it writes or deletes where a snapshot cannot hold it), outward (it

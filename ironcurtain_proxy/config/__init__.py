@@ -1,12 +1,12 @@
-"""What the operator writes, read and checked.
+"""The operator's configuration, read and validated.
 
-A file with anything unknown in it is refused, with its JSON path and the nearest right word: an
+A file with an unknown key or word is refused, with its JSON path and the nearest known word: an
 ignored condition would make an allow rule match everything.
 
-- `annotating`: what tools take and do, from `tools/list`. `presets`: what `init` writes.
-- `settings`: everything that `serve` is told. One module for each section: `capability_settings`,
-  `interceptor_settings`, `overlay_settings`, `review_settings`, `timeline_settings`.
-- `reading`: files into checked values. `policy`: rules, annotations, lists.
-- `servers`: which servers run, and where. `migration`: files of older versions.
-- `auto_confirm`: the section of the engine. `extras`: libraries that are not always installed.
+- `annotating`: annotations made from `tools/list`. `presets`: what `init` writes. - `settings`:
+all settings of `serve`. One module for each section: `capability_settings`,
+`interceptor_settings`, `overlay_settings`, `review_settings`, `timeline_settings`. - `reading`:
+files into validated values. `policy`: rules, annotations, lists. - `servers`: which servers run,
+and where. `migration`: files of older versions. - `auto_confirm`: the engine's section.
+`extras`: libraries that are not always installed.
 """

@@ -1,4 +1,4 @@
-"""What calls may do without asking: section `capabilities`."""
+"""Capability profiles and tool declarations: section `capabilities`."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -39,23 +39,23 @@ _Named = tuple[Spot, Capability]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapabilitySettings:
-    """What the operator says of tools, and of what they may do."""
+    """The operator's profiles and declarations of tools."""
 
     profile: Profile | None = None
-    """The chosen one; None: capabilities are not looked at."""
+    """The chosen profile; None: capabilities are not checked."""
     isolation_flag: Isolation | None = None
-    """As the command line, or `IRONCURTAIN_ISOLATION`, says."""
+    """The value of the command line or of `IRONCURTAIN_ISOLATION`."""
     isolation_manifest: Isolation | None = None
-    """As the configuration file says."""
+    """The value of the configuration file."""
     declarations: Mapping[str, ToolDeclaration] = field(default_factory=dict)
-    """By the tool as the operator wrote it."""
+    """By the tool's name as the operator wrote it."""
     by_argument: Mapping[str, tuple[ArgumentCapabilities, ...]] = field(default_factory=dict)
-    """The same, of its arguments; a tool that has none is left out."""
+    """Declarations by argument; a tool without any is left out."""
 
 
 def read_capabilities(layers: Layers, names: ToolNames) -> CapabilitySettings:
     """The section `capabilities`."""
-    reader = _Reader(names)
+    reader = _CapabilityReader(names)
     own = layers.read("capabilities.profiles", reader.profiles, {})
     tools = layers.read("capabilities.tools", names.keys, {})
     read = {name: reader.tool(name, spot) for name, spot in tools.items()}
@@ -79,8 +79,8 @@ def _chosen(spot: Spot, own: Mapping[str, Profile]) -> Profile | None:
     return own.get(name) or _BUILT_IN.get(name)
 
 
-class _Reader:
-    """Reads profiles and declarations, and remembers which capabilities they name."""
+class _CapabilityReader:
+    """Reads profiles and declarations, and collects the capability names in them."""
 
     __slots__ = ("_names", "declared", "ruled")
 
@@ -127,7 +127,7 @@ class _Reader:
     def tool(
         self, name: str, spot: Spot
     ) -> tuple[ToolDeclaration, tuple[ArgumentCapabilities, ...]]:
-        """What the operator says of one tool, and of its arguments."""
+        """The operator's declaration of one tool and of its arguments."""
         members = spot.object(("capabilities", "safetyLevel", "commandArgument", "byArgument"))
         declaration = ToolDeclaration(
             tool_id=name,
@@ -138,7 +138,8 @@ class _Reader:
         return declaration, members.read("byArgument", self._by_argument, ())
 
     def _by_argument(self, spot: Spot) -> tuple[ArgumentCapabilities, ...]:
-        # No comments here: these are the tool's words, and an argument may begin with `_`.
+        # Comments are not possible here: keys are the tool's words, and an argument may begin with
+        # `_`.
         return tuple(
             [
                 ArgumentCapabilities(
@@ -162,13 +163,13 @@ def _safety_level(spot: Spot) -> SafetyLevel:
 
 
 def _check_plain(spot: Spot, name: Capability) -> None:
-    """Refuse a scope or a parameter: taken for the capability as a whole it would mean more."""
+    """Refuse a scope or a parameter, which would be read as the whole capability."""
     if ":" in name:
         spot.error("scopes and parameters of capabilities are not understood")
 
 
 def _warn_of_names_on_one_side(names: Iterable[_Named], others: Iterable[_Named]) -> None:
-    """Say which names mean nothing: no known capability, and no word of the other side."""
+    """Warn of unknown capability names that occur only in profiles or only in declarations."""
     there = {name for _, name in others}
     for spot, name in names:
         if refined(name) is None and name not in there and ":" not in name:

@@ -1,7 +1,7 @@
-"""Libraries that only some settings and commands need, and the extra that installs each.
+"""Optional libraries, and the extra that installs each.
 
-The base installation is the kernel, the command line and the reviewer's screen. Nothing is imported
-here: a library is looked for, and whoever needs it learns in one line what to install.
+The base installation has the kernel, the command line and the review screen. This module imports
+no library; it looks whether one is installed, and its error message names the extra to install.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,7 +24,8 @@ MODULES: Final[Mapping[Extra, tuple[str, ...]]] = MappingProxyType(
         "http": ("httpx",),
     }
 )
-"""What the product imports of each extra. `pyproject.toml` declares the distributions."""
+"""The modules that the product imports from each extra. `pyproject.toml` declares the
+distributions."""
 
 _POSTGRESQL: Final = "postgres"
 
@@ -37,7 +38,7 @@ class Lack:
     """The key in the configuration, such as `autoApprove`."""
     extra: Extra
     stops: bool
-    """Whether the proxy refuses to start; else it starts without what the setting asks for."""
+    """Whether the proxy refuses to start; otherwise it starts without the feature."""
 
     def __str__(self) -> str:
         """One line: what is missing, and the command that installs it."""
@@ -45,7 +46,7 @@ class Lack:
 
 
 def require(extra: Extra, who: str) -> None:
-    """Refuse what cannot run without an extra.
+    """Raise if an extra is not installed.
 
     Args:
         extra: what has to be installed.
@@ -59,9 +60,9 @@ def require(extra: Extra, who: str) -> None:
 
 
 def lacks(settings: Settings) -> Iterator[Lack]:
-    """The settings that need what is not installed."""
-    # A missing model leaves escalations to people; a missing store would leave the engine without
-    # its record, and a missing reviewer or notice is one that the operator counts on.
+    """The settings whose libraries are not installed."""
+    # A missing model leaves escalations to people. A missing store would leave the engine without a
+    # record, and a missing reviewer or notification is one that the operator relies on.
     if settings.auto_approve.enabled and _absent("llm"):
         yield Lack("autoApprove", "llm", stops=False)
     for setting, extra in _of_engine(settings):
@@ -70,7 +71,7 @@ def lacks(settings: Settings) -> Iterator[Lack]:
 
 
 def store_extra(url: str | None) -> Extra:
-    """The extra that a store at this address needs. None: a file of SQLite."""
+    """The extra that a store at this address needs. None: SQLite needs none."""
     return "postgres" if url is not None and url.startswith(_POSTGRESQL) else "engine"
 
 

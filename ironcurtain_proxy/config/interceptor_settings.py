@@ -1,4 +1,4 @@
-"""Which tools are asked about: section `security.interceptor`."""
+"""The approval mode and its lists of tools: section `security.interceptor`."""
 
 import shlex
 from typing import Final
@@ -27,7 +27,7 @@ _POLICIES: Final = (
 
 
 def read_interceptor(layers: Layers, names: ToolNames) -> InterceptorConfig:
-    """The section; what it leaves out has a default, what an older version wrote is understood."""
+    """Read the section, with defaults for absent keys and with the keys of older versions."""
     standard = InterceptorConfig()
     return InterceptorConfig(
         enabled=layers.read(f"{_SECTION}.enabled", _enabled, standard.enabled),
@@ -44,7 +44,7 @@ def read_interceptor(layers: Layers, names: ToolNames) -> InterceptorConfig:
 
 
 def _policy(layers: Layers, standard: str) -> str:
-    # Before any default: with one in its place the legacy switch would never be looked at.
+    # Before any default: with a default in place the legacy switch would never be read.
     said = layers.read(f"{_SECTION}.approvalPolicy", _said_policy, None)
     legacy = layers.spot(f"{_SECTION}.approvalRequired")
     if legacy is None:
@@ -74,7 +74,7 @@ def _command(layers: Layers) -> str:
 
 
 def _said_policy(spot: Spot) -> str:
-    """Kept as it is: a word that nobody knows asks about every tool."""
+    """The word is kept as written: an unknown one asks about every tool."""
     text = spot.text()
     if text == APPROVAL_POLICY_NONE:
         spot.warning(

@@ -1,4 +1,4 @@
-"""What is asked about besides the policy's own escalations, and what is remembered of answers.
+"""Settings of the overlay and of remembered approvals.
 
 Sections `security.interceptor`, `capabilities`, `grants` and `composites`.
 """
@@ -23,7 +23,7 @@ _NAME: Final = re.compile(r"[a-z0-9_-]{1,64}", re.ASCII)
 
 
 GrantScope: TypeAlias = Literal["session", "project", "user"]
-"""How far a grant that is kept reaches."""
+"""The sessions in which a kept grant holds."""
 
 _SCOPES: Final[tuple[GrantScope, ...]] = ("session", "project", "user")
 _YEAR_SECONDS: Final = 366 * 24 * 3600
@@ -31,20 +31,20 @@ _YEAR_SECONDS: Final = 366 * 24 * 3600
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrantSettings:
-    """How long an approval that was to be remembered holds."""
+    """How long remembered approvals hold."""
 
     ttl_seconds: int = 0
-    """0: as long as its session."""
+    """0: as long as the session."""
     persist: bool = False
     """Keep grants when the session ends."""
     scope: GrantScope = "session"
     expires_days: int = 30
-    """Of grants that are kept."""
+    """Days for which kept grants hold."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverlaySettings:
-    """What asks besides the policy."""
+    """The settings of everything that asks besides the policy."""
 
     interceptor: InterceptorConfig = field(default_factory=InterceptorConfig)
     capabilities: CapabilitySettings = field(default_factory=CapabilitySettings)
@@ -53,7 +53,7 @@ class OverlaySettings:
 
 
 def read_overlay(layers: Layers, servers: tuple[str, ...]) -> OverlaySettings:
-    """All four sections.
+    """Read all four sections.
 
     Args:
         layers: what was said.

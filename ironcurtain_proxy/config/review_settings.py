@@ -1,4 +1,4 @@
-"""How escalations are settled: sections `escalation` and `autoApprove`, and keys of models."""
+"""Settings of reviewers: sections `escalation` and `autoApprove`, and API keys of models."""
 
 import re
 from collections.abc import Mapping
@@ -10,11 +10,11 @@ from ironcurtain_proxy.config.reading.document import Spot
 from ironcurtain_proxy.config.reading.layers import Layers
 
 EscalationMode: TypeAlias = Literal["wait", "auto", "held"]
-"""`wait`: the call waits for its answer. `held`: after a while it returns and may be repeated.
-`auto`: `wait` if the operator named an escalation directory, else `held`."""
+"""`wait`: the call waits for its answer. `held`: the call is returned after a while and may be
+repeated. `auto`: `wait` if the operator named an escalation directory, else `held`."""
 
 ChannelName: TypeAlias = Literal["mailbox", "elicitation", "terminal"]
-"""A way to a reviewer."""
+"""A channel to a reviewer."""
 
 DEFAULT_MODEL: Final = "anthropic:claude-haiku-4-5"
 
@@ -38,39 +38,40 @@ class EscalationSettings:
 
     mode: EscalationMode = "auto"
     hold_after_seconds: float = 45.0
-    """How long a call waits before it is held."""
+    """Seconds that a call waits before it is held."""
     channels: tuple[ChannelName, ...] = ("mailbox",)
     """In the order they are asked."""
     require_digest: bool = False
-    """Accept only answers that say which bytes were shown."""
+    """Accept only answers with the digest of the request that was shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AutoApproveSettings:
-    """The auto-approver. Off unless switched on."""
+    """The settings of the LLM approver, which is off by default."""
 
     enabled: bool = False
     model_id: str = DEFAULT_MODEL
     api_key: str = field(default="", repr=False)
     api_base: str | None = None
-    """Another endpoint of the provider's protocol, such as a model on this machine."""
+    """Another endpoint of the provider's protocol, such as a local model."""
     target_check: bool = True
     deadline_seconds: float = 8.0
-    """Over all tries."""
+    """Seconds over all attempts."""
     max_per_minute: int = 20
     max_outages: int = 3
     llm_log: Path | None = None
     """None: `auto-approve-llm.jsonl` in the session's directory."""
     only: tuple[str, ...] = ()
-    """Tools that it may approve, as `SERVER/TOOL` with `*`; none: every one."""
+    """Tools that it may approve, as `SERVER/TOOL` with `*`; empty: all tools."""
     never: tuple[str, ...] = ()
-    """Tools that it may not approve; they count before `only`."""
+    """Tools that it may not approve. This list precedes `only`."""
     confidence: float | None = None
-    """The least confidence of the model, from 0 to 1, that counts; None: it is not asked for."""
+    """The lowest confidence of the model, from 0 to 1, that counts; None: confidence is not asked
+    for."""
     messages: int = 1
-    """How many of the user's last messages count."""
+    """The number of the user's last messages that the model sees."""
     shadow: bool = False
-    """It is asked and recorded while a person decides, and approves nothing."""
+    """The model is asked and its answer recorded while a person decides; it approves nothing."""
 
 
 def read_escalation(layers: Layers) -> EscalationSettings:
@@ -91,7 +92,7 @@ def read_escalation(layers: Layers) -> EscalationSettings:
 def read_auto_approve(
     layers: Layers, secrets: Mapping[str, str], session_dir: Path
 ) -> AutoApproveSettings:
-    """The section `autoApprove`; its key from the environment, else from the file."""
+    """The section `autoApprove`, with its key from the environment or else the file."""
     standard = AutoApproveSettings()
     model_id = layers.read("autoApprove.modelId", read_model_id, standard.model_id)
     key_name = PROVIDER_KEYS.get(model_id.partition(":")[0], "")

@@ -1,7 +1,7 @@
-"""Everything `serve` was told: environment over configuration file over defaults.
+"""All settings of `serve`: the environment over the configuration file over defaults.
 
-This file knows what a setting is called and what its default is. Which place wins, and which keys
-the file may have, is in `layers`, the reading of variables in `environment`.
+This module has the names and defaults of settings. Precedence and the allowed keys of the file
+are in `layers`, the variables in `environment`.
 """
 
 import os
@@ -36,10 +36,12 @@ if TYPE_CHECKING:
     from ironcurtain_proxy.config.auto_confirm.settings import AutoConfirmConfig
 
 SandboxPolicy: TypeAlias = Literal["warn", "enforce"]
-"""What becomes of a sandboxed server where no sandbox can be had: run and say so, or refuse."""
+"""The consequence where no sandbox is available: run the server unconfined and say so, or refuse.
+"""
 
 FsyncMode: TypeAlias = Literal["group", "always"]
-"""When records reach the disk: within 100 ms in groups, or each before it counts as written."""
+"""When records are synced to the disk: within 100 ms in groups, or each before its write returns.
+"""
 
 MEBIBYTE: Final = 1024 * 1024
 _SANDBOX_POLICIES: Final[tuple[SandboxPolicy, ...]] = ("warn", "enforce")
@@ -53,19 +55,19 @@ SESSIONS: Final = "sessions"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditSettings:
-    """How calls are recorded."""
+    """Settings of the audit log."""
 
     path: Path
     redact: bool = True
     fsync: FsyncMode = "group"
     write_deadline_seconds: float = 5.0
     max_bytes: int | None = None
-    """The log is rotated beyond this; None: never."""
+    """The size at which the log is rotated; None: never."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BreakerSettings:
-    """How many identical calls are let through."""
+    """The number of identical calls that pass within a window."""
 
     threshold: int = 20
     window_seconds: float = 60.0
@@ -73,15 +75,16 @@ class BreakerSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainmentSettings:
-    """What may answer in a reviewer's place for what can be taken back."""
+    """Settings of containment."""
 
     undo: bool = False
-    """Keep a point of the workspace before each call that may change it, and settle by it."""
+    """Make a point of the workspace before each call that may change it, so that it can be undone.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Everything the proxy was told, checked."""
+    """All settings of the proxy, validated."""
 
     home: Path
     state_dir: Path
@@ -93,51 +96,51 @@ class Settings:
     servers: tuple[ServerSpec, ...] = ()
     """After `serverFilter`, with their credentials. May be empty."""
     servers_file: Path | None = None
-    """The file the servers were read from, if it was one of their own."""
+    """The file the servers were read from, if it was a servers file."""
     generated_dir: Path | None = None
-    """As the operator said; None: `~/.ironcurtain/generated`, then the packaged files."""
+    """The operator's directory; None: `~/.ironcurtain/generated`, then the packaged files."""
     tool_annotations_dir: Path | None = None
     said_in: Mapping[str, str] = field(default_factory=dict)
-    """For these two keys, the variable or the file that named the directory."""
+    """For these two keys, the variable or the file that set the directory."""
     workspace: RealPath | None = None
     container_workspace_dir: str | None = None
     protected_paths: tuple[Path, ...] = ()
-    """The operator's, absolute; the built-in ones are in `protection`."""
+    """The operator's paths, absolute; the built-in ones are in `protection`."""
     escalation_dir: Path | None = None
-    """As the operator said: someone listens there. None: see `mailbox_dir`."""
+    """Set by the operator, so that a listener is assumed there. None: see `mailbox_dir`."""
     mailbox_dir: Path
     """`escalation_dir`, else `~/.ironcurtain/sessions/<session>`."""
     escalation_timeout_seconds: int = 300
-    """Also the deadline of a call to a server."""
+    """Seconds. Also the deadline of a call to a server."""
     max_message_bytes: int = 64 * 1024 * 1024
     forward_meta: frozenset[str] = frozenset()
-    """Keys of a call's `_meta` that reach servers, besides the standard ones."""
+    """Keys of a call's `_meta` that are forwarded to servers, besides the standard ones."""
     drain_seconds: float = 15.0
-    """How long calls under way are waited for once the agent has closed its end."""
+    """Seconds that calls in progress may take to finish once the agent has closed its input."""
     audit: AuditSettings
     session_log: Path
     session_retention_days: int = 14
-    """How long the directories of ended sessions stay; 0: for ever."""
+    """Days for which the directories of ended sessions are kept; 0: for ever."""
     sandbox_policy: SandboxPolicy = "warn"
     breaker: BreakerSettings = field(default_factory=BreakerSettings)
     escalation: EscalationSettings = field(default_factory=EscalationSettings)
     auto_approve: AutoApproveSettings = field(default_factory=AutoApproveSettings)
     provider_keys: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """API keys of models, by provider, as the file has them."""
+    """API keys of models from the file, by provider."""
     containment: ContainmentSettings = field(default_factory=ContainmentSettings)
     timeline: TimelineSettings = field(default_factory=TimelineSettings)
     overlay: OverlaySettings = field(default_factory=OverlaySettings)
     auto_confirm: "AutoConfirmConfig | None" = None
-    """None: the section is not there."""
+    """None: the section does not exist."""
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Secret variables of later stages, by name: they are gone from the environment."""
+    """Secret variables by name; they are removed from the environment."""
     inherited: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """The environment that was read, without the secrets: servers get its base variables."""
+    """The environment without the secrets; servers get its base variables."""
     warnings: tuple[Problem, ...] = ()
 
     @property
     def sessions_dir(self) -> Path:
-        """The directory with one for each session."""
+        """The directory that holds one directory for each session."""
         return self.state_dir / SESSIONS
 
     @property
@@ -156,7 +159,7 @@ class Settings:
     def from_environment(
         environ: Mapping[str, str] | None = None, config: Path | None = None
     ) -> "Settings":
-        """Read all settings, as the proxy does at its start. The mapping is left as it is.
+        """Read all settings, as `serve` does at its start. The mapping is not changed.
 
         Args:
             environ: the variables; None: those of this process.
@@ -170,7 +173,7 @@ class Settings:
 
 
 def load_settings(environ: MutableMapping[str, str], config: Path | None = None) -> Settings:
-    """Read all settings. Takes the secrets out of `environ`, even if something else is wrong.
+    """Read all settings. Secrets are removed from `environ`, even on errors.
 
     Raises:
         ProblemsError: something cannot be used; it holds everything found.
@@ -184,7 +187,7 @@ def load_settings(environ: MutableMapping[str, str], config: Path | None = None)
 
 
 def refuse_platform(platform: str) -> None:
-    """Refuse what the kernel cannot hold its promises on.
+    """Refuse platforms on which the kernel cannot keep its guarantees.
 
     Raises:
         ConfigurationError: on Windows.
@@ -196,7 +199,7 @@ def refuse_platform(platform: str) -> None:
 def gather_settings(
     environ: MutableMapping[str, str], config: Path | None, report: Report
 ) -> Settings:
-    """The same for `check`: never raises; where something is wrong, its default stands."""
+    """Read the same for `check`. Never raises; a wrong setting gets its default."""
     environment = read_environment(environ, report)
     home = home_directory(environ)
     state_dir = home / STATE_DIRECTORY
@@ -256,7 +259,7 @@ def _sources(layers: Layers, *keys: str) -> Mapping[str, str]:
 def _auto_confirm(layers: Layers) -> "AutoConfirmConfig | None":
     if layers.spot("auto_confirm") is None:
         return None
-    # Off unless switched on: most sessions start without the engine.
+    # Off by default: most sessions start without the engine.
     from ironcurtain_proxy.config.auto_confirm.settings import (  # noqa: PLC0415
         read_auto_confirm,
     )
@@ -280,7 +283,7 @@ def _session(environ: Mapping[str, str], report: Report) -> str:
     if not said.strip():
         return os.urandom(16).hex()
     if _SESSION.fullmatch(said) is None:
-        # It becomes the name of a directory.
+        # The name becomes that of a directory.
         report.error(SESSION_VARIABLE, (), "must be letters, digits, `.`, `_` or `-`, at most 128")
         return os.urandom(16).hex()
     return said

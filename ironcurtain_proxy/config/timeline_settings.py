@@ -1,4 +1,4 @@
-"""How much the timeline of the workspace keeps: section `containment`."""
+"""The limits of the workspace timeline: section `containment`."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -17,19 +17,19 @@ _CACHES: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimelineSettings:
-    """The bounds of the timeline."""
+    """The limits of the timeline."""
 
     max_bytes: int = 2048 * _MEBIBYTE
-    """Of copies. One file may take a quarter of it."""
+    """Bytes of file copies. One file may take a quarter of it."""
     max_files: int = 200_000
     """Files, directories and links that a workspace may have."""
     keep_days: int = 14
     caches: frozenset[str] = frozenset(_CACHES)
-    """Directories of these names hold what can be made again: they are left alone."""
+    """Names of cache directories, whose content can be regenerated and is not recorded."""
 
 
 def read_timeline(layers: Layers) -> TimelineSettings:
-    """The bounds, in the section `containment`."""
+    """Read the limits from the section `containment`."""
     standard = TimelineSettings()
     return TimelineSettings(
         max_bytes=layers.read(

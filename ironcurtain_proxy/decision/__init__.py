@@ -1,4 +1,4 @@
-"""The policy's answer. Pure.
+"""The policy's decision on a call, as deterministic functions without I/O.
 
 - `authorizer`: the one question, may this be done? `combining`: several answers become one.
 - `invariants`, `rules`, `matching`, `prior_consent`: what answers.

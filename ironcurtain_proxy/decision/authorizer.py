@@ -1,4 +1,4 @@
-"""The one question: may this be done?
+"""The policy's decision on one call.
 
 Structural invariants first, in order; then the compiled rules for each argument role that the
 workspace did not settle; deny overrides escalate overrides allow; nothing matched is denied.
@@ -15,11 +15,11 @@ from ironcurtain_proxy.model.request import AccessRequest
 CONTAINED = Allow(
     Ground("structural-sandbox-allow", "All path roles resolved by sandbox containment")
 )
-"""The answer where every role of a call was settled by the workspace."""
+"""The decision where the workspace settled every role of a call."""
 
 
 def authorize(request: AccessRequest, policy: Policy) -> Decision:
-    """May the session use this tool on these resources?"""
+    """Decide whether the session may use this tool on these resources."""
     for invariant in INVARIANTS:
         decision = invariant(request, policy)
         if decision is not None:

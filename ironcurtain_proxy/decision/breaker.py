@@ -1,8 +1,8 @@
-"""The circuit breaker: the same call again and again is refused. Pure: the time is handed in.
+"""The circuit breaker: identical calls are refused once they repeat too often.
 
-Every call counts, also one that was denied: otherwise nothing would limit an agent that asks the
-same forbidden thing in a loop. Memory is bounded: what lies outside the window is forgotten,
-and of a flood only the newest calls are remembered.
+Denied calls count too; otherwise an agent could repeat a forbidden call in a loop without limit.
+Memory is bounded: calls outside the window are forgotten, and of a flood only the newest are
+remembered.
 """
 
 from collections import Counter, deque
@@ -12,8 +12,8 @@ from typing import Final
 from ironcurtain_proxy.model.decision import Ground
 
 MAX_REMEMBERED: Final = 100_000
-"""Calls kept at the most, about 10 MiB. An agent would need as many different calls within one
-window to make the breaker forget one of them."""
+"""The largest number of remembered calls, about 10 MiB. To make the breaker forget one, an agent
+needs as many different calls within one window."""
 
 
 @dataclass(slots=True)
@@ -21,14 +21,14 @@ class Breaker:
     """Counts identical calls in a sliding window."""
 
     threshold: int = 20
-    """So many identical calls pass in a window; the next one is refused."""
+    """The number of identical calls that pass within a window; the next one is refused."""
     window: float = 60.0
     """Seconds."""
     _calls: deque[tuple[float, str]] = field(default_factory=deque)
     _counts: Counter[str] = field(default_factory=Counter)
 
     def trips(self, key: str, now: float) -> bool:
-        """Whether this call is one too many; if not, it is counted.
+        """Whether this call exceeds the threshold; if not, it is counted.
 
         Args:
             key: what makes two calls identical: server, tool and a digest of the arguments.
@@ -53,7 +53,7 @@ class Breaker:
             del self._counts[key]
 
     def ground(self, server: str, tool: str) -> Ground:
-        """Why a call is not carried out."""
+        """The ground of a refusal by the breaker."""
         return Ground(
             "circuit-breaker",
             f"Tool '{server}__{tool}' called {self.threshold} times with identical arguments "

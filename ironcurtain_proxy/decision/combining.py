@@ -1,4 +1,4 @@
-"""Several answers become one.
+"""Combining several decisions into one.
 
 XACML 3.0, appendix C.2 (deny-overrides), with escalate between the two.
 """
@@ -21,16 +21,16 @@ from ironcurtain_proxy.model.decision import (
 from ironcurtain_proxy.model.policy import Rule
 
 DEFAULT_DENY = Deny(Ground("default-deny", "No matching policy rule -- denied by default"))
-"""The answer where nothing matched."""
+"""The decision where no rule matched."""
 
 
 def decision_of(rule: Rule) -> Decision:
-    """What a rule says when it holds."""
+    """The decision of a rule that holds."""
     return answer(rule.effect, Ground(rule.name, rule.reason))
 
 
 def answer(effect: Effect, ground: Ground) -> Decision:
-    """A decision from its word and ground."""
+    """A decision from its effect and ground."""
     match effect:
         case "allow":
             return Allow(ground)
@@ -43,15 +43,15 @@ def answer(effect: Effect, ground: Ground) -> Decision:
 
 
 def is_severer(one: Decision, other: Decision) -> bool:
-    """Whether one answer is stricter than the other."""
+    """Whether one decision is more severe than the other."""
     return SEVERITY[effect_of(one)] > SEVERITY[effect_of(other)]
 
 
 def combine(answers: Iterable[tuple[ArgumentRole, Decision]]) -> Decision:
-    """The most severe answer, the first of equals; an escalation names every role that escalated.
+    """The most severe decision, the first of equals; an escalation names all escalated roles.
 
-    An empty sequence is denied. Vacuous truth must not let through a call whose roles were never
-    looked at.
+    An empty sequence is denied: vacuous truth must not allow a call whose roles were never
+    examined.
     """
     worst: Decision | None = None
     escalated: list[tuple[ArgumentRole, Ground]] = []
@@ -71,10 +71,10 @@ def combine(answers: Iterable[tuple[ArgumentRole, Decision]]) -> Decision:
 
 
 def gravest_first(decision: Decision) -> Decision:
-    """An escalation as a person should read it: the gravest role's rule, and all reasons.
+    """An escalation with its gravest role's rule as ground, and all reasons.
 
-    The order of the rules is the order of the file. Who reads "reading" first, and approves, may
-    have approved that something is deleted. Any other decision stays as it is.
+    Roles come in file order. A person who reads "reading" first, and approves, could approve a
+    deletion unseen. Other decisions are returned unchanged.
     """
     if not isinstance(decision, Escalate) or not decision.by_role:
         return decision

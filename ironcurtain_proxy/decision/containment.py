@@ -1,4 +1,4 @@
-"""What a policy keeps for reviewers, wherever a call could be taken back."""
+"""Rules that keep calls for reviewers although containment could undo them."""
 
 from ironcurtain_proxy.decision.matching import resource_roles
 from ironcurtain_proxy.decision.rules import answering_rules
@@ -7,7 +7,7 @@ from ironcurtain_proxy.model.request import AccessRequest
 
 
 def rule_for_reviewers(request: AccessRequest, policy: Policy) -> Rule | None:
-    """The first rule that answers for the call and says `contained: false`; None: there is none.
+    """The first rule that decides on the call and says `contained: false`; None: there is none.
 
     Every role of the call counts, also one that the workspace settles.
     """

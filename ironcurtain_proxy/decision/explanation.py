@@ -1,4 +1,4 @@
-"""Why a decision is what it is, and the smallest change that would allow the call. Pure.
+"""Explanations: why a decision was made, and the smallest change that would allow the call.
 
 It retraces the authorizer's steps with the authorizer's own parts and puts each into a sentence.
 """
@@ -32,7 +32,7 @@ from ironcurtain_proxy.model.request import AccessRequest, PathValue, UrlValue, 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One rule that was looked at."""
+    """One rule that was evaluated."""
 
     rule: str
     holds: bool
@@ -41,35 +41,35 @@ class Trial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleTrace:
-    """What happened for one role; `role` is None for a tool that names no resource."""
+    """The evaluation of one role; `role` is None for a tool that names no resource."""
 
     role: ArgumentRole | None
     values: tuple[str, ...]
     contained: bool
-    """The workspace settled it: no rule was asked."""
+    """The workspace settled the role; no rule was evaluated."""
     trials: tuple[Trial, ...]
     answer: Decision
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """The decision with the way to it."""
+    """A decision with the steps that led to it."""
 
     decision: Decision
     invariants: tuple[tuple[str, str], ...]
-    """Each invariant that was asked, with what it said."""
+    """Each invariant that was evaluated, with its answer."""
     roles: tuple[RoleTrace, ...]
     other_rules: int
-    """How many rules speak only of other servers and tools."""
+    """The number of rules that speak only of other servers and tools."""
     change: tuple[Rule, ...]
-    """The rules which, put before all others, would allow the call; empty: it is allowed, or no
-    rule can allow it."""
+    """Rules that would allow the call if they stood first; empty: it is allowed already, or no rule
+    can allow it."""
     advice: str
-    """What else would have to change, or an empty string."""
+    """Any other change that is needed, or an empty string."""
 
 
 def explain(request: AccessRequest, policy: Policy) -> Explanation:
-    """Retrace one decision."""
+    """Repeat one decision and collect its steps."""
     decision = authorize(request, policy)
     asked = tuple(_ask_invariants(request, policy))
     settled_early = bool(asked) and asked[-1][1] != "nothing"
@@ -164,7 +164,7 @@ def _mismatch_of_tool(rule: Rule, request: AccessRequest) -> str | None:
 
 
 def _mismatch(rule: Rule, request: AccessRequest, role: ArgumentRole | None) -> str | None:
-    """Why a rule on this tool does not speak of the role, but for its path condition."""
+    """Why a rule on this tool does not apply to the role, apart from its path condition."""
     if role is None:
         every = {r for fact in request.arguments for r in fact.roles}
         if rule.roles is not None and rule.roles.isdisjoint(every):
@@ -180,7 +180,7 @@ def _mismatch(rule: Rule, request: AccessRequest, role: ArgumentRole | None) -> 
 
 
 def shown(value: Value) -> str:
-    """A value as it was judged."""
+    """A value in the spelling that was judged."""
     match value:
         case PathValue(text=text):
             return text
@@ -195,7 +195,7 @@ def _names(roles: frozenset[ArgumentRole]) -> str:
 
 
 def _smallest_change(request: AccessRequest, policy: Policy) -> tuple[Rule, ...]:
-    """One narrow allow rule for each role that is not allowed; empty if that would not help."""
+    """One narrow allow rule for each role that is not allowed; empty if rules would not help."""
     if isinstance(authorize(request, policy), Allow):
         return ()
     roles: list[ArgumentRole | None] = [*resource_roles(request)] or [None]
@@ -232,14 +232,14 @@ def _narrow_rule(request: AccessRequest, role: ArgumentRole | None) -> Rule:
             domains = frozenset(d for v in values if isinstance(v, UrlValue) for d in v.domains)
             return replace(rule, domains=DomainCondition(roles=roles, allowed=domains))
         case _:
-            # Identifiers: rules are asked about resources only, never about an opaque role.
+            # Identifiers only: rules apply to resource roles, never to an opaque role.
             names = frozenset(value.text.lower() for value in values)
             entry = ListCondition(roles=roles, allowed=names, kind="identifiers")
             return replace(rule, lists=(entry,))
 
 
 def _common_directory(paths: list[RealPath]) -> RealPath:
-    """The deepest path that contains all of these; of one path itself."""
+    """The deepest directory that contains all of these paths; of one path, the path itself."""
     first, *rest = [path.parts for path in paths]
     length = len(first)
     for parts in rest:

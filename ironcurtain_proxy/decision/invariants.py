@@ -1,4 +1,4 @@
-"""What no rule can override, in order."""
+"""Structural invariants: decisions that no rule can override, in order."""
 
 from collections.abc import Callable
 from typing import Final, TypeAlias
@@ -11,22 +11,22 @@ from ironcurtain_proxy.model.policy import Policy, ProtectedName
 from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, PathValue, UrlValue
 
 Invariant: TypeAlias = Callable[[AccessRequest, Policy], Decision | None]
-"""Decides, or has nothing to say."""
+"""An invariant returns a decision, or None if it does not apply."""
 
 CONTAINED_SERVERS: Final = frozenset({"filesystem", "git"})
-"""Servers whose path arguments name all that a call touches, so that lying in the workspace
-settles them."""
+"""Servers whose path arguments name all files that a call touches, so that a path in the workspace
+is settled by its location."""
 
 
 def trusted_server(request: AccessRequest, policy: Policy) -> Decision | None:
-    """The operator vouches for the whole server."""
+    """Allow every call of a server that the operator trusts as a whole."""
     if request.server in policy.trusted_servers:
         return Allow(Ground("trusted-server", f'Server "{request.server}" is trusted'))
     return None
 
 
 def protected_path(request: AccessRequest, policy: Policy) -> Decision | None:
-    """Our own files, keys and hooks are out of reach."""
+    """Deny access to the proxy's own files, keys and hooks."""
     for fact in request.arguments:
         if not _names_paths(fact):
             continue
@@ -42,7 +42,7 @@ def protected_path(request: AccessRequest, policy: Policy) -> Decision | None:
 
 
 def protected_repository(request: AccessRequest, policy: Policy) -> Decision | None:
-    """A git tool can stage and show any file of its repository, also a protected one."""
+    """Ask about git calls in a repository that contains a protected path, which git can read."""
     if request.repository is None:
         return None
     for protected in policy.protected_paths:
@@ -58,7 +58,7 @@ def protected_repository(request: AccessRequest, policy: Policy) -> Decision | N
 
 
 def introspection(request: AccessRequest, _policy: Policy) -> Decision | None:
-    """Asking what is allowed is always allowed."""
+    """Allow questions about the policy itself."""
     if (
         request.server == "filesystem"
         and request.tool == "list_allowed_directories"
@@ -72,7 +72,7 @@ def introspection(request: AccessRequest, _policy: Policy) -> Decision | None:
 
 
 def domain_gate(request: AccessRequest, policy: Policy) -> Decision | None:
-    """A server with an allowlist of hosts asks before it goes anywhere else."""
+    """Ask before a server with an allowlist of hosts reaches any other host."""
     allowed = policy.domain_allowlists.get(request.server)
     if not allowed:
         return None
@@ -95,7 +95,7 @@ def domain_gate(request: AccessRequest, policy: Policy) -> Decision | None:
 
 
 def unknown_tool(request: AccessRequest, _policy: Policy) -> Decision | None:
-    """A tool that the operator never described is not used."""
+    """Deny tools without an annotation."""
     if request.annotated:
         return None
     return Deny(Ground("structural-unknown-tool", f"Unknown tool: {request.server}/{request.tool}"))
@@ -108,14 +108,14 @@ INVARIANTS: Final[tuple[Invariant, ...]] = (
     domain_gate,
     unknown_tool,
 )
-"""In the order they are asked; the first that decides, decides."""
+"""In the order of evaluation; the first invariant that returns a decision wins."""
 
 
 def contained_roles(request: AccessRequest, policy: Policy) -> frozenset[ArgumentRole]:
-    """The roles that the workspace settles: all their paths lie in it, and there is at least one.
+    """The path roles whose paths all lie in the workspace; a role without a path does not count.
 
-    They are left out when the rules are asked, unless a rule asks about the very name
-    of one of these paths.
+    They are skipped when rules are evaluated, unless a rule has a condition on the name of one
+    of these paths.
     """
     workspace = policy.workspace
     if workspace is None or request.server not in CONTAINED_SERVERS:
@@ -137,8 +137,13 @@ def contained_roles(request: AccessRequest, policy: Policy) -> frozenset[Argumen
     )
 
 
+_PATH_ROLES: Final = frozenset(
+    role for role, traits in ROLE_TRAITS.items() if traits.category == "path"
+)
+
+
 def _names_paths(fact: ArgumentFact) -> bool:
-    return any(ROLE_TRAITS[role].category == "path" for role in fact.roles)
+    return not _PATH_ROLES.isdisjoint(fact.roles)
 
 
 def _is_protected(path: RealPath, roles: tuple[ArgumentRole, ...], policy: Policy) -> bool:
@@ -155,7 +160,7 @@ def _is_protected(path: RealPath, roles: tuple[ArgumentRole, ...], policy: Polic
 
 
 def _contains_name(path: RealPath, name: ProtectedName) -> bool:
-    # Lower case on both sides: on a file system that ignores case `.GIT/config` is the same file.
+    # Lower case on both sides: on a case-insensitive file system `.GIT/config` is the same file.
     length = len(name.parts)
     last = len(path.parts) - length
     return any(

@@ -1,6 +1,7 @@
-"""Whether a condition of a rule holds for the values of a request.
+"""Whether the conditions of a rule hold for the values of a request.
 
-Zero values match nothing: vacuous truth must not let a rule speak of what was never looked at.
+A condition on zero values does not hold: vacuous truth must not make a rule apply to values that
+were never examined.
 """
 
 import re
@@ -43,12 +44,12 @@ SPECIAL_ENDINGS: Final = frozenset(
     }
 )
 """Names that lead to this machine, this network or nowhere (RFC 6761, RFC 6762, RFC 8375, the
-clouds' metadata hosts under `.internal`, clusters' services under `.svc`)."""
+metadata hosts of clouds under `.internal`, services of clusters under `.svc`)."""
 
 REBINDING_ENDINGS: Final = frozenset(
     {"lacolhost.com", "localtest.me", "lvh.me", "nip.io", "sslip.io", "vcap.me", "xip.io"}
 )
-"""Public names that resolve to whatever address stands in them (`127.0.0.1.nip.io`)."""
+"""Public names that resolve to the address written in them (`127.0.0.1.nip.io`)."""
 
 
 def is_ip_address(host: str) -> bool:
@@ -57,14 +58,15 @@ def is_ip_address(host: str) -> bool:
 
 
 def is_public_host(host: str) -> bool:
-    """Whether `*` may stand for this host: a well-formed name on the public internet."""
+    """Whether `*` matches this host: a well-formed name on the public internet."""
     if is_ip_address(host):
         return False
     labels = host.removesuffix(".").lower().split(".")
     if len(labels) == 1 or not all(map(_LABEL.fullmatch, labels)):
         return False
     if _NUMBER.fullmatch(labels[-1]):
-        # Some programs take `127.1`, `0x7f.1` and `127.0.0.1.` for addresses; no name ends so.
+        # Some programs take `127.1`, `0x7f.1` and `127.0.0.1.` for addresses; no name ends that
+        # way.
         return False
     return not any(
         ".".join(labels[start:]) in SPECIAL_ENDINGS | REBINDING_ENDINGS
@@ -73,10 +75,11 @@ def is_public_host(host: str) -> bool:
 
 
 def host_matches(domain: str, allowed: frozenset[str]) -> bool:
-    """Whether a `host` or `host/path` is among the patterns.
+    """Whether a `host` or `host/path` matches one of the patterns.
 
-    `host` matches any path on it, `*.host` the host and all below it, `host/path` exactly itself,
-    `*` every public host. Looked up, not searched: the cost does not grow with the list.
+    `host` matches any path on it, `*.host` the host and all its subdomains, `host/path` exactly
+    itself, `*` every public host. Patterns are looked up by key, so the cost does not grow with
+    the list.
     """
     if domain in allowed:
         return True
@@ -98,8 +101,7 @@ def host_matches(domain: str, allowed: frozenset[str]) -> bool:
 def resource_roles(request: AccessRequest) -> list[ArgumentRole]:
     """Every resource role of the tool once, in annotation order.
 
-    Whether the call has a value for it or not: an argument that was left out may still be filled
-    in by the server.
+    Roles without a value in this call are included: the server may fill in a missing argument.
     """
     roles: dict[ArgumentRole, None] = {}
     for fact in request.arguments:
@@ -110,7 +112,7 @@ def resource_roles(request: AccessRequest) -> list[ArgumentRole]:
 
 
 def values_of(request: AccessRequest, roles: Iterable[ArgumentRole]) -> list[Value]:
-    """The values of every argument that has one of the roles, in annotation order."""
+    """The values of all arguments with one of the roles, in annotation order."""
     return [
         value
         for fact in request.arguments
@@ -125,7 +127,7 @@ def is_inside(value: Value, condition: PathCondition) -> bool:
 
 
 def is_named(value: Value, condition: NameCondition) -> bool:
-    """Whether a value is a path that the condition describes, by its own name or as a link."""
+    """Whether the condition describes the name of a path value, or of the link it came from."""
     if not isinstance(value, PathValue):
         return False
     places = [value.path] if value.link is None else [value.path, value.link]
@@ -133,7 +135,7 @@ def is_named(value: Value, condition: NameCondition) -> bool:
 
 
 def _is_described(path: RealPath, condition: NameCondition) -> bool:
-    # Lower case on both sides: on a file system that ignores case `.ENV` is the same file.
+    # Lower case on both sides: on a case-insensitive file system `.ENV` is the same file.
     text = str(path).lower()
     return _ends_like(text, condition.matching) and not _ends_like(text, condition.unless)
 
@@ -144,7 +146,10 @@ def _ends_like(text: str, patterns: frozenset[str]) -> bool:
 
 @lru_cache(maxsize=256)
 def _ending(patterns: frozenset[str]) -> re.Pattern[str]:
-    """One expression for all; the parts between two stars are tried from the left, once each."""
+    """One regular expression for all patterns.
+
+    Parts between stars are matched once, from the left.
+    """
     return re.compile(rf"/(?:{'|'.join(map(_as_expression, sorted(patterns)))})\Z", re.DOTALL)
 
 
@@ -160,7 +165,7 @@ def covers(rule: Rule, value: Value) -> bool:
 
 
 def asked_by_name(request: AccessRequest, policy: Policy, role: ArgumentRole) -> frozenset[Value]:
-    """The values of a role that a rule restricts by their name: no directory settles them."""
+    """The values of a role that a rule restricts by name; no directory settles these."""
     rules = policy.book.by_name(request.server, request.tool, role)
     return frozenset(
         [
@@ -174,16 +179,16 @@ def asked_by_name(request: AccessRequest, policy: Policy, role: ArgumentRole) ->
 
 
 def paths_hold(condition: PathCondition, request: AccessRequest, role: ArgumentRole | None) -> bool:
-    """Whether every path of the role (or of the condition's roles) lies within."""
+    """Whether every path of the role (or of the condition's roles) lies within the directory."""
     values = values_of(request, condition.roles if role is None else (role,))
     return bool(values) and all(is_inside(value, condition) for value in values)
 
 
 def restricts_everything(rule: Rule) -> bool:
-    """Whether a rule that does not allow is about the root directory.
+    """Whether a rule that does not allow covers the root directory.
 
-    A path that the call left out is filled in by the server, and wherever it leads it lies within
-    `/`. Only for rules that restrict: nothing is allowed for a path that nobody saw.
+    The server fills in a path that the call omits, and any such path lies within `/`. This holds
+    for restricting rules only: no unseen path is ever allowed.
     """
     return (
         rule.effect != "allow"
@@ -196,14 +201,14 @@ def restricts_everything(rule: Rule) -> bool:
 def domains_hold(
     condition: DomainCondition, request: AccessRequest, role: ArgumentRole | None
 ) -> bool:
-    """Whether every URL of the role (or of the condition's roles) leads to allowed hosts only."""
+    """Whether every URL of the role (or of the condition's roles) leads only to allowed hosts."""
     roles = condition.roles if role is None else (role,)
     values = values_of(request, [role for role in roles if ROLE_TRAITS[role].category == "url"])
     return bool(values) and all(leads_only_to(value, condition.allowed) for value in values)
 
 
 def leads_only_to(value: Value, allowed: frozenset[str]) -> bool:
-    """Whether all hosts that a value leads to are allowed. What is no URL leads to itself."""
+    """Whether all hosts of a value are allowed. A value that is no URL stands for itself."""
     domains = value.domains if isinstance(value, UrlValue) else (value.text,)
     if isinstance(value, UrlValue) and not value.ordinary:
         allowed -= {"*"}
@@ -211,10 +216,10 @@ def leads_only_to(value: Value, allowed: frozenset[str]) -> bool:
 
 
 def list_holds(condition: ListCondition, request: AccessRequest, role: ArgumentRole | None) -> bool:
-    """Whether every value is on the list; case counts but for roles whose service ignores it.
+    """Whether every value is on the list; case is ignored for roles whose service ignores it.
 
-    A rule on pairs (owner and repository) is asked about each of the two roles: the condition
-    that names the role is held to that role, the others to their own.
+    A rule on pairs (owner and repository) is evaluated for each of the two roles: the condition
+    that names the role is held against that role, the others against theirs.
     """
     roles = (role,) if role is not None and role in condition.roles else condition.roles
     return bool(values_of(request, roles)) and all(
@@ -235,9 +240,9 @@ def _is_listed(value: Value, condition: ListCondition, role: ArgumentRole) -> bo
 
 
 def applies_to_call(rule: Rule, request: AccessRequest, role: ArgumentRole | None) -> bool:
-    """Whether all conditions hold but the one on paths, which is asked value by value.
+    """Whether all conditions hold except the path condition, which is evaluated for each value.
 
-    The rule comes from `RuleBook.about`: it is known to speak of this server, tool and role.
+    The rule comes from `RuleBook.about`, which already selected by server, tool and role.
     """
     if role is None and rule.roles is not None and not _has_any_role(request, rule.roles):
         return False

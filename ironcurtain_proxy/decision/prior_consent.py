@@ -1,7 +1,6 @@
-"""What a person had settled of a call beforehand: by the workspace, or by a rule. Pure.
+"""Earlier consent of a person to a call: by the workspace, or by a rule.
 
-It changes no decision. The approval modes ask less where someone has already said yes to the very
-thing.
+It changes no decision. Approval modes ask less where a person has already approved exactly this.
 """
 
 from ironcurtain_proxy.decision.invariants import INVARIANTS, contained_roles
@@ -14,7 +13,7 @@ from ironcurtain_proxy.model.request import AccessRequest
 
 
 def standing_of(request: AccessRequest, policy: Policy, decision: Decision) -> Standing:
-    """What stands behind a decision.
+    """The earlier consent behind a decision.
 
     Args:
         request: what was asked.
@@ -43,12 +42,12 @@ def standing_of(request: AccessRequest, policy: Policy, decision: Decision) -> S
 
 
 def _is_settled_early(request: AccessRequest, policy: Policy) -> bool:
-    """Whether an invariant answered, so that no rule was asked."""
+    """Whether an invariant decided, so that no rule was evaluated."""
     return any(invariant(request, policy) is not None for invariant in INVARIANTS)
 
 
 def _is_meant(rule: Rule, role: ArgumentRole) -> bool:
-    """Whether whoever wrote the rule had this tool or this role before their eyes."""
+    """Whether the rule names this tool or this role explicitly."""
     named = [rule.roles]
     named += [one.roles for one in (rule.paths, rule.names, rule.domains) if one is not None]
     named += [entry.roles for entry in rule.lists]

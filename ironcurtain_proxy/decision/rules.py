@@ -1,8 +1,8 @@
-"""What the compiled rules say of each argument role.
+"""The decision of the compiled rules on each argument role.
 
-Each role is asked about on its own, and within a role each value: a move from Downloads to
-Documents is allowed by one rule for what is read and another for what is written. What no rule
-took responsibility for is denied.
+Each role is evaluated on its own, and within a role each value: a move from Downloads to
+Documents is allowed by one rule on reading and another on writing. A value that no rule covers
+is denied.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ from ironcurtain_proxy.model.request import AccessRequest, PathValue, Value
 
 
 def decide_role(request: AccessRequest, policy: Policy, role: ArgumentRole) -> Decision:
-    """The answer for one resource role of the call."""
+    """The decision on one resource role of the call."""
     values = _values(request, role)
     rules = policy.book.about(request.server, request.tool, role)
     if not values:
@@ -34,7 +34,7 @@ def decide_role(request: AccessRequest, policy: Policy, role: ArgumentRole) -> D
 
 
 def decide_without_roles(request: AccessRequest, policy: Policy) -> Decision:
-    """The answer for a tool that names no resource: the first rule that holds."""
+    """The decision on a tool that names no resource: the first rule that holds."""
     rules = policy.book.about(request.server, request.tool, None)
     return _answer_of(_first_that_holds(rules, request, None))
 
@@ -42,7 +42,7 @@ def decide_without_roles(request: AccessRequest, policy: Policy) -> Decision:
 def answering_rules(
     request: AccessRequest, policy: Policy, role: ArgumentRole | None
 ) -> tuple[Rule, ...]:
-    """The rules that the answer for a role was taken from, in file order.
+    """The rules that the decision on a role was taken from, in file order.
 
     None asks for the rule of a tool that names no resource.
     """
@@ -82,7 +82,7 @@ def _answer_of(rule: Rule | None) -> Decision:
 def _open(
     request: AccessRequest, policy: Policy, role: ArgumentRole, values: list[Value]
 ) -> list[Value]:
-    """The values that need a rule: the workspace does not settle them, or their names keep it."""
+    """The values that need a rule: not settled by the workspace, or restricted by name."""
     workspace = _own_ground(request, policy, role)
     if workspace is None:
         return values
@@ -91,9 +91,9 @@ def _open(
 
 
 def _own_ground(request: AccessRequest, policy: Policy, role: ArgumentRole) -> RealPath | None:
-    """The workspace, where values inside it need no rule of their own.
+    """The ground of the workspace, where values inside it need no rule of their own.
 
-    Only for the filesystem server, whose paths name what it touches and nothing more.
+    This holds for the filesystem server only, whose paths name all files that it touches.
     """
     if request.server == "filesystem" and ROLE_TRAITS[role].contained:
         return policy.workspace
@@ -107,7 +107,7 @@ def _discharge(
     remaining: set[Value],
     workspace: RealPath | None,
 ) -> Decision:
-    """Let each rule in turn answer for the values that none has answered for yet.
+    """Apply each rule in turn to the values that no earlier rule covered.
 
     Args:
         rules: those that speak of the role.
@@ -128,7 +128,7 @@ def _discharge(
 def _responsible(
     rules: tuple[Rule, ...], request: AccessRequest, role: ArgumentRole, remaining: set[Value]
 ) -> Iterator[Rule]:
-    """The rules that answer for a value that none before answered for. Takes these values out."""
+    """The rules that cover a value that none before covered. These values are removed."""
     for rule in rules:
         if not remaining:
             return

@@ -14,7 +14,7 @@ from anyio.lowlevel import checkpoint
 from ironcurtain_proxy.downstream.allowance import Notices
 from ironcurtain_proxy.downstream.listing import list_tools
 from ironcurtain_proxy.downstream.room import SMALL, AnswerRoom
-from ironcurtain_proxy.downstream.unusable_messages import Dropped
+from ironcurtain_proxy.downstream.unusable_messages import UnusableMessages
 from ironcurtain_proxy.downstream.versions import VERSIONS, check_version, supported_version
 from ironcurtain_proxy.errors import (
     CallLostError,
@@ -82,7 +82,7 @@ class Connection:
         server: str,
         wire: tuple[LineReader, LineWriter],
         listeners: Listeners,
-        dropped: Dropped,
+        dropped: UnusableMessages,
         max_message: int,
     ) -> None:
         self._server = server

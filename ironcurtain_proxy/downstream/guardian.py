@@ -41,6 +41,7 @@ _IN_CREATE = 0x100
 _IN_DELETE = 0x200
 _PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
+_RESET = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
 
 def main(arguments: list[str]) -> int:
@@ -136,7 +137,8 @@ def _start(argv: list[str], when_bereaved: int) -> int:
         return server
     try:
         os.setsid()
-        for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGHUP):
+        # A shell's background jobs, of which the proxy may be one, ignore SIGINT and SIGQUIT.
+        for number in _RESET:
             signal.signal(number, signal.SIG_DFL)
         prctl(_PR_SET_PDEATHSIG, when_bereaved)
         if os.getppid() == guardian:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from ironcurtain_proxy.downstream.room import AnswerRoom
+from ironcurtain_proxy.jsonrpc.batch import Batch
 from ironcurtain_proxy.jsonrpc.pipes import MAX_LINE
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.sandbox.launch import Confinement
@@ -56,6 +57,8 @@ class Hooks:
     """Gives the roots that a server may know; None: it has none."""
     room: AnswerRoom = field(default_factory=AnswerRoom)
     """For large answers, of all servers."""
+    batch: Batch = field(default_factory=Batch)
+    """What one read of a server's pipe brings belongs to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,7 @@
 """What the very process that serves a server can touch, found out once for each process."""
 
 import os
+from dataclasses import replace
 
 from anyio.to_thread import run_sync
 
@@ -31,7 +32,11 @@ class Prober:
             self._known = None
             found = await run_sync(self._probe, started)
             self._known = None if found is None else (started, found)
-        return None if self._known is None else self._known[1]
+        if self._known is None:
+            return None
+        confinement, walls = self._options.confinements[self._spec.name], self._known[1]
+        own = confinement.private
+        return walls if own is None else replace(walls, is_full=await run_sync(own.is_full))
 
     def _probe(self, started: Started) -> Walls | None:
         confinement = self._options.confinements.get(self._spec.name)
@@ -43,4 +48,5 @@ class Prober:
             started.process.pipe,
             None if own is None else RealPath.from_text(os.path.realpath(own)),
             may_reach=bool(confinement.profile.allowed_domains),
+            private=confinement.private,
         )

@@ -147,7 +147,7 @@ def spawn(
     except (OSError, ValueError) as error:
         pipes.close(pipes.ours)
         raise ServerUnavailableError(
-            f'server "{spec.name}" could not be started: {_why(error, cwd)}'
+            f'server "{spec.name}" could not be started: {_why(error)}'
         ) from error
     finally:
         pipes.close(pipes.child)
@@ -177,10 +177,8 @@ class _Pipes:
             os.close(fd)
 
 
-def _why(error: OSError | ValueError, cwd: str) -> str:
+def _why(error: OSError | ValueError) -> str:
     """The reason, without the arguments, which may hold a secret."""
     if isinstance(error, OSError):
-        if not Path(cwd).is_dir():
-            return "its working directory does not exist"
         return os.strerror(error.errno or 0).lower()
     return "its command or environment holds a NUL character"

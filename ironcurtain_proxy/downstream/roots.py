@@ -15,7 +15,7 @@ import anyio
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.server import ToolResult
 
-Root: TypeAlias = Mapping[str, Json]
+RootEntry: TypeAlias = Mapping[str, Json]
 """As it stands in the answer to `roots/list`."""
 
 NAME: Final = "escalation-approved"
@@ -32,14 +32,14 @@ _REFUSALS: Final = ("access denied", "outside allowed directories")
 class ServerRoots:
     """What one server is told when it asks for its roots; across all its processes."""
 
-    def __init__(self, base: Callable[[], Sequence[Root]]) -> None:
+    def __init__(self, base: Callable[[], Sequence[RootEntry]]) -> None:
         """Take what it is told when no call was approved."""
         self._base = base
         self._in_use: dict[str, int] = {}
 
-    def listing(self) -> list[Root]:
+    def listing(self) -> list[RootEntry]:
         """The roots as they are now."""
-        extra: list[Root] = [{"uri": uri_of(path), "name": NAME} for path in self.opened()]
+        extra: list[RootEntry] = [{"uri": uri_of(path), "name": NAME} for path in self.opened()]
         return [*self._base(), *extra]
 
     def opened(self) -> tuple[str, ...]:
@@ -122,7 +122,7 @@ def _mentions(answer: ToolResult, phrases: tuple[str, ...]) -> bool:
     )
 
 
-def _path_of(root: Root) -> str | None:
+def _path_of(root: RootEntry) -> str | None:
     uri = root.get("uri")
     if not isinstance(uri, str) or not uri.startswith(f"{_SCHEME}/"):
         return None

@@ -6,6 +6,7 @@ MCP. Needs no event loop.
 
 import os
 from dataclasses import dataclass
+from pathlib import Path
 
 from ironcurtain_proxy.downstream.allowance import Ration
 from ironcurtain_proxy.downstream.environment import (
@@ -63,15 +64,21 @@ def start_server(
             f'server "{spec.name}" passes on {", ".join(missing)}, which is not set: '
             "set it in its env or in SERVER_CREDENTIALS"
         )
+    cwd = spec.cwd or options.workspace or os.getcwd()  # noqa: PTH109  a string is wanted
+    if not Path(cwd).is_dir():
+        raise ServerUnavailableError(
+            f'server "{spec.name}" could not be started: its working directory does not exist'
+        )
     launch = confine(spec, options.confinements.get(spec.name))
+    sandbox = None if launch.directory is None else launch.directory.path
     try:
         process = spawn(
             spec,
             environment={**environment, **launch.environment},
-            cwd=spec.cwd or options.workspace or os.getcwd(),  # noqa: PTH109  a string is wanted
+            cwd=sandbox or cwd,
             argv=launch.argv,
             inherited=launch.descriptors,
-            directory=None if launch.directory is None else launch.directory.path,
+            directory=sandbox,
         )
     except ServerUnavailableError:
         launch.remove()

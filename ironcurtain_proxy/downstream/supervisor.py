@@ -1,6 +1,10 @@
-"""Keeps one server running: starts it, greets it, lists its tools, and starts it again.
+"""Supervision of one server across its processes.
 
-Knows one server's lives and how long to wait between them; does not know the other servers.
+    starting ── process, initialize, tools/list ──▶ ready ── the process ends ──▶ restarting
+        └─ fails ──▶ failed     both: a new start after a delay, doubled from 0.1 s to 30 s
+
+The server's tools stay listed while it restarts. The delay begins anew once the server was ready
+for 30 s. Calls in progress fail with the process and are never repeated: they may have been done.
 """
 
 import contextlib
@@ -22,7 +26,7 @@ from ironcurtain_proxy.downstream.probing import Prober
 from ironcurtain_proxy.downstream.roots import ServerRoots
 from ironcurtain_proxy.downstream.session_log import SessionLog, printable
 from ironcurtain_proxy.downstream.starting import Started, start_server
-from ironcurtain_proxy.downstream.unusable_messages import Dropped
+from ironcurtain_proxy.downstream.unusable_messages import UnusableMessages
 from ironcurtain_proxy.errors import ConfigurationError, DownstreamError, ServerUnavailableError
 from ironcurtain_proxy.jsonrpc.pipes import open_wire
 from ironcurtain_proxy.model.json import Json
@@ -90,7 +94,7 @@ class Supervisor:
         """What the server is told when it asks for its roots."""
         self._log = log
         self._announce = announce
-        self._dropped = Dropped(spec.name, secrets_of(spec), log)
+        self._dropped = UnusableMessages(spec.name, secrets_of(spec), log)
         # Across all processes: a server that restarts does not begin anew.
         self._notices = Notices()
         self._ration = Ration()
@@ -279,7 +283,8 @@ class Supervisor:
 
     async def _connect(self, started: Started) -> Connection:
         cap = self._options.max_message_bytes
-        wire = await open_wire(*started.process.take_wire(), max_line=cap)
+        pipes = started.process.take_wire()
+        wire = await open_wire(*pipes, max_line=cap, batch=self._hooks.batch)
         listeners = Listeners(
             tools_changed=self._note_tools_changed,
             logged=self._pass_on_log,

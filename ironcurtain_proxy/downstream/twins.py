@@ -1,8 +1,16 @@
-"""Second instances of servers, each let into what was approved for one call and nothing else.
+"""Second instances of servers, each with access to what was approved for one call.
 
-The network of the process in which everything else runs stays closed: what an earlier call left
-behind there gains nothing. A second instance is started when it is first needed and ended when it
-has been idle; a call with the same opening meanwhile is sent to it as well.
+Theory of operation: the sandbox of a running process is never widened, because whatever an earlier
+call left behind in it would gain the access, too. An approved opening starts a second instance of
+the server with a wider sandbox instead:
+
+    call + opening ── instance for (server, opening)? ─┬─ ready ──▶ same tools as the first? ─▶ call
+                                                       └─ none: start it, at most 4 at a time
+
+An instance serves further calls with the same opening, and ends after 60 s without a call. A call
+is sent only while the second instance lists exactly the tools of the first one, whose definitions
+were judged and approved. When containment ends, instances get no new calls; each ends after its
+last call.
 """
 
 import logging
@@ -35,7 +43,7 @@ _START: Final = 60.0
 _MOST: Final = 4
 """At the same time: each has the processes and the memory of a whole sandbox."""
 
-_Key: TypeAlias = tuple[str, Opening]
+_TwinKey: TypeAlias = tuple[str, Opening]
 
 
 @dataclass(slots=True, eq=False)
@@ -66,8 +74,8 @@ class Twins:
         self._hooks = hooks
         self._log = log
         self._idle = idle
-        self._living: dict[_Key, Twin] = {}
-        self._starting: dict[_Key, anyio.Lock] = {}
+        self._living: dict[_TwinKey, Twin] = {}
+        self._starting: dict[_TwinKey, anyio.Lock] = {}
         self._group: TaskGroup | None = None
         self._count = 0
 
@@ -120,13 +128,13 @@ class Twins:
             elif self._living.get(key) is not twin and not twin.calls:
                 twin.scope.cancel()
 
-    def _retire(self, key: _Key) -> None:
+    def _retire(self, key: _TwinKey) -> None:
         """Send nothing more to one, and end it once its calls have ended."""
         twin = self._living.pop(key)
         if not twin.calls:
             twin.scope.cancel()
 
-    async def _start(self, spec: ServerSpec, key: _Key) -> Twin:
+    async def _start(self, spec: ServerSpec, key: _TwinKey) -> Twin:
         group = self._group
         if group is None:
             raise ServerUnavailableError(f'server "{spec.name}" has no second instance now')
@@ -169,7 +177,12 @@ class Twins:
                 second,
                 replace(options, confinements={spec.name: confinement}),
                 # Its tools are compared with the first's, and announced by nobody.
-                Hooks(on_log=hooks.on_log, roots=hooks.roots, room=hooks.room),
+                Hooks(
+                    on_log=hooks.on_log,
+                    roots=hooks.roots,
+                    room=hooks.room,
+                    batch=hooks.batch,
+                ),
                 self._log,
                 _nothing,
             ),
@@ -177,7 +190,7 @@ class Twins:
             anyio.current_time(),
         )
 
-    async def _live(self, key: _Key, twin: Twin) -> None:
+    async def _live(self, key: _TwinKey, twin: Twin) -> None:
         """Run one until it is ended."""
         try:
             with twin.scope:
@@ -191,7 +204,7 @@ class Twins:
                     shutil.rmtree(Path(directory))
             twin.ended.set()
 
-    async def _end(self, key: _Key, twin: Twin) -> None:
+    async def _end(self, key: _TwinKey, twin: Twin) -> None:
         if self._living.get(key) is twin:
             del self._living[key]
         twin.scope.cancel()

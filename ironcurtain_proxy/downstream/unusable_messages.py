@@ -19,7 +19,7 @@ _LOOKED_AT: Final = 4096
 _SHOWN: Final = 200
 
 
-class Dropped:
+class UnusableMessages:
     """Notes about one server."""
 
     def __init__(self, server: str, secrets: tuple[str, ...], log: SessionLog) -> None:

@@ -6,5 +6,6 @@
 - `git`, `git_process`, `remotes`, `repositories`, `branches`: what repositories add.
 - `commands`: the shell command of a call, and where it runs.
 - `meanings`, `entries`, `pushes`: what files and remotes a command takes its meaning from.
+- `hosts`: the hosts that it is known to reach.
 - `context`, `fingerprint`, `grant_facts`: what is known of a session, and of a call as a whole.
 """

@@ -17,7 +17,7 @@ from ironcurtain_proxy.model.annotation import (
 from ironcurtain_proxy.model.json import Arguments, Json
 from ironcurtain_proxy.model.request import ArgumentFact
 
-Reading: TypeAlias = Literal["path", "url", "git-remote", "identifier", "text", "anything"]
+ArgumentReading: TypeAlias = Literal["path", "url", "git-remote", "identifier", "text", "anything"]
 """How the strings of an argument are read. `text`: as they are. `anything`: as they are, and what
 is no string beside them is nobody's concern."""
 
@@ -25,12 +25,12 @@ _NOT_A_STRING: Final = Refusal("must be a string or a list of strings, all the w
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlannedArgument:
     """One annotated argument, with the reading that its roles ask for."""
 
     name: str
     roles: tuple[ArgumentRole, ...]
-    reading: Reading
+    reading: ArgumentReading
     absent: ArgumentFact
     """The fact for a call that does not have it, made once."""
 
@@ -39,11 +39,11 @@ class Planned:
 class ToolPlan:
     """How the arguments of one tool are read."""
 
-    fixed: tuple[Planned, ...] | None
+    fixed: tuple[PlannedArgument, ...] | None
     """In annotation order, if no role depends on another argument."""
     specs: tuple[tuple[str, RoleSpec], ...]
 
-    def arguments(self, arguments: Arguments) -> tuple[Planned, ...]:
+    def arguments(self, arguments: Arguments) -> tuple[PlannedArgument, ...]:
         """Every annotated argument, present or not, in annotation order.
 
         Conditions look at the arguments as the agent sent them.
@@ -63,7 +63,7 @@ def plan_for(annotation: ToolAnnotation) -> ToolPlan:
     )
 
 
-def reading_of(roles: tuple[ArgumentRole, ...]) -> Reading:
+def reading_of(roles: tuple[ArgumentRole, ...]) -> ArgumentReading:
     """The reading of an argument: its first role that names a resource decides."""
     for role in roles:
         match ROLE_TRAITS[role].category:
@@ -78,7 +78,7 @@ def reading_of(roles: tuple[ArgumentRole, ...]) -> Reading:
     return "anything" if all(role == "none" for role in roles) else "text"
 
 
-def strings_of(value: Json, reading: Reading) -> tuple[str, ...] | Refusal:
+def strings_of(value: Json, reading: ArgumentReading) -> tuple[str, ...] | Refusal:
     """The strings of an argument, in order: itself, or the items of a list.
 
     An item that is no string could name anything and would be sent all the same. A top-level
@@ -98,5 +98,5 @@ def strings_of(value: Json, reading: Reading) -> tuple[str, ...] | Refusal:
     return _NOT_A_STRING
 
 
-def _planned(name: str, roles: tuple[ArgumentRole, ...]) -> Planned:
-    return Planned(name, roles, reading_of(roles), ArgumentFact(name, roles, ()))
+def _planned(name: str, roles: tuple[ArgumentRole, ...]) -> PlannedArgument:
+    return PlannedArgument(name, roles, reading_of(roles), ArgumentFact(name, roles, ()))

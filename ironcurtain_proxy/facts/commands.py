@@ -54,6 +54,10 @@ class Grounds:
     """By the operator's server name: git as that server would run it."""
     own: Mapping[str, str] = field(default_factory=dict)
     """By the same: the directory that was made for that server and holds nothing of anybody's."""
+    own_tmp: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By the same: where that server has a place for temporary files of its own."""
+    shown: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By the same: what in there is the machine's, and not writable."""
 
 
 def with_command(facts: Facts, argument: str, server: str, grounds: Grounds) -> Facts:
@@ -84,7 +88,7 @@ def observed(command: ParsedCommand, place: Place, grounds: Grounds, server: str
         paths = grounds.sought(command, place).paths
         place = replace(place, strays=strays_among(paths, place.workspace))
     # With the strays: what a link leads out of the workspace has no family to read.
-    return settled(place, grounds.sought(command, place).families, remotes)
+    return settled(place, grounds.sought(command, place), remotes)
 
 
 def _may_push(command: ParsedCommand) -> bool:
@@ -117,7 +121,8 @@ def _place(facts: Facts, server: str, grounds: Grounds) -> Place:
         workspace=_real(grounds.workspace),
         directory=directory,
         home=_real(grounds.home),
-        writable=() if own is None else (own,),
+        writable=(*(() if own is None else (own,)), *grounds.own_tmp.get(server, ())),
+        closed=grounds.shown.get(server, ()),
         has_repository=directory is not None and _has_repository(directory),
     )
 

@@ -59,7 +59,7 @@ def _reached(scripts: Mapping[str, Json], task: str) -> Mapping[str, Json]:
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class EntryRules:
     """A makefile or a justfile in pieces."""
 
     text: str
@@ -95,12 +95,12 @@ _MOST_TARGETS: Final = 64
 """Of one rule. Its lines count for each of them."""
 
 
-def make_rules(text: str) -> Rules:
+def make_rules(text: str) -> EntryRules:
     """A makefile in pieces. A rule whose target is computed or a pattern is common to all."""
     return _rules(text, _make_targets, "\t")
 
 
-def just_rules(text: str) -> Rules:
+def just_rules(text: str) -> EntryRules:
     """A justfile in pieces."""
     return _rules(text, _just_recipe, " \t")
 
@@ -119,7 +119,7 @@ def _just_recipe(line: str) -> list[str]:
     return [] if match is None else [match[1]]
 
 
-def _rules(text: str, targets_of: Callable[[str], list[str]], indent: str) -> Rules:
+def _rules(text: str, targets_of: Callable[[str], list[str]], indent: str) -> EntryRules:
     blocks: dict[str, list[str]] = {}
     common: list[str] = []
     current: list[str] = []
@@ -137,7 +137,7 @@ def _rules(text: str, targets_of: Callable[[str], list[str]], indent: str) -> Ru
             blocks.setdefault(name, []).append(line)
         if not current:
             common.append(line)
-    return Rules(
+    return EntryRules(
         text, "\n".join(common), {name: "\n".join(found) for name, found in blocks.items()}
     )
 

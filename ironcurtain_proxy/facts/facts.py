@@ -9,8 +9,8 @@ import os
 from typing import Final
 
 from ironcurtain_proxy.facts.arguments import (
-    Planned,
-    Reading,
+    ArgumentReading,
+    PlannedArgument,
     ToolPlan,
     plan_for,
     strings_of,
@@ -187,14 +187,16 @@ class FactReader:
         self._plans[key] = (annotation, plan)
         return plan
 
-    def _argument(self, argument: Planned, value: Json) -> tuple[tuple[Value, ...], Json] | Refusal:
+    def _argument(
+        self, argument: PlannedArgument, value: Json
+    ) -> tuple[tuple[Value, ...], Json] | Refusal:
         try:
             return self._read_argument(argument, value)
         except _UNREADABLE:
             return _CANNOT_BE_READ
 
     def _read_argument(
-        self, argument: Planned, value: Json
+        self, argument: PlannedArgument, value: Json
     ) -> tuple[tuple[Value, ...], Json] | Refusal:
         """The values of an argument, and its new spelling or None if it is sent as it came."""
         strings = strings_of(value, argument.reading)
@@ -220,7 +222,9 @@ class FactReader:
             return tuple(paths), spelled[0]
         return tuple(paths), spelled if isinstance(value, list) else None
 
-    def _values(self, strings: tuple[str, ...], reading: Reading) -> tuple[Value, ...] | Refusal:
+    def _values(
+        self, strings: tuple[str, ...], reading: ArgumentReading
+    ) -> tuple[Value, ...] | Refusal:
         if reading == "identifier":
             return tuple([TextValue(text.lower()) for text in strings])
         if reading != "url":

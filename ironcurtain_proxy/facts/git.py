@@ -18,7 +18,7 @@ from typing import Final, Literal, TypeAlias
 from ironcurtain_proxy.facts.git_process import GitOutput, run_git
 from ironcurtain_proxy.facts.spelling import Refusal
 
-Operation: TypeAlias = Literal["push", "fetch", "both"]
+RemoteOperation: TypeAlias = Literal["push", "fetch", "both"]
 """What a call does with a remote. `both`: not known, so either."""
 
 # Verbose listing: name, tab, URL, direction, and for partial clones a filter.
@@ -55,7 +55,7 @@ class _Remotes:
     push: Mapping[str, tuple[str, ...]]
     names: frozenset[str]
 
-    def urls(self, name: str, operation: Operation) -> tuple[str, ...]:
+    def urls(self, name: str, operation: RemoteOperation) -> tuple[str, ...]:
         fetched, pushed = self.fetch.get(name, ()), self.push.get(name, ())
         match operation:
             case "fetch":
@@ -84,7 +84,7 @@ class GitRemotes:
         self._deadline = deadline
 
     def destinations(
-        self, remote: str, repository: str | None, operation: Operation
+        self, remote: str, repository: str | None, operation: RemoteOperation
     ) -> tuple[str, ...] | Refusal:
         """Every URL that git would contact for a remote given by name or by URL; never empty.
 
@@ -102,7 +102,7 @@ class GitRemotes:
         return self._inside(remote, repository, operation)
 
     def default_destinations(
-        self, repository: str, operation: Operation
+        self, repository: str, operation: RemoteOperation
     ) -> tuple[str, ...] | Refusal:
         """Every URL git would contact if no remote is given; empty if there is no remote.
 
@@ -207,7 +207,7 @@ class GitRemotes:
         return found.text if found.status in {0, 1} else None
 
     def _inside(
-        self, remote: str, repository: str, operation: Operation
+        self, remote: str, repository: str, operation: RemoteOperation
     ) -> tuple[str, ...] | Refusal:
         # A name nobody could have chosen before: git then rewrites the URL as if it were given.
         stand_in = f"ironcurtain-{secrets.token_hex(8)}"
@@ -240,7 +240,7 @@ class GitRemotes:
         self,
         remote: str,
         repository: str,
-        operation: Operation,
+        operation: RemoteOperation,
         remotes: _Remotes,
         values: Mapping[str, str],
     ) -> Refusal | None:
@@ -343,7 +343,7 @@ def _read_settings(output: GitOutput) -> dict[str, str] | None:
 
 
 def _default_names(
-    branch: str, operation: Operation, remotes: _Remotes, values: Mapping[str, str]
+    branch: str, operation: RemoteOperation, remotes: _Remotes, values: Mapping[str, str]
 ) -> list[str]:
     only = next(iter(remotes.names)) if len(remotes.names) == 1 else "origin"
     fetched = values.get(f"branch.{branch}.remote") or only
@@ -356,7 +356,7 @@ def _default_names(
     return list(dict.fromkeys([*names, "origin"]))
 
 
-def _directions(operation: Operation) -> tuple[Operation, ...]:
+def _directions(operation: RemoteOperation) -> tuple[RemoteOperation, ...]:
     return ("fetch", "push") if operation == "both" else (operation,)
 
 

@@ -21,7 +21,7 @@ RESERVED: Final = "ironcurtain_"
 """Begins the names of the proxy's own tools: no server's tool of such a name is ever reached."""
 
 
-class ToolSource(Protocol):
+class ToolLists(Protocol):
     """Who knows the tools by server."""
 
     def tools_now(self) -> Mapping[str, tuple[ToolDefinition, ...]]:
@@ -37,7 +37,7 @@ class LiveCatalogue:
     """Implements `ports.ToolFinder`, and answers `tools/list`."""
 
     def __init__(
-        self, servers: Sequence[ServerSpec], annotations: Annotations, source: ToolSource
+        self, servers: Sequence[ServerSpec], annotations: Annotations, source: ToolLists
     ) -> None:
         """Take what the catalogue is made of. Nothing is asked yet."""
         self._servers = tuple(servers)

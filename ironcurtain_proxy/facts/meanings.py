@@ -22,8 +22,9 @@ from ironcurtain_proxy.facts.entries import (
     scripts_entry,
 )
 from ironcurtain_proxy.facts.git import GitRemotes
+from ironcurtain_proxy.facts.hosts import hosts_of
 from ironcurtain_proxy.facts.pushes import where_git_leads
-from ironcurtain_proxy.model.family import Family
+from ironcurtain_proxy.model.family import Family, Sought
 from ironcurtain_proxy.model.place import Place
 
 _MAX_BYTES: Final = 4 * 1024 * 1024
@@ -286,8 +287,8 @@ _SETTINGS_OF: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 )
 """Files that say which shell runs the scripts, or what else is run."""
 
-_Reader: TypeAlias = Callable[[Family, str, _Reading], None]
-_READERS: Final[Mapping[str, _Reader]] = MappingProxyType(
+_MeaningReader: TypeAlias = Callable[[Family, str, _Reading], None]
+_READERS: Final[Mapping[str, _MeaningReader]] = MappingProxyType(
     {
         "package.json": _package,
         "GNUmakefile": _make,
@@ -300,7 +301,7 @@ _READERS: Final[Mapping[str, _Reader]] = MappingProxyType(
     }
 )
 """By the first of the files that a family may be defined in."""
-_RUNNERS: Final[Mapping[_Reader, frozenset[str]]] = MappingProxyType(
+_RUNNERS: Final[Mapping[_MeaningReader, frozenset[str]]] = MappingProxyType(
     {
         _package: frozenset({"npm", "pnpm", "yarn", "bun"}),
         _make: frozenset({"make", "gmake"}),
@@ -345,10 +346,15 @@ def _blocks(descriptor: int) -> Iterator[bytes]:
         yield block
 
 
-def settled(place: Place, families: Iterable[Family], remotes: GitRemotes | None) -> Place:
-    """A place with what the disk says of these families."""
-    found = tuple([(family, meaning_of(family, remotes)) for family in families])
-    return replace(place, meanings=found)
+def settled(place: Place, sought: Sought, remotes: GitRemotes | None) -> Place:
+    """A place with what the disk says of families."""
+    found = tuple([(family, meaning_of(family, remotes)) for family in sought.families])
+    hosts: dict[Family, tuple[str, ...]] = {}
+    for family, directory in sought.reaching:
+        reached = hosts_of(family, directory, place.home, remotes)
+        hosts[family] = tuple(sorted({*hosts.get(family, ()), *reached}))
+    known = tuple([one for one in hosts.items() if one[1]])
+    return replace(place, meanings=found, hosts=known)
 
 
 def strays_among(paths: Iterable[str], workspace: str) -> tuple[str, ...]:

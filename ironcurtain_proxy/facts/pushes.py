@@ -4,7 +4,7 @@ import os
 from hashlib import sha256
 
 from ironcurtain_proxy.facts.branches import current_branch
-from ironcurtain_proxy.facts.git import GitRemotes, Operation
+from ironcurtain_proxy.facts.git import GitRemotes, RemoteOperation
 from ironcurtain_proxy.facts.remotes import repository_root
 from ironcurtain_proxy.facts.spelling import Refusal
 from ironcurtain_proxy.model.family import Family
@@ -31,19 +31,33 @@ def where_git_leads(family: Family, remotes: GitRemotes) -> str | None:
     if not os.path.isdir(repository):  # noqa: PTH112  a text
         return "absent"
     program, named = _named(family)
-    operation: Operation = "push" if program == "push" else "both"
-    if named is None or "--all" in family.kept:
-        urls = remotes.default_destinations(repository, "both")
-        named = None
-    else:
-        urls = remotes.destinations(named, repository, operation)
+    urls = _urls(family, repository, remotes)
+    named = None if "--all" in family.kept else named
     steering = remotes.steering(repository, named)
-    if isinstance(urls, Refusal) or steering is None:
+    if urls is None or steering is None:
         return None
     if program == "push" and remotes.renames_pushes(repository):
         return None
     said = "\0".join([repository, *urls, "", steering])
     return sha256(said.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def destinations(family: Family, remotes: GitRemotes) -> tuple[str, ...] | None:
+    """Every URL that a family of git commands leads to; None: that is not known."""
+    root = repository_root(RealPath.from_text(family.directory or ""))
+    if isinstance(root, Refusal) or not os.path.isdir(str(root)):  # noqa: PTH112  a text
+        return None
+    return _urls(family, str(root), remotes)
+
+
+def _urls(family: Family, repository: str, remotes: GitRemotes) -> tuple[str, ...] | None:
+    program, named = _named(family)
+    operation: RemoteOperation = "push" if program == "push" else "both"
+    if named is None or "--all" in family.kept:
+        urls = remotes.default_destinations(repository, "both")
+    else:
+        urls = remotes.destinations(named, repository, operation)
+    return None if isinstance(urls, Refusal) else urls
 
 
 def _named(family: Family) -> tuple[str, str | None]:

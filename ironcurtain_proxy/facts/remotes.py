@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Final
 
 from ironcurtain_proxy.facts.arguments import strings_of
-from ironcurtain_proxy.facts.git import GitRemotes, Operation
+from ironcurtain_proxy.facts.git import GitRemotes, RemoteOperation
 from ironcurtain_proxy.facts.spelling import Refusal
 from ironcurtain_proxy.facts.urls import (
     canonical_git_url,
@@ -23,7 +23,7 @@ from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import UrlValue, Value
 
-_OPERATIONS: Final[Mapping[str, Operation]] = MappingProxyType(
+_OPERATIONS: Final[Mapping[str, RemoteOperation]] = MappingProxyType(
     {"git_push": "push", "git_fetch": "fetch", "git_pull": "fetch", "git_clone": "fetch"}
 )
 _OUTSIDE_A_REPOSITORY: Final = frozenset({"git_clone"})
@@ -42,7 +42,7 @@ _UNCLEAR: Final = Refusal(
 )
 
 
-def operation_of(tool: str) -> Operation:
+def operation_of(tool: str) -> RemoteOperation:
     """What a tool does with its remote. A tool that is not known may do either."""
     return _OPERATIONS.get(tool, "both")
 

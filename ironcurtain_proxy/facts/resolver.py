@@ -1,9 +1,18 @@
-"""The information point of a live session: one call in, facts or a refusal out.
+"""Gathering the facts of a call in a live session: one call in, facts or a refusal out.
 
-Theory of operation: the tool is looked up, the arguments are held to its live schema, the working
-directory of a git server is filled in, and `FactReader` reads what is left. What takes microseconds
-is done at once. In a thread with a deadline is done what may take longer: git, many paths, and any
-path while a file system is mounted that can hang (NFS, FUSE). This file does not know the policy.
+Theory of operation:
+
+    call ── lookup ─┬─ trusted server ───────────────────────────────▶ facts, arguments unread
+                    └─ annotation ── working directory ── schema ── FactReader ──▶ facts
+                             a step that fails refuses the call
+
+The tool comes from the catalogue as it is now; its arguments are validated against the schema that
+the server lists now. A git server's missing working directory is filled in from its earlier calls.
+`FactReader` then follows paths, parses URLs and asks git for remotes.
+
+Work that takes microseconds is done on the event loop. Work that can be slow runs in a thread with
+a deadline: git, many paths, and any path while a file system is mounted that can hang (NFS, FUSE).
+A thread that hangs is abandoned and the call refused. This module does not know the policy.
 """
 
 from collections.abc import Callable

@@ -34,7 +34,7 @@ class Remembered:
     """Aware, UTC."""
 
 
-_Key: TypeAlias = tuple[str, ...]
+_GrantKey: TypeAlias = tuple[str, ...]
 """Of a tool (server, tool) or a capability (its name): no two of them are equal."""
 
 
@@ -53,7 +53,7 @@ class GrantBook:
         """
         self._on_taken_back = on_taken_back
         self._all: dict[GrantId, Remembered] = {}
-        self._by_key: dict[_Key, dict[GrantId, Grant]] = {}
+        self._by_key: dict[_GrantKey, dict[GrantId, Grant]] = {}
 
     def __len__(self) -> int:
         return len(self._all)
@@ -92,7 +92,7 @@ class GrantBook:
         """The grant by which the profile need not ask about a capability."""
         return next(iter(self._alive((capability,), now)), None)
 
-    def _alive(self, key: _Key, now: datetime) -> list[Grant]:
+    def _alive(self, key: _GrantKey, now: datetime) -> list[Grant]:
         """The grants of a key. Forgets those that have expired."""
         grants = list(self._by_key.get(key, {}).values())
         for grant in grants:
@@ -134,7 +134,7 @@ class GrantBook:
         return count
 
 
-def _key_of(pattern: Pattern) -> _Key:
+def _key_of(pattern: Pattern) -> _GrantKey:
     match pattern:
         case GrantPattern() | ToolPattern() | FamilyPattern() | CallPattern():
             return pattern.server, pattern.tool

@@ -237,7 +237,8 @@ def _phrase(family: Family, workspace: str, home: RealPath | None) -> str:
         target = target if named else ""
         words = [word for word in words if word not in named]
     place = _short(family.directory or workspace, home)
-    return f"`{_plain(family.spelled(words))}`{_plain(target)} in {_plain(place)}"
+    reach = f" (reaches {' and '.join(family.hosts)})" if family.hosts else ""
+    return f"`{_plain(family.spelled(words))}`{_plain(target)} in {_plain(place)}{_plain(reach)}"
 
 
 def _plain(text: str) -> str:

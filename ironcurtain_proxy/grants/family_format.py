@@ -13,7 +13,7 @@ from ironcurtain_proxy.grants.fields import (
 from ironcurtain_proxy.model.family import Family
 from ironcurtain_proxy.model.json import Json
 
-_KEYS: Final = frozenset({"program", "kept", "around", "directory", "meaning"})
+_KEYS: Final = frozenset({"program", "kept", "around", "directory", "meaning", "hosts"})
 
 
 def family_fields(family: Family) -> dict[str, Json]:
@@ -30,6 +30,7 @@ def family_fields(family: Family) -> dict[str, Json]:
         "around": [*family.around],
         "directory": family.directory,
         "meaning": family.meaning,
+        "hosts": [*family.hosts],
     }
 
 
@@ -48,7 +49,8 @@ def families_of(fields: Mapping[str, Json]) -> tuple[tuple[Family, ...], tuple[s
 
 
 def _family(value: Json) -> Family:
-    fields = object_of(value, _KEYS)
+    # What was kept before had none.
+    fields = object_of({"hosts": [], **value} if isinstance(value, dict) else value, _KEYS)
     directory, program = fields["directory"], _texts(fields["program"])
     if not program:
         raise MalformedError("a family has no program")
@@ -58,6 +60,7 @@ def _family(value: Json) -> Family:
         around=_texts(fields["around"]),
         directory=None if directory is None else str(path_of(directory)),
         meaning=any_text(fields["meaning"]),
+        hosts=_texts(fields["hosts"]),
     )
 
 

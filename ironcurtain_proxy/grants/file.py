@@ -37,7 +37,7 @@ _LOCK_PAUSE: Final = 0.005
 Stamp: TypeAlias = tuple[int, ...]
 """What changes when the file is replaced; empty: there is none."""
 
-Change: TypeAlias = Callable[[tuple[KeptGrant, ...]], Iterable[KeptGrant]]
+GrantsUpdate: TypeAlias = Callable[[tuple[KeptGrant, ...]], Iterable[KeptGrant]]
 """Is handed what the file holds, and says what it shall hold."""
 
 
@@ -46,7 +46,7 @@ class GrantsFileError(IronCurtainError):
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class GrantsContent:
     """What the file held at one moment."""
 
     read: ReadGrants
@@ -78,7 +78,7 @@ class GrantsFile:
         except OSError as error:
             raise self._unusable(f"cannot be read: {error.strerror}") from None
 
-    def read(self) -> Snapshot:
+    def read(self) -> GrantsContent:
         """What counts of it; a file that is not there holds nothing.
 
         Raises:
@@ -87,7 +87,7 @@ class GrantsFile:
         try:
             descriptor = os.open(self.path, os.O_RDONLY | _SAFE)
         except FileNotFoundError:
-            return Snapshot(ReadGrants(), ())
+            return GrantsContent(ReadGrants(), ())
         except OSError as error:
             link = self.path.is_symlink()
             what = "is a symbolic link" if link else f"cannot be read: {error.strerror}"
@@ -102,9 +102,9 @@ class GrantsFile:
             raise self._unusable(str(error)) from None
         finally:
             os.close(descriptor)
-        return Snapshot(read_grants_file(raw), _stamp(found))
+        return GrantsContent(read_grants_file(raw), _stamp(found))
 
-    def update(self, change: Change) -> Snapshot:
+    def update(self, change: GrantsUpdate) -> GrantsContent:
         """Change what it holds while no other process of ours does. Takes a few milliseconds.
 
         Raises:
@@ -121,11 +121,11 @@ class GrantsFile:
                 if after == before.grants and not before.read.problems:
                     return before
                 self._replace(after)
-                return Snapshot(ReadGrants(after), self.stamp())
+                return GrantsContent(ReadGrants(after), self.stamp())
         except OSError as error:
             raise self._unusable(f"cannot be written: {error.strerror}") from None
 
-    def remove(self, identifiers: Collection[str]) -> Snapshot:
+    def remove(self, identifiers: Collection[str]) -> GrantsContent:
         """Take grants back, whoever uses them.
 
         Raises:

@@ -14,7 +14,7 @@ import anyio
 from anyio import to_thread
 
 from ironcurtain_proxy.grants.book import Remembered
-from ironcurtain_proxy.grants.file import GrantsFile, GrantsFileError, Snapshot, Stamp
+from ironcurtain_proxy.grants.file import GrantsContent, GrantsFile, GrantsFileError, Stamp
 from ironcurtain_proxy.grants.format import KeptGrant, KeptScope, can_be_kept
 from ironcurtain_proxy.model.boot_moment import BootMoment
 from ironcurtain_proxy.model.grant import (
@@ -292,7 +292,7 @@ class PersistedGrants:
             return restored
         return replace(restored, grant=replace(restored.grant, expires=earlier))
 
-    def _note(self, snapshot: Snapshot) -> frozenset[GrantId]:
+    def _note(self, snapshot: GrantsContent) -> frozenset[GrantId]:
         left = {kept.id for kept in snapshot.grants}
         gone = frozenset(self._known.keys() - left)
         self._known = {name: one for name, one in self._known.items() if name in left}

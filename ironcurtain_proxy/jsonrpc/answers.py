@@ -2,11 +2,15 @@
 
 Knows ids, deadlines and who waits; does not know how a request is sent or what an answer says.
 
-One future and one timer a request: a cancel scope for each deadline would cost ten times as much.
+One timer for all: a cancel scope for each deadline would cost ten times as much as the look-up, and
+a timer for each as much again.
 """
 
 import asyncio  # noqa: TID251  futures and timers, see above
+import math
 from typing import Generic, TypeVar
+
+from ironcurtain_proxy.jsonrpc.batch import Prompt
 
 _Answer = TypeVar("_Answer")
 
@@ -17,6 +21,9 @@ class Answers(Generic[_Answer]):
     def __init__(self) -> None:
         self._waiting: dict[int, asyncio.Future[_Answer]] = {}
         self._last_id = 0
+        self._deadlines: dict[int, float] = {}
+        self._looks_at = math.inf
+        """When the timer looks for deadlines that have passed."""
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -32,7 +39,7 @@ class Answers(Generic[_Answer]):
     def expect(self) -> int:
         """Begin to wait; the id is fresh. Whoever calls this also calls `wait`."""
         self._last_id += 1
-        self._waiting[self._last_id] = asyncio.get_running_loop().create_future()
+        self._waiting[self._last_id] = Prompt(asyncio.get_running_loop())
         return self._last_id
 
     async def wait(self, request_id: int, seconds: float) -> _Answer:
@@ -43,12 +50,14 @@ class Answers(Generic[_Answer]):
             Exception: what `fail` or `fail_all` was given.
         """
         waiter = self._waiting[request_id]
-        timer = waiter.get_loop().call_later(seconds, _expire, waiter)
+        loop = waiter.get_loop()
+        self._deadlines[request_id] = deadline = loop.time() + seconds
+        if deadline < self._looks_at:
+            self._look_again(loop, deadline)
         try:
             return await waiter
         finally:
-            timer.cancel()
-            del self._waiting[request_id]
+            del self._waiting[request_id], self._deadlines[request_id]
 
     def forget(self, request_id: int) -> None:
         """Stop expecting a request that could not be sent."""
@@ -72,11 +81,23 @@ class Answers(Generic[_Answer]):
 
     def fail_all(self, error: Exception) -> None:
         """End every wait with an error: no answer can come any more."""
-        for waiter in self._waiting.values():
+        for waiter in list(self._waiting.values()):
             if not waiter.done():
                 waiter.set_exception(error)
 
+    def _look_again(self, loop: asyncio.AbstractEventLoop, when: float) -> None:
+        self._looks_at = when
+        loop.call_at(when, self._look, loop, when)
 
-def _expire(waiter: asyncio.Future[_Answer]) -> None:
-    if not waiter.done():
-        waiter.set_exception(TimeoutError())
+    def _look(self, loop: asyncio.AbstractEventLoop, planned: float) -> None:
+        """End the waits whose deadline has passed, unless an earlier look took this one's place."""
+        if planned != self._looks_at:
+            return
+        now = max(loop.time(), planned)
+        passed = [one for one, deadline in self._deadlines.items() if deadline <= now]
+        for request_id in passed:
+            self.fail(request_id, TimeoutError())
+        left = [deadline for deadline in self._deadlines.values() if deadline > now]
+        self._looks_at = math.inf
+        if left:
+            self._look_again(loop, min(left))

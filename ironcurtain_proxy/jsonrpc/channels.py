@@ -9,12 +9,14 @@ pipe, and written with plain blocking writes.
 
 import asyncio  # noqa: TID251  pipe transports
 import contextlib
+import fcntl
 import os
 import stat
 import threading
 from typing import Final
 
 _CHUNK: Final = 1 << 16
+_STDERR: Final = 2
 
 
 async def open_read_channel(fd: int, protocol: asyncio.Protocol, read_size: int) -> None:
@@ -57,6 +59,27 @@ def _pump(source: int) -> int:
 
     threading.Thread(target=copy, name="stdin", daemon=True).start()
     return read
+
+
+def claim_stdio() -> tuple[int, int]:
+    """Move the wire off descriptors 0 and 1, and give back where it is now: (read, write).
+
+    From then on a stray `print`, a library or a child process that writes to standard output writes
+    to standard error, and finds standard input empty. The new descriptors are not inherited.
+
+    Raises:
+        OSError: standard input or output is closed.
+    """
+    read, write = (fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3) for fd in (0, 1))
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 0)
+    try:
+        os.dup2(_STDERR, 1)
+    except OSError:
+        os.dup2(null, 1)
+    if null != _STDERR:
+        os.close(null)
+    return read, write
 
 
 class _FileTransport(asyncio.WriteTransport):

@@ -26,7 +26,11 @@ _DIGITS: Final = bytes(ord("0") if byte in b"0123456789" else ord(" ") for byte 
 """Maps every digit to 0: a search for 19 zeros is then plain memory search, linear and ten times
 as fast as the regular expression `[0-9]{19}`."""
 
-_PIECE: Final = 64 * 1024
+_LONG: Final = 64 * 1024
+"""Bytes of a line that are worth a look at what is in it first."""
+_LARGE_FLOAT: Final = 9e18
+_FEW: Final = 1000
+
 _EDGE: Final = 4096
 """Bytes looked at on each side of a line that is not JSON, to find its id."""
 
@@ -56,7 +60,7 @@ def decode(line: bytes) -> dict[str, Json] | Malformed:
     """Read one line. Of duplicate keys the last counts, as everywhere."""
     try:
         message: object = orjson.loads(line)
-        if _may_hold_big_number(line):
+        if _may_hold_big_number(line, message):
             message = json.loads(line)
     except (ValueError, RecursionError) as error:
         return Malformed(_reason(error), recover_id(line))
@@ -65,14 +69,28 @@ def decode(line: bytes) -> dict[str, Json] | Malformed:
     return Malformed("not a JSON object", is_json=True)
 
 
-def _may_hold_big_number(line: bytes) -> bool:
-    if len(line) <= _PIECE:
-        return _BIG in line.translate(_DIGITS)
-    # Piece by piece: a copy of a large line would be made of fresh memory, page by page.
-    return any(
-        _BIG in line[at : at + _PIECE + len(_BIG)].translate(_DIGITS)
-        for at in range(0, len(line), _PIECE)
-    )
+def _may_hold_big_number(line: bytes, message: object) -> bool:
+    if len(line) > _LONG:
+        found = _holds_large_float(message)
+        if found is not None:
+            return found
+    return _BIG in line.translate(_DIGITS)
+
+
+def _holds_large_float(message: object) -> bool | None:
+    """Whether there is a float that may have been such a number; None: there is too much to see.
+
+    A large line is nearly always one long text, in which nothing has to be searched then.
+    """
+    waiting = [message]
+    for value in waiting:
+        if isinstance(value, dict | list):
+            if len(waiting) + len(value) > _FEW:
+                return None
+            waiting += value.values() if isinstance(value, dict) else value
+        elif isinstance(value, float) and abs(value) >= _LARGE_FLOAT:
+            return True
+    return False
 
 
 def encode_value(value: Mapping[str, Json]) -> bytes | None:

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from ironcurtain_proxy.jsonrpc.batch import Batch
 from ironcurtain_proxy.jsonrpc.channels import open_read_channel, open_write_channel
 
 MAX_LINE: Final = 64 << 20
@@ -29,10 +30,11 @@ _LARGE_PART: Final = 1 << 14
 _READ_SIZE: Final = 1 << 16
 """A larger buffer would come from mmap, and go back, at each read: 20 µs for every message."""
 
+_ONE_LINE: Final = 2
+"""Parts of a read that ends one line: what is before its newline, and after it."""
+
 _LOOK_AGAIN: Final = 0.01
 """Seconds. asyncio tells of room in a pipe before all of the rest is written."""
-
-_STDERR: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +55,9 @@ class LineReader(asyncio.Protocol):
     Made by `open_reader`. One task at a time may wait in `receive`.
     """
 
-    def __init__(self, max_line: int) -> None:
+    def __init__(self, max_line: int, batch: Batch | None = None) -> None:
         self._max_line = max_line
+        self._batch = batch
         self._transport: asyncio.ReadTransport | None = None
         self._lines: deque[bytes | Oversize] = deque()
         self._queued_bytes = 0
@@ -107,11 +110,11 @@ class LineReader(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """From the event loop: bytes have arrived."""
         lines = data.split(b"\n")
-        if len(lines) > 1:
-            self._finish_line(lines[0])
-            for line in filter(None, lines[1:-1]):
-                self._put(line)
-        self._begin_line(lines[-1])
+        if len(lines) > _ONE_LINE and self._batch is not None:
+            with self._batch:
+                self._take(lines)
+        else:
+            self._take(lines)
         if self._transport is not None and not self._paused and self._is_full():
             self._paused = True
             self._transport.pause_reading()
@@ -125,6 +128,13 @@ class LineReader(asyncio.Protocol):
         """From the event loop: the pipe is gone."""
         self._transport = None
         self._end()
+
+    def _take(self, lines: list[bytes]) -> None:
+        if len(lines) > 1:
+            self._finish_line(lines[0])
+            for line in filter(None, lines[1:-1]):
+                self._put(line)
+        self._begin_line(lines[-1])
 
     def _begin_line(self, part: bytes) -> None:
         if self._oversize is not None:
@@ -216,10 +226,13 @@ class LineWriter(asyncio.Protocol):
     Made by `open_writer`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, batch: Batch | None = None) -> None:
+        self._batch = batch
         self._transport: asyncio.WriteTransport | None = None
         self._waiters: list[asyncio.Future[None]] = []
         self._congested = False
+        self._kept: list[bytes] = []
+        self._kept_bytes = 0
         self._closed = asyncio.Event()
 
     @property
@@ -230,7 +243,9 @@ class LineWriter(asyncio.Protocol):
     @property
     def backlog(self) -> int:
         """Bytes accepted that the other side has not made room for."""
-        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+        if self._transport is None:
+            return 0
+        return self._transport.get_write_buffer_size() + self._kept_bytes
 
     def write(self, line: bytes) -> None:
         """Accept a line (with its newline) without waiting; the caller watches `backlog`.
@@ -240,6 +255,14 @@ class LineWriter(asyncio.Protocol):
         """
         if self._transport is None or self._transport.is_closing():
             raise BrokenPipeError("the pipe is closed")
+        if self._batch is not None and self._batch.is_open and len(line) < _LARGE_PART:
+            if not self._kept:
+                self._batch.send_at_end(self._send_kept)
+            self._kept.append(line)
+            self._kept_bytes += len(line)
+            return
+        if self._kept:
+            self._send_kept()
         self._transport.write(line)
 
     async def send(self, line: bytes) -> None:
@@ -278,6 +301,7 @@ class LineWriter(asyncio.Protocol):
 
     async def drain_and_close(self) -> None:
         """Send what was accepted, then close. Waits as long as the other side does not read."""
+        self._send_kept()
         if self._transport is not None:
             self._transport.close()
         await self._closed.wait()
@@ -288,6 +312,12 @@ class LineWriter(asyncio.Protocol):
         # would close its pipe twice, and fail.
         if not self.is_closed or self.backlog:
             self._abort()
+
+    def _send_kept(self) -> None:
+        """Send what a batch has kept back."""
+        kept, self._kept, self._kept_bytes = self._kept, [], 0
+        if kept and self._transport is not None and not self._transport.is_closing():
+            self._transport.write(b"".join(kept))
 
     def _abort(self) -> None:
         if self._transport is not None:
@@ -319,38 +349,45 @@ class LineWriter(asyncio.Protocol):
                 waiter.set_exception(BrokenPipeError("the pipe is closed"))
 
 
-async def open_reader(fd: int, *, max_line: int = MAX_LINE) -> LineReader:
+async def open_reader(
+    fd: int, *, max_line: int = MAX_LINE, batch: Batch | None = None
+) -> LineReader:
     """Read lines from a descriptor, of which the reader becomes the owner.
 
     Pipes and sockets are read by the event loop. Files, terminals and `/dev/null`, which no event
     loop can wait for, are read by a thread.
+
+    Args:
+        fd: the descriptor.
+        max_line: the cap on one line, bytes.
+        batch: what one read brings belongs to it.
     """
     widen(fd)
-    reader = LineReader(max_line)
+    reader = LineReader(max_line, batch)
     await open_read_channel(fd, reader, _READ_SIZE)
     return reader
 
 
 async def open_wire(
-    read: int, write: int, *, max_line: int = MAX_LINE
+    read: int, write: int, *, max_line: int = MAX_LINE, batch: Batch | None = None
 ) -> tuple[LineReader, LineWriter]:
     """Both directions at once. If one cannot be opened, both are closed."""
     try:
-        reader = await open_reader(read, max_line=max_line)
+        reader = await open_reader(read, max_line=max_line, batch=batch)
     except BaseException:
         os.close(write)
         raise
     try:
-        return reader, await open_writer(write)
+        return reader, await open_writer(write, batch=batch)
     except BaseException:
         reader.close()
         raise
 
 
-async def open_writer(fd: int) -> LineWriter:
+async def open_writer(fd: int, *, batch: Batch | None = None) -> LineWriter:
     """Send lines to a descriptor, of which the writer becomes the owner. See `open_reader`."""
     widen(fd)
-    writer = LineWriter()
+    writer = LineWriter(batch)
     await open_write_channel(fd, writer)
     return writer
 
@@ -359,24 +396,3 @@ def widen(fd: int) -> None:
     """Make a pipe hold 1 MiB, if the system lets us: fewer wake-ups for large messages."""
     with contextlib.suppress(OSError, AttributeError):
         fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, _PIPE_SIZE)
-
-
-def claim_stdio() -> tuple[int, int]:
-    """Move the wire off descriptors 0 and 1, and give back where it is now: (read, write).
-
-    From then on a stray `print`, a library or a child process that writes to standard output writes
-    to standard error, and finds standard input empty. The new descriptors are not inherited.
-
-    Raises:
-        OSError: standard input or output is closed.
-    """
-    read, write = (fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3) for fd in (0, 1))
-    null = os.open(os.devnull, os.O_RDWR)
-    os.dup2(null, 0)
-    try:
-        os.dup2(_STDERR, 1)
-    except OSError:
-        os.dup2(null, 1)
-    if null != _STDERR:
-        os.close(null)
-    return read, write

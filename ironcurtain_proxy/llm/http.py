@@ -1,6 +1,6 @@
-"""HTTP that reads no more than an answer needs and goes nowhere but where it is told.
+"""HTTP with bounded replies, without redirects and without settings from the environment.
 
-Imported together with litellm, on first use. Knows nothing of models.
+Imported together with litellm, on first use.
 """
 
 from collections.abc import AsyncIterator
@@ -9,15 +9,15 @@ from typing import Final
 import httpx
 
 MAX_REPLY_BYTES: Final = 256 * 1024
-"""Of a whole HTTP reply. An answer is one sentence."""
+"""The limit for a whole HTTP reply. An answer is one sentence."""
 
 
 class ReplyError(httpx.TransportError):
-    """A reply that is not read to its end."""
+    """A reply that is too long or compressed and is not read to its end."""
 
 
 class _CappedStream(httpx.AsyncByteStream):
-    """A reply that ends in an error when it grows too long."""
+    """A reply stream that raises once it is too long."""
 
     def __init__(self, stream: httpx.AsyncByteStream) -> None:
         self._stream = stream
@@ -36,7 +36,7 @@ class _CappedStream(httpx.AsyncByteStream):
 
 
 class CappedTransport(httpx.AsyncHTTPTransport):
-    """Plain HTTP without retries, with a cap on what comes back."""
+    """Plain HTTP without retries, with a size limit for replies."""
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send one request."""
@@ -52,7 +52,7 @@ class CappedTransport(httpx.AsyncHTTPTransport):
 
 
 def plain_client() -> httpx.AsyncClient:
-    """A client that follows no redirect and takes nothing from the environment."""
+    """A client that follows no redirect and takes no setting from the environment."""
     return httpx.AsyncClient(
         transport=CappedTransport(retries=0), follow_redirects=False, trust_env=False
     )

@@ -1,9 +1,10 @@
-"""The auto-approver's model, in its box: the one module that knows litellm.
+"""A language model behind litellm; the only module that uses litellm.
 
-litellm takes seconds to import, asks the network for a price list and reads a `.env` file of the
-working directory unless told otherwise, retries, and does not validate replies. All of that ends
-here: it is imported in one function, in a thread; nothing is retried; a reply is capped; no
-redirect is followed. What is asked and what an answer means is in `auto_approver.intent`.
+litellm takes seconds to import, fetches a price list, reads a `.env` file of the working
+directory unless told otherwise, retries, and does not validate replies. This module contains all
+of that: litellm is imported in one function, in a thread; nothing is retried; replies are
+limited in size; no redirect is followed. The questions and the meaning of answers are in
+`auto_approver.intent`.
 """
 
 import gc
@@ -23,7 +24,7 @@ from ironcurtain_proxy.errors import ConfigurationError, IronCurtainError
 from ironcurtain_proxy.model.json import Json
 
 Provider: TypeAlias = Literal["anthropic", "google", "openai"]
-"""Who serves the model. `openai` with another `api_base` is any compatible server."""
+"""The service that runs the model. `openai` with another `api_base` is any compatible server."""
 
 DEFAULT_MODEL: Final = "anthropic:claude-haiku-4-5"
 
@@ -32,7 +33,7 @@ _LITELLM_NAMES: Final[Mapping[Provider, str]] = MappingProxyType(
 )
 _API_BASES: Final[Mapping[Provider, str | None]] = MappingProxyType(
     {
-        # Said explicitly, or a variable of the shell could name another host.
+        # Set explicitly; otherwise a variable of the shell could name another host.
         "anthropic": "https://api.anthropic.com",
         "google": None,
         "openai": "https://api.openai.com/v1",
@@ -45,23 +46,23 @@ _LOADING_SHARE: Final = 0.75
 
 
 class ModelError(IronCurtainError):
-    """The model could not be asked. The message holds nothing of the key or the question."""
+    """The model could not be asked. The message contains neither the key nor the question."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelId:
-    """`provider:model`, read."""
+    """A parsed model id, `provider:model`."""
 
     provider: Provider
     model: str
 
     def __str__(self) -> str:
-        """As it is written in a configuration."""
+        """The id as written in a configuration."""
         return f"{self.provider}:{self.model}"
 
 
 def parse_model_id(text: str) -> ModelId:
-    """Read a qualified model id.
+    """Parse a qualified model id.
 
     Raises:
         ConfigurationError: it is not `provider:model` with a provider that is known.
@@ -78,7 +79,7 @@ def parse_model_id(text: str) -> ModelId:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completion:
-    """What a model said."""
+    """A model's answer."""
 
     text: str | None
     input_tokens: int | None = None
@@ -86,7 +87,7 @@ class Completion:
 
 
 class Model(Protocol):
-    """A model that was created once and is asked again and again."""
+    """A model that is created once and asked repeatedly."""
 
     async def complete(self, system: str, prompt: str) -> Completion:
         """Ask once.
@@ -97,11 +98,11 @@ class Model(Protocol):
         ...
 
     async def warm(self) -> None:
-        """Load what is slow to load, in a thread."""
+        """Load slow libraries in a thread."""
         ...
 
     async def aclose(self) -> None:
-        """Close its connections. Safe to call at any time; it may be asked again."""
+        """Close its connections. Safe at any time; the model may be asked again."""
         ...
 
 
@@ -119,16 +120,16 @@ class LitellmModel:
 
     model_id: ModelId
     api_key: str = field(default="", repr=False)
-    """Empty: the provider's own default."""
+    """Empty: the provider's default."""
     api_base: str | None = None
     answer_schema: Mapping[str, Json] = field(repr=False)
-    """What an answer looks like, for providers that hold their models to it."""
+    """The JSON schema of an answer, for providers that support one."""
     _ask: _Ask | None = field(default=None, init=False, repr=False)
     _close: _Close | None = field(default=None, init=False, repr=False)
     _loading: anyio.Lock = field(default_factory=anyio.Lock, init=False, repr=False)
 
     async def warm(self) -> None:
-        """Import litellm in a thread. Safe to call at any time, and again."""
+        """Import litellm in a thread. Safe at any time, and repeatable."""
         await self._loaded()
 
     async def complete(self, system: str, prompt: str) -> Completion:
@@ -138,7 +139,7 @@ class LitellmModel:
             return _completion_of(await ask(system, prompt))
         except Exception as error:
             if self.api_key and self.api_key in str(error):
-                # Providers repeat a key that they refuse, and this ends up in a log.
+                # Providers repeat a refused key in their message, which would end up in a log.
                 raise ModelError(f"{type(error).__name__}, for the API key") from None
             raise
 
@@ -153,20 +154,20 @@ class LitellmModel:
         async with self._loading:
             if self._ask is not None:
                 return self._ask
-            # Abandoned rather than awaited when the deadline passes: the import goes on and the
-            # next question finds it done.
+            # Abandoned instead of awaited when the deadline passes: the import continues, and the
+            # next question finds it complete.
             ask, close = await anyio.to_thread.run_sync(self._load, abandon_on_cancel=True)
             self._ask, self._close = ask, close
             return ask
 
     def _load(self) -> tuple[_Ask, _Close]:
         """Import litellm and prepare the client. Runs in a thread, takes seconds."""
-        # Before the import: no price list from the network, no `.env` of a directory that the
-        # agent may write to, which could lead requests and keys elsewhere.
+        # Before the import: no price list from the network, and no `.env` of a directory that the
+        # agent can write to, which could redirect requests and keys.
         os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
         os.environ["LITELLM_MODE"] = "PRODUCTION"
-        # Two thousand modules and no garbage: looking for it takes a fifth of the time, and again
-        # with each collection afterwards.
+        # Garbage collection over two thousand imported modules frees nothing and takes a fifth of
+        # the time, with the import and with each later collection.
         gc.disable()
         try:
             import litellm  # slow, and only where the auto-approver is on
@@ -178,7 +179,7 @@ class LitellmModel:
         logging.getLogger("LiteLLM").setLevel(logging.ERROR)
         provider = self.model_id.provider
         base = self.api_base or _API_BASES[provider]
-        # A server of the operator's own may need no key; it must not be sent the shell's.
+        # A server of the operator may need no key; it must not be sent one from the shell.
         key = self.api_key or (_NO_KEY if self.api_base else None)
         client = _client(provider, key, base)
         settings: dict[str, object] = {
@@ -214,7 +215,7 @@ class LitellmModel:
 
 
 def _client(provider: Provider, api_key: str | None, base: str | None) -> _Closable:
-    """An HTTP client in the shape that litellm wants for a provider."""
+    """An HTTP client in the form that litellm expects for a provider."""
     from ironcurtain_proxy.llm.http import (  # noqa: PLC0415  see `_load`
         CappedTransport,
         plain_client,
@@ -234,29 +235,29 @@ def _client(provider: Provider, api_key: str | None, base: str | None) -> _Closa
 
 
 def _import_the_rest(client: object) -> None:
-    """Import here, in the thread, what the libraries would import with the first question.
+    """Import in this thread what the libraries would import with the first question.
 
-    Half a second on a quiet machine, twenty on a loaded one, which the event loop would stand still
-    for and the model's deadline would pay for. Nothing depends on it: a version that has no such
-    module imports it with the first question.
+    That takes half a second on an idle machine and twenty on a loaded one, during which the
+    event loop would stop and the model's deadline would run. It is optional: a version without
+    these modules imports others with the first question.
     """
     with suppress(ImportError):
         import_module("litellm.litellm_core_utils.default_encoding")
     with suppress(ImportError):
         import_module("litellm.proxy._types")
-    # The client of openai imports all its resources when this one is named.
+    # The openai client imports all its resources when this one is named.
     getattr(getattr(client, "chat", None), "completions", None)
 
 
 def _completion_of(response: object) -> Completion:
-    """Take text and usage out of whatever came back; a shape that is not known has no text."""
+    """Extract text and usage from a reply; an unknown shape has no text."""
     choices = getattr(response, "choices", None)
     first = choices[0] if isinstance(choices, list) and choices else None
     text = getattr(getattr(first, "message", None), "content", None)
     finished = getattr(first, "finish_reason", None)
     usage = getattr(response, "usage", None)
     return Completion(
-        # An answer that was cut off is no answer, even where it happens to parse.
+        # A truncated answer is no answer, even where it parses.
         text=text if isinstance(text, str) and finished in {"stop", "tool_calls", None} else None,
         input_tokens=_count(getattr(usage, "prompt_tokens", None)),
         output_tokens=_count(getattr(usage, "completion_tokens", None)),

@@ -1,8 +1,8 @@
-"""How an answer is written, and whether it was in time.
+"""Writing an answer, and finding out whether it was in time.
 
-A proxy of ours marks the very file it accepted before it removes it (see `mailbox_directory`), so
-that "it was taken" is known and not guessed. The original's proxies do not: there a request that
-still lies beside the answer has to do.
+This proxy marks the very file that it accepted before it removes it (see `mailbox_directory`),
+so that acceptance is known for certain. The original's proxies do not; there, a request that
+still lies beside the answer counts instead.
 """
 
 import os
@@ -34,33 +34,33 @@ from ironcurtain_proxy.private_directory import (
 )
 
 WAIT_SECONDS: Final = 2.0
-"""How long a proxy may take to take an answer before it is only presumed."""
+"""Seconds that a proxy may take to accept an answer before acceptance is only presumed."""
 NOT_COUNTED: Final = "the answer did not count (is it the right token?), and the call still waits"
 _STEP_SECONDS: Final = 0.002
 _WORD_BYTES: Final = 8
 
 
 class NotTheReviewerError(IronCurtainError):
-    """Somebody else was asked. Nothing was written; the message says who, and what would do."""
+    """Another reviewer was asked. Nothing was written; the message says who, and what is needed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReviewerAnswer:
-    """What a reviewer says."""
+    """The answer of a reviewer."""
 
     approved: bool
     remember: int | None = None
-    """The place of what is to be remembered; None: nothing."""
+    """The index of the candidate to remember; None: none."""
     note: str = ""
-    """A word to the agent."""
+    """A message to the agent."""
     reviewer: str = ""
-    """A name, for one that is not a person."""
+    """The name of a reviewer that is not a person."""
     credential: Credential | None = None
-    """For a mailbox that is one reviewer's."""
+    """For a mailbox that only one reviewer may answer in."""
 
 
 class Posted:
-    """An answer that was put into a mailbox."""
+    """An answer that was written into a mailbox."""
 
     def __init__(
         self, place: MailboxDirectory, request: Request, name: str, descriptor: int
@@ -71,7 +71,7 @@ class Posted:
         self._fd = descriptor
 
     def outcome(self) -> bool | None:
-        """Whether the proxy took it; None: it has not looked yet."""
+        """Whether the proxy accepted it; None: it has not looked yet."""
         if self._request.owner is None:
             return self.presumed()
         if is_marked_taken(self._fd):
@@ -83,18 +83,18 @@ class Posted:
         return None
 
     def presumed(self) -> bool:
-        """The outcome where the proxy does not tell: it still waits, so it will find the answer."""
+        """The outcome where the proxy leaves no mark: it still waits, and will find the answer."""
         return self._place.has(request_name(self._request.id))
 
     def close(self) -> None:
-        """Give the descriptor back, and take back an answer that nobody waits for."""
+        """Close the descriptor, and remove an answer that nobody waits for."""
         if self._request.owner is not None and not self.presumed():
             self._place.discard_ours(self._name)
         os.close(self._fd)
 
 
 def post(place: MailboxDirectory, request: Request, verdict: ReviewerAnswer) -> Posted | None:
-    """Put an answer into the mailbox. None: there is one already, or nobody waits for one.
+    """Write an answer. None: there is one already, or nobody waits for one.
 
     Raises:
         NotTheReviewerError: it is not this reviewer who was asked.
@@ -112,7 +112,7 @@ def post(place: MailboxDirectory, request: Request, verdict: ReviewerAnswer) -> 
 
 
 def objection(request: Request, credential: Credential | None) -> str:
-    """Why a request is not for this reviewer to answer; empty: it is."""
+    """Why this reviewer may not answer a request; empty: the reviewer may."""
     asked = f'"{visible(request.reviewer)}"' if request.reviewer else "a person"
     if credential is None:
         alone = f"only {asked} may answer this, with its token (--as and --token-file)"
@@ -123,12 +123,12 @@ def objection(request: Request, credential: Credential | None) -> str:
 
 
 def still_waits(place: MailboxDirectory, request: Request) -> bool:
-    """Whether an answer that was not taken was none, rather than late."""
+    """Whether an answer without a mark was too early to be seen instead of too late."""
     return bool(request.reviewer) and place.has(request_name(request.id))
 
 
 def _written(request: Request, verdict: ReviewerAnswer) -> tuple[str, bytes]:
-    """A name for the answer, and what it says."""
+    """The file name of the answer, and its content."""
     note = clean_line(verdict.note)[:MAX_NOTE]
     if verdict.credential is None:
         return response_name(request.id), response_bytes(
@@ -146,7 +146,7 @@ def _written(request: Request, verdict: ReviewerAnswer) -> tuple[str, bytes]:
 
 
 def _whereabouts() -> str:
-    """Who answers, and at which terminal: `joe on pts/3`. For the record, and proves nothing."""
+    """Who answers, and at which terminal: `joe on pts/3`. For the record; it proves nothing."""
     user, terminal = str(os.getuid()), "no terminal"
     with suppress(KeyError, OSError):
         user = pwd.getpwuid(os.getuid()).pw_name
@@ -158,7 +158,7 @@ def _whereabouts() -> str:
 
 
 def answer(place: MailboxDirectory, request: Request, verdict: ReviewerAnswer) -> bool:
-    """Answer a request. Echoes what was shown, and never overwrites an answer.
+    """Answer a request. The answer repeats the digest of the request and never overwrites another.
 
     Returns:
         Whether the proxy took it.
@@ -177,7 +177,7 @@ def answer(place: MailboxDirectory, request: Request, verdict: ReviewerAnswer) -
 
 
 def outcomes(posted: Sequence[Posted]) -> list[bool]:
-    """Whether the proxies took answers that were put down together, in their order.
+    """Whether the proxies accepted answers that were written together, in their order.
 
     The wait ends `WAIT_SECONDS` after the last of them was found taken or not: a proxy that is
     busy with some has as long for the others.
@@ -199,7 +199,7 @@ def outcomes(posted: Sequence[Posted]) -> list[bool]:
 
 
 async def answer_async(place: MailboxDirectory, request: Request, verdict: ReviewerAnswer) -> bool:
-    """The same without blocking. Cancelled, the answer stays where it is."""
+    """Answer without blocking the event loop. If cancelled, the answer stays in place."""
     posted = post(place, request, verdict)
     if posted is None:
         return False

@@ -1,8 +1,8 @@
-"""One reviewer's right to answer in a mailbox.
+"""The credential of a reviewer that alone may answer in a mailbox.
 
-Where a mailbox is one reviewer's, an answer counts only if it bears that reviewer's token, or a
-proof that whoever wrote it knows the token. Our own commands write the proof: what lies in a
-directory may be read by whoever gets in there, and a proof fits one answer to one question.
+There, an answer counts only with that reviewer's token, or with a proof that its writer knows
+the token. The proxy's own commands write the proof: whoever gets into the directory can read its
+files, and a proof fits one answer to one question only.
 """
 
 import hashlib
@@ -13,19 +13,19 @@ from typing import Final
 
 _PURPOSE: Final = "ironcurtain-answer-1"
 _PROVED: Final = ("reviewer", "escalationId", "requestDigest", "decision", "note")
-"""The keys that a proof covers, in its order. Only the last may hold a line end."""
+"""The keys that a proof covers, in this order. Only the last value may contain line ends."""
 _REDACTED: Final = "***"
 
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """Whose answers count, and what they are known by."""
+    """The reviewer whose answers count, and the token that authenticates them."""
 
     reviewer: str
     token: str = field(repr=False)
 
     def proof(self, answer: Mapping[str, object]) -> str:
-        """What an answer bears in the place of the token.
+        """The proof that an answer carries instead of the token.
 
         HMAC-SHA256 in hexadecimal, its key the token, over lines: `ironcurtain-answer-1`, then the
         answer's `reviewer`, `escalationId`, `requestDigest`, `decision` and `note`.
@@ -34,7 +34,7 @@ class Credential:
         return hmac.new(_bytes(self.token), _bytes(lines), hashlib.sha256).hexdigest()
 
     def objection(self, answer: Mapping[str, object], question: str, digest: str) -> str:
-        """Why an answer is not this reviewer's to this question; empty: it is.
+        """Why an answer is not this reviewer's answer to this question; empty: it is.
 
         Args:
             answer: what the response file says.
@@ -52,7 +52,7 @@ class Credential:
         return ""
 
     def kept_out_of(self, words: str) -> str:
-        """Words for the record and the agent, without the token."""
+        """A text for the record and the agent, with the token removed."""
         return words.replace(self.token, _REDACTED)
 
     def _vouches_for(self, answer: Mapping[str, object]) -> bool:

@@ -1,7 +1,7 @@
-"""A request in words for a person.
+"""A request as text for a person.
 
-Everything in a request may come from an agent: what is invisible, moves a cursor or turns the
-direction of writing is shown as an escape, and nothing is cut.
+Everything in a request may come from an agent. Characters that are invisible, move the cursor or
+change the direction of writing are shown as escapes, and nothing is cut.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from ironcurtain_proxy.model.capability import CAPABILITIES
 from ironcurtain_proxy.model.json import Json
 
 _BLANKS: Final = frozenset("\u00ad\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
-"""Characters that count as printable and show nothing."""
+"""Characters that count as printable and are invisible."""
 _VARIATIONS: Final = range(0xFE00, 0xFE10)
 _MORE_VARIATIONS: Final = range(0xE0100, 0xE01F0)
 _ASKING: Final = MappingProxyType(
@@ -27,13 +27,13 @@ _ASKING: Final = MappingProxyType(
 )
 _MINUTE: Final = 60
 MARGIN: Final = 25
-"""Columns before the words of a field."""
+"""Columns before the text of a field."""
 _NARROWEST: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A named part of a request; `lines` are safe to show, and never empty."""
+    """A named part of a request. `lines` can be printed safely and are never empty."""
 
     name: str
     lines: tuple[str, ...]
@@ -62,7 +62,7 @@ def _escape(char: str) -> str:
 
 
 def fields_of(one: PendingRequest) -> list[Field]:
-    """All that is known of a request but its arguments and the time left."""
+    """All parts of a request except its arguments and the time left."""
     request = one.request
     fields = [
         Field("tool", (visible(f"{request.server}/{request.tool}"),)),
@@ -86,7 +86,7 @@ def fields_of(one: PendingRequest) -> list[Field]:
 
 
 def _why(request: Request) -> list[str]:
-    """The reasons, each with what asks where there are several; the original knows but one."""
+    """The reasons, each with its origin where there are several; the original has only one."""
     if len(request.why) < 2:  # noqa: PLR2004  nothing to tell apart
         return [request.reason]
     return [f"{_ASKING.get(origin, origin)}: {reason}" for origin, reason in request.why]
@@ -106,7 +106,7 @@ def arguments_of(one: PendingRequest, prefix: str = "") -> list[Field]:
 
 
 def value_lines(value: Json) -> tuple[str, ...]:
-    """A value as it is meant: a text by its lines, anything else as JSON."""
+    """A value as it is meant: a text by its lines, any other value as JSON."""
     if isinstance(value, str):
         return tuple([visible(line) for line in value.split("\n")])
     text = orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
@@ -114,7 +114,7 @@ def value_lines(value: Json) -> tuple[str, ...]:
 
 
 def remembered(one: PendingRequest) -> Field:
-    """What "remember" would remember."""
+    """The candidates that "remember" would remember."""
     shown = [visible(text) for text in one.request.candidates]
     others = [f"{place}: {text}" for place, text in enumerate(shown[1:], 2)]
     return Field("remember", (*shown[:1], *others) or ("nothing",))
@@ -130,7 +130,7 @@ def time_left(one: PendingRequest, now: datetime) -> str:
 
 
 def summary(one: PendingRequest) -> str:
-    """One line: the tool and the first argument."""
+    """The tool and the first argument, on one line."""
     told = [f"{field.name}={field.lines[0]}" for field in arguments_of(one)[:1]]
     return " ".join([visible(f"{one.request.server}/{one.request.tool}"), *told])
 

@@ -1,6 +1,6 @@
-"""What earlier proxies left in a mailbox because they died.
+"""Removing the files that dead proxies left in a mailbox.
 
-A living proxy may share the directory: what is its own stays.
+A running proxy may share the directory; its files are kept.
 """
 
 from contextlib import suppress
@@ -24,7 +24,7 @@ from ironcurtain_proxy.private_directory import (
 
 
 def discard_leftovers(place: MailboxDirectory) -> None:
-    """Remove the requests of dead owners, responses to nothing, and half-written files."""
+    """Remove the requests of dead owners, responses without a request, and half-written files."""
     with suppress(OSError):
         names = place.names()
         for name in names:

@@ -1,8 +1,8 @@
-"""Who listens: a lock in a mailbox, or in the directory of all sessions.
+"""The listener lock: a file lock in a mailbox, or in the directory of all sessions.
 
-Held by `review` or an `EscalationInbox(listen=True)`, looked at by a proxy before it asks. The
-lock is the kernel's (flock), so one whose holder died counts as free, whatever the file says; the
-number in the file is for people.
+`review` or an `EscalationInbox(listen=True)` locks it, and a proxy tests it before it asks. It
+is a kernel lock (flock), so the lock of a dead process counts as free, whatever the file says;
+the number in the file is for people.
 """
 
 import fcntl
@@ -23,7 +23,7 @@ _DIGITS: Final = 20
 
 
 class ListenerLock:
-    """A lock that we hold until `release`."""
+    """A lock that this process has until `release`."""
 
     def __init__(self, path: Path, descriptor: int) -> None:
         self._path = path
@@ -31,7 +31,7 @@ class ListenerLock:
 
     @classmethod
     def acquire(cls, directory: Path) -> "ListenerLock | None":
-        """Take the directory's lock; None if another listener holds it.
+        """Lock the directory; None if another listener has the lock.
 
         Raises:
             OSError: the directory is not there, or the file is not ours to write.
@@ -48,7 +48,7 @@ class ListenerLock:
         return None
 
     def release(self) -> None:
-        """Stop listening; harmless if repeated."""
+        """Release the lock; harmless if repeated."""
         if self._fd is None:
             return
         with suppress(OSError):
@@ -70,7 +70,7 @@ class ListenerLock:
 
 
 def is_listened_to(directory: Path) -> bool:
-    """Whether a living process of this user holds the directory's lock. Takes microseconds."""
+    """Whether a living process of this user has the directory's lock. Takes microseconds."""
     try:
         descriptor = os.open(directory / LOCK_NAME, _OPEN)
     except OSError:
@@ -90,7 +90,7 @@ def is_listened_to(directory: Path) -> bool:
 
 
 def listener_pid(directory: Path) -> int | None:
-    """Who wrote itself into the lock, for a message to people."""
+    """The pid in the lock file, for a message to people."""
     with suppress(OSError, ValueError):
         return int((directory / LOCK_NAME).read_bytes()[:_DIGITS])
     return None

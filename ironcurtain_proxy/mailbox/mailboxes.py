@@ -1,4 +1,4 @@
-"""Several mailboxes as one: those named, and those of all sessions.
+"""Several mailboxes as one: named ones, and those of all sessions.
 
 Knows which request is meant by an id, the beginning of one, or a number.
 """
@@ -27,18 +27,18 @@ _NUMBERS: Final = "pending-numbers.json"
 _MAX_NUMBERS_BYTES: Final = 1 << 24
 _SHORTEST_PREFIX: Final = 4
 _WHOLE_PREFIX: Final = 8
-"""Characters of an id that are shown beside a call: never a number."""
+"""The number of characters of an id that are shown beside a call; never one."""
 _NUMBER: Final = re.compile(rf"[1-9][0-9]{{0,{_WHOLE_PREFIX - 2}}}", re.ASCII)
 _SETTLED_NS: Final = 2_000_000_000
 """A file system's clock is coarse: what changed more recently may change again unnoticed."""
 
 
 class NotPendingError(IronCurtainError):
-    """What was named is not open, or is not one request."""
+    """The name does not identify exactly one open request."""
 
 
 class Mailboxes:
-    """The mailboxes that a reviewer looks into."""
+    """The mailboxes of a reviewer."""
 
     def __init__(self, named: Sequence[Path], sessions: Path | None) -> None:
         """Opens nothing yet.
@@ -56,7 +56,7 @@ class Mailboxes:
         self._locks: dict[Path, ListenerLock] = {}
 
     def pending(self, now: datetime) -> list[PendingRequest]:
-        """What waits for an answer in any of them, the oldest first."""
+        """The open requests of all mailboxes, the oldest first."""
         found = () if self._sessions is None else session_mailboxes(self._sessions)
         changed = {directory: _changed(directory) for directory in found}
         lively = [one for one in found if self._quiet.get(one) != changed[one]]
@@ -90,7 +90,7 @@ class Mailboxes:
     # --- listening -------------------------------------------------------------------------------
 
     def listen(self) -> None:
-        """Hold the locks that tell proxies that somebody listens; again and again.
+        """Take the locks that announce a listener. May be called repeatedly.
 
         A lock that another listener holds says the same, and is taken over when that one ends.
 
@@ -115,7 +115,7 @@ class Mailboxes:
             self._locks[directory] = lock
 
     def stop_listening(self) -> None:
-        """Give the locks back; harmless if repeated."""
+        """Release the locks; harmless if repeated."""
         for lock in self._locks.values():
             lock.release()
         self._locks = {}
@@ -184,7 +184,7 @@ def _numbered(
 
 
 def keep_numbers(waiting: Sequence[PendingRequest], state: Path) -> None:
-    """Remember which numbers were shown, and of what. Where that cannot be, ids must be used."""
+    """Store which numbers were shown for which requests. Where that fails, ids must be used."""
     digests = {one.id: one.request.digest for one in waiting}
     raw = orjson.dumps({"shown": [*digests], "digests": digests})
     with suppress(OSError, ConfigurationError):

@@ -24,7 +24,7 @@ MAX_RESPONSE_BYTES: Final = 64 * 1024
 MAX_REQUEST_BYTES: Final = 256 * 1024 * 1024
 MAX_NOTE: Final = 1000
 MAX_ORIGIN: Final = 100
-"""Characters."""
+"""The largest number of characters of an origin."""
 
 _ID: Final = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _REQUEST: Final = re.compile(rf"request-({_ID})\.json", re.ASCII)
@@ -44,7 +44,7 @@ _ALONE: Final = frozenset({"fs.delete", "net.egress", "secrets.access"})
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The process that wrote a request and waits for the answer."""
+    """The process that wrote a request and waits for its answer."""
 
     pid: int
     start_time: str
@@ -81,11 +81,11 @@ class Request:
     arguments_hash: str = ""
     owner: Owner | None = None
     reviewer: str = ""
-    """Who alone may answer, with a token; empty: whoever reads it."""
+    """The only reviewer that may answer, with a token; empty: anyone."""
 
     @property
     def may_be_answered_together(self) -> bool:
-        """Whether "approve all" includes it. What is not known is approved by itself."""
+        """Whether "approve all" includes the request. A request with unknown roles is left out."""
         return (
             self.roles is not None
             and _NOT_TOGETHER.isdisjoint(self.roles)
@@ -95,24 +95,24 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """What the answer to one escalation is measured against."""
+    """The data that an answer to one escalation is checked against."""
 
     digest: str
     """SHA-256 of the request's bytes as we wrote them."""
     require_digest: bool
     candidates: int
-    """How many things could be remembered."""
+    """The number of candidates."""
     session: str
     id: str = ""
     credential: Credential | None = None
-    """Whose answers alone count; None: everybody's."""
+    """The credential of the only reviewer whose answers count; None: all answers count."""
 
 
 Answer: TypeAlias = Approved | Declined
 
 
 def is_id(text: str) -> bool:
-    """Whether it may stand in a file name: a UUID in lower case, and nothing else."""
+    """Whether a text may be part of a file name: a UUID in lower case, and nothing else."""
     return _WHOLE_ID.fullmatch(text) is not None
 
 
@@ -127,13 +127,13 @@ def response_name(escalation: str, word: str = "") -> str:
 
 
 def request_id(name: str) -> str | None:
-    """Whose request a file of this name is; None: it is no request."""
+    """The id in the name of a request file; None: it is no request."""
     found = _REQUEST.fullmatch(name)
     return None if found is None else found[1]
 
 
 def response_id(name: str) -> str | None:
-    """Whose response a file of this name is; None: it is no response."""
+    """The id in the name of a response file; None: it is no response."""
     found = _RESPONSE.fullmatch(name)
     return None if found is None else found[1]
 
@@ -144,7 +144,7 @@ def digest_of(raw: bytes) -> str:
 
 
 def clean_line(text: str) -> str:
-    """One line of visible characters: what else a note held could act on a terminal or a model."""
+    """One line of visible characters; other characters could act on a terminal or a model."""
     spaced = " ".join(text.split())
     return "".join([char for char in spaced if unicodedata.category(char)[0] != "C"]).strip()
 
@@ -215,7 +215,7 @@ def timestamp(moment: datetime, precision: str = "milliseconds") -> str:
 
 
 def judge_response(raw: bytes, expected: Expected) -> Answer:
-    """What a response file means. Anything that is not well-formed refuses the call."""
+    """The ruling that a response file stands for. Any invalid response refuses the call."""
     try:
         fields = strict_json(raw)
     except orjson.JSONDecodeError:
@@ -238,7 +238,7 @@ def judge_response(raw: bytes, expected: Expected) -> Answer:
 
 
 def _problem(fields: Mapping[str, object], expected: Expected) -> str:
-    """Why the response does not count; empty: it does."""
+    """Why the response is invalid; empty: it is valid."""
     if fields.get("decision") not in ("approved", "denied"):
         return 'the response\'s decision is neither "approved" nor "denied"'
     note = fields.get("note", "")
@@ -269,7 +269,7 @@ def invalid(reason: str) -> Declined:
 
 
 def _selection(fields: Mapping[str, object], candidates: int) -> int | None:
-    """The place that was chosen. True is no number, and 0.0 no integer: both remember nothing."""
+    """The chosen index. True is no number and 0.0 no integer, so both remember nothing."""
     chosen = fields.get("whitelistSelection")
     if isinstance(chosen, bool) or not isinstance(chosen, int):
         return None
@@ -277,7 +277,7 @@ def _selection(fields: Mapping[str, object], candidates: int) -> int | None:
 
 
 def read_request(name: str, raw: bytes) -> Request | None:
-    """A request file's content; None if it is none. Ours or the original's."""
+    """Parse a request file of this proxy or the original; None: it is invalid."""
     try:
         fields = strict_json(raw)
     except orjson.JSONDecodeError:
@@ -346,7 +346,7 @@ def proved_response_bytes(
 
 
 def owner_of(value: object) -> Owner | None:
-    """An owner as it stands in a file; None if it is none."""
+    """Parse the owner in a file; None: it is invalid."""
     if not isinstance(value, dict):
         return None
     pid, start = value.get("pid"), value.get("startTime")
@@ -373,7 +373,7 @@ def _context(value: object) -> tuple[tuple[str, str], ...]:
 
 
 def _candidates(value: object) -> tuple[str, ...]:
-    """Every place keeps its number, whatever stands there: an answer names one by it."""
+    """The candidates. An invalid one keeps its index, because answers name candidates by index."""
     if not isinstance(value, list):
         return ()
     return tuple([_text(item, "description") if isinstance(item, dict) else "" for item in value])

@@ -1,4 +1,4 @@
-"""Whether a process that signed a file is still the one that runs under its number."""
+"""Identifying a process by pid and start time."""
 
 import os
 from pathlib import Path
@@ -7,13 +7,13 @@ from ironcurtain_proxy.mailbox.messages import Owner
 
 
 def this_process() -> Owner:
-    """Who we are."""
+    """The identity of this process."""
     pid = os.getpid()
     return Owner(pid, _start_time(pid))
 
 
 def is_alive(owner: Owner) -> bool:
-    """Whether the process still runs; where its start is not known, its number has to do."""
+    """Whether the process still runs; if its start time is not known, the pid decides."""
     try:
         os.kill(owner.pid, 0)
     except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""An escalation whose request lies in a mailbox: what is known of it until it is settled."""
+"""The state of one escalation whose request lies in a mailbox."""
 
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -11,12 +11,12 @@ from ironcurtain_proxy.model.escalation import Escalation, Ruling
 from ironcurtain_proxy.private_directory import MailboxDirectory
 
 _EMPTY_GRACE: Final = 0.25
-"""Seconds for which an empty response counts as not yet written, as by a shell's `>`."""
+"""Seconds for which an empty response counts as still being written, as by a shell's `>`."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Question:
-    """One of them, open or settled."""
+    """One question, open or settled."""
 
     escalation: Escalation
     place: MailboxDirectory
@@ -27,7 +27,7 @@ class Question:
     """Monotonic seconds; since when a response without content has been there."""
 
     def settle(self, ruling: Ruling) -> None:
-        """The first answer is the only one."""
+        """Settle the question. Only the first answer counts."""
         if self.ruling is None:
             self.ruling = ruling
             self.answered.set()
@@ -43,7 +43,7 @@ class Question:
         return response_id(name) == self.escalation.id
 
     def names_of_answers(self) -> list[str]:
-        """The names under which answers to it may lie."""
+        """The file names under which answers may lie."""
         if self.expected.credential is not None:
             with suppress(OSError):
                 return [name for name in self.place.names() if self.may_be_answered_by(name)]

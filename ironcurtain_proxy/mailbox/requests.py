@@ -1,6 +1,6 @@
-"""Which requests are open in a mailbox, as a reviewer's side sees it.
+"""The open requests of a mailbox, as seen by a reviewer.
 
-Reads what proxies wrote; a request of a dead proxy, or one whose time is over, is not open.
+A request of a dead proxy, or one past its deadline, is not open.
 """
 
 from collections.abc import Set as AbstractSet
@@ -29,12 +29,12 @@ SESSIONS = "sessions"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferedCandidate(Candidate):
-    """What one request offers to remember, as its file describes it."""
+    """A candidate that a request offers to remember, as its file describes it."""
 
     request: str
     """The id of the request, with the digest of its bytes."""
     place: int
-    """Its number in the file, from 0."""
+    """Its index in the file, from 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class PendingRequest:
 
     @property
     def session(self) -> str:
-        """Whose it is: as the proxy says, else the directory's name."""
+        """The session's id as the proxy wrote it, else the directory's name."""
         return self.request.session or self.directory.name
 
 
@@ -72,19 +72,19 @@ def utc_now() -> datetime:
 
 
 def sessions_directory(home: Path) -> Path:
-    """Where the mailboxes lie of sessions for which no directory was named."""
+    """The directory of the sessions' mailboxes, where no directory was named."""
     return home / ".ironcurtain" / SESSIONS
 
 
 def session_mailboxes(sessions: Path) -> list[Path]:
-    """All of them, living or not."""
+    """The mailboxes of all sessions, running or not."""
     with suppress(OSError):
         return sorted(entry for entry in sessions.iterdir() if entry.is_dir())
     return []
 
 
 class MailboxReader:
-    """Reads one mailbox again and again; a request that did not change is read once."""
+    """Reads one mailbox repeatedly; an unchanged request is read once."""
 
     def __init__(self, directory: Path, *, create: bool = False) -> None:
         """The directory may not exist yet, unless `create` makes it now.
@@ -97,7 +97,7 @@ class MailboxReader:
         self._read: dict[str, tuple[tuple[int, int], Request | None]] = {}
 
     def place(self) -> MailboxDirectory | None:
-        """The open directory; None while there is none that can be used."""
+        """The open directory; None while there is no usable one."""
         if self._place is not None and not self._place.is_in_place():
             self._place.close()
             self._place = None
@@ -119,7 +119,7 @@ class MailboxReader:
         return not self._read
 
     def pending(self, now: datetime) -> list[PendingRequest]:
-        """What waits for an answer, the oldest first."""
+        """The open requests, the oldest first."""
         place = self.place()
         if place is None:
             return []
@@ -136,7 +136,7 @@ class MailboxReader:
         return [PendingRequest(self.directory, request) for request in waiting]
 
     def find(self, identity: str, now: datetime) -> PendingRequest | None:
-        """One of them, by its whole id; None if it is not open."""
+        """The open request with this full id; None: there is none."""
         place = self.place()
         request = None if place is None else self._request(place, request_name(identity))
         if place is None or request is None:

@@ -58,13 +58,13 @@ from ironcurtain_proxy.steady_clock import in_this_boot, on_the_wall
 _log = logging.getLogger(__name__)
 
 GrantsListener = Callable[[GrantsAction, str | None], Awaitable[None]]
-"""Is handed `("revoke", grant id)` or `("clear", None)`, as an operator's command said it."""
+"""Called with `("revoke", grant id)` or `("clear", None)` for an operator's command."""
 
 _SAFETY_SECONDS: Final = (0.01, 0.03, 0.1, 0.3, 1.0)
 """When the directory is looked at besides: soon after a question was asked, while the watch is
 being set up, then every second, where the file system tells nothing."""
 _LATE_SECONDS: Final = 0.5
-"""How long after the deadline the last look may come on a busy machine."""
+"""Seconds after the deadline within which a busy machine may take its last look."""
 _EXPIRED: Final = Declined(by="timeout", kind="expired")
 _MAX_WARNINGS: Final = 100
 """Answers that do not count and are logged. A flood must not fill the log."""
@@ -75,22 +75,25 @@ _GONE: Final = "the escalation directory disappeared while waiting"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MailboxSettings:
-    """Where the mailbox lies, and what is taken for granted of it."""
+    """The location of the mailbox, and what is assumed about it."""
 
     directory: Path
     assume_listener: bool
-    """The operator named the directory: someone listens there, or will."""
+    """The operator named the directory, so a listener is assumed."""
     sessions_dir: Path | None = None
-    """Where a `review` of all sessions holds its lock."""
+    """The directory where a `review` of all sessions has its lock."""
     require_digest: bool = False
-    """Refuse an approval that does not say what was shown."""
+    """Refuse an approval without the digest of the request."""
     credential: Credential | None = None
     """Whose answers alone count. What else is put there settles nothing, and is in nobody's way;
     None: the first answer counts, and one that cannot be accepted refuses the call."""
 
 
 class Mailbox:
-    """Asks through files in a directory. A `Reviewer`; works only while `run` does."""
+    """Asks through files in a directory.
+
+    Implements `ports.Reviewer`; works only while `run` runs.
+    """
 
     def __init__(
         self,
@@ -117,7 +120,7 @@ class Mailbox:
     # --- asking ----------------------------------------------------------------------------------
 
     def is_reachable(self) -> bool:
-        """Whether someone listens, so that asking has a point."""
+        """Whether somebody listens."""
         if not self._running:
             return False
         if self._settings.assume_listener or is_listened_to(self._settings.directory):
@@ -187,7 +190,7 @@ class Mailbox:
         )
 
     def _opened(self) -> MailboxDirectory:
-        """The directory, made again if it has gone."""
+        """The open directory, created again if it was removed."""
         if self._place is not None and not self._place.is_in_place():
             self._lose(self._place)
         if self._place is None:
@@ -206,7 +209,7 @@ class Mailbox:
         return (escalation.deadline - self._clock.steady()).total_seconds()
 
     def _clear_away(self, question: Question) -> None:
-        """The request first: then whoever sees a response without it knows that it is over."""
+        """Remove the request first: a response alone tells others that the question is over."""
         for name in (request_name(question.escalation.id), *question.names_of_answers()):
             if not question.place.discard(name):
                 _log.warning("%s is left in the escalation directory until that is writable", name)
@@ -222,7 +225,7 @@ class Mailbox:
     # --- answers ---------------------------------------------------------------------------------
 
     def _look(self, question: Question, name: str, late_seconds: float = 0) -> None:
-        """Read a response, if there is one. It counts until so long after the deadline."""
+        """Read a response, if there is one. It counts until a given time after the deadline."""
         if question.ruling is not None:
             return
         try:
@@ -259,7 +262,7 @@ class Mailbox:
                 )
 
     def _notice(self, place: MailboxDirectory, name: str) -> None:
-        """Something happened to a file of this name, or it was found."""
+        """Handle an event for a file of this name, or its discovery."""
         if is_grants_command(name):
             self._commands[name] = place
             return
@@ -333,7 +336,7 @@ class Mailbox:
             await anyio.sleep(_SAFETY_SECONDS[0])
 
     async def _look_regularly(self) -> None:
-        """The safety net: what no event told of, and whether the directory is still there."""
+        """Find what no event reported, and check that the directory still exists."""
         turn = len(_SAFETY_SECONDS) - 1
         while True:
             self._look_soon = anyio.Event()
@@ -381,7 +384,10 @@ class Mailbox:
             _log.warning("grants.json cannot be written: %s", error)
 
     async def _hand_over_commands(self) -> None:
-        """Carry out what was found. A command's file goes only then: its sender waits for that."""
+        """Carry out the commands found.
+
+        A command's file is removed afterwards: its sender waits for that.
+        """
         while self._commands:
             name, place = self._commands.popitem()
             command = read_command(place, name)

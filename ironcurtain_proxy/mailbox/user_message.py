@@ -25,15 +25,15 @@ MAX_BYTES: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class UserMessage:
-    """One message, told apart from the same words said again."""
+    """One message, distinguished from a later one with the same text."""
 
     text: str
     turn: str
-    """Differs from turn to turn, even where the words are the same."""
+    """A value that differs from turn to turn, even for equal texts."""
 
 
 MessageSource: TypeAlias = Callable[[], UserMessage | None]
-"""Where the last message comes from: a file, or the memory of a session in this process."""
+"""The source of the last message: a file, or the memory of a session in this process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +45,13 @@ class _Context:
 
 
 def read_user_context(directory: Path) -> str | None:
-    """The message that stands in the file; None if there is none that can be used."""
+    """Read the message from the file; None: there is no usable one."""
     context = _read(directory)
     return None if context is None else context.message
 
 
 def is_pty_session(environ: Mapping[str, str]) -> bool:
-    """Whether the agent runs in a terminal of its own, so that others can write the file."""
+    """Whether the agent runs in a terminal of its own: other programs can write the file."""
     return environ.get(PTY_VARIABLE) == "1"
 
 

@@ -1,4 +1,4 @@
-"""Being told by the file system, in milliseconds. Knows names, not what the files mean."""
+"""File system events of a directory."""
 
 import logging
 from collections.abc import AsyncGenerator

@@ -1,4 +1,4 @@
-"""What the agent's calls are handed to, whether a server has the tool or the proxy itself."""
+"""The entry point for the agent's calls, of a server's tools and of the proxy's own tools."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ from ironcurtain_proxy.ports import ProgressListener, ToolFinder
 
 @dataclass(slots=True, kw_only=True)
 class Calls:
-    """Implements `ports.CallHandler`, and keeps what is remembered in step with its file."""
+    """Implements `ports.CallHandler`, and synchronises remembered approvals with their file."""
 
     tools: ToolFinder
     journal: Journal
@@ -24,7 +24,7 @@ class Calls:
     own: OwnTools
     grants: SessionGrants
     show: Callable[[Sequence[Mapping[str, Json]]], None]
-    """Shows what is remembered to whoever asks for `grants list`."""
+    """Publishes the remembered approvals for `grants list`."""
     _shown: list[Mapping[str, Json]] = field(default_factory=list, init=False)
 
     async def handle(
@@ -48,7 +48,7 @@ class Calls:
         return reply
 
     async def turn_away(self, exposed_name: str, params: Mapping[str, Json]) -> Reply:
-        """Refuse a call because too much is under way, and record it."""
+        """Refuse a call because too many calls are in progress, and record it."""
         found = self.tools.find(exposed_name)
         case = self.journal.open(exposed_name, params, found, decision=Deny(NO_ROOM))
         return await self.journal.guard(case, self.journal.refuse(case, "busy", NO_ROOM))

@@ -1,8 +1,19 @@
-"""Containment at work: a point before each call that may change the workspace, a look after it.
+"""Containment: a point before each call that may change the workspace, an inspection after it.
 
-A call that its sandbox holds and the timeline can take back needs no reviewer. The session's
-containment ends where something was put back that could act outside the sandbox, until a person
-has looked.
+Theory of operation: a call needs no reviewer if its sandbox confines it and the timeline can undo
+what it changes.
+
+    escalated ── consent: why not contained? ── a reason ──▶ reviewer
+                    │ none
+                    ▼
+                 before: point ──▶ watch: forward, look what was left ──▶ settle: close the point
+                                                │
+                                                └─ steering file restored ──▶ containment ends
+
+`before` repeats the check when the call's turn comes, because sandbox and session may have changed
+while it waited. Hosts that a call tried to reach are remembered by its fingerprint, so that the
+identical call is asked about with the host shown. Containment of the session ends once a file was
+restored that could act outside the sandbox, until a person has looked.
 """
 
 import logging
@@ -36,12 +47,13 @@ from ironcurtain_proxy.ports import Containment, World
 _log = logging.getLogger(__name__)
 
 _NOTE: Final = "uncontained"
-"""The field of a record that says why a call was asked about all the same."""
+"""The record field that says why a contained session still asked about a call."""
 _MOST_TRIED: Final = 4096
-"""Calls whose attempts to leave are remembered; beyond that, nothing is contained."""
+"""The largest number of remembered calls that tried to leave; beyond it, no call is contained."""
 _MOST_SAID: Final = 3
+"""The largest number of paths that a question names; the rest are counted."""
 _MOST_NAMED: Final = 50
-"""Changed paths that a record names; the timeline has them all."""
+"""The largest number of changed paths that a record names; the timeline has all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,25 +75,28 @@ class _Marked:
 
 @dataclass(slots=True, kw_only=True)
 class Containing:
-    """The containment of one session's calls."""
+    """Containment for the calls of one session."""
 
     world: World
     policy: Policy
     _has_advised: bool = field(default=False, init=False)
+    """The log already says what to configure for files that are not held."""
     _points: dict[str, _Marked] = field(default_factory=dict, init=False)
-    """Of the calls that are under way."""
+    """The points of calls in progress."""
     _tried: dict[str, str] = field(default_factory=dict, init=False)
-    """By fingerprint of a call: the host that it tried to reach, or a word for one."""
+    """By call fingerprint: the host that the call tried to reach, or a word for a host."""
 
     _shown: dict[str, str] = field(default_factory=dict, init=False)
-    """Of the calls that are under way: the host that stood in their question."""
+    """By call in progress: the host that its question showed."""
 
     async def consent(self, case: Case, facts: Facts) -> Consent | None:
-        """What a call rests on that needs no reviewer, with its point; None: somebody is asked."""
+        """The settlement of a contained call, with its point made; None: a reviewer is needed."""
         on = self.world.containment
         if on is None:
             return None
-        why = await self._why_asked(on, case, facts) or await self._mark(case, facts)
+        why = await self._why_asked(on, case, facts) or await self._mark(
+            case, facts, may_drop=False
+        )
         if why is not None:
             case.note_instead(_NOTE, why)
             return None
@@ -91,20 +106,22 @@ class Containing:
         return Consent(reasons=case.judged.reasons, roots=roots)
 
     def opening(self, case: Case, facts: Facts) -> Opening | str | None:
-        """What a call needs beyond its sandbox, or in words what no approval opens."""
-        hosts = [*hosts_of(facts), self._tried_host(case)]
+        """The access that a call needs beyond its sandbox; a text: what no approval can grant."""
+        hosts = [*hosts_of(facts), *facts.place.every_host(), self._tried_host(case)]
         return self.world.servers.opening(case.call.server, facts.request, hosts)
 
     def approved(self, case: Case, facts: Facts) -> Opening | None:
-        """What was approved for a call that is about to go, beyond what its sandbox lets it do."""
+        """The access beyond the sandbox that was approved for a call about to be forwarded."""
         settlement = case.settlement
         if settlement is None or settlement.decided_by == CONTAINMENT:
-            # The policy's own word opens no sandbox.
+            # A decision of the policy alone opens no sandbox.
             return None
         hosts = [*hosts_of(facts)]
+        if settlement.names_hosts:
+            hosts += facts.place.every_host()
         if case.question and not is_by_itself(settlement.decided_by):
-            # A host that the sandbox stopped stood in the question; no grant, model or engine
-            # that looks at the command alone has seen it.
+            # The host that the sandbox blocked was shown in the question. Grants, models and the
+            # engine look at the command alone and have not seen it.
             hosts.append(self._shown.get(case.call.request_id, ""))
         found = self.world.servers.opening(case.call.server, facts.request, hosts)
         if not isinstance(found, Opening):
@@ -112,9 +129,11 @@ class Containing:
         case.note_instead("opened", list(found.words()))
         return found
 
-    def told(self, case: Case) -> tuple[tuple[str, str], ...]:
-        """What a reviewer is told of why a call is not contained."""
+    def told(self, case: Case, facts: Facts) -> tuple[tuple[str, str], ...]:
+        """The explanation for the reviewer of why a call is not contained."""
         said = [("Not contained", str(why)) for name, why in case.notes if name == _NOTE]
+        hosts = facts.place.every_host()
+        said += [("It reaches", ", ".join(hosts))] if hosts else []
         host = self._shown[case.call.request_id] = self._tried_host(case)
         return (*said, *([("The sandbox stopped it on its way to", host)] if host else []))
 
@@ -122,19 +141,19 @@ class Containing:
         return self._tried.get(self.world.facts.fingerprint(case.call, case.arguments), "")
 
     async def before(self, case: Case, facts: Facts, *, must_have_point: bool) -> bool:
-        """Make the point of a call that is about to go. False: what let it go does not hold."""
+        """Make the point of a call about to be forwarded. False: its consent no longer holds."""
         on = self.world.containment
         if case.settlement is not None and case.settlement.decided_by == CONTAINMENT:
             if on is not None and on.ended() is None and await self._walls_hold(case, on):
                 return True
-            # It waited for its turn, and the sandbox or the session is another one now.
+            # The call waited for its turn; the sandbox or the session may have changed.
             case.unsettle()
             return False
-        await self._mark(case, facts)
+        await self._mark(case, facts, may_drop=True)
         return not must_have_point or case.call.request_id in self._points
 
     async def watch(self, case: Case, send: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
-        """Send a call; then look what it left, also where it failed or was withdrawn."""
+        """Forward a call, then inspect what it left behind, even if it failed or was withdrawn."""
         try:
             result = await send()
             self._note_attempt(case, result)
@@ -146,7 +165,7 @@ class Containing:
                     await self.settle(case)
 
     async def settle(self, case: Case) -> None:
-        """Close the point of a call, whether it went or not. Never fails."""
+        """Close the point of a call, whether or not it was forwarded. Never fails."""
         self._shown.pop(case.call.request_id, None)
         timeline, marked = self.world.timeline, self._points.pop(case.call.request_id, None)
         if timeline is None or marked is None:
@@ -190,10 +209,12 @@ class Containing:
             return why or "there is no workspace"
         for path in may_change(facts, workspace):
             missing = await self._unheld(path)
-            # What its process cannot write to, it cannot delete.
+            # What the process cannot write to it cannot delete.
             open_to = [one for one in missing if walls is None or walls.can_write(one.path)]
             if open_to:
-                return self._said(open_to)
+                # Where there can be no point at all, that is the better word.
+                no_point = await self._mark(case, facts, may_drop=False)
+                return no_point or self._said(open_to)
         return None
 
     def _said(self, unheld: Sequence[Unheld]) -> str:
@@ -222,8 +243,8 @@ class Containing:
         held = workspace is not None and why_open(walls, workspace) is None
         return held and on.is_same_workspace()
 
-    async def _mark(self, case: Case, facts: Facts) -> str | None:
-        """Make a call's point, if it may change anything. Says why not where it cannot."""
+    async def _mark(self, case: Case, facts: Facts, *, may_drop: bool) -> str | None:
+        """Make a call's point if it may change anything; otherwise say why that is not possible."""
         workspace, timeline, call = self.policy.workspace, self.world.timeline, case.call
         if workspace is None or timeline is None or call.request_id in self._points:
             return None
@@ -231,7 +252,7 @@ class Containing:
         if not announced:
             return None
         try:
-            point = await timeline.mark(call.request_id, call.server, call.tool)
+            point = await timeline.mark(call.request_id, call.server, call.tool, may_drop=may_drop)
         except Exception:  # noqa: BLE001  what cannot be taken back is asked about
             _log.exception("there is no point before call %s", call.request_id)
             point = NotHeld("the timeline met a fault")

@@ -1,7 +1,7 @@
-"""An escalated call: what may spare it a question, what is asked about it, what was consented to.
+"""Escalated calls: earlier approvals that settle them, the question, and the consent given.
 
-`Consent` holds from the question to the moment at which the call goes; in between grants may end,
-and the tool may change.
+A `Consent` is valid from the question until the call is forwarded. Meanwhile grants may end, and
+the tool may change.
 """
 
 from collections.abc import Sequence
@@ -23,21 +23,21 @@ from ironcurtain_proxy.ports import Clock, FactGatherer, IdSource, Servers, Tool
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Consent:
-    """What an escalated call rests on: a reviewer's approval, earlier approvals, or both."""
+    """The consent behind an escalated call: a reviewer's approval, earlier approvals, or both."""
 
     reasons: tuple[OriginReason, ...] = ()
-    """What a reviewer approved; earlier approvals must cover the rest."""
+    """The reasons that a reviewer approved; earlier approvals must cover the rest."""
     definition: str | None = None
-    """SHA-256 of the tool's definition that the reviewer approved; None: nobody was asked."""
+    """SHA-256 of the tool's definition that the reviewer approved; None: no reviewer was asked."""
     roots: tuple[str, ...] = ()
-    """Directories that the server must be told of for this call."""
+    """Directories that the server must be told about for this call."""
     revocable: bool = False
-    """It holds only if the call can be taken back."""
+    """The consent holds only if the call can be undone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EscalatedCalls:
-    """The escalated calls of one session, and the approvals that they can rest on."""
+    """The escalated calls of one session, with the approvals they can use."""
 
     tools: ToolFinder
     facts: FactGatherer
@@ -47,10 +47,10 @@ class EscalatedCalls:
     approvals: Approvals
     frame: Frame
     grant_ttl: timedelta | None = None
-    """How long what is remembered holds; None: as long as the session."""
+    """How long a remembered approval holds; None: as long as the session."""
 
     def claim(self, case: Case, facts: Facts, approved: Sequence[OriginReason] = ()) -> Claim:
-        """What asks about a call and was not approved yet, of the tool as it is now."""
+        """The reasons of a call that are not approved yet, of the tool as defined now."""
         call, decision = case.call, case.decision
         return Claim(
             call=EscalatedCall(
@@ -68,7 +68,10 @@ class EscalatedCalls:
         )
 
     def left(self, claim: Claim) -> tuple[OriginReason, ...]:
-        """What no earlier approval covers now: somebody has to be asked. Uses nothing up."""
+        """The reasons that no earlier approval covers now and a reviewer must see.
+
+        Uses no budget.
+        """
         return self.approvals.look(claim, self.clock.steady()).open
 
     def question(
@@ -80,7 +83,7 @@ class EscalatedCalls:
         directories: frozenset[RealPath] | None,
         besides: tuple[tuple[str, str], ...] = (),
     ) -> Escalation:
-        """What a reviewer is asked, and told `besides` the facts."""
+        """The question for a reviewer, with `besides` as additional explanation."""
         return question_about(
             Posed(
                 id=self.ids.new_escalation(),
@@ -98,14 +101,14 @@ class EscalatedCalls:
         )
 
     def accept(self, case: Case, question: Escalation, approved: Approved, claim: Claim) -> None:
-        """Take an approval: what is to be remembered of it holds from now on."""
+        """Accept an approval; what it remembers holds from now on."""
         now = self.clock.steady()
         how = Remembering(new_id=self.ids.new, now=now, ttl=self.grant_ttl)
         self.approvals.remember(question, approved, claim.call, how)
         case.settle(by_reviewer(approved, question.id))
 
     def use(self, case: Case, claim: Claim) -> bool:
-        """Use earlier approvals. False: they do not cover what no reviewer approved now."""
+        """Use earlier approvals. False: they no longer cover what the reviewer did not approve."""
         cover = self.approvals.use(claim, self.clock.steady())
         if cover.open:
             return False

@@ -1,4 +1,4 @@
-"""Every call's entry in the record: opened on arrival, written when it goes and when it ends."""
+"""The audit records of calls: opened on arrival, written when a call is forwarded and ends."""
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
@@ -26,22 +26,22 @@ from ironcurtain_proxy.ports import Aftermath, Clock, IdSource, Recorder
 _log = logging.getLogger(__name__)
 
 _UNJUDGED: Final = Judged(decision=Deny(DEFECT))
-"""What holds of a call to a known tool until it is judged."""
+"""The decision on a call to a known tool until it is judged."""
 
 UNKNOWN: Final = "the outcome of the call is not known"
 
 
 @dataclass(slots=True)
-class Client:
-    """Who is connected. Known only once it has said so."""
+class ClientName:
+    """The connected client. Its name is known only after its `initialize` request."""
 
     name: str = ""
-    """In its own words: nothing is decided by it."""
+    """The client's own name for itself. No decision depends on it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Journal:
-    """The record of one session's calls."""
+    """The audit records of one session's calls."""
 
     recorder: Recorder
     clock: Clock
@@ -49,11 +49,11 @@ class Journal:
     session: str
     policy_version: str
     is_sandboxed: Callable[[str], bool]
-    """By server: whether the very process that serves it now is confined."""
+    """By server: whether the process that serves it now is confined."""
     aftermath: Aftermath | None = None
     named_meta: frozenset[str] = frozenset()
-    """The keys of `_meta` that the operator lets through to servers."""
-    client: Client = field(default_factory=Client)
+    """The keys of `_meta` that the operator forwards to servers."""
+    client: ClientName = field(default_factory=ClientName)
     unattended: Unattended = field(default_factory=Unattended)
 
     def open(
@@ -65,7 +65,7 @@ class Journal:
         decision: Decision | None = None,
         run: GrantId | None = None,
     ) -> Case:
-        """Take a call in.
+        """Open the record of a call.
 
         Args:
             exposed_name: the tool's name as the agent used it.
@@ -107,13 +107,13 @@ class Journal:
         )
 
     async def guard(self, case: Case, life: Awaitable[Reply]) -> Reply:
-        """The reply to a call; a defect of ours or a withdrawal is a refusal, and recorded."""
+        """The reply to a call. A defect or a withdrawal becomes a recorded refusal."""
         try:
             return await life
         except Exception:  # noqa: BLE001  what could not be judged is refused, here and nowhere else
             _log.exception("call %s could not be handled", case.call.request_id)
             if case.sent:
-                # It may have been carried out: to say otherwise would have it done twice.
+                # The call may have been carried out; a reply that denies it would have it repeated.
                 recorded = case.recorded or await self.fail(case, UNKNOWN)
                 return Failed(
                     message=UNKNOWN, perhaps_done=True, recorded=recorded, put_back=case.put_back
@@ -121,7 +121,7 @@ class Journal:
             case.overrule(DEFECT)
             return await self.refuse(case, "kernel", DEFECT)
         except BaseException:
-            # Cancelled: what an agent asked for and then withdrew is recorded all the same.
+            # Cancelled: a call that the agent withdraws is recorded all the same.
             if not case.recorded:
                 case.overrule(WITHDRAWN)
                 with anyio.CancelScope(shield=True):
@@ -129,12 +129,12 @@ class Journal:
             raise
 
     async def answer(self, case: Case, result: ToolResult) -> Answered:
-        """Write that a tool of the proxy's own answered; no server was asked."""
+        """Record that one of the proxy's own tools answered; no server was asked."""
         summary = self.recorder.summarize(result)
         return Answered(result=result, recorded=await self.write(case, summary))
 
     async def intend(self, case: Case) -> None:
-        """Write that a call is about to be forwarded.
+        """Record that a call is about to be forwarded.
 
         Raises:
             AuditError: it could not be written: the call must not be forwarded.
@@ -142,7 +142,7 @@ class Journal:
         await self.recorder.record(self._record(case, None))
 
     async def write(self, case: Case, result: ResultSummary) -> bool:
-        """Write how a call ended. False: it could not be written."""
+        """Record how a call ended. False: the record could not be written."""
         try:
             await self.recorder.record(self._record(case, result))
         except AuditError as error:
@@ -152,13 +152,14 @@ class Journal:
         return True
 
     async def end(self, case: Case, summary: ResultSummary) -> bool:
-        """Write how a call ended, done or not, with what its approver has to say of it.
+        """Record how a call ended, whether it succeeded or failed, with its approver's notes.
 
-        False: it could not be written.
+        Returns: False: the record could not be written.
         """
         if self.aftermath is None or case.question is None:
             return await self.write(case, summary)
-        # That the agent gives up now must not leave it without its outcome, nor that a note fails.
+        # Neither a withdrawal by the agent nor a failing note may leave the call without its
+        # outcome.
         with anyio.CancelScope(shield=True):
             await self._note(case, self.aftermath, case.question, summary)
             written = await self.write(case, summary)
@@ -177,14 +178,17 @@ class Journal:
             case.settle(replace(case.settlement, extra=(*case.settlement.extra, *notes)))
 
     async def fail(self, case: Case, error: str) -> bool:
-        """Write that a call was forwarded and brought nothing."""
+        """Record that a forwarded call brought no answer."""
         return await self.end(case, ResultSummary(status="error", error=error))
 
     async def refuse(self, case: Case, by: RefusedBy, ground: Ground, note: str = "") -> Refused:
-        """Write that a call was not forwarded. The refusal stands whether or not that succeeds."""
+        """Record that a call was not forwarded.
+
+        It stays refused if the record cannot be written.
+        """
         case.note(OwnField("refusedBy", by))
         if ground.rule != case.decision.ground.rule:
-            # What the agent is told, where it is not what the policy said.
+            # The text for the agent, where it differs from the policy's.
             case.note(("refusalRule", ground.rule))
         await self.end(case, ResultSummary(status="denied", error=ground.reason))
         return Refused(by=by, ground=ground, note=note)

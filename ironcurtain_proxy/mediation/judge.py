@@ -1,7 +1,6 @@
-"""The judgement of a call before anyone is asked: policy and overlay, joined.
+"""The judgement of a call before anyone is asked: policy and overlay joined.
 
-The one place that asks both. The mediator acts on the answer and `explain` shows it, so that what
-is explained is what happens.
+Mediator and `explain` share it, so that an explanation always shows what `serve` does.
 """
 
 from collections.abc import Callable
@@ -23,7 +22,7 @@ from ironcurtain_proxy.ports import FactGatherer, ToolFinder
 def judge(
     gathered: Gathered, policy: Policy, overlay: Overlay, tool: Callable[[], NamedTool]
 ) -> Judged:
-    """What the policy says of a call, and what the operator wants to be asked about besides.
+    """Join the policy's decision with the operator's other reasons to ask.
 
     Args:
         gathered: the facts of the call, or why there are none.
@@ -64,6 +63,6 @@ class Judge:
         return judge(gathered, self.policy, self.overlay, tool)
 
     async def examine(self, call: ToolCall) -> tuple[Gathered, Judged]:
-        """The facts of a call as they are now, and the judgement. Nothing is recorded."""
+        """The current facts of a call, and the judgement. Nothing is recorded."""
         gathered = await self.facts.gather(call)
         return gathered, self.judge(call, gathered)

@@ -1,7 +1,7 @@
-"""The life of one tool call, top to bottom (PEP).
+"""The life of one tool call, from top to bottom.
 
-Knows the order of the steps and nothing of how any of them is done. The policy is asked here and
-nowhere else; an `AuthorizedCall` is made here and nowhere else.
+This module knows the order of the steps, and other modules carry them out. It is the only place
+that asks the policy and that makes an `AuthorizedCall` (the policy enforcement point of XACML).
 """
 
 from collections.abc import Mapping
@@ -37,7 +37,7 @@ _GONE: Final = "withdrawn by the agent before the server answered"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mediator:
-    """Decides every call of one session and forwards those that may go."""
+    """Decides every call of one session and forwards the allowed ones."""
 
     world: World
     journal: Journal
@@ -68,7 +68,7 @@ class Mediator:
         return await self.journal.guard(case, life(case, on_progress))
 
     async def _find(self, case: Case, on_progress: ProgressListener | None) -> Reply:
-        """Wait for the server that may have the tool: a call may come before it has started."""
+        """Wait for a server that may have the tool and has not started yet."""
         await self.world.tools.ready(case.call.exposed_name)
         found = self.world.tools.find(case.call.exposed_name)
         if found is None:
@@ -77,16 +77,15 @@ class Mediator:
         return await self._decide(case, on_progress)
 
     async def _decide(self, case: Case, on_progress: ProgressListener | None) -> Reply:
-        # (1) Facts: the arguments are held to the schema and turned into what they name. All disk,
-        # git and parsing that a decision needs is here.
+        # (1) Facts: the arguments are validated against the schema and resolved. All access to
+        # disk, git and parsers that a decision needs happens here.
         call = case.call
         facts = await self.world.facts.gather(call)
-        # (2) Decision: the policy is asked, and what the operator wants to be asked about besides.
-        # The answer is never edited, only acted on.
+        # (2) Decision: the policy and the overlay are asked. Their answer is never edited.
         judged = self.judge.judge(call, facts)
         case.judge(judged, facts.arguments if isinstance(facts, Facts) else None)
-        # (3) Repetition: the same call again and again ends here, whatever the policy says of it,
-        # so that no reviewer is worn down.
+        # (3) Repetition: a call repeated too often ends here, whatever the policy decided, so that
+        # no reviewer is worn down.
         key = self.world.facts.fingerprint(call, case.arguments)
         if self.breaker.trips(key, self.world.clock.monotonic()):
             ground = self.breaker.ground(call.server, call.tool)
@@ -112,15 +111,15 @@ class Mediator:
         else:
             reply = await self._escalate(case, facts, on_progress)
             if reply is None and case.question is None:
-                # Nobody was asked, because of earlier approvals or the sandbox; while the call
-                # waited for its turn they ended, or others used them up. So somebody is asked now.
+                # No reviewer was asked, because of earlier approvals or containment. While the call
+                # waited for its turn these ended or were used up, so a reviewer is asked now.
                 reply = await self._escalate(case, facts, on_progress)
         return reply or await self.journal.refuse(case, "lapsed", ENDED)
 
     async def _escalate(
         self, case: Case, facts: Facts, on_progress: ProgressListener | None
     ) -> Reply | None:
-        """Have a call approved, and make it. None: an earlier approval ended meanwhile."""
+        """Get a call approved, and forward it. None: an earlier approval ended meanwhile."""
         contained = await self.containing.consent(case, facts)
         consent = contained or await self._review(case, facts, on_progress)
         if isinstance(consent, Refused):
@@ -132,8 +131,8 @@ class Mediator:
     ) -> Consent | Refused:
         if not case.judged.reasons:
             raise KernelError("a call that nothing asks about came to be reviewed")
-        # (4) Question: somebody is asked, unless the sandbox holds the call and it can be taken
-        # back, or earlier approvals cover it. Nobody is asked about what no approval opens.
+        # (4) Question: a reviewer is asked, unless containment or earlier approvals settle the
+        # call. A call that no approval can let through its sandbox is refused without a question.
         opening = self.containing.opening(case, facts)
         if isinstance(opening, str):
             return await self.journal.refuse(case, "policy", Ground("sandbox", opening))
@@ -141,7 +140,7 @@ class Mediator:
         roots = self.world.facts.roots(facts.request, directories)
         claim = self.escalated.claim(case, facts)
         while left := self.escalated.left(claim):
-            told = self.containing.told(case)
+            told = self.containing.told(case, facts)
             question = self.escalated.question(case, facts, claim, left, directories, told)
             asked = self.world.clock.monotonic()
             ruling = await self.world.desk.settle(question, pulse(case.call.params, on_progress))
@@ -150,8 +149,8 @@ class Mediator:
                 return await turn_down(self.journal, case, question, ruling)
             if isinstance(ruling, Approved):
                 case.approve(ruling.question or question.id)
-            # (5) Second look: a wait lies behind us, and what was approved must be what is there
-            # now, the tool's definition included.
+            # (5) Second look: time has passed, and the call, including the definition of its tool,
+            # must still be what was approved.
             same = await self.judge.examine(case.call) == (facts, case.judged)
             if not same or self.escalated.claim(case, facts) != claim:
                 return await self.journal.refuse(case, "policy", CHANGED)
@@ -163,7 +162,7 @@ class Mediator:
                     roots=roots,
                     revocable=ruling.revocable,
                 )
-            # Another call like it used the approval; what that left behind may cover this one.
+            # An identical call used the approval. What that call remembered may cover this one.
         return Consent(roots=roots)
 
     async def _enforce(
@@ -173,12 +172,12 @@ class Mediator:
         consent: Consent | None,
         on_progress: ProgressListener | None,
     ) -> Reply | None:
-        """Make the call when its turn has come. None: what it rested on does not hold by now."""
+        """Forward the call when its turn comes. None: its consent no longer holds."""
         try:
             async with self.world.facts.undisturbed(facts) as waited:
-                # (6) Turn: a push goes where the repository's configuration says at this moment,
-                # so it waits until no other call is at work there; and what a call names may have
-                # changed while it waited.
+                # (6) Turn: the target of a push depends on the repository's configuration at this
+                # moment, so the call waits until no other call works there. The resources that it
+                # names may have changed while it waited.
                 stale = facts.pushes or waited
                 if stale and await self.world.facts.gather(case.call) != facts:
                     return await self.journal.refuse(case, "policy", CHANGED)
@@ -186,7 +185,7 @@ class Mediator:
                     claim = self.escalated.claim(case, facts, consent.reasons)
                     if consent.definition not in {None, claim.call.definition}:
                         return await self.journal.refuse(case, "policy", CHANGED)
-                    # Grants and budgets count as they are at this moment, after every wait.
+                    # Grants and budgets are evaluated at this moment, after every wait.
                     if not self.escalated.use(case, claim):
                         return None
                 must_have_point = consent is not None and consent.revocable
@@ -207,7 +206,7 @@ class Mediator:
         if isinstance(case.decision, Deny) or (isinstance(case.decision, Escalate) and not settled):
             raise KernelError("a call that was not allowed came to be forwarded")
         opening = self.containing.approved(case, facts)
-        # (7) Intent: no intent record, no forwarding.
+        # (7) Intent: without an intent record, nothing is forwarded.
         try:
             await self.journal.intend(case)
         except AuditError:
@@ -221,7 +220,7 @@ class Mediator:
             params=call.params,
             request=facts.request,
         )
-        # (8) Forwarding: the server is asked. Whatever happens now has an outcome record.
+        # (8) Forwarding: the server is asked. From here on every ending has an outcome record.
         case.send()
         try:
             roots = () if consent is None else consent.roots
@@ -235,8 +234,8 @@ class Mediator:
             with anyio.CancelScope(shield=True):
                 await self.journal.fail(case, UNKNOWN if isinstance(error, Exception) else _GONE)
             raise
-        # (9) Outcome: it is recorded before the agent sees the answer. What a server may not ask by
-        # a request it may not ask by an answer either.
+        # (9) Outcome: it is recorded before the agent sees the answer. An answer that carries a
+        # question is withheld, as a request from a server is refused.
         summary = self.world.recorder.summarize(result)
         if (asking := question_in(result)) is not None:
             return await withhold(self.journal, case, summary, asking)

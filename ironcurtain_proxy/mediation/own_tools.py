@@ -1,4 +1,4 @@
-"""Calls to the proxy's own tools: which there are now, and what becomes of a call to one."""
+"""The proxy's own tools: listing them, and handling calls to them."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -35,7 +35,7 @@ from ironcurtain_proxy.ports import Clock, ProgressListener
 
 
 class Questions(Protocol):
-    """The open questions of one session, as its own tools see them."""
+    """The open questions of one session, as the proxy's own tools see them."""
 
     @property
     def holds(self) -> bool:
@@ -43,12 +43,12 @@ class Questions(Protocol):
         ...
 
     def open(self) -> Sequence[tuple[Escalation, EscalationState]]:
-        """All that wait, with where each stands."""
+        """All open questions, each with its state."""
         ...
 
 
 class StepHandler(Protocol):
-    """What carries a call of a server's tool from its arrival to its reply: the mediator."""
+    """Carries a call of a server's tool to its reply; implemented by the mediator."""
 
     async def __call__(
         self,
@@ -58,13 +58,13 @@ class StepHandler(Protocol):
         *,
         run: GrantId | None = None,
     ) -> Reply:
-        """Carry the call, as a step of `run` if there is one."""
+        """Carry the call, as a step of `run` if one is given."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnTools:
-    """The tools of one session that no server has."""
+    """The proxy's own tools in one session."""
 
     journal: Journal
     call: StepHandler
@@ -74,13 +74,14 @@ class OwnTools:
     clock: Clock
     desk: Questions
     ready: Callable[[str], Awaitable[None]]
-    """Waits until a tool can be found, if there is one."""
+    """Waits until the tool can be found, for a limited time."""
     plans: bool
-    """Whether plans can be announced: where nothing asks about capabilities they spare nothing."""
+    """Whether plans are offered. Without a profile that asks about capabilities they save no
+    question."""
     composites: Mapping[str, CompositeSpec] = field(default_factory=dict)
 
     def listing(self, *, may_hold: bool) -> list[Json]:
-        """What the agent is shown.
+        """The definitions that the agent is shown.
 
         Args:
             may_hold: whether a call may be held, so that its state is of interest.
@@ -91,7 +92,7 @@ class OwnTools:
         return [*tools, STATUS_TOOL] if may_hold else tools
 
     def has(self, exposed_name: str) -> bool:
-        """Whether a name stands for one of them."""
+        """Whether a name is that of one of the proxy's own tools."""
         if not exposed_name.startswith(PREFIX):
             return False
         return (
@@ -106,7 +107,7 @@ class OwnTools:
         params: Mapping[str, Json],
         on_progress: ProgressListener | None = None,
     ) -> Reply:
-        """Answer a call to one of them; see `has`."""
+        """Handle a call to one of these tools; see `has`."""
         given = params.get("arguments")
         arguments = given if isinstance(given, dict) else {}
         case = self.journal.open(exposed_name, params, (SERVER, exposed_name), decision=OWN_TOOL)
@@ -156,7 +157,7 @@ class OwnTools:
         if isinstance(opened, Refused):
             return opened
         if opened.asked_later and self.desk.holds:
-            # A step that is held would come back as done by halves, and be done again.
+            # A held step would be reported as done by halves, and be repeated.
             self.budgets.close(opened.budget.id)
             text = f"Make these calls one by one: {'; '.join(opened.asked_later)}"
             return await self._answer(case, told(text, failed=True))
@@ -189,5 +190,5 @@ class OwnTools:
 
 
 def by_name(specs: Sequence[CompositeSpec]) -> Mapping[str, CompositeSpec]:
-    """Composites by their names."""
+    """Composites indexed by name."""
     return {spec.name: spec for spec in specs}

@@ -1,9 +1,8 @@
-"""Plans: several calls announced before any is made, asked about once, bounded by a budget.
+"""Plans: several calls announced together, asked about once, and bounded by a budget.
 
-A plan is looked at without effects: each of its calls is turned into facts and decided as if it
-were made. One denial refuses the plan. What its calls may do together is one question; the answer
-opens a budget for this run, and every call still passes the policy
-when it is made. Knows nothing of how agents, servers or reviewers are reached.
+A plan is judged without effects: facts are gathered for each of its calls, and each is decided
+as if it were made. One denial refuses the plan. All reasons to ask become one question; an
+approval opens a budget for this run, and the policy still judges every call when it is made.
 """
 
 from collections import Counter
@@ -40,13 +39,13 @@ from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered, Unre
 from ironcurtain_proxy.ports import World
 
 SERVER: Final = "ironcurtain"
-"""The name that the record has for the proxy's own tools."""
+"""The server name in the records of the proxy's own tools."""
 
 MAX_CALLS: Final = 100
-"""In one plan: a person has to read it."""
+"""The largest number of calls in a plan: a person has to read it."""
 
 RUN_LASTS: Final = timedelta(minutes=10)
-"""A run that nobody ended ends by itself."""
+"""The time after which a run ends by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +58,7 @@ class PlannedCall:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """A call of a plan, looked at."""
+    """A call of a plan, judged."""
 
     call: ToolCall
     gathered: Gathered
@@ -68,16 +67,17 @@ class _Step:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A plan was approved, or nothing asks about it: the run may begin."""
+    """The result of an approved plan, or of one that needs no question: its run may begin."""
 
     budget: Budget
     asked_later: tuple[str, ...]
-    """Calls that the budget does not settle, with why: they are asked about when they are made."""
+    """Calls that the budget does not cover, with the reason. They are asked about when they are
+    made."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planner:
-    """Looks at the plans of one session."""
+    """Judges the plans of one session and opens their budgets."""
 
     world: World
     journal: Journal
@@ -94,7 +94,7 @@ class Planner:
         parent: Budget | None = None,
         private: bool = False,
     ) -> Opened | Refused:
-        """Decide a plan, ask about it if need be, and open its budget. Records only a refusal.
+        """Decide a plan, ask about it if needed, and open its budget. Only a refusal is recorded.
 
         Args:
             case: the call that announced it, of a tool of the proxy's own.
@@ -115,8 +115,8 @@ class Planner:
         parent = self._still_open(parent)
         inner = parent is not None and parent.holds(wanted, asking)
         if not inner and self._granted(asking):
-            # What was approved for the session settles it when the call is made, if it still holds
-            # then: a budget of its own would outlive its being taken back.
+            # A session grant settles the call when it is made, if the grant still holds then: a
+            # budget of its own would outlive the grant's revocation.
             asking = frozenset()
         elif not inner:
             refused = await self._ask(case, steps, asking)
@@ -138,7 +138,7 @@ class Planner:
         return Opened(budget, _asked_later(steps))
 
     def _still_open(self, run: Budget | None) -> Budget | None:
-        """An outer run, unless it ended or was taken back while the steps were looked at."""
+        """The outer run; None if it ended or was revoked while the steps were judged."""
         now = self.world.clock.steady()
         return None if run is None else self.approvals.budgets.get(run.id, now)
 
@@ -159,7 +159,7 @@ class Planner:
         return _Step(call, *await self.judge.examine(call))
 
     def _granted(self, asking: frozenset[Capability]) -> bool:
-        """Whether nothing is left to ask: all of it was approved for the session before."""
+        """Whether session grants cover all of the plan, so that no question remains."""
         now, grants = self.world.clock.steady(), self.approvals.grants
         return all(grants.find_capability(name, now) is not None for name in asking)
 
@@ -172,7 +172,7 @@ class Planner:
     async def _ask(
         self, case: Case, steps: Sequence[_Step], asking: frozenset[Capability]
     ) -> Refused | None:
-        """Put the one question. None: it was approved."""
+        """Ask the plan's question. None: it was approved."""
         while True:
             question = self._question(case, steps, asking)
             case.judge(Judged(decision=Escalate(question.ground), reasons=question.reasons))
@@ -186,7 +186,7 @@ class Planner:
             if isinstance(ruling, Approved):
                 case.settle(by_reviewer(ruling, question.id))
                 return None
-            # The same plan, asked for twice: the approval was the other's.
+            # The same plan was asked for twice, and the other one used the approval.
 
     def _question(
         self, case: Case, steps: Sequence[_Step], asking: frozenset[Capability]
@@ -219,7 +219,8 @@ class Planner:
             context=_context(steps),
             for_people=True,
             fingerprint=world.facts.fingerprint(case.call, case.call.arguments),
-            # What the calls name is part of what was asked: see the desk.
+            # The resources that the calls name are part of the question: see
+            # `review.open_questions`.
             definition=world.facts.fingerprint(
                 case.call, {"steps": [_looked_at(s) for s in steps]}
             ),
@@ -257,7 +258,7 @@ def _context(steps: Sequence[_Step]) -> tuple[tuple[str, str], ...]:
 
 
 def read_calls(arguments: Mapping[str, Json]) -> list[PlannedCall] | str:
-    """The calls of a plan as an agent announced them; a text says what is wrong with it."""
+    """Parse the calls of a plan as announced by an agent; a text says what is invalid."""
     given = arguments.get("calls")
     if not isinstance(given, list) or not given:
         return 'Argument "calls" must be a list of calls, each with name and arguments.'

@@ -1,4 +1,4 @@
-"""A call that needs an answer becomes the question that is put."""
+"""Building the question for a call that needs a reviewer."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,21 +18,21 @@ from ironcurtain_proxy.model.request import Facts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """What every question of a session has in common."""
+    """The properties that all questions of a session share."""
 
     session: str
     policy: Policy
     home: RealPath | None = None
-    """The user's home directory: never remembered as a whole."""
+    """The user's home directory. It is never remembered as a whole."""
     patience: timedelta
-    """How long a reviewer has."""
+    """How long a reviewer has to answer."""
     ending: str = ""
-    """Until when what is remembered holds, in words; empty: that is not sure."""
+    """Until when a remembered approval holds, in words; empty: not certain."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Posed:
-    """What is asked about this one call."""
+    """The input for the question about one call."""
 
     id: EscalationId
     now: datetime
@@ -41,18 +41,18 @@ class Posed:
     facts: Facts
     asked: EscalatedCall
     reasons: Sequence[OriginReason]
-    """What is not settled yet; never empty."""
+    """The reasons that are not settled yet; never empty."""
     fingerprint: str
     directories: frozenset[RealPath] | None
-    """Those paths of the call that are directories; None: nothing can be remembered."""
+    """Those paths of the call that are directories; None: unknown, so nothing can be remembered."""
     sandboxed: bool = False
     """Whether the server's process is confined."""
     besides: tuple[tuple[str, str], ...] = ()
-    """What a reviewer should know that is no fact of the call, such as why it is not contained."""
+    """Additional explanation for the reviewer, such as why the call is not contained."""
 
 
 def question_about(posed: Posed, frame: Frame) -> Escalation:
-    """The question, with all that a reviewer should see."""
+    """The question, with everything that a reviewer should see."""
     protected = tuple(entry.path for entry in frame.policy.protected_paths)
     places = Places(
         directories=posed.directories or frozenset(),
@@ -92,7 +92,10 @@ def question_about(posed: Posed, frame: Frame) -> Escalation:
 
 
 def _context(facts: Facts, call: ToolCall) -> tuple[tuple[str, str], ...]:
-    """What a reviewer sees besides. An approval counts for a call with the same context alone."""
+    """Additional facts for the reviewer.
+
+    An approval holds only for a call with the same context.
+    """
     context = facts.context
     if facts.branch is not None:
         context = (*context, ("Current branch", facts.branch))

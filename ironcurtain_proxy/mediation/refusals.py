@@ -1,4 +1,4 @@
-"""A question that was not approved: what is recorded of its call, and what the agent is told."""
+"""Calls that end without a forwarded result: their record, and the reply to the agent."""
 
 from dataclasses import replace
 from typing import assert_never
@@ -16,7 +16,7 @@ from ironcurtain_proxy.model.reply import Failed, Refused, Withheld
 async def turn_down(
     journal: Journal, case: Case, question: Escalation, ruling: Declined | Unreachable | Held
 ) -> Refused:
-    """Record that a call may not go, or not yet."""
+    """Record that a call is refused or held, and build the reply."""
     match ruling:
         case Unreachable(details=details):
             case.note(*details)
@@ -35,7 +35,7 @@ async def turn_down(
 
 
 async def withhold(journal: Journal, case: Case, summary: ResultSummary, asked: str) -> Withheld:
-    """Record that a server's answer asks for something, and keep it from the agent.
+    """Record that a server's answer carries a question, and withhold it from the agent.
 
     Args:
         journal: the record.

@@ -1,8 +1,8 @@
-"""The decision of a call without servers, agent or record: for `explain`.
+"""The decision on a call without servers, agent or record, for `explain`.
 
-The parts are those that `serve` joins: the same reader of facts, the same judgement, the same
-sandboxes. Of the servers only what is annotated is known here: not their hints, and not the schema
-that they list today.
+It uses the parts that `serve` joins: the same gathering of facts, judgement and sandboxes. Only
+the annotations of the servers' tools are known here, neither their hints nor their current
+schemas.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,52 +26,52 @@ from ironcurtain_proxy.ports import FactGatherer
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What becomes of a call before anybody is asked."""
+class RehearsedCall:
+    """The result for a call before any reviewer is asked."""
 
     gathered: Gathered
     judged: Judged
     blocked: Ground | None
-    """Why nobody is asked although something asks: no approval opens the sandbox for the call."""
+    """Why no reviewer is asked about an escalated call: no approval can open the sandbox for it."""
     opened: tuple[str, ...] = ()
-    """What a second instance of the server would be let into, once approved."""
+    """The access that a second instance of the server would get once the call is approved."""
     uncontained: str | None = None
-    """Why containment leaves the call to reviewers; empty: it does not; None: it is off."""
+    """Why containment leaves the call to reviewers; empty: it settles the call; None: it is off."""
 
     @property
     def decision(self) -> Decision:
-        """What the agent meets."""
+        """The decision that the agent meets."""
         return self.judged.decision if self.blocked is None else Deny(self.blocked)
 
 
 FactsOf: TypeAlias = Callable[
     [Callable[[str, str], CataloguedTool | None], Callable[[str, str], str | None]], FactGatherer
 ]
-"""Makes what gathers facts: of the tools that are offered, and of the argument that holds a shell
-command, both by the operator's server name and the server's own tool name."""
+"""Makes the gatherer of facts from the offered tools and the argument that holds a shell command.
+Both are looked up by the operator's server name and the server's own tool name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rehearsal:
-    """Judges calls as `serve` would on this machine."""
+    """Judges calls as `serve` would judge them on this machine."""
 
     policy: Policy
     overlay: Overlay
     servers: Mapping[str, str]
-    """By the operator's name, the name that annotations have for a server."""
+    """The server names used in annotations, by the operator's server name."""
     annotations: Mapping[tuple[str, str], ToolAnnotation]
-    """By that name and the tool's."""
+    """Annotations by that name and the tool's name."""
     opening: Callable[[str, Facts], Opening | str | None]
-    """What a call needs beyond the sandbox of a server, by the operator's name; a text: what no
-    approval opens."""
+    """The access that a call needs beyond its server's sandbox, by the operator's server name; a
+    text: what no approval can grant."""
     uncontained: Callable[[str, Facts, Judged], str | None]
-    """Why containment leaves a call to reviewers; empty: it does not; None: it is off."""
+    """Why containment leaves a call to reviewers; empty: it settles the call; None: it is off."""
     facts_of: FactsOf
 
     async def of_call(
         self, server: str, tool: str, arguments: Arguments, *, is_unique: bool
-    ) -> Outcome:
-        """What would be decided of a call.
+    ) -> RehearsedCall:
+        """The decision that would be made on a call.
 
         Args:
             server: the operator's name of the server.
@@ -94,9 +94,9 @@ class Rehearsal:
         gathered = await facts.gather(call)
         judged = judge(gathered, self.policy, self.overlay, lambda: NamedTool(server, tool, names))
         if not isinstance(gathered, Facts) or not isinstance(judged.decision, Escalate):
-            return Outcome(gathered, judged, None)
+            return RehearsedCall(gathered, judged, None)
         opening = self.opening(server, gathered)
-        return Outcome(
+        return RehearsedCall(
             gathered,
             judged,
             blocked=Ground("sandbox", opening) if isinstance(opening, str) else None,

@@ -1,4 +1,4 @@
-"""The parts that mediate the calls of one session, joined."""
+"""Joining the parts that mediate the calls of one session."""
 
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -22,24 +22,26 @@ from ironcurtain_proxy.ports import World
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What the operator laid down for all calls of a session."""
+    """The operator's settings for all calls of a session."""
 
     session: str
     policy: Policy
     overlay: Overlay = field(default_factory=Overlay)
     patience: timedelta = timedelta(seconds=300)
-    """How long a reviewer has."""
+    """How long a reviewer has to answer."""
     home: RealPath | None = None
-    """The user's home directory: never remembered as a whole."""
+    """The user's home directory. It is never remembered as a whole."""
     grant_ttl: timedelta | None = None
-    """How long what is remembered holds; None: as long as the session."""
+    """How long a remembered approval holds; None: as long as the session."""
+    grant_ending: str = "until this session ends"
+    """The words for that end where there is no `grant_ttl`."""
     named_meta: frozenset[str] = frozenset()
-    """Keys of `_meta` that reach servers besides the standard ones."""
+    """Keys of `_meta` that are forwarded to servers besides the standard ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """One agent's session: what decides its calls and carries them out."""
+    """The mediation of one agent's session."""
 
     journal: Journal
     mediator: Mediator
@@ -82,7 +84,7 @@ class Session:
             policy=terms.policy,
             home=terms.home,
             patience=terms.patience,
-            ending="until this session ends" if terms.grant_ttl is None else "",
+            ending=terms.grant_ending if terms.grant_ttl is None else "",
         )
         escalated = EscalatedCalls(
             tools=world.tools,

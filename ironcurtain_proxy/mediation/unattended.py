@@ -1,4 +1,4 @@
-"""Nobody reviews: whoever could change that is told once in a session."""
+"""A notice, once in a session, that calls need a reviewer and nobody reviews."""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -8,19 +8,19 @@ from typing import TypeAlias
 _log = logging.getLogger(__name__)
 
 Tell: TypeAlias = Callable[[], Awaitable[None]]
-"""Tells the people. What it raises is logged: the refusal stands."""
+"""Notifies the people behind the session. Its exceptions are logged, and the call stays refused."""
 
 
 @dataclass(slots=True)
 class Unattended:
-    """Whether the people behind the session know that nobody answers its questions."""
+    """Notifies the people behind the session once that nobody answers its questions."""
 
     tell: Tell | None = None
-    """None: the session has no people to tell, as in another program's process."""
+    """None: nobody can be told, as when embedded in another program."""
     _was_told: bool = field(default=False, init=False)
 
     async def found(self) -> None:
-        """A call was turned down because nobody could be asked."""
+        """Note that a call was refused because no reviewer could be asked."""
         if self.tell is None or self._was_told:
             return
         self._was_told = True

@@ -1,4 +1,4 @@
-"""What the operator says of a tool's arguments.
+"""The operator's annotations of a tool: what its arguments name and what the tool does.
 
 Trusted, unlike a server's own hints (MCP `ToolAnnotations`).
 """
@@ -29,23 +29,23 @@ ArgumentRole: TypeAlias = Literal[
     "share-permission",
     "none",
 ]
-"""What one argument names. Any other word stops the load."""
+"""The kind of thing that one argument names. A file with any other word is not loaded."""
 
 ToolEffect: TypeAlias = Literal["reads", "writes", "destroys", "sends", "runs"]
-"""The worst that a tool does: only reads; changes files; deletes; reaches another machine; runs
-programs."""
+"""The gravest effect of a tool: it only reads; changes files; deletes; reaches another machine;
+runs programs."""
 
 RoleCategory: TypeAlias = Literal["path", "url", "identifier", "opaque"]
-"""How a value of the role is read. `opaque` is not read at all."""
+"""How the values of a role are read. Values of an `opaque` role are not read at all."""
 
 
 @dataclass(frozen=True, slots=True)
 class RoleTraits:
-    """What holds for every argument of a role."""
+    """Properties that every argument of a role shares."""
 
     category: RoleCategory
     contained: bool = False
-    """Lying in the workspace settles it (structural containment)."""
+    """A value inside the workspace needs no rule of its own (structural containment)."""
 
     @property
     def is_resource(self) -> bool:
@@ -82,8 +82,8 @@ ROLE_TRAITS: Final[Mapping[ArgumentRole, RoleTraits]] = MappingProxyType(
 IGNORES_CASE: Final[frozenset[ArgumentRole]] = frozenset(
     {"github-owner", "github-repo", "proxy-domain", "email-address"}
 )
-"""Roles whose service takes `Acme` and `acme` for the same. Values of all others are compared
-exactly: what a list allows must not grow by a capital letter."""
+"""Roles whose service treats `Acme` and `acme` as the same name. Values of all other roles are
+compared exactly, so that an allowlist never covers a name that differs in case."""
 
 GRAVEST_FIRST: Final[tuple[ArgumentRole, ...]] = (
     *("delete-path", "delete-history", "write-history", "write-path"),
@@ -91,12 +91,12 @@ GRAVEST_FIRST: Final[tuple[ArgumentRole, ...]] = (
     *("share-permission", "email-address", "email-body", "commit-message", "branch-name"),
     *("read-path", "none"),
 )
-"""Every role: what cannot be taken back before what can, what leaves this machine before what is
-only looked at. The order in which people are told why they are asked."""
+"""All roles, gravest first: irreversible effects before reversible ones, effects outside this
+machine before reads. Reasons for a question are listed to people in this order."""
 
 Presence: TypeAlias = Literal["present", "absent", "truthy", "falsy"]
-"""What `is` may ask of an argument. Null counts as absent; `""`, 0 and false are falsy, but `[]`
-and `{}` are truthy, as in the language the files were first written for."""
+"""The words that an `is` condition takes. Null counts as absent. `""`, 0 and false are falsy; `[]`
+and `{}` are truthy, as in JavaScript, for which the file format was first defined."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +107,7 @@ class Equals:
     value: Json
 
     def holds(self, arguments: Arguments) -> bool:
-        """Whether it holds for a call with these arguments."""
+        """Whether the condition holds for a call with these arguments."""
         return self.argument in arguments and same_scalar(arguments[self.argument], self.value)
 
 
@@ -119,7 +119,7 @@ class OneOf:
     values: tuple[Json, ...]
 
     def holds(self, arguments: Arguments) -> bool:
-        """Whether it holds for a call with these arguments."""
+        """Whether the condition holds for a call with these arguments."""
         if self.argument not in arguments:
             return False
         given = arguments[self.argument]
@@ -128,13 +128,13 @@ class OneOf:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Is:
-    """The argument is there, or not, or counts as true or false."""
+    """The argument is present, absent, truthy or falsy."""
 
     argument: str
     presence: Presence
 
     def holds(self, arguments: Arguments) -> bool:
-        """Whether it holds for a call with these arguments."""
+        """Whether the condition holds for a call with these arguments."""
         value = arguments.get(self.argument)
         match self.presence:
             case "present":
@@ -165,7 +165,7 @@ def same_scalar(left: Json, right: Json) -> bool:
 
 
 def is_truthy(value: Json) -> bool:
-    """Truth as the annotation format means it: containers are always true, NaN never is."""
+    """Truth as the annotation format defines it: containers are always true, NaN is false."""
     if isinstance(value, list | dict):
         return True
     return bool(value) and not (isinstance(value, float) and isnan(value))
@@ -196,16 +196,16 @@ class RoleSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolAnnotation:
-    """What the operator says of one tool: the roles of every argument, in file order."""
+    """The operator's annotation of one tool: the roles of each argument, in file order."""
 
     server: str
     tool: str
     arguments: Mapping[str, RoleSpec]
     input_schema: Mapping[str, Json] = field(default_factory=dict)
-    """The schema the annotation was made from; empty if the file has none."""
+    """The schema that the annotation was made from; empty if the file has none."""
     comment: str = ""
     effect: ToolEffect | None = None
-    """None: nothing is said of it."""
+    """None: the annotation names no effect."""
 
     def roles(self, arguments: Arguments) -> tuple[tuple[str, tuple[ArgumentRole, ...]], ...]:
         """Every annotated argument with the roles it has in this call, present or not."""
@@ -213,4 +213,4 @@ class ToolAnnotation:
 
 
 Annotations: TypeAlias = Mapping[tuple[str, str], ToolAnnotation]
-"""By (server, tool). A tool that is not in it is not annotated: denied."""
+"""Annotations by (server, tool). A tool that is missing here is not annotated, and is denied."""

@@ -1,4 +1,4 @@
-"""What the arguments of a call add to what its tool needs.
+"""Capabilities that a call needs because of its arguments, besides those of its tool.
 
 The operator's words about one tool, as data. They can only add.
 """
@@ -15,7 +15,7 @@ ANY_VALUE: Final = "*"
 
 @dataclass(frozen=True, slots=True)
 class ArgumentCapabilities:
-    """What one argument of a tool adds, by its value."""
+    """The capabilities that one argument of a tool adds, by the argument's value."""
 
     argument: str
     by_value: Mapping[str, tuple[Capability, ...]]
@@ -26,7 +26,7 @@ class ArgumentCapabilities:
 def capabilities_by_argument(
     rules: Iterable[ArgumentCapabilities], arguments: Arguments
 ) -> frozenset[Capability]:
-    """Everything that the arguments of a call add. Of a list, each item counts."""
+    """The capabilities that the arguments of a call add. Each item of a list counts."""
     found: set[Capability] = set()
     for rule in rules:
         if rule.argument in arguments:
@@ -43,7 +43,7 @@ def _words(value: Json) -> Iterator[str]:
 
 
 def _word(item: Json) -> str | None:
-    """A scalar as it is written in the configuration; what holds others has no word."""
+    """A scalar as it is spelled in the configuration; None for lists and objects."""
     if isinstance(item, str):
         return item
     if isinstance(item, bool):

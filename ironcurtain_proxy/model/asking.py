@@ -1,4 +1,4 @@
-"""Answers of a server that ask for something instead of answering.
+"""Server answers that carry a question instead of a result.
 
 A server's own questions (`elicitation/create`, `sampling/createMessage`) are refused. An answer can
 carry the same question: an error that sends the user to a URL, a result that wants more input, a
@@ -15,13 +15,13 @@ URL_ELICITATION_REQUIRED: Final = -32042
 """MCP's error that asks the client to open URLs."""
 
 COMPLETE: Final = "complete"
-"""The one `resultType` that is an answer."""
+"""The one `resultType` that marks a finished answer."""
 
 _WORDS: Final = 40
 
 
 def question_in(answer: ToolResult) -> str | None:
-    """What an answer asks for, as a short name; None: it is an answer."""
+    """The kind of question that an answer carries, as a short name; None: it carries none."""
     if answer.error is not None:
         return _in_error(answer.error)
     return _in_result(answer.result or {})

@@ -1,4 +1,4 @@
-"""What is recorded of a call."""
+"""The audit record of a call."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,9 +15,9 @@ EscalationResult: TypeAlias = Literal["approved", "denied"]
 
 
 class OwnField(NamedTuple):
-    """A further field of a record, all of whose words are ours: nobody hides a secret in it.
+    """An additional record field in the proxy's own words, which is not scanned for secrets.
 
-    What came from an agent, a server or a reviewer is a plain pair.
+    A plain pair holds what came from an agent, a server or a reviewer.
     """
 
     name: str
@@ -26,7 +26,7 @@ class OwnField(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultSummary:
-    """A result, of which content is never recorded: only how large it was and its digest."""
+    """The size and digest of a result. Its content is never recorded."""
 
     status: ResultStatus
     error: str | None = None
@@ -34,34 +34,34 @@ class ResultSummary:
     """Bytes of the result's compact JSON; None if there was none."""
     sha256: str | None = None
     asked: str | None = None
-    """What the answer asks for instead of answering; it is not passed on."""
+    """The kind of question that the answer carried, for which it was withheld."""
 
 
 @dataclass(frozen=True, slots=True)
 class PutBack:
-    """Something that steers what runs outside the sandboxes, and was put back after a call."""
+    """A file that can steer programs outside the sandboxes, and was restored after a call."""
 
     said: str
-    """What it was and what became of it, in a sentence without its full stop."""
+    """The file and what was done with it, as a sentence without its full stop."""
     kept: str = ""
-    """Where what was there is now; empty if it is nowhere. Not for the agent."""
+    """Where the removed content is kept; empty if it was not kept. Not shown to the agent."""
 
     @property
     def full(self) -> str:
-        """All of it, for the operator."""
+        """The sentence with the place where the content is kept, for the operator."""
         return f"{self.said}; what was there is kept as {self.kept}" if self.kept else self.said
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditRecord:
-    """One entry: an intent before a call is forwarded, or the outcome of a call."""
+class AuditRecord(NamedTuple):
+    """One entry: an intent before a call is forwarded, or the outcome of a call.
+
+    A tuple: a frozen dataclass of 20 fields takes three times as long to make, twice for each call.
+    """
 
     timestamp: datetime
     """Aware, UTC."""
     request_id: RequestId
     session: str
-    client: str = ""
-    """The program that the agent is, in its own words; empty: not known."""
     server: str
     tool: str
     arguments: Arguments
@@ -70,14 +70,16 @@ class AuditRecord:
     reason: str
     decided_by: str
     """`kernel`, `grant:ID`, `engine:…`, `auto-approver`, `reviewer:ID`, `human` or `timeout`."""
+    client: str = ""
+    """The agent's program, as it names itself; untrusted. Empty: not known."""
     origins: tuple[str, ...] = ()
-    """What asked for a review: `policy`, `capability`, `tool-policy`."""
+    """The origins of a review: `policy`, `capability`, `tool-policy`."""
     policy_version: str = ""
     escalation_result: EscalationResult | None = None
     result: ResultSummary | None = None
-    """None: an intent."""
+    """None: the record is an intent."""
     duration_ms: int = 0
     sandboxed: bool | None = None
-    """Whether that very process is confined; None where no server was involved."""
+    """Whether the process that served the call is confined; None if no server was involved."""
     context: tuple[tuple[str, Json], ...] = ()
-    """Further fields of later stages, such as `("autoApproved", true)`; see `OwnField`."""
+    """Additional fields, such as `("autoApproved", true)`; see `OwnField`."""

@@ -1,4 +1,4 @@
-"""The only kind of call that may leave."""
+"""The only kind of call that may be forwarded to a server."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from ironcurtain_proxy.model.request import AccessRequest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthorizedCall:
-    """Proof that the policy was asked about exactly these arguments.
+    """Proof that the policy judged exactly these arguments.
 
     OpenSSH's monitor does the same with keys: what is used must be, byte for byte, what was
     allowed.
@@ -20,8 +20,9 @@ class AuthorizedCall:
     server: str
     tool: str
     arguments: Arguments
-    """What was judged, in its normalised spelling."""
+    """The judged arguments, in their normalised spelling."""
     params: Mapping[str, Json]
-    """What crosses of the agent's `params`; of `name` and `arguments` only that they are there."""
+    """The part of the agent's `params` that is forwarded. Of `name` and `arguments` only their
+    presence is kept."""
     request: AccessRequest | None = None
-    """What the policy was asked. Tells where the URLs lead, should the call fail."""
+    """The request that the policy judged. It tells which hosts a failed call was meant to reach."""

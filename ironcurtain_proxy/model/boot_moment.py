@@ -1,4 +1,4 @@
-"""A moment by the count of one boot of the machine, which no setting of the clock moves."""
+"""A moment counted since the machine booted, which no change of the wall clock moves."""
 
 from dataclasses import dataclass
 
@@ -7,18 +7,18 @@ from ironcurtain_proxy.model.json import Json
 
 @dataclass(frozen=True, slots=True)
 class BootMoment:
-    """A moment by the count of one boot."""
+    """A moment within one boot of the machine."""
 
     boot: str
     seconds: float
 
     def as_json(self) -> dict[str, Json]:
-        """For a file."""
+        """The moment as a JSON value for a file."""
         return {"boot": self.boot, "seconds": self.seconds}
 
 
 def boot_moment(value: object) -> BootMoment | None:
-    """What a file says; None: it says nothing of the kind."""
+    """Read a moment from a file's JSON value; None: it holds no valid moment."""
     if not isinstance(value, dict) or value.keys() != {"boot", "seconds"}:
         return None
     boot, seconds = value["boot"], value["seconds"]

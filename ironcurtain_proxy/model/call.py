@@ -7,12 +7,12 @@ from typing import NewType
 from ironcurtain_proxy.model.json import Arguments, Json
 
 RequestId = NewType("RequestId", str)
-"""Ours, random, one for each call; the agent's own id never enters a decision or a file name."""
+"""The proxy's own random id of one call. The agent's id never enters a decision or a file name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
-    """A call as it arrived: untrusted. Only the tool it reaches is known."""
+    """A call as it arrived: untrusted, with only its tool resolved."""
 
     request_id: RequestId
     exposed_name: str
@@ -23,6 +23,6 @@ class ToolCall:
     """The server's own name of the tool."""
     arguments: Arguments
     params: Mapping[str, Json]
-    """What of the `params` object may reach a server: see `crossing`."""
+    """The part of the `params` object that may reach a server: see `crossing`."""
     withheld: tuple[str, ...] = ()
-    """The names of its other keys, for the record."""
+    """The names of the other keys of `params`, for the record."""

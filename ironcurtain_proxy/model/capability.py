@@ -10,8 +10,8 @@ from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
 Capability: TypeAlias = str
-"""A name such as `fs.write`. Dotted suffixes (`fs.write.outside_base`) refine it; any other name is
-kept as it is and belongs to no known capability."""
+"""A name such as `fs.write`. Dotted suffixes (`fs.write.outside_base`) refine it. Any other name is
+kept as written and belongs to no known capability."""
 
 CAPABILITIES: Final[Mapping[Capability, str]] = MappingProxyType(
     {
@@ -24,14 +24,14 @@ CAPABILITIES: Final[Mapping[Capability, str]] = MappingProxyType(
         "secrets.access": "use secrets",
     }
 )
-"""The names that mean something, with what people are shown."""
+"""The known capabilities, each with its description for people."""
 
 Isolation: TypeAlias = Literal["isolated", "unisolated", "unknown"]
-"""Whether what the agent's servers do stays in a place that can be thrown away."""
+"""Whether the agent's servers run in a disposable environment."""
 
 
 class SafetyLevel(IntEnum):
-    """How much harm a mistake with a tool does. What is not here counts as dangerous."""
+    """How much harm a mistake with a tool does. Any other number counts as dangerous."""
 
     SAFE = 1
     MODERATE = 2
@@ -39,7 +39,7 @@ class SafetyLevel(IntEnum):
 
 
 def spoken_of(names: frozenset[str]) -> frozenset[str]:
-    """Every name by which a tool may be meant where a list restricts.
+    """The names under which a restriction may list a tool.
 
     What is listed to be left alone needs a name that is certain; what is listed to be stopped, or
     asked about, is meant by its bare name too while it is not certain: otherwise a server that
@@ -53,12 +53,12 @@ def spoken_of(names: frozenset[str]) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolDeclaration:
-    """What the operator says a tool can do."""
+    """The operator's declaration of what a tool can do."""
 
     tool_id: str
     """`server/tool`; a bare name if one server has it."""
     capabilities: tuple[Capability, ...] = ()
     safety_level: SafetyLevel | None = None
-    """None: not said; computed from the argument roles."""
+    """None: not declared; the level is computed from the argument roles."""
     command_argument: str | None = None
-    """The argument that holds a shell command, if there is one."""
+    """The argument that holds a shell command; None: no argument does."""

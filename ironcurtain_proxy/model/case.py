@@ -1,11 +1,11 @@
-"""One call on its way: what arrived, what came of it, and the record that makes.
+"""One call in progress: its arrival, its outcome, and the audit record of both.
 
 The policy's decision is never edited: what settled an escalation stands beside it.
 """
 
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from ironcurtain_proxy.model.audit import (
     AuditRecord,
@@ -24,12 +24,12 @@ from ironcurtain_proxy.model.judgement import Judged
 from ironcurtain_proxy.model.reply import Allowed
 
 _NO_SERVERS: Final = frozenset({"ironcurtain", "unknown"})
-"""Whose name a record has that involves no server: the proxy's own tools, and unknown ones."""
+"""The server name in records of calls that involve no server: own tools and unknown tools."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settlement:
-    """What became of an escalation."""
+    """The end of an escalation: its effect, and who or what decided."""
 
     effect: Effect
     """`allow` if it was approved."""
@@ -37,12 +37,14 @@ class Settlement:
     decided_by: str
     result: EscalationResult | None
     extra: tuple[tuple[str, Json], ...] = ()
-    """Further fields of the record, such as `("autoApproved", true)`."""
+    """Additional record fields, such as `("autoApproved", true)`."""
+    names_hosts: bool = False
+    """Whether its question, or each grant that it rests on, named the hosts that the call's command
+    is known to reach."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arrival:
-    """A call as it arrived, and under which policy."""
+class Arrival(NamedTuple):
+    """A call as it arrived, with the policy in force."""
 
     call: ToolCall
     session: str
@@ -52,12 +54,12 @@ class Arrival:
     started: float
     """Monotonic seconds."""
     run: GrantId | None = None
-    """The composite's run that the call is a step of."""
+    """The composite run that the call is a step of."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Case:
-    """A call on its way: what arrived, and what came of it so far.
+    """A call in progress: its arrival, and its outcome so far.
 
     Only the methods write the fields. What was judged is never replaced by what happened later:
     that stands beside it.
@@ -65,89 +67,89 @@ class Case:
 
     arrival: Arrival
     call: ToolCall
-    """The call that arrived, with the server that has its tool once there is one."""
+    """The call as it arrived, with its server once one has the tool."""
     judged: Judged
-    """The judgement; before there is one, the answer that holds without it."""
+    """The judgement; before there is one, the default decision."""
     arguments: Arguments
-    """As they came; once facts were made of them, as they would be sent."""
+    """The arguments as they arrived; once facts were gathered, as they would be sent."""
     settlement: Settlement | None = None
-    """What became of the escalation."""
+    """How the escalation was settled."""
     question: EscalationId | None = None
     """The question that was approved, if one was asked."""
     overruled: Deny | None = None
-    """What ends the call whatever was judged: a defect, or that the agent withdrew it."""
+    """A decision that replaces the judgement: a defect, or the agent's withdrawal."""
     waited: float = 0.0
-    """Seconds of its time that reviewers took."""
+    """Seconds that reviewers took."""
     sent: bool = False
     """Whether its server was asked."""
     put_back: tuple[PutBack, ...] = ()
-    """What was put back after it."""
+    """Files that were restored after the call."""
     notes: tuple[tuple[str, Json], ...] = ()
-    """Further fields of the record that no settlement brings, such as who refused it."""
+    """Additional record fields that no settlement brings, such as who refused the call."""
     recorded: bool = False
-    """Whether how it ended has an entry: an intent alone is not enough."""
+    """Whether the end of the call has a record. An intent alone does not count."""
 
     @property
     def decision(self) -> Decision:
-        """What holds: the judgement, unless something overruled it."""
+        """The decision in force: the judgement, unless something overruled it."""
         return self.overruled or self.judged.decision
 
     @property
     def allowed(self) -> Allowed:
-        """What lets it go; of a call that is forwarded."""
+        """What allowed a forwarded call, in the words of the record."""
         by = "kernel" if self.settlement is None else self.settlement.decided_by
         return Allowed(self.decision.ground.rule, by)
 
     def locate(self, server: str, tool: str) -> None:
-        """A server has started that has the tool."""
+        """Note that a server with the tool has started."""
         self.call = replace(self.call, server=server, tool=tool)
 
     def judge(self, judged: Judged, arguments: Arguments | None = None) -> None:
-        """The call was judged; `arguments`: as the judgement was made of them."""
+        """Note the judgement, and the arguments in the spelling that was judged."""
         self.judged = judged
         if arguments is not None:
             self.arguments = arguments
 
     def approve(self, question: EscalationId) -> None:
-        """A reviewer approved the call: who did is told how it ends, whatever comes now."""
+        """Note that a reviewer approved the call; the reviewer is told how it ends."""
         self.question = question
 
     def settle(self, settlement: Settlement) -> None:
-        """The escalation was settled."""
+        """Note that the escalation was settled."""
         self.settlement = settlement
 
     def unsettle(self) -> None:
-        """What settled the escalation does not hold any more."""
+        """Note that the settlement no longer holds."""
         self.settlement = None
 
     def overrule(self, ground: Ground) -> None:
-        """Nothing that was judged or approved counts any more."""
+        """Replace all earlier judgements and approvals by this decision."""
         self.overruled, self.settlement = Deny(ground), None
 
     def send(self) -> None:
-        """Its server is asked now."""
+        """Note that the server is asked now."""
         self.sent = True
 
     def wait(self, seconds: float) -> None:
-        """A reviewer took so long."""
+        """Add the seconds that a reviewer took."""
         self.waited += seconds
 
     def clean(self, put_back: tuple[PutBack, ...]) -> None:
-        """What it left behind was put back."""
+        """Note the files that were restored after the call."""
         self.put_back = put_back
 
     def note(self, *fields: tuple[str, Json]) -> None:
-        """The record says this besides."""
+        """Add a field to the record."""
         self.notes += fields
 
     def note_instead(self, name: str, value: Json) -> None:
-        """The record says this besides, and nothing else under this name."""
+        """Set a field of the record, replacing any earlier value of it."""
         self.notes = (*[one for one in self.notes if one[0] != name], (name, value))
 
     def record(
         self, result: ResultSummary | None, *, elapsed: float, sandboxed: bool, client: str = ""
     ) -> AuditRecord:
-        """The entry for the audit log; without a result it is an intent.
+        """The audit record of the call; without a result it is an intent.
 
         Args:
             result: how the call ended.
@@ -194,7 +196,7 @@ class Case:
         return (*told, *self._besides(asked))
 
     def _besides(self, asked: str | None) -> tuple[tuple[str, Json], ...]:
-        """What crosses beside the arguments, what was kept back, asked for, or put back."""
+        """Record fields on params forwarded and withheld, answers that ask, restored files."""
         meta, withheld = meta_of(self.call.params), self.call.withheld
         fields: list[tuple[str, Json]] = [("meta", dict(meta))] if meta else []
         if withheld:
@@ -206,7 +208,7 @@ class Case:
         return tuple(fields)
 
     def _stages(self) -> list[Json]:
-        """Who had a say about an escalated call, in order, and what each said."""
+        """Each party that decided on an escalated call, in order, with its decision."""
         origins = {reason.origin for reason in self.judged.reasons}
         stages: list[Json] = [f"kernel:{'escalate' if 'policy' in origins else 'allow'}"]
         if origins - {"policy"}:

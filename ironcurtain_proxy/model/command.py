@@ -1,4 +1,4 @@
-"""A shell command, read: what would run, with what.
+"""A parsed shell command: the programs that would run, with their arguments.
 
 A `ParsedCommand` is flat. Pipes, lists, substitutions, loops and here-documents are gone; every
 simple command in them stands for itself, in the order of the text, because a command is judged by
@@ -14,21 +14,22 @@ class Word:
     """One word of a command, quotes removed: `"a b"` is `a b`."""
 
     text: str | None
-    """None: not known before it runs (a variable, a substitution, a glob, braces)."""
+    """None: not known before the command runs (a variable, a substitution, a glob, braces)."""
     pattern: str = ""
-    """Of a word that is not known: what is known of it, `*` for the rest: `--to=*` of `--to=$x`."""
+    """The known part of a word whose value is not known, with `*` for the rest: `--to=*` of
+    `--to=$x`."""
     splits: bool = False
-    """It may become several words, or none: `$x`, `*.py`, `{a,b}`; not `"$x"`. Words after the
-    first may then be anything, whatever the pattern."""
+    """The word may expand to several words or none: `$x`, `*.py`, `{a,b}`; not `"$x"`. Words after
+    the first may be anything, whatever the pattern."""
     command: "ParsedCommand | None" = None
-    """What the word says, read as a command. Only words that a shell in the same command may be
-    handed have one: `ls` of `sh -c ls`. Of `--option=text` the text is read."""
+    """The word parsed as a command, where a shell in the same command may run it: `ls` of `sh -c
+    ls`. Of `--option=text` the text is parsed."""
     variables: frozenset[str] = frozenset()
     """Names of the variables in the word, such as `HOME`; `@` for all arguments."""
 
     @property
     def prefix(self) -> str:
-        """How the word begins, as far as that is known."""
+        """The known beginning of the word."""
         return self.pattern.partition("*")[0] if self.text is None else self.text
 
 
@@ -42,7 +43,7 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class Redirection:
-    """Where input comes from, or output goes."""
+    """A redirection of input or output."""
 
     operator: str
     """`<`, `>`, `>>`, `>|`, `&>`, `&>>`, `<&`, `>&`, `<&-`, `>&-`, `<<` or `<<<`."""
@@ -58,22 +59,22 @@ class SimpleCommand:
     assignments: tuple[Assignment, ...] = ()
     redirections: tuple[Redirection, ...] = ()
     is_certain: bool = True
-    """It runs once, in the shell itself: not behind `||`, in a subshell, a pipeline, a loop or a
-    condition. Only then is it known what a `cd` does to the commands behind it."""
+    """The command runs exactly once, in the shell itself: not behind `||`, in a subshell, a
+    pipeline, a loop or a condition. Only then is the effect of a `cd` on later commands known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedCommand:
-    """All that a text would run if a shell got it. No commands: it runs nothing."""
+    """All simple commands of a shell text. Empty: the text runs nothing."""
 
     commands: tuple[SimpleCommand, ...] = ()
     unreadable: str | None = None
-    """Why the text is not understood; then `commands` are what could be made out, not all."""
+    """Why the text could not be parsed; `commands` then holds only the part that was recognised."""
     loose_words: tuple[str, ...] = ()
-    """Of a text that is not understood: all that could be a program's name. For denials."""
+    """Words of an unparsed text that could name a program. Used for denials."""
 
     def every_loose_word(self) -> Iterator[str]:
-        """The loose words, and those of texts that a shell may be handed."""
+        """The loose words of this text and of all texts that a shell in it may run."""
         yield from self.loose_words
         for command in self.commands:
             for word in command.words:
@@ -81,7 +82,7 @@ class ParsedCommand:
                     yield from word.command.every_loose_word()
 
     def every_command(self) -> Iterator[SimpleCommand]:
-        """The commands, and those of texts that a shell in them may be handed."""
+        """The commands of this text and of all texts that a shell in it may run."""
         for command in self.commands:
             yield command
             for word in command.words:

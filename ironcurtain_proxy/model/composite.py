@@ -1,4 +1,4 @@
-"""A composite tool: a list of calls that the operator put together under one name."""
+"""A composite tool: a list of calls that the operator combined under one name."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -10,10 +10,10 @@ MAX_STEPS: Final = 50
 
 @dataclass(frozen=True, slots=True)
 class CompositeStep:
-    """One call of a composite. It passes the policy like any other."""
+    """One call of a composite. The policy judges it like any other call."""
 
     tool: str
-    """As the agent would call it: `server__tool`."""
+    """The tool's name for the agent: `server__tool`."""
     arguments: Arguments
 
 
@@ -25,4 +25,4 @@ class CompositeSpec:
     """Lower-case letters, digits, `_` and `-`; at most 64."""
     description: str = ""
     steps: tuple[CompositeStep, ...]
-    """In the order in which they are carried out; 1 to `MAX_STEPS`."""
+    """The steps in the order in which they run; 1 to `MAX_STEPS`."""

@@ -1,4 +1,4 @@
-"""What of a call's `params` reaches a server.
+"""The part of a call's `params` that reaches a server.
 
 The arguments are judged elsewhere. Beside them the protocol has room for data that no rule speaks
 of (`_meta`, `task`, `inputResponses`, keys of later versions), and a server may act on each. Only
@@ -12,15 +12,16 @@ from typing import Final
 from ironcurtain_proxy.model.json import Json
 
 STANDARD_META: Final = frozenset({"progressToken", "traceparent", "tracestate", "baggage"})
-"""The keys of `_meta` that cross unless the value is no such thing; the operator may name more."""
+"""The standard keys of `_meta` that are forwarded if their value is valid. The operator may name
+more."""
 
 MAX_BYTES: Final = 8192
-"""Of one value of `_meta`, and of all text in it: the W3C's limit for `baggage`."""
+"""The limit for one value of `_meta` and for all text in it: the W3C's limit for `baggage`."""
 
 MAX_DEPTH: Final = 16
 
 MAX_WITHHELD: Final = 16
-"""Names of withheld keys that are kept."""
+"""The largest number of withheld names that are kept."""
 
 _NAME_LENGTH: Final = 64
 _LARGEST_COUNTER: Final = 1 << 53
@@ -28,16 +29,16 @@ _LARGEST_COUNTER: Final = 1 << 53
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crossing:
-    """The `params` of one call, divided."""
+    """The `params` of one call, divided into forwarded and withheld parts."""
 
     params: Mapping[str, Json]
-    """What may reach a server: `name`, `arguments` and what is left of `_meta`."""
+    """The forwarded part: `name`, `arguments` and the allowed keys of `_meta`."""
     withheld: tuple[str, ...] = ()
-    """The names of what stays here, such as `task` and `_meta.vendor/key`."""
+    """The names of withheld keys, such as `task` and `_meta.vendor/key`."""
 
 
 def divide(params: Mapping[str, Json], named: frozenset[str] = frozenset()) -> Crossing:
-    """Divide the `params` of a call into what crosses and what stays.
+    """Divide the `params` of a call into the forwarded and the withheld part.
 
     Args:
         params: as the agent sent them.
@@ -94,7 +95,7 @@ def _counts(value: Json) -> bool:
 
 
 def _is_small(value: Json) -> bool:
-    """Whether a reviewer can look at it, and a record hold it, as a whole."""
+    """Whether a value is small enough to be shown to a reviewer and recorded as a whole."""
     pending, left = [(value, MAX_DEPTH)], MAX_BYTES
     while pending:
         found, depth = pending.pop()

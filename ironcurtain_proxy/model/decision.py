@@ -1,4 +1,4 @@
-"""The policy's answer, with what it rests on.
+"""The policy's decision, with its grounds.
 
 A decision is a value and is never edited: what a reviewer adds stands beside it.
 """
@@ -11,15 +11,15 @@ from typing import Final, Literal, TypeAlias, assert_never
 from ironcurtain_proxy.model.annotation import ArgumentRole
 
 Effect: TypeAlias = Literal["allow", "escalate", "deny"]
-"""The word of a decision."""
+"""The effect of a decision as a word."""
 
 SEVERITY: Final[Mapping[Effect, int]] = MappingProxyType({"allow": 0, "escalate": 1, "deny": 2})
-"""deny > escalate > allow: the most severe answer of several wins."""
+"""The order of effects: deny > escalate > allow. The most severe of several decisions wins."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """What a decision rests on: the rule or invariant by name, and one sentence why."""
+    """The ground of a decision: the name of a rule or invariant, and a sentence of explanation."""
 
     rule: str
     reason: str
@@ -38,24 +38,24 @@ class Escalate:
 
     ground: Ground
     roles: tuple[ArgumentRole, ...] = ()
-    """Every argument role that escalated; empty when the rule was not about a role."""
+    """The argument roles that escalated; empty when the rule named no role."""
     by_role: tuple[Ground, ...] = ()
-    """What each of these roles rests on, in the same place; empty: all on `ground`."""
+    """The ground of each of these roles, in the same order; empty: `ground` holds for all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deny:
-    """The call is not forwarded, whatever anyone says."""
+    """The call is not forwarded. No approval can change that."""
 
     ground: Ground
 
 
 Decision: TypeAlias = Allow | Escalate | Deny
-"""The policy's answer."""
+"""A decision of the policy."""
 
 
 def effect_of(decision: Decision) -> Effect:
-    """The word for a decision."""
+    """The effect of a decision."""
     match decision:
         case Allow():
             return "allow"
@@ -69,11 +69,11 @@ def effect_of(decision: Decision) -> Effect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """What a person had settled beforehand of a call, besides the decision itself."""
+    """Earlier consent of a person to parts of a call, besides the decision itself."""
 
     contained: frozenset[ArgumentRole] = frozenset()
-    """The path roles that the workspace settles."""
+    """The path roles whose values all lie in the workspace."""
     names_tool: bool = False
-    """The call is allowed by rules, and every one of them names the tool."""
+    """Rules allow the call, and each of them names the tool."""
     names_roles: frozenset[ArgumentRole] = frozenset()
-    """The roles that are allowed by rules each of which names that role, or the tool."""
+    """The roles that rules allow, where each of these rules names the role or the tool."""

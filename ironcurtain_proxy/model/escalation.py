@@ -1,4 +1,4 @@
-"""An open question to a reviewer, and its answer."""
+"""An escalation: an open question to a reviewer, and its ruling."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -14,27 +14,27 @@ from ironcurtain_proxy.model.place import NOWHERE, Place
 from ironcurtain_proxy.model.request import AccessRequest
 
 EscalationId = NewType("EscalationId", str)
-"""A random UUID: it names files, so nothing else may stand in it."""
+"""A random UUID. Files are named by it, so it has no other form."""
 
 Origin: TypeAlias = Literal["policy", "capability", "tool-policy"]
-"""What asked for a review."""
+"""The kind of check that asked for a review."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OriginReason:
-    """One of the things that asked for a review, and why."""
+    """One reason for a review: its origin and an explanation."""
 
     origin: Origin
     ground: Ground
     capabilities: tuple[Capability, ...] = ()
-    """Those that asked, where the origin is `capability`."""
+    """The capabilities that need approval, where the origin is `capability`."""
     profile: str = ""
-    """The one that asks, where the origin is `capability`."""
+    """The capability profile that asks, where the origin is `capability`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Escalation:
-    """One call that needs a reviewer, with all that a reviewer should see."""
+    """One call that needs a reviewer, with everything that a reviewer should see."""
 
     id: EscalationId
     session: str
@@ -44,30 +44,32 @@ class Escalation:
     exposed_name: str
     """The tool's name as the agent used it."""
     arguments: Arguments
-    """What would be sent."""
+    """The arguments as they would be sent."""
     request: AccessRequest
-    """The facts: what the arguments name, by role."""
+    """The resources that the arguments name, by role."""
     ground: Ground
     roles: tuple[ArgumentRole, ...] = ()
     """The argument roles that escalated."""
     reasons: tuple[OriginReason, ...] = ()
-    """Everything that asks, the policy first; one answer settles all. Empty: the policy."""
+    """All reasons for the review, the policy first. One answer settles all of them. Empty: the
+    policy alone."""
     context: tuple[tuple[str, str], ...] = ()
-    """Such as `("Working directory", "/srv/repo")`."""
+    """Additional facts for the reviewer, such as `("Working directory", "/srv/repo")`."""
     command: ParsedCommand | None = None
     """The shell command in the arguments, where there is one."""
     place: Place = NOWHERE
-    """Where that command runs."""
+    """The place where that command runs."""
     branch: str | None = None
-    """The branch of the repository that the call works in, if that is known."""
+    """The branch of the repository that the call works in; None: not known."""
     sandboxed: bool = False
     """Whether the server's process is confined."""
     definition: str = ""
-    """SHA-256 of the tool's definition, or of all that a plan's calls name."""
+    """SHA-256 of the tool's definition; of a plan, of everything that its calls name."""
     for_people: bool = False
-    """Neither a model nor the engine may approve it: it is about more than one call."""
+    """Only a person may answer, neither a model nor the engine: the question covers several calls.
+    """
     candidates: tuple[Pattern, ...] = ()
-    """What may be remembered; an answer names one by its place."""
+    """The grants that an approval may remember. An answer names one by its index."""
     fingerprint: str
     """SHA-256 over server, tool and arguments."""
     policy_version: str
@@ -77,7 +79,10 @@ class Escalation:
     """Aware, UTC; after it the call is refused."""
 
     def chosen(self, remember: Candidate | int | None) -> Pattern | None:
-        """The candidate that an approval names; None: none, or none of these. True is no place."""
+        """The candidate that an approval names; None: none, or an unknown one.
+
+        `True` is no index.
+        """
         if isinstance(remember, Candidate):
             return next((one for one in self.candidates if one == remember), None)
         if isinstance(remember, bool) or not isinstance(remember, int):
@@ -86,75 +91,75 @@ class Escalation:
 
     @property
     def origins(self) -> tuple[Origin, ...]:
-        """What asked, each once."""
+        """The origins of the review, without duplicates."""
         return tuple([reason.origin for reason in self.reasons]) or ("policy",)
 
 
 Decider: TypeAlias = str
-"""`human`, `auto-approver`, `reviewer:ID`, `containment`, `timeout`, `kernel`: who settled it, for
-the record."""
+"""Who settled an escalation, for the record: `human`, `auto-approver`, `reviewer:ID`,
+`containment`, `timeout`, `kernel`."""
 
 HUMAN: Final[Decider] = "human"
 CONTAINMENT: Final[Decider] = "containment"
 
 BY_MODEL: Final[tuple[str, Json]] = ("reviewerKind", "model")
-"""A field of the record: the reviewer that decided is a language model."""
+"""Record field: the reviewer that decided is a language model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approved:
-    """An explicit, well-formed, in-time approval of exactly this escalation."""
+    """An explicit, valid and timely approval of exactly this escalation."""
 
     by: Decider = "human"
     reasoning: str = ""
     remember: Candidate | int | None = None
-    """One of the escalation's candidates, or its place; None: this once."""
+    """One of the escalation's candidates, or its index; None: approved once, nothing remembered."""
     question: EscalationId | None = None
-    """Which question it answered, where a call joined one that was asked before."""
+    """The escalation that was answered, where a call joined an earlier question."""
     note: str = ""
-    """A word of the reviewer to the agent."""
+    """The reviewer's message to the agent."""
     details: tuple[tuple[str, Json], ...] = field(default=(), compare=False)
-    """Further fields of the record, such as what an engine found out."""
+    """Additional record fields, such as the engine's findings."""
     revocable: bool = False
-    """It holds only if the call can be taken back."""
+    """The approval holds only if the call can be undone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declined:
-    """Anything else that came back, or nothing in time."""
+    """A refusal, an invalid answer, or no answer in time."""
 
     by: Decider = "human"
     kind: Literal["denied", "expired", "invalid", "withdrawn", "limit"] = "denied"
-    """`invalid`: an answer that could not be accepted. `withdrawn`: the agent gave up. `limit`:
-    nobody was asked, because too much of this session is open."""
+    """`invalid`: the answer could not be accepted. `withdrawn`: the agent cancelled the call.
+    `limit`: nobody was asked, because too many questions of this session are open."""
     reason: str = ""
-    """For the record and the operator: why an answer was invalid."""
+    """Why an answer was invalid, for the record and the operator."""
     note: str = ""
     question: EscalationId | None = None
-    """As above."""
+    """See `Approved.question`."""
     details: tuple[tuple[str, Json], ...] = field(default=(), compare=False)
-    """As above."""
+    """See `Approved.details`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unreachable:
-    """Nobody could be asked: single-shot."""
+    """No reviewer could be asked: the call is refused at once."""
 
     details: tuple[tuple[str, Json], ...] = field(default=(), compare=False, kw_only=True)
-    """Further fields of the record: what somebody thought who passed the question on."""
+    """Additional record fields: the opinion of a reviewer that passed the question on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Still open; the agent may come back with the same call."""
+    """A call returned to the agent while its escalation stays open. The agent may repeat it."""
 
     id: EscalationId
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """It was approved, and another call like it, which waited as well, uses the approval."""
+    """The approval was used by an identical call that had joined the same question."""
 
 
 Ruling: TypeAlias = Approved | Declined | Unreachable
-"""How an escalation ended."""
+"""The end of asking about an escalation."""

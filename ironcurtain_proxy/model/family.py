@@ -1,35 +1,40 @@
-"""A family of shell commands: what a part of a command has in common with others of its kind."""
+"""Families of shell commands: patterns of similar simple commands that one grant covers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 ANY: Final = "\0"
-"""In a word: what a shell would put there from the names of files. It stands in no other word."""
+"""A word that a shell would replace by file names. No other word contains this character."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """What a part of a command has in common with others of its kind.
+    """The pattern of a simple command: what it shares with similar commands.
 
     Two parts belong to one family exactly if their families are equal.
     """
 
     program: tuple[str, ...]
-    """The program, what it is started by, and its sub-command or task."""
+    """The program with its launchers and its sub-command or task."""
     kept: tuple[str, ...] = ()
-    """Options and operands that belong to the family, in the order given where that may matter."""
+    """Options and operands that belong to the family, in their given order where that may matter.
+    """
     around: tuple[str, ...] = ()
-    """Assignments before it and redirections. No word of the program may pass for one."""
+    """Assignments and redirections around the command. They are kept apart from the program's
+    words."""
     directory: str | None = None
-    """Where it runs, if that decides what a task means."""
+    """The directory of the command, where it decides what a task means."""
     is_general: bool = True
-    """Whether other commands belong to it. If not, an approval holds for this session only."""
+    """Whether the family covers other commands. If not, an approval holds for this session only."""
     defined_in: tuple[str, ...] = ()
-    """Files that may give the task its meaning, while nobody has read them. Empty: they were read,
-    or there are none."""
+    """Files that may define the task and were not read yet. Empty: they were read, or there are
+    none."""
     meaning: str | None = ""
-    """What those files say, as a digest; None: it cannot be told, and nothing covers it."""
+    """A digest of those files' content; None: it cannot be determined, and no grant covers the
+    command."""
+    hosts: tuple[str, ...] = ()
+    """The hosts that the command reaches, as configured. An approval covers these hosts too."""
 
     def words(self) -> str:
         """The family as a person would write it."""
@@ -37,7 +42,7 @@ class Family:
         return shown if self.is_general else f"exactly {shown}"
 
     def spelled(self, words: Sequence[str]) -> str:
-        """Words of the family with what stands around them."""
+        """The words of the family with its assignments and redirections."""
         before = [one for one in self.around if one[:1] not in {"<", ">", "&"}]
         behind = [one for one in self.around if one[:1] in {"<", ">", "&"}]
         return " ".join([*before, *words, *behind]).replace(ANY, "*")
@@ -45,9 +50,11 @@ class Family:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sought:
-    """What has to be looked up on the disk to say what a command means."""
+    """Lookups on the disk that the meaning of a command depends on."""
 
     families: tuple[Family, ...] = ()
-    """Those whose meaning lies in files."""
+    """Families whose meaning lies in files."""
+    reaching: tuple[tuple[Family, str | None], ...] = ()
+    """Families of parts that are known to reach a host, and the directory of each part."""
     paths: tuple[str, ...] = ()
-    """Paths that may lie in the workspace, as text: whether a link leads them out of it."""
+    """Paths, as text, that may lie in the workspace and may be led out of it by a link."""

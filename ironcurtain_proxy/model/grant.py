@@ -1,4 +1,4 @@
-"""A remembered approval, as a pattern.
+"""Grants: approvals that are remembered, as patterns of calls.
 
 A grant can only turn an escalation of its own tool into a forwarded call. It never speaks of a
 denial, and is never read from what an agent or a server sent.
@@ -31,17 +31,17 @@ class WithinDirectory:
 
 @dataclass(frozen=True, slots=True)
 class OnHost:
-    """Every URL of the role leads to one of the grant's places for it."""
+    """Every URL of the role leads to one of the grant's hosts for it."""
 
     role: ArgumentRole
     domain: str
-    """Of a URL `https://host`, with its port where that is not the scheme's own; of a git remote
+    """Of a URL `https://host`, with its port if that is not the scheme's default; of a git remote
     `host` or `host/path`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExactValue:
-    """Every value of the role is one of the grant's values for it; names in lower case."""
+    """Every value of the role equals one of the grant's values for it; names in lower case."""
 
     role: ArgumentRole
     value: str
@@ -49,20 +49,20 @@ class ExactValue:
 
 @dataclass(frozen=True, slots=True)
 class SameFlag:
-    """An argument that changes what the call does (`force`, `recursive`, …) is as it was."""
+    """An argument that changes what the call does (`force`, `recursive`, …) is unchanged."""
 
     argument: str
     value: Json
-    """None: the call that was approved did not have it."""
+    """None: the approved call did not have the argument."""
 
 
 Constraint: TypeAlias = WithinDirectory | OnHost | ExactValue | SameFlag
-"""One condition of a grant. Several on one role: each value needs one of them."""
+"""One condition of a grant. Where several name one role, each value must satisfy one of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """Something that an approval may remember. A reviewer hands back one that was offered."""
+    """A grant that an approval may create. Reviewers choose among the candidates offered."""
 
     description: str
     """One line for people."""
@@ -70,70 +70,70 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrantPattern(Candidate):
-    """What "remember" would remember, shown to the reviewer before the answer."""
+    """The grant of calls of one tool whose arguments satisfy constraints."""
 
     server: str
     """The operator's name."""
     tool: str
     definition: str
-    """SHA-256 of the tool's definition: a grant is void when the tool changes."""
+    """SHA-256 of the tool's definition. A changed definition voids the grant."""
     constraints: tuple[Constraint, ...]
-    """Never empty: a call that names nothing is not grantable."""
+    """Never empty: a call without constrained arguments cannot be remembered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolPattern(Candidate):
-    """A tool that the approval mode need not ask about again ("always allow")."""
+    """The grant of one tool towards the approval mode ("always allow")."""
 
     server: str
     """The operator's name."""
     tool: str
     definition: str
-    """SHA-256 of the tool's definition, as above."""
+    """SHA-256 of the tool's definition. A changed definition voids the grant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapabilityPattern(Candidate):
-    """A capability that its profile need not ask about again."""
+    """The grant of one capability towards its profile."""
 
     capability: Capability
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FamilyPattern(Candidate):
-    """Families of shell commands. A command is covered if each of its parts is."""
+    """The grant of families of shell commands. It covers a command if it covers each part."""
 
     server: str
     """The operator's name."""
     tool: str
     definition: str
-    """SHA-256 of the tool's definition, as above."""
+    """SHA-256 of the tool's definition. A changed definition voids the grant."""
     workspace: RealPath
-    """The project. Families of another one never count."""
+    """The workspace that the grant holds in."""
     families: tuple[Family, ...]
-    """General ones alone; empty: commands that only read."""
+    """Families with `is_general` only; empty: commands that only read."""
     phrases: tuple[str, ...]
-    """The families in words, one for each; the description is all of them."""
+    """One phrase for each family; the description joins them."""
     beside: tuple[SameFlag, ...] = ()
-    """The arguments beside the command that may change what it does, as they were."""
+    """The other arguments that may change what the call does, as they were."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallPattern(Candidate):
-    """The identical call, in this session."""
+    """The grant of the identical call, in this session."""
 
     server: str
     """The operator's name."""
     tool: str
     definition: str
-    """SHA-256 of the tool's definition, as above."""
+    """SHA-256 of the tool's definition. A changed definition voids the grant."""
     digest: str
-    """SHA-256 of the arguments and of what the disk said of the command."""
+    """SHA-256 of the arguments and of the file contents that the command depends on."""
 
 
 Pattern: TypeAlias = GrantPattern | ToolPattern | CapabilityPattern | FamilyPattern | CallPattern
-"""Each discharges its own kind of origin, and no other: what the policy escalated is approved by a
-`GrantPattern` alone; of a shell command, by families or as the identical call."""
+"""A grant's pattern. Each kind settles its own origin only: a `GrantPattern` settles an escalation
+by the policy; of a shell command, families or the identical call do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,8 +145,8 @@ class Grant:
     created: datetime
     """Aware, UTC."""
     source: str
-    """The escalation it came from."""
+    """The escalation that the grant came from."""
     reason: str
-    """Why that call had escalated."""
+    """Why that call was escalated."""
     expires: datetime | None = None
-    """None: with the session."""
+    """None: the grant ends with the session."""

@@ -1,14 +1,14 @@
-"""Why a call goes or does not go, where it is not the policy that says so."""
+"""Grounds of the mediator's own decisions, beside those of the policy."""
 
 from typing import Final
 
 from ironcurtain_proxy.model.decision import Allow, Ground
 
 CHANGED: Final = Ground("changed-meanwhile", "what it names changed while waiting")
-"""What was judged a moment ago is not what is there now."""
+"""The call differs from what was judged a moment ago."""
 
 ENDED: Final = Ground("approval-ended", "an approval that it rests on ended while it waited")
-"""A grant or a plan's budget that was to spare a question does not hold any more."""
+"""A grant or a plan's budget that the call relied on has ended."""
 
 WITHDRAWN: Final = Ground("withdrawn", "withdrawn by the agent before it was carried out")
 
@@ -24,7 +24,7 @@ NO_ROOM: Final = Ground("too-large-together", "too many large calls are under wa
 
 
 def asking_answer(asked: str) -> Ground:
-    """The server's answer asks for something, and nothing lets a server ask."""
+    """The server's answer carries a question, and the policy lets no server ask."""
     return Ground(
         "server-asks", f"the server's answer asks for something ({asked}), which no setting allows"
     )

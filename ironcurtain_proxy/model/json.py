@@ -1,10 +1,10 @@
-"""What JSON text can say."""
+"""The types of JSON values."""
 
 from collections.abc import Mapping
 from typing import TypeAlias
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
-"""Any JSON value, as the parser gives it."""
+"""Any JSON value, as `json.loads` returns it."""
 
 Arguments: TypeAlias = Mapping[str, Json]
-"""The arguments of a tool call. Treated as read-only; untrusted until facts were made of them."""
+"""The arguments of a tool call. Treated as read-only; untrusted until facts are gathered."""

@@ -1,4 +1,4 @@
-"""What is decided of a call before anyone is asked."""
+"""The judgement of a call: the policy's decision and all further reasons for a review."""
 
 from dataclasses import dataclass
 
@@ -9,13 +9,13 @@ from ironcurtain_proxy.model.escalation import OriginReason
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """The policy's decision after the overlay, which can only have made it more severe."""
+    """The policy's decision after the overlay, which can only make it more severe."""
 
     decision: Decision
     reasons: tuple[OriginReason, ...] = ()
-    """What asks for a review, the policy first; empty unless the decision is to escalate."""
+    """The reasons for a review, the policy first; empty unless the call is escalated."""
     capabilities: frozenset[Capability] = frozenset()
-    """What the call can do, whether or not anything asks about it."""
+    """All capabilities that the call needs, whether or not the profile asks about them."""
 
     @property
     def asking(self) -> frozenset[Capability]:

@@ -1,4 +1,4 @@
-"""What was approved for one call beyond what its server's sandbox lets it do."""
+"""Access that was approved for one call beyond its server's sandbox."""
 
 from dataclasses import dataclass
 
@@ -7,12 +7,12 @@ from ironcurtain_proxy.model.path import RealPath
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opening:
-    """Hosts and paths that a second instance of a server is let into, and nothing else."""
+    """Hosts and paths that a second instance of a server may use for one call."""
 
     hosts: tuple[str, ...] = ()
     paths: tuple[RealPath, ...] = ()
-    """What the call may write, create or delete."""
+    """Paths that the call may write, create or delete."""
 
     def words(self) -> tuple[str, ...]:
-        """All of it, for the record."""
+        """All hosts and paths as text, for the record."""
         return (*[f"host {host}" for host in self.hosts], *[f"write {path}" for path in self.paths])

@@ -1,4 +1,4 @@
-"""Where a path really leads."""
+"""A path with all links resolved."""
 
 from dataclasses import dataclass
 
@@ -7,19 +7,19 @@ from dataclasses import dataclass
 class RealPath:
     """An absolute path with every link followed, as a tuple of its components.
 
-    `/srv/a.txt` is `("srv", "a.txt")`, `/` is `()`. Comparing components, not text, is what keeps
-    `/ab` out of `/a` and lets `/` contain everything.
+    `/srv/a.txt` is `("srv", "a.txt")`, `/` is `()`. Components are compared instead of text, so
+    that `/ab` does not lie in `/a`, and everything lies in `/`.
     """
 
     parts: tuple[str, ...]
 
     @classmethod
     def from_text(cls, text: str) -> "RealPath":
-        """Split an absolute path that is already real. Empty components do not count."""
+        """Split an absolute path without links. Empty components are dropped."""
         return cls(tuple([part for part in text.split("/") if part]))
 
     def is_within(self, directory: "RealPath") -> bool:
-        """Whether this is `directory` itself or lies below it."""
+        """Whether this path is `directory` or lies below it."""
         return self.parts[: len(directory.parts)] == directory.parts
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""What the operator wrote, read and checked."""
+"""The operator's policy, read and validated."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,10 +10,11 @@ from ironcurtain_proxy.model.decision import Effect
 from ironcurtain_proxy.model.path import RealPath
 
 RuleEffect: TypeAlias = Effect
-"""The words of a compiled rule. Any other word stops the load; what no rule matched is denied."""
+"""The effect of a compiled rule. A file with any other word is not loaded. A role that no rule
+matches is denied."""
 
 ListKind: TypeAlias = Literal["domains", "emails", "identifiers"]
-"""How the entries of a list are compared: as host patterns, or as text without regard to case."""
+"""How list entries are compared: as host patterns, or as text without regard to case."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,8 +29,8 @@ class PathCondition:
 class NameCondition:
     """Every path of these roles has a name that one of the patterns describes.
 
-    A rule that holds by it and does not allow is asked before the workspace settles anything: what
-    has such a name is asked about wherever it lies.
+    Such a rule that escalates or denies is evaluated before the workspace settles any path, so
+    that a file of that name is asked about wherever it lies.
     """
 
     roles: frozenset[ArgumentRole]
@@ -38,7 +39,7 @@ class NameCondition:
     stands for any part of one name. Empty matches nothing.
     """
     unless: frozenset[str] = frozenset()
-    """Names that are not meant although `matching` describes them."""
+    """Names that are exempt although `matching` describes them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,21 +57,20 @@ class ListCondition:
 
     roles: frozenset[ArgumentRole]
     allowed: frozenset[str]
-    """Entries as they were written (of `host/path` the host in lower case), `@lists` already
-    expanded. Empty matches nothing.
-    """
+    """Entries as written (of `host/path` the host in lower case), with `@lists` expanded. Empty
+    matches nothing."""
     kind: ListKind
     folded: frozenset[str] = field(init=False, repr=False, compare=False)
     """The entries in lower case, for roles that ignore case."""
 
     def __post_init__(self) -> None:
-        """Fold the entries once."""
+        """Compute the folded entries once."""
         object.__setattr__(self, "folded", frozenset([entry.lower() for entry in self.allowed]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """One line of the compiled policy. A condition that is None does not restrict."""
+    """One rule of the compiled policy. A condition that is None does not restrict."""
 
     name: str
     effect: RuleEffect
@@ -85,10 +85,10 @@ class Rule:
     description: str = ""
     principle: str = ""
     contained: bool = True
-    """False: the sandbox never answers in a reviewer's place where this rule asks."""
+    """False: containment never replaces the reviewer where this rule escalates."""
 
     def is_about(self, role: ArgumentRole) -> bool:
-        """Whether every condition that names roles names this one, among others perhaps."""
+        """Whether every role condition of the rule names this role, possibly among others."""
         return (
             (self.roles is None or role in self.roles)
             and (self.paths is None or role in self.paths.roles)
@@ -99,7 +99,7 @@ class Rule:
 
 
 class RuleBook:
-    """Rules in file order, found for one tool and role without walking those of other tools."""
+    """Rules in file order, indexed by tool and role."""
 
     __slots__ = ("_about", "_anywhere", "_by_name", "_by_server", "_by_tool")
 
@@ -120,9 +120,9 @@ class RuleBook:
                 self._anywhere.append((place, rule))
 
     def about(self, server: str, tool: str, role: ArgumentRole | None) -> tuple[Rule, ...]:
-        """The rules that can speak of this tool and role; None asks for a tool without roles.
+        """The rules that may apply to this tool and role; None stands for a tool without roles.
 
-        Remembered for each (server, tool, role): there are as many as annotated tools have roles.
+        Cached for each (server, tool, role), of which the annotations define a finite number.
         """
         key = (server, tool, role)
         found = self._about.get(key)
@@ -131,7 +131,7 @@ class RuleBook:
         return found
 
     def by_name(self, server: str, tool: str, role: ArgumentRole) -> tuple[Rule, ...]:
-        """Of these, the rules that do not allow and are about names."""
+        """The rules among them that do not allow and have a name condition."""
         key = (server, tool, role)
         found = self._by_name.get(key)
         if found is None:
@@ -157,15 +157,14 @@ class RuleBook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProtectedPath:
-    """A file or directory that no rule, grant or sandbox can open."""
+    """A file or directory that no rule, grant or sandbox makes accessible."""
 
     path: RealPath
     unless_within: RealPath | None = None
-    """Calls inside this directory are not meant: the workspace, where it lies inside `path`."""
+    """Paths inside this directory are exempt: the workspace, where it lies inside `path`."""
     anchored: bool = False
-    """No directory above it may be moved or deleted either, and no git repository that holds it
-    is worked in without asking: git reads what lies in its tree.
-    """
+    """Directories above it may not be moved or deleted either, and calls in a git repository that
+    contains it are asked about, because git reads the whole tree."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,26 +178,26 @@ class ProtectedName:
     parts: tuple[str, ...]
     roles: frozenset[ArgumentRole]
     whole: bool = False
-    """Only where the path ends there: `.git` itself, but not what lies in it."""
+    """Only a path that ends there is protected: `.git` itself, but not its content."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """Everything a decision rests on but the request itself."""
+    """All data that a decision rests on besides the request."""
 
     rules: tuple[Rule, ...]
-    """In file order: for each role and value the first that holds decides."""
+    """In file order: for each role and value the first rule that holds decides."""
     workspace: RealPath | None = None
-    """The directory the agent may use as its own; None: there is none."""
+    """The directory that the agent may use freely; None: there is none."""
     protected_paths: tuple[ProtectedPath, ...] = ()
     protected_names: tuple[ProtectedName, ...] = ()
     domain_allowlists: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """By server: the only hosts its URLs may lead to without asking. No entry: not restricted."""
+    """By server: the hosts that its URLs may reach without a question. No entry: no restriction."""
     trusted_servers: frozenset[str] = frozenset()
     version: str = ""
     """SHA-256 over the policy files, hexadecimal."""
     book: RuleBook = field(init=False, repr=False, compare=False)
-    """The same rules, found by tool and role."""
+    """The same rules, indexed by tool and role."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "book", RuleBook(self.rules))

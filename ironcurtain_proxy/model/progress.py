@@ -1,4 +1,4 @@
-"""Notifications that a call is still under way."""
+"""Progress notifications of a call that waits."""
 
 from collections.abc import Awaitable, Callable, Mapping
 
@@ -8,7 +8,8 @@ from ironcurtain_proxy.model.json import Json
 def sign_of_life(token: Json, seconds: float) -> Mapping[str, Json]:
     """The `params` of a progress notification of a call that waits for its approval.
 
-    Progress must grow, and the server's own begins at 0 or 1: ours stays close to nothing.
+    Progress values must grow, and those of the server begin at 0 or 1, so that these stay close
+    to zero.
     """
     return {
         "progressToken": token,
@@ -20,7 +21,7 @@ def sign_of_life(token: Json, seconds: float) -> Mapping[str, Json]:
 def pulse(
     params: Mapping[str, Json], tell: Callable[[Mapping[str, Json]], Awaitable[None]] | None
 ) -> Callable[[float], Awaitable[None]] | None:
-    """What tells the client of a waiting call how many seconds it has waited; None: it did not ask.
+    """A function that reports a call's waiting seconds to the client; None: it asked for none.
 
     Args:
         params: the call's, with the client's token in `_meta`.

@@ -1,9 +1,9 @@
-"""An open question in words for a person.
+"""The text of an open question for a person.
 
-Names and arguments come from an agent. What cannot be seen, or changes how its surroundings are
-seen (control characters, bidirectional and zero-width ones, fillers, odd spaces), is shown as an
-escape, and every argument stands on one line of its own, so that none can pass for the proxy's
-words.
+Names and arguments come from an agent. Invisible characters and those that change how their
+neighbours are displayed (control, bidirectional, zero-width, filler characters, odd spaces) are
+shown as escapes. Every argument stands on one line of its own, so that none can imitate the
+proxy's words.
 """
 
 from collections.abc import Mapping
@@ -13,10 +13,10 @@ from ironcurtain_proxy.model.escalation import Escalation
 from ironcurtain_proxy.model.json import Json
 
 MAX_TEXT: Final = 20_000
-"""Characters of all arguments together."""
+"""The limit of characters for all arguments together."""
 
 MAX_DEPTH: Final = 64
-"""Of values that are shown. Python itself gives up at a few hundred."""
+"""The nesting depth that is shown. Python's own limit is a few hundred."""
 
 _BLANK: Final = frozenset(
     chr(code)
@@ -33,20 +33,20 @@ _BLANK: Final = frozenset(
     )
     for code in range(first, last + 1)
 )
-"""Invisible, but letters or marks by their category."""
+"""Characters that are invisible although their category is letter or mark."""
 
 
 def visible(text: str) -> str:
-    """The text with everything that cannot be seen, or misleads the eye, as an escape."""
+    """The text with every invisible or misleading character as an escape."""
     if text.isascii() and text.isprintable():
         return text
-    # By character, not by place: texts are long, and few characters stand in them.
+    # Replace per distinct character: texts are long and use few different characters.
     hidden = [found for found in set(text) if not found.isprintable() or found in _BLANK]
     return text.translate({ord(found): _escape(found) for found in hidden}) if hidden else text
 
 
 def as_json(value: Json, depth: int = MAX_DEPTH) -> str:
-    """A value as JSON on one line, everything in it visible, down to a certain depth."""
+    """A value as JSON on one line with visible characters, down to a maximum depth."""
     if depth == 0:
         return "[NESTED TOO DEEPLY TO BE SHOWN]"
     match value:
@@ -66,7 +66,7 @@ def as_json(value: Json, depth: int = MAX_DEPTH) -> str:
 
 
 def question(escalation: Escalation, *, limit: int = MAX_TEXT) -> tuple[str, ...]:
-    """What is asked, why, with which arguments, and what would be remembered; one line each.
+    """The question, its reasons, the arguments and what would be remembered, one line each.
 
     Args:
         escalation: the question.
@@ -88,7 +88,7 @@ def question(escalation: Escalation, *, limit: int = MAX_TEXT) -> tuple[str, ...
 
 
 def places(escalation: Escalation) -> tuple[str, ...]:
-    """What stands behind "remember" for each candidate: nothing, then its number."""
+    """The choices of "remember" for each candidate: an empty suffix first, then numbers."""
     count = len(escalation.candidates)
     return tuple(["" if place == 1 else f" {place}" for place in range(1, count + 1)])
 
@@ -130,7 +130,7 @@ def _escape(character: str) -> str:
 
 
 def _is_too_much(value: Json, limit: int) -> bool:
-    """Whether there are more values in a value than anyone can look at."""
+    """Whether a value holds more elements than a person can read."""
     pending, seen = [value], 0
     while pending and seen <= limit:
         seen += 1

@@ -1,4 +1,4 @@
-"""What became of a call, before it is put into words."""
+"""The outcome of a call, as data for the reply to the agent."""
 
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
@@ -23,7 +23,15 @@ RefusedBy: TypeAlias = Literal[
     "audit",
     "kernel",
 ]
-"""Who said no.
+"""Who or what refused the call.
+
+`unknown-tool` and `arguments`: the call could not be read. `policy`: the kernel denied it.
+`no-reviewer`: a reviewer was needed and none can be reached. `declined`: a reviewer refused, or the
+answer was invalid. `expired`: no answer came in time. `lapsed`: an earlier approval ended while the
+call waited. `held`: its question is still open, and the call may be repeated. `limit`: nobody was
+asked, because too many questions of the session are open. `breaker`: the same call was repeated too
+often. `busy`: other calls on its repository did not end. `audit`: the call could not be recorded.
+`kernel`: a defect of the proxy.
 
 `unknown-tool` and `arguments`: the call could not be read. `policy`: the kernel denied it.
 `no-reviewer`: it needed a reviewer and none can be reached. `declined`: a reviewer said no, or
@@ -37,25 +45,25 @@ again. `busy`: other calls on its repository did not end. `audit`: it could not 
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """What let a call go to its server, in the words of the record."""
+    """What allowed a call, in the words of the record."""
 
     rule: str
     """The policy's rule that allowed the call, or that asked for a reviewer."""
     by: str
-    """`kernel`: the policy alone. Else who approved: `human`, `reviewer:ID`, `grant:ID`."""
+    """`kernel`: the policy alone. Otherwise the approver: `human`, `reviewer:ID`, `grant:ID`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
-    """The server was asked and answered, well or not."""
+    """The server answered the call with a result or an error."""
 
     result: ToolResult
     recorded: bool = True
-    """False: it was carried out, but the outcome could not be written down."""
+    """False: the call was carried out, but its outcome could not be recorded."""
     put_back: tuple[PutBack, ...] = ()
-    """What was put back after it."""
+    """Files that were restored after the call."""
     allowed: Allowed | None = field(default=None, compare=False)
-    """None: a tool of the proxy's own."""
+    """None: a tool of the proxy itself answered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,35 +73,35 @@ class Refused:
     by: RefusedBy
     ground: Ground
     note: str = ""
-    """A word of the reviewer to the agent, or the number of the question of a held call."""
+    """The reviewer's message to the agent, or the number of the question of a held call."""
     decider: Decider = HUMAN
-    """Of a call that was `declined`: whose word it was. `model:NAME` is a reviewer that is one."""
+    """The decider of a `declined` call. `model:NAME` is a reviewer that is a language model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
-    """The call was forwarded, or was about to be, and no answer came."""
+    """The call was forwarded, or about to be, and no answer came."""
 
     message: str
     """One line for the agent, without internals."""
     perhaps_done: bool = False
-    """Whether the server had the call: it may have been carried out."""
+    """The server received the call, so it may have been carried out."""
     recorded: bool = True
     put_back: tuple[PutBack, ...] = ()
-    """As of `Answered`."""
+    """See `Answered.put_back`."""
     allowed: Allowed | None = field(default=None, compare=False)
-    """None: a defect of ours, after which that is not known."""
+    """None: not known, because of a defect of the proxy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Withheld:
-    """The call was carried out, or begun, and its answer may not pass: it asks for something."""
+    """The call was carried out or begun, and its answer is withheld: it carries a question."""
 
     ground: Ground
     recorded: bool = True
     put_back: tuple[PutBack, ...] = ()
-    """As of `Answered`."""
+    """See `Answered.put_back`."""
 
 
 Reply: TypeAlias = Answered | Refused | Failed | Withheld
-"""What becomes of a call."""
+"""The outcome of a call."""

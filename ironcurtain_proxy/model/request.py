@@ -1,6 +1,6 @@
-"""What the policy is asked about: a call turned into facts.
+"""The policy's input: a call turned into facts.
 
-Everything that needs the disk, git or a parser has happened before one of these exists.
+All access to disk, git and parsers happens before one of these values exists.
 """
 
 from collections.abc import Mapping
@@ -20,10 +20,10 @@ class PathValue:
     """A string that names a file or directory."""
 
     text: str
-    """The real path as text."""
+    """The path with all links followed, as text."""
     path: RealPath
     link: RealPath | None = field(default=None, compare=False)
-    """Where the path itself lies, if its last name is a link."""
+    """The location of the path itself, if its last name is a link."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,87 +31,87 @@ class UrlValue:
     """A string that names a URL or a git remote."""
 
     text: str
-    """The URL in its canonical spelling, or the name of a remote as it came."""
+    """The URL in its canonical spelling; of a git remote its name as it came."""
     domains: tuple[str, ...]
-    """Every `host` or `host/path` it leads to, never empty: a git remote may have several URLs, and
-    all of them must match. What could not be read as a URL stands here as it is, matching nothing
-    but itself.
-    """
+    """Every `host` or `host/path` that it leads to, never empty. A git remote may have several
+    URLs, and all of them must match. A text that is no URL stands here unchanged and matches only
+    itself."""
     ordinary: bool = True
-    """Whether every URL is of a transport (http, https, ssh, git) for which `*` may stand. With
-    another one, git runs whatever helper is installed under its name.
-    """
+    """Whether every URL uses a transport (http, https, ssh, git) that `*` may stand for. For any
+    other one, git runs whatever helper is installed under its name."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextValue:
-    """A string that names nothing on the disk or the network: an identifier, an address, a text."""
+    """A string without a resource on disk or network: an identifier, an address, a text."""
 
     text: str
     """Identifiers in lower case, everything else as it came."""
 
 
 Value: TypeAlias = PathValue | UrlValue | TextValue
-"""One string of an argument, read by the argument's first resource role."""
+"""One string of an argument, interpreted by the argument's first resource role."""
 
 
 @dataclass(frozen=True, slots=True)
 class ArgumentFact:
-    """One annotated argument, whether the call has it or not."""
+    """One annotated argument, whether or not the call has it."""
 
     name: str
     roles: tuple[ArgumentRole, ...]
     values: tuple[Value, ...]
-    """Its strings, in order; empty if the call does not have it or it holds no string."""
+    """The argument's strings, in order; empty if the call lacks it or it holds no string."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessRequest:
-    """May this session use this tool on these resources?"""
+    """The request to the policy: one tool, and the resources that its arguments name."""
 
     server: str
-    """The name policy and annotations know the server by."""
+    """The server's name in policy and annotations."""
     tool: str
     annotated: bool
     has_arguments: bool
-    """Whether the call carried any argument at all."""
+    """Whether the call has any argument."""
     arguments: tuple[ArgumentFact, ...]
-    """In annotation order: it decides the order of roles, and so who wins a tie."""
+    """In annotation order, which decides the order of roles and so which of two equal answers wins.
+    """
     repository: RealPath | None = None
-    """The root of the git repository that the call works in, if it is one of a git server."""
+    """The root of the git repository that the call works in; None: the server is no git server."""
     effect: ToolEffect | None = None
-    """What the operator says that the tool does; None: nothing."""
+    """The operator's word on what the tool does; None: no word."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """Everything that gathering found out about a call."""
+    """Everything that is known about a call before it is judged."""
 
     request: AccessRequest
     arguments: Arguments
-    """What would be sent: paths in their normalised absolute spelling, the rest as it came."""
+    """The arguments as they would be sent: paths normalised and absolute, all others as they came.
+    """
     repository: RealPath | None = None
-    """What all worktrees share of the git repository, if the call is one of a git server."""
+    """The directory that all worktrees of the git repository share, for calls of a git server."""
     branch: str | None = None
-    """The branch that repository is on, if that is known."""
+    """The checked-out branch of that repository; None: not known."""
     pushes: bool = False
-    """Whether the call sends to a git remote: nothing may change the repository meanwhile."""
+    """Whether the call sends to a git remote. The repository must not change meanwhile."""
     context: tuple[tuple[str, str], ...] = ()
-    """What a reviewer should know besides, such as `("Working directory", "/srv/repo")`."""
+    """Additional facts for a reviewer, such as `("Working directory", "/srv/repo")`."""
     hints: Mapping[str, Json] | None = None
     """The server's own `annotations` of the tool: untrusted."""
     command: ParsedCommand | None = None
-    """The shell command in the arguments, where the operator says that there is one."""
+    """The shell command in the arguments, where the operator declared one."""
     place: Place = NOWHERE
-    """Where that command runs."""
+    """The place where that command runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unresolvable:
-    """The arguments cannot be turned into facts: denied, on this ground."""
+    """Arguments that cannot be turned into facts. The call is denied on this ground."""
 
     ground: Ground
 
 
 Gathered: TypeAlias = Facts | Unresolvable
-"""What the information room answers."""
+"""The result of gathering facts."""

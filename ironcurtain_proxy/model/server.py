@@ -13,7 +13,7 @@ class ServerSpec:
     name: str
     """The operator's name, which the agent sees."""
     annotations: str
-    """The name policy and annotations know it by."""
+    """The server's name in policy and annotations."""
     command: str
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -22,17 +22,17 @@ class ServerSpec:
     cwd: str | None = None
     """Absolute; None: a directory of its own in the session's state."""
     sandbox: Mapping[str, Json] | bool | None = None
-    """False: runs unconfined. None: the defaults. Read by `sandbox/`."""
+    """False: the server runs unconfined. None: the defaults hold. Read by `sandbox`."""
     allowed_domains: tuple[str, ...] = ()
-    """`sandbox.network.allowedDomains`: also the allowlist of the policy's domain gate."""
+    """`sandbox.network.allowedDomains`, also the allowlist of the policy's domain gate."""
     stateful: bool = False
-    """It keeps state between calls, so that no second instance of it can do one of them."""
+    """The server keeps state between calls, so no second instance can carry out one of them."""
     description: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolDefinition:
-    """A tool as its server describes it: untrusted words, passed on unchanged."""
+    """A tool as its server describes it: untrusted, passed on unchanged."""
 
     server: str
     name: str
@@ -47,9 +47,9 @@ class ToolDefinition:
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class ToolResult:
-    """What a server answered: exactly one of the two is set.
+    """A server's answer: exactly one of `result` and `error` is set.
 
-    Large ones are counted for as long as they are in memory, which a weak reference tells.
+    Large results are counted while they are in memory, by weak references.
     """
 
     result: Mapping[str, Json] | None = None
@@ -57,13 +57,12 @@ class ToolResult:
     error: Mapping[str, Json] | None = None
     """The raw JSON-RPC `error` object."""
     refused_host: str = field(default="", compare=False)
-    """The host that the sandbox kept the call from, as far as its answer shows; empty: none."""
+    """The host that the sandbox blocked, according to the answer; empty: none."""
     written: bytes | None = field(default=None, init=False, compare=False, repr=False)
-    """`result` as compact JSON, of a large one: it is written once, for its digest and the agent.
-    A copy with another result has none.
-    """
+    """Of a large result, its compact JSON, written once for the digest and the agent. A copy with
+    another result has none."""
 
     def with_written(self, written: bytes | None) -> "ToolResult":
-        """The same, and its result as JSON."""
+        """A copy of the result with its JSON."""
         object.__setattr__(self, "written", written)
         return self

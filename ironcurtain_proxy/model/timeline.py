@@ -1,4 +1,4 @@
-"""Points in time of the workspace, and what changed between them."""
+"""Points in time of the workspace, and the changes between them."""
 
 from dataclasses import dataclass
 from typing import Literal, NewType, TypeAlias
@@ -6,18 +6,18 @@ from typing import Literal, NewType, TypeAlias
 from ironcurtain_proxy.model.path import RealPath
 
 PointId = NewType("PointId", str)
-"""The name of a point, such as `12`: its place in the timeline of its workspace."""
+"""The name of a point, such as `12`: its index in the timeline of its workspace."""
 
 ChangeKind: TypeAlias = Literal["created", "changed", "deleted", "mode"]
-"""What became of a path. `changed`: its content, or what it is; `mode`: nothing but its mode."""
+"""The kind of change at a path. `changed`: its content or file type; `mode`: only its mode."""
 
 
 @dataclass(frozen=True, slots=True)
 class NotHeld:
-    """The workspace as it is cannot be held, so that a call could not be taken back."""
+    """The workspace cannot be recorded as it is, so a call could not be undone."""
 
     reason: str
-    """For the operator and the record, in one line; names no path."""
+    """One line for the operator and the record, without paths."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -35,9 +35,9 @@ class Unheld:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Change:
-    """What became of one path."""
+    """The change at one path."""
 
     path: str
-    """Below the workspace, such as `src/a.py`; bytes that are no text the way `os.fsdecode` gives
-    them."""
+    """The path below the workspace, such as `src/a.py`; bytes that are not UTF-8 as `os.fsdecode`
+    gives them."""
     kind: ChangeKind

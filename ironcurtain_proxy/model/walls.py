@@ -1,4 +1,4 @@
-"""What the process of a server can touch, as it was found of that very process."""
+"""The measured limits of a server's process."""
 
 from dataclasses import dataclass
 
@@ -7,19 +7,21 @@ from ironcurtain_proxy.model.path import RealPath
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Walls:
-    """A confined process. Of one that is not confined there is none."""
+    """The limits of a confined process. An unconfined process has no `Walls`."""
 
     writable: tuple[RealPath, ...]
-    """What it may write of the machine's own file systems."""
+    """Paths on the machine's own file systems that the process can write."""
     temporary: RealPath | None
-    """The directory that is its own and ends with it; None: it has none."""
+    """The private temporary directory of the process; None: it has none."""
     closed: tuple[RealPath, ...] = ()
-    """What lies in the above and is mounted so that it cannot write there."""
+    """Mounts that the process cannot write to, also below the writable paths."""
     is_offline: bool
-    """It reaches no host: no interface leads out, and its proxy lets it reach nothing."""
+    """The process reaches no host: no interface leads out, and its proxy allows none."""
+    is_full: bool = False
+    """The private `/tmp` of the process holds more than a session may keep."""
 
     def writes_only_in(self, workspace: RealPath) -> bool:
-        """Whether all that it may write lies in the workspace or is its own."""
+        """Whether all writable paths lie in the workspace or in the private directory."""
         own = (workspace,) if self.temporary is None else (workspace, self.temporary)
         return all(any(path.is_within(one) for one in own) for path in self.writable)
 

@@ -1,4 +1,4 @@
-"""Memory of large messages goes back to the system once they are gone."""
+"""Returning the memory of large messages to the system."""
 
 import ctypes
 from collections.abc import Callable
@@ -8,28 +8,28 @@ import anyio
 import anyio.to_thread
 
 _QUIET: Final = 0.25
-"""Seconds without a large message."""
+"""Seconds without a large message after which memory is returned."""
 
 
 class Trimming:
-    """Gives back what is free when no large message has come for a while.
+    """Returns free memory when no large message has come for a while.
 
-    glibc keeps what is freed: three copies of one result of 10 MiB stayed resident for as long as
-    the proxy ran. To have each returned at once costs a fifth of the time of a large result, for
-    its next one is made of fresh pages. Other allocators are left alone.
+    glibc keeps freed memory: three copies of a 10 MiB result stayed resident for as long as the
+    proxy ran. Returning each at once costs a fifth of the time of a large result, because the
+    next one needs fresh pages. Other allocators are left alone.
     """
 
     def __init__(self) -> None:
-        """Nothing large has come."""
+        """Begin with no large message seen."""
         self._large = anyio.Event()
         self._trim: Callable[[int], object] | None = getattr(ctypes.CDLL(None), "malloc_trim", None)
 
     def note_large(self) -> None:
-        """A large message has come."""
+        """Note that a large message has come."""
         self._large.set()
 
     async def run(self) -> None:
-        """Trim until cancelled."""
+        """Return free memory until cancelled."""
         while self._trim is not None:
             await self._large.wait()
             while self._large.is_set():

@@ -1,8 +1,9 @@
-"""What the operator reads while the proxy runs: one line on standard error, all in the session log.
+"""Messages to the operator: one line each on standard error, in full in the session log.
 
-A fault that comes with every call is said a few times a minute and then counted: a thousand lines
-hide what else there is, and fill the disk that the audit log needs. Nothing that goes wrong with
-these lines, such as a full disk, is worth a traceback on standard error or another exit code.
+A repeated fault is printed a few times a minute and then counted: a thousand identical lines
+would hide the others and fill the disk that the audit log needs. A failure to write these
+messages, such as a full disk, causes neither a traceback on standard error nor another exit
+code.
 """
 
 import logging
@@ -18,26 +19,26 @@ from ironcurtain_proxy.downstream.session_log import SessionLog
 
 WINDOW_SECONDS: Final = 60.0
 ON_STDERR: Final = 5
-"""Lines of one kind in a window."""
+"""The largest number of lines of one kind in a window."""
 IN_SESSION_LOG: Final = 200
 _MOST_KINDS: Final = 500
 _SHOWN: Final = 300
-"""Characters of an example."""
+"""The largest number of characters of an example."""
 
 
 def say(text: str) -> None:
-    """One line for people. A standard error that takes nothing keeps nobody from working."""
+    """Print one line for people. A closed or full standard error is ignored."""
     with suppress(OSError, ValueError):
         sys.stderr.write(f"ironcurtain-proxy: {text}\n")
 
 
 def configure_logging(session_log: Path) -> Callable[[], None]:
-    """One line for people on standard error; everything, with tracebacks, in the session log.
+    """Print one line per message on standard error, and log everything with tracebacks.
 
     Returns:
         What is to be called at the end: it says what was counted and not said yet.
     """
-    # A handler that cannot write would print a traceback for every line that it loses.
+    # A failing handler would print a traceback for every line that it loses.
     logging.raiseExceptions = False
     brief = logging.StreamHandler()
     brief.setLevel(logging.WARNING)
@@ -58,8 +59,8 @@ def configure_logging(session_log: Path) -> Callable[[], None]:
 
 
 @dataclass(slots=True)
-class _Kind:
-    """Lines that say the same of different things."""
+class _MessageKind:
+    """Lines with the same message and different arguments."""
 
     since: float
     said: int = 0
@@ -68,7 +69,7 @@ class _Kind:
 
 
 class Sparing(logging.Handler):
-    """Hands on the first lines of each kind in a minute, and counts the rest.
+    """Prints the first lines of each kind in a minute, and counts the others.
 
     A kind is the message without its arguments: `call %s is not recorded`.
     """
@@ -80,12 +81,12 @@ class Sparing(logging.Handler):
         self._inner = inner
         self._most = most
         self._clock = clock
-        self._kinds: dict[str, _Kind] = {}
+        self._kinds: dict[str, _MessageKind] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Hand a line on, or count it."""
+        """Print a line, or count it."""
         now = self._clock()
-        # Where the message is all argument, it is what tells one kind from another.
+        # Where the message is only a placeholder, the argument tells the kinds apart.
         name = record.getMessage() if record.msg == "%s" else str(record.msg)
         kind = self._kinds.get(name)
         if kind is None or now - kind.since > WINDOW_SECONDS:
@@ -93,8 +94,8 @@ class Sparing(logging.Handler):
                 self._count_up(kind)
             if len(self._kinds) >= _MOST_KINDS:
                 self.say_what_was_left_out()
-            kind = self._kinds[name] = _Kind(now)
-        # Some lines bound themselves, and each of them counts.
+            kind = self._kinds[name] = _MessageKind(now)
+        # Some lines limit their own number, and each of them is printed.
         if kind.said < max(self._most, getattr(record, "most", 0)):
             kind.said += 1
             self._inner.handle(record)
@@ -104,12 +105,12 @@ class Sparing(logging.Handler):
                 kind.last = record.getMessage()[:_SHOWN]
 
     def say_what_was_left_out(self) -> None:
-        """Say the counts now, and begin anew."""
+        """Print the counts, and reset them."""
         for kind in self._kinds.values():
             self._count_up(kind)
         self._kinds.clear()
 
-    def _count_up(self, kind: _Kind) -> None:
+    def _count_up(self, kind: _MessageKind) -> None:
         if not kind.left_out:
             return
         lines = f"{kind.left_out} more line{'' if kind.left_out == 1 else 's'}"
@@ -119,7 +120,7 @@ class Sparing(logging.Handler):
 
 
 class _InSessionLog(logging.Handler):
-    """Writes to the log that servers' lines go to, which is kept within its bounds there."""
+    """Writes to the session log, whose size is bounded where it is written."""
 
     def __init__(self, log: SessionLog) -> None:
         super().__init__()
@@ -131,7 +132,7 @@ class _InSessionLog(logging.Handler):
 
 
 class _OneLine(logging.Formatter):
-    """Leaves tracebacks to the session log."""
+    """Formats a message without its traceback, which the session log has."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The message alone."""

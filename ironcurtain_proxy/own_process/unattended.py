@@ -1,7 +1,7 @@
-"""What the people behind a session are told when a call needs a reviewer and nobody reviews.
+"""The notice for the user when a call needs a reviewer and nobody reviews.
 
-The operator reads it on standard error, whoever uses the client as a log message of the protocol.
-The agent's own replies name no command: see `agent.replies`.
+The operator reads it on standard error, the client's user as a log message of the protocol.
+Replies to the agent name no command: see `agent.replies`.
 """
 
 import shlex
@@ -14,11 +14,11 @@ from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.own_process.operator_log import say
 
 LOGGER: Final = "ironcurtain"
-"""The proxy's own name in log messages to the client; no server's messages bear it."""
+"""The proxy's logger name in log messages to the client. Messages of servers never use it."""
 
 
 def telling(settings: Settings, log: Callable[[Mapping[str, Json]], Awaitable[None]]) -> Tell:
-    """What tells them.
+    """A function that sends the notice.
 
     Args:
         settings: say where the questions are put.
@@ -34,7 +34,7 @@ def telling(settings: Settings, log: Callable[[Mapping[str, Json]], Awaitable[No
 
 
 def nobody_reviews(settings: Settings) -> str:
-    """One line: what happened, and what to run."""
+    """One line: what happened, and which command to run."""
     refused = "a call needs an approval and was refused, because nobody is reviewing"
     if "mailbox" not in settings.escalation.channels:
         ways = ", ".join(settings.escalation.channels) or "no way at all"
@@ -43,7 +43,7 @@ def nobody_reviews(settings: Settings) -> str:
 
 
 def review_command(settings: Settings) -> str:
-    """The command that shows this session's questions, wherever they are put."""
+    """The command that shows this session's questions."""
     places = settings.mailboxes
     if len(places) == 1 and settings.escalation_dir is None:
         return "ironcurtain-proxy review"

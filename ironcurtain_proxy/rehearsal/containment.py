@@ -1,27 +1,32 @@
 """Whether containment would settle a call, on a machine with a sandbox.
 
-Assumed are a confined server without a network, and a timeline that holds the workspace. What the
-agent has read cannot be taken back, so a question about reading stays, and so does one about a
-secret.
+Asked of the same function as in `serve`. Assumed are a timeline that holds the workspace, and a
+confined server without a network that may write there and in its own `/tmp`.
 """
 
-from typing import Final
+from dataclasses import replace
 
-from ironcurtain_proxy.model.decision import Escalate
-from ironcurtain_proxy.rehearsal.memory import Asked
-from ironcurtain_proxy.shell.capabilities import needs_of
-from ironcurtain_proxy.shell.effects import effect_of
-
-_SHOWN: Final = frozenset({"secrets.access", "data.user"})
-_HELD: Final = frozenset({"reads", "local", "unknown"})
+from ironcurtain_proxy.approval.containment import Considered, why_asked
+from ironcurtain_proxy.decision.containment import rule_for_reviewers
+from ironcurtain_proxy.model.walls import Walls
+from ironcurtain_proxy.rehearsal.memory import EscalatedStep
+from ironcurtain_proxy.sandbox.private_tmp import PLACES
 
 
-def is_contained(asked: Asked) -> bool:
+def is_contained(asked: EscalatedStep) -> bool:
     """Whether nobody would be asked."""
-    decision, command = asked.judged.decision, asked.facts.command
-    if command is None or asked.facts.pushes:
-        return False
-    if isinstance(decision, Escalate) and decision.roles:
-        return False
-    found = effect_of(command, asked.facts.place)
-    return found.effect in _HELD and _SHOWN.isdisjoint(needs_of(command, found))
+    place = asked.facts.place
+    facts = replace(asked.facts, place=replace(place, writable=(*place.writable, *PLACES)))
+    return (
+        why_asked(
+            Considered(
+                facts=facts,
+                judged=asked.judged,
+                workspace=asked.workspace,
+                walls=Walls(writable=(asked.workspace,), temporary=None, is_offline=True),
+                for_reviewers=rule_for_reviewers(facts.request, asked.policy),
+                tried="",
+            )
+        )
+        is None
+    )

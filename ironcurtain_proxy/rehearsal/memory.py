@@ -35,7 +35,7 @@ _DEFINITION: Final = "rehearsed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class EscalatedStep:
     """A call that something asks about."""
 
     session: str
@@ -69,7 +69,7 @@ class Memory:
     """Commands that were approved, by session and fingerprint."""
     _number: int = 0
 
-    def spares(self, asked: Asked) -> bool:
+    def spares(self, asked: EscalatedStep) -> bool:
         """Whether an earlier approval covers the call."""
         command = asked.facts.command
         if command is not None and (asked.session, _fingerprint(asked)) in self.identical:
@@ -79,7 +79,7 @@ class Memory:
         claim = Claim(call=asked.escalated(), reasons=asked.judged.reasons)
         return not self.approvals.use(claim, _WHEN).open
 
-    def approve(self, asked: Asked) -> None:
+    def approve(self, asked: EscalatedStep) -> None:
         """Remember what a person would who always takes the first offer."""
         if asked.facts.command is not None:
             needed = families_of(asked.facts.command, asked.facts.place) or ()
@@ -96,7 +96,7 @@ class Memory:
         self._number += 1
         return str(self._number)
 
-    def _posed(self, asked: Asked, call: EscalatedCall) -> Posed:
+    def _posed(self, asked: EscalatedStep, call: EscalatedCall) -> Posed:
         return Posed(
             id=EscalationId(self._new_id()),
             now=_WHEN,
@@ -109,17 +109,17 @@ class Memory:
         )
 
 
-def _fingerprint(asked: Asked) -> str:
+def _fingerprint(asked: EscalatedStep) -> str:
     return fingerprint(asked.call.server, asked.call.tool, asked.facts.arguments)
 
 
-def _frame(asked: Asked) -> Frame:
+def _frame(asked: EscalatedStep) -> Frame:
     return Frame(
         session="rehearsed", policy=asked.policy, home=asked.home, patience=timedelta(minutes=5)
     )
 
 
-def _directories(asked: Asked) -> frozenset[RealPath]:
+def _directories(asked: EscalatedStep) -> frozenset[RealPath]:
     """What a search or a listing names is a directory; the files of a transcript are not here."""
     if asked.call.tool not in {"search_files", "list_directory"}:
         return frozenset()

@@ -24,9 +24,9 @@ from ironcurtain_proxy.rehearsal.client_tools import (
     as_server_call,
 )
 from ironcurtain_proxy.rehearsal.containment import is_contained
-from ironcurtain_proxy.rehearsal.memory import Asked, Memory, given
+from ironcurtain_proxy.rehearsal.memory import EscalatedStep, Memory, given
 from ironcurtain_proxy.rehearsal.recorded import RecordedCall, Recording
-from ironcurtain_proxy.rehearsal.scene import RULES, Rules, Scene, Stage
+from ironcurtain_proxy.rehearsal.scene import RULES, Scene, SceneRules, Stage
 from ironcurtain_proxy.rehearsal.tally import Tally, Way
 
 _HOME: Final = re.compile(r"(/home/[^/]+|/Users/[^/]+|/root)(?=/|\Z)")
@@ -52,7 +52,9 @@ class Rehearsed:
     sessions: int = 0
     without_place: int = 0
     """Calls of sessions that do not say where they worked."""
-    tallies: dict[Rules, Tally] = field(default_factory=lambda: {rules: Tally() for rules in RULES})
+    tallies: dict[SceneRules, Tally] = field(
+        default_factory=lambda: {rules: Tally() for rules in RULES}
+    )
     passed_over: Counter[str] = field(default_factory=Counter)
     broken: int = 0
 
@@ -84,8 +86,8 @@ class _Player:
     assumed: Assumed
     found: Rehearsed = field(default_factory=Rehearsed)
     _workspaces: dict[str, str] = field(default_factory=dict)
-    _memories: dict[tuple[Rules, Way, str], Memory] = field(default_factory=dict)
-    _given: dict[tuple[Rules, str], Memory] = field(default_factory=dict)
+    _memories: dict[tuple[SceneRules, Way, str], Memory] = field(default_factory=dict)
+    _given: dict[tuple[SceneRules, str], Memory] = field(default_factory=dict)
 
     async def play(self, calls: Sequence[RecordedCall]) -> None:
         for call in calls:
@@ -122,7 +124,7 @@ class _Player:
 
     def _count(
         self,
-        rules: Rules,
+        rules: SceneRules,
         recorded: RecordedCall,
         call: ServerCall,
         scene: Scene,
@@ -136,7 +138,7 @@ class _Player:
             return
         if not isinstance(judged.decision, Escalate) or not isinstance(gathered, Facts):
             return
-        asked = Asked(
+        asked = EscalatedStep(
             session=recorded.session,
             call=call,
             facts=gathered,
@@ -153,7 +155,9 @@ class _Player:
         if preset(rules).config.get("containment") and not is_contained(asked):
             self._remembering("contained", rules, recorded, asked)
 
-    def _remembering(self, way: Way, rules: Rules, recorded: RecordedCall, asked: Asked) -> None:
+    def _remembering(
+        self, way: Way, rules: SceneRules, recorded: RecordedCall, asked: EscalatedStep
+    ) -> None:
         lasts = rules != "shipped" and "grants" in preset(rules).config
         key = rules, way, str(asked.workspace) if lasts else recorded.session
         memory = self._memories.setdefault(key, Memory())
@@ -163,7 +167,7 @@ class _Player:
         if not recorded.refused:
             memory.approve(asked)
 
-    def _is_given(self, rules: Rules, asked: Asked) -> bool:
+    def _is_given(self, rules: SceneRules, asked: EscalatedStep) -> bool:
         if not self.assumed.kept:
             return False
         key = rules, str(asked.workspace)

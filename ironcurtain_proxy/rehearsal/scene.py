@@ -41,17 +41,17 @@ from ironcurtain_proxy.rehearsal.client_tools import (
 from ironcurtain_proxy.wiring.overlay import command_argument, overlay_for
 from ironcurtain_proxy.wiring.proxy import resolver_for
 
-Rules: TypeAlias = Literal["shipped"] | PresetName
+SceneRules: TypeAlias = Literal["shipped"] | PresetName
 """`shipped`: the shipped policy, and commands asked about: what holds without a preset."""
 
 _MOST_SCENES: Final = 64
 """At once: each holds the policies of all rules."""
 _COMMANDS_RULE: Final = "allow-commands"
-RULES: Final[tuple[Rules, ...]] = ("shipped", *PRESETS)
+RULES: Final[tuple[SceneRules, ...]] = ("shipped", *PRESETS)
 
 
 @dataclass(frozen=True, slots=True)
-class Judge:
+class SceneJudge:
     """What judges calls by one set of rules."""
 
     policy: Policy
@@ -65,7 +65,7 @@ class Scene:
     workspace: RealPath
     home: RealPath
     resolver: Resolver
-    judges: Mapping[Rules, Judge]
+    judges: Mapping[SceneRules, SceneJudge]
 
     async def gather(self, call: ServerCall, branch: str) -> Gathered:
         """The facts of a call, on a machine that may not have any of its files.
@@ -84,7 +84,7 @@ class Scene:
         there = replace(place, has_repository=True, branch=branch, push_to=("origin", branch))
         return replace(gathered, place=there)
 
-    def judged(self, rules: Rules, call: ServerCall, gathered: Gathered) -> Judged:
+    def judged(self, rules: SceneRules, call: ServerCall, gathered: Gathered) -> Judged:
         """What would be decided of a call before anybody is asked."""
         by = self.judges[rules]
         names = partial(tool_names, call.server, call.tool, is_unique=True)
@@ -129,7 +129,9 @@ class Stage:
     def _make(self, home: str, workspace: str) -> Scene:
         said = {rules: self._settings(rules, home, workspace) for rules in RULES}
         read = {rules: load_policy(settings) for rules, settings in said.items()}
-        judges = {rules: Judge(read[rules].policy, overlay_for(said[rules], ())) for rules in RULES}
+        judges = {
+            rules: SceneJudge(read[rules].policy, overlay_for(said[rules], ())) for rules in RULES
+        }
         # Tools and their annotations are the same by all rules, and so are the facts.
         loaded, overlay = read["coding"], judges["coding"].overlay
         resolver = resolver_for(
@@ -138,6 +140,7 @@ class Stage:
             partial(self._lookup, loaded),
             self.environ,
             command_argument(overlay, partial(tool_names, is_unique=True)),
+            {},
         )
         return Scene(
             workspace=RealPath.from_text(workspace),
@@ -146,7 +149,7 @@ class Stage:
             judges=judges,
         )
 
-    def _settings(self, rules: Rules, home: str, workspace: str) -> Settings:
+    def _settings(self, rules: SceneRules, home: str, workspace: str) -> Settings:
         servers = {name: {"command": "true"} for name in (FILES, FETCH, SHELL)}
         settings = load_settings(
             {
@@ -178,7 +181,7 @@ class Stage:
         return known
 
 
-def _documents(rules: Rules, workspace: str) -> Documents:
+def _documents(rules: SceneRules, workspace: str) -> Documents:
     known = known_servers()
     definitions: dict[str, list[Mapping[str, Json]]] = {
         server: [{"name": name, "inputSchema": dict(tool.schema)} for name, tool in tools.items()]

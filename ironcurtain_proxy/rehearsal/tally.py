@@ -7,7 +7,7 @@ from typing import Final, Literal, TypeAlias
 
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.request import Facts
-from ironcurtain_proxy.rehearsal.memory import Asked
+from ironcurtain_proxy.rehearsal.memory import EscalatedStep
 from ironcurtain_proxy.shell.effects import effect_of
 from ironcurtain_proxy.shell.families import families_of
 
@@ -32,7 +32,7 @@ class Tally:
     denials: Counter[str] = field(default_factory=Counter)
     """By rule."""
 
-    def note(self, way: Way, asked: Asked) -> None:
+    def note(self, way: Way, asked: EscalatedStep) -> None:
         """Count a question."""
         kind = kind_of(asked)
         self.asked[way] += 1
@@ -68,7 +68,7 @@ def per_100(questions: int, calls: int) -> float:
     return round(100 * questions / calls, 2) if calls else 0.0
 
 
-def kind_of(asked: Asked) -> str:
+def kind_of(asked: EscalatedStep) -> str:
     """What a question is about, in words."""
     ground = asked.judged.reasons[0].ground
     if ground.rule in _KINDS:
@@ -100,7 +100,7 @@ _EFFECTS: Final[Mapping[str, str]] = {
 }
 
 
-def _example(asked: Asked) -> str:
+def _example(asked: EscalatedStep) -> str:
     """The kind of command, or the place; what is the same is counted together."""
     facts = asked.facts
     if facts.command is not None:

@@ -5,10 +5,10 @@ from typing import Final
 
 from ironcurtain_proxy.rehearsal.playing import Rehearsed
 from ironcurtain_proxy.rehearsal.recorded import Recording
-from ironcurtain_proxy.rehearsal.scene import RULES, Rules
+from ironcurtain_proxy.rehearsal.scene import RULES, SceneRules
 from ironcurtain_proxy.rehearsal.tally import WAYS, Tally, Way, per_100
 
-_NAMES: Final[dict[Rules, str]] = {"shipped": "no preset"}
+_NAMES: Final[dict[SceneRules, str]] = {"shipped": "no preset"}
 _TITLES: Final[dict[Way, str]] = {
     "each": "asked each time",
     "remembered": "approved once",
@@ -18,7 +18,7 @@ _MOST_NAMES: Final = 6
 
 
 def lines_of(
-    found: Rehearsed, recording: Recording, shown: Rules, most: int, *, with_grants: bool
+    found: Rehearsed, recording: Recording, shown: SceneRules, most: int, *, with_grants: bool
 ) -> Iterator[str]:
     """The report.
 
@@ -53,7 +53,7 @@ def lines_of(
     yield from _questions(found, shown, most)
 
 
-def _has(rules: Rules, way: Way, tally: Tally) -> bool:
+def _has(rules: SceneRules, way: Way, tally: Tally) -> bool:
     if way == "each":
         return True
     return way in tally.asked or (rules == "coding" or (way == "remembered" and rules != "shipped"))
@@ -77,7 +77,7 @@ def _left_out(found: Rehearsed, recording: Recording) -> Iterator[str]:
         yield f"{total} calls of other tools are not rehearsed: {', '.join(names)}{more}"
 
 
-def _questions(found: Rehearsed, shown: Rules, most: int) -> Iterator[str]:
+def _questions(found: Rehearsed, shown: SceneRules, most: int) -> Iterator[str]:
     tally = found.tallies[shown]
     for way in WAYS:
         kinds = tally.kinds.get(way)

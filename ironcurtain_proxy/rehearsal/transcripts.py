@@ -32,7 +32,7 @@ def read_transcripts(paths: Iterable[Path]) -> Recording:
     Raises:
         ConfigurationError: one of the paths is not there.
     """
-    reader = _Reader()
+    reader = _TranscriptReader()
     for path in paths:
         if not path.exists():
             raise ConfigurationError(f"{path}: is not there")
@@ -52,7 +52,7 @@ def _files(path: Path) -> Iterator[Path]:
                 yield Path(directory, name)
 
 
-class _Reader:
+class _TranscriptReader:
     def __init__(self) -> None:
         self._recording = Recording()
         self._by_id: dict[str, int] = {}

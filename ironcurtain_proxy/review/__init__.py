@@ -1,4 +1,4 @@
-"""Open questions, and the ways to whoever answers them.
+"""Open questions, and the channels to reviewers.
 
 - `open_questions`: each question asked once, however often the call is made again.
 - `channel_order`: who is asked, in which order.

@@ -1,7 +1,6 @@
 """A reviewer in the same process: a function of the embedding program.
 
-Knows how its answer is read: anything that is no clear approval is a refusal. Does not know who
-answers in the end.
+Any return value other than a clear approval is a refusal.
 """
 
 import logging
@@ -32,7 +31,7 @@ class CallbackReviewer:
         self._clock = clock
 
     def is_reachable(self) -> bool:
-        """A function is always there."""
+        """Always true: a function can always be called."""
         return True
 
     async def ask(self, escalation: Escalation) -> Ruling:
@@ -71,7 +70,7 @@ def _read(answer: object, escalation: Escalation) -> Ruling:
 
 
 def _selection(selected: object, candidates: int) -> int | None:
-    """What to remember; as in response files, a selection that cannot be is as good as none."""
+    """The candidate to remember. As in response files, an invalid selection counts as none."""
     if not isinstance(selected, int) or isinstance(selected, bool):
         return None
     return selected if 0 <= selected < candidates else None

@@ -1,7 +1,7 @@
-"""The reviewers in the order they are asked. Knows the order, not how any of them is reached.
+"""The order in which reviewers are asked.
 
-The auto-approver comes first, but only while somebody behind it could be asked as well: it is a
-help to a person, not a substitute for one.
+The LLM approver comes first, but only while a person could be asked after it: it assists a
+person and replaces none.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,40 +23,40 @@ from ironcurtain_proxy.ports import Reviewer
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """A way to a reviewer."""
+    """A channel to a reviewer."""
 
     reviewer: Reviewer
     is_reachable: Callable[[], bool]
-    """Whether somebody seems to be there. No promise: the answer may still be `Unreachable`."""
+    """Whether somebody seems to be there. The answer may still be `Unreachable`."""
     name: str = ""
-    """For the record: `mailbox`, `elicitation`, `terminal`."""
+    """The channel's name for the record: `mailbox`, `elicitation`, `terminal`."""
 
 
 class FirstReviewer(Reviewer, Protocol):
-    """One that is asked before any person, and learns what a person refused."""
+    """A reviewer that is asked before any person, and told what a person refused."""
 
     def note_denied_by_person(self, fingerprint: str) -> None:
-        """Do not approve this call any more."""
+        """Never approve this call again."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """Asks one after the other until one answers. Itself a `Reviewer`."""
+    """Asks its channels in turn until one answers. Implements `ports.Reviewer`."""
 
     channels: Sequence[Channel]
-    """In the order they are asked."""
+    """In the order in which they are asked."""
     first: FirstReviewer | None = None
-    """The auto-approver, if it is on."""
+    """The LLM approver; None: it is off."""
     shadow: bool = False
-    """The auto-approver is asked beside the others and its answer is recorded, not used."""
+    """The LLM approver is asked beside the others; its answer is recorded and not used."""
 
     def is_reachable(self) -> bool:
-        """Whether anybody seems to be there."""
+        """Whether any channel seems to reach somebody."""
         return any(channel.is_reachable() for channel in self.channels)
 
     async def ask(self, escalation: Escalation) -> Ruling:
-        """The first answer that counts; `Unreachable` if nobody gave one."""
+        """The first valid answer; `Unreachable` if there was none."""
         present = [channel for channel in self.channels if channel.is_reachable()]
         if not present:
             return Unreachable()
@@ -72,12 +72,12 @@ class Panel:
     async def _beside(
         self, first: FirstReviewer, present: list[Channel], escalation: Escalation
     ) -> Ruling:
-        """Somebody's answer, with what the auto-approver thought of it by then."""
+        """A person's answer, with the LLM approver's opinion if it was ready by then."""
         thought: list[tuple[str, Json]] = []
 
         async def think() -> None:
             ruling = await first.ask(escalation)
-            # An approval of it is never used here, whatever it says of itself.
+            # The LLM approver's approval is never used here, whatever it says of itself.
             thought.extend(ruling.details if isinstance(ruling, Unreachable) else ())
 
         async with anyio.create_task_group() as tasks:
@@ -102,6 +102,6 @@ def _with(thought: tuple[tuple[str, Json], ...], ruling: Ruling) -> Ruling:
 
 
 def _way(channel: Channel, ruling: Approved | Declined) -> tuple[tuple[str, Json], ...]:
-    """By which way somebody answered."""
+    """The channel by which the answer came."""
     is_answer = isinstance(ruling, Approved) or ruling.kind == "denied"
     return (("channel", channel.name),) if channel.name and is_answer else ()

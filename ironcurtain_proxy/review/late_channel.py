@@ -1,4 +1,4 @@
-"""A way to a reviewer that opens after the start, such as the agent's own client."""
+"""A channel that opens after the start, such as the agent's own client."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from ironcurtain_proxy.ports import Reviewer
 
 @dataclass(slots=True)
 class LateChannel:
-    """Implements `ports.Reviewer`. Before it opens it leads to nobody."""
+    """Implements `ports.Reviewer`. Before it opens, it reaches nobody."""
 
     _reviewer: Reviewer | None = field(default=None, init=False)
     _is_reachable: Callable[[], bool] | None = field(default=None, init=False)

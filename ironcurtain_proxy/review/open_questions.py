@@ -1,11 +1,11 @@
-"""The open questions of a session: each asked once, however often the agent comes back.
+"""The open questions of a session: each asked once, however often the agent repeats its call.
 
-A call waits at the desk for its ruling. In held mode it waits only for a while, then goes back to
-the agent with the number of its question, which stays open; when the same call is made again it
-joins the question, and when it was approved meanwhile it goes at once. An approval is used once.
+A call waits here for its ruling. In held mode it waits for a limited time, then returns to the
+agent with the number of its question, which stays open. When the same call is made again it joins
+the question; if the question was approved meanwhile, the call is forwarded at once. An approval is
+used once.
 
-Knows time and tasks; not who is asked, nor what is being asked about. Nothing here blocks another
-call.
+No call blocks another one here.
 """
 
 import logging
@@ -39,37 +39,39 @@ from ironcurtain_proxy.ports import Aftermath, Clock, Reviewer
 _log: Final = logging.getLogger(__name__)
 
 OnWait: TypeAlias = Callable[[float], Awaitable[None]]
-"""Is told every few seconds for how many seconds the call has waited."""
+"""Called every few seconds with the seconds that the call has waited."""
 
 PULSE: Final = 5.0
-"""Seconds between two signs of life: clients give up near 60."""
+"""Seconds between two progress notifications: clients give up near 60."""
 
 MAX_OPEN: Final = 1000
-"""Questions at once. A person cannot answer more, and an agent could ask without end."""
+"""The largest number of questions at once. A person cannot answer more, and the agent could ask
+without end."""
 
 _TOO_MANY: Final = Declined(
     by="kernel", kind="limit", reason="too many calls of this session wait for a reviewer"
 )
 
 
-_Key: TypeAlias = tuple[tuple[object, ...], frozenset[Capability]]
-"""The question but for its capabilities, and these."""
+_QuestionKey: TypeAlias = tuple[tuple[object, ...], frozenset[Capability]]
+"""The question without its capabilities, and the capabilities."""
 
 
 @dataclass(slots=True)
 class _Question:
-    """One escalation and those who wait for it."""
+    """One escalation and the calls that wait for it."""
 
     escalation: Escalation
     state: EscalationState = "open"
     ruling: Ruling | None = None
     waiting: int = 0
     asker_waits: bool = False
-    """Whether the call that it was asked for is among those who wait: the approval is its own."""
+    """Whether the call that was asked about first still waits: the approval is its own."""
     held: bool = False
-    """The agent was told to come back: that nobody waits does not mean it gave up."""
+    """The agent was told to repeat the call, so a question without waiting calls is not abandoned.
+    """
     ruled_at: float | None = None
-    """Monotonic seconds: a clock that is set back must not make an approval last longer."""
+    """Monotonic seconds: setting the clock back must not extend an approval."""
     settled: anyio.Event = field(default_factory=anyio.Event)
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
 
@@ -85,19 +87,17 @@ class Desk:
         hold_after: float | None,
         aftermath: Aftermath | None = None,
     ) -> None:
-        """Take who is asked.
+        """Set the reviewer and the limits.
 
-        Args:
-            reviewer: usually a panel.
-            clock: the time.
-            hold_after: seconds that a call waits before it is held; None: it waits to the end.
-            aftermath: is told of approvals that nobody took.
+        Args: reviewer: usually a panel. clock: the time. hold_after: seconds that a call waits
+        before it is held; None: it waits to the end. aftermath: told about approvals that no
+        call used.
         """
         self._reviewer = reviewer
         self._clock = clock
         self._hold_after = hold_after
         self._aftermath = aftermath
-        self._questions: dict[_Key, _Question] = {}
+        self._questions: dict[_QuestionKey, _Question] = {}
         self._tasks: TaskGroup | None = None
 
     @property
@@ -106,7 +106,7 @@ class Desk:
         return self._hold_after is not None
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Own the questions until cancelled; then all are withdrawn."""
+        """Run the questions' tasks until cancelled; then withdraw all questions."""
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
             task_status.started()
@@ -118,9 +118,10 @@ class Desk:
     async def settle(
         self, escalation: Escalation, on_wait: OnWait | None = None
     ) -> Ruling | Held | Taken:
-        """Get a ruling on a call, or have it held.
+        """Get a ruling on a call, or hold the call.
 
-        A call that is cancelled while it waits withdraws its question, unless others wait for it.
+        A call that is cancelled while it waits withdraws its question, unless other calls wait
+        for it.
         """
         question = self._find_or_ask(escalation)
         if question is None:
@@ -149,12 +150,12 @@ class Desk:
             question.asker_waits &= not is_asker
 
     def open(self) -> tuple[tuple[Escalation, EscalationState], ...]:
-        """The questions that are open, or answered and not taken yet."""
+        """The questions that are open, or answered and not used yet."""
         self._tidy()
         return tuple((q.escalation, q.state) for q in self._questions.values())
 
     def state_of(self, identifier: EscalationId) -> EscalationState | None:
-        """Where a question stands; None: it is not known, or long settled."""
+        """The state of a question; None: unknown, or settled long ago."""
         self._tidy()
         for question in self._questions.values():
             if question.escalation.id == identifier:
@@ -173,8 +174,8 @@ class Desk:
             self._tasks.start_soon(self._ask, question)
         return question
 
-    def _find_wider(self, key: _Key) -> _Question | None:
-        """The same question when more capabilities were missing: its answer settles this, too."""
+    def _find_wider(self, key: _QuestionKey) -> _Question | None:
+        """The same question with more capabilities missing: its answer settles this one, too."""
         same, names = key
         for (other, wider), question in self._questions.items():
             if names < wider and other == same:
@@ -195,11 +196,11 @@ class Desk:
             question.ruled_at = self._clock.monotonic()
             question.settled.set()
             if question.scope.cancel_called:
-                # It was approved at the very moment at which it was withdrawn.
+                # It was approved at the moment of its withdrawal.
                 self._drop(question)
 
     async def _wait(self, question: _Question, on_wait: OnWait | None) -> bool:
-        """Wait for the ruling. False: it takes longer than a call may wait."""
+        """Wait for the ruling. False: the call has waited as long as it may."""
         started = self._clock.monotonic()
         while not question.settled.is_set():
             waited = self._clock.monotonic() - started
@@ -214,7 +215,7 @@ class Desk:
         return True
 
     def _take(self, question: _Question) -> Ruling | Taken:
-        """The ruling, an approval once."""
+        """The ruling; an approval is returned once."""
         self._forget(question)
         if isinstance(question.ruling, Approved):
             if question.state != "approved" or question.asker_waits:
@@ -227,14 +228,14 @@ class Desk:
             del self._questions[_key(question.escalation)]
 
     def _tidy(self) -> None:
-        """Forget answers that nobody came back for."""
+        """Drop answers that no call came back for."""
         oldest = self._clock.monotonic() - APPROVAL_LASTS.total_seconds()
         for question in list(self._questions.values()):
             if question.ruled_at is not None and question.ruled_at < oldest:
                 self._drop(question)
 
     def _drop(self, question: _Question) -> None:
-        """Forget a question that no call will come back for."""
+        """Drop a question that no call will come back for."""
         self._forget(question)
         if question.state == "approved":
             question.state = advance(question.state, "lapsed")
@@ -248,11 +249,11 @@ class Desk:
             _log.exception("that nobody took the approval %s is not noted", identifier)
 
 
-def _key(escalation: Escalation) -> _Key:
-    """All that a reviewer's answer rests on: what is not the same in all of it is asked anew.
+def _key(escalation: Escalation) -> _QuestionKey:
+    """Everything that a reviewer's answer rests on. A call that differs in any part is asked anew.
 
-    The arguments alone would not do. They may lead elsewhere by now (a link, a remote), and the
-    answer would be used for what nobody was asked about.
+    Arguments alone would not be enough: they may lead elsewhere by now (a link, a remote), and
+    the answer would be used for a call that nobody was asked about.
     """
     names = frozenset([name for reason in escalation.reasons for name in reason.capabilities])
     same = (

@@ -1,8 +1,7 @@
-"""The question on the terminal of whoever started us: `[y/a/N]`.
+"""Questions on the terminal that started the proxy: `[y/a/N]`.
 
-Knows one terminal, and asks one question at a time there. Does not know what becomes of an answer.
-The event loop goes on meanwhile: the terminal is opened for ourselves alone, so that making it
-non-blocking does not make it so for the shell.
+One question is shown at a time. The terminal is opened separately, so that non-blocking mode
+does not affect the shell, and the event loop continues meanwhile.
 """
 
 import os
@@ -31,10 +30,10 @@ _ONCE: Final = frozenset({"y", "yes"})
 _ALWAYS: Final = frozenset({"a", "always"})
 
 _LOCAL_MODES: Final = 3
-"""The place of these flags among a terminal's attributes."""
+"""The index of these flags among a terminal's attributes."""
 
 _MAX_ANSWER: Final = 1024
-"""Bytes."""
+"""The largest number of bytes in an answer."""
 
 
 class TerminalReviewer:
@@ -46,7 +45,7 @@ class TerminalReviewer:
         self._turn = anyio.Lock()
 
     def is_reachable(self) -> bool:
-        """Whether there is a terminal that we may read from."""
+        """Whether there is a terminal that the proxy may read from."""
         try:
             with _opened(self._terminal) as fd:
                 return _is_ours(fd)
@@ -67,7 +66,7 @@ class TerminalReviewer:
                 if not _is_ours(fd):
                     return Unreachable()
                 await _write(fd, "\n" + "\n".join(question(escalation)) + "\n")
-                # What was typed before the question was there does not answer it.
+                # Input typed before the question was shown does not answer it.
                 termios.tcflush(fd, termios.TCIFLUSH)
                 await _write(fd, f"Approve? {_choices(escalation)} ")
                 try:
@@ -94,7 +93,7 @@ def _ruling(answer: str, escalation: Escalation) -> Ruling:
     if word in _ONCE:
         return Approved(by=HUMAN)
     if word in _ALWAYS:
-        # Where nothing can be remembered, it is approved this once.
+        # Where nothing can be remembered, the call is approved once.
         return Approved(by=HUMAN, remember=0 if escalation.candidates else None)
     others = [f"a{place.strip()}" for place in places(escalation)]
     if word in others:
@@ -112,11 +111,11 @@ def _opened(terminal: str) -> Iterator[int]:
 
 
 def _is_ours(fd: int) -> bool:
-    """Whether somebody could type a line to us there.
+    """Whether a person could type an answer to the proxy there.
 
-    A process in the background that reads from its terminal is stopped by SIGTTIN, and the proxy
-    would hang. And while another program reads single keys from it, a key that was meant for that
-    program would be our answer.
+    A background process that reads from its terminal is stopped by SIGTTIN, which would stop the
+    proxy. And while another program reads single keys, a key meant for it could become an
+    answer.
     """
     try:
         local_modes = termios.tcgetattr(fd)[_LOCAL_MODES]
@@ -135,7 +134,7 @@ async def _write(fd: int, text: str) -> None:
 
 
 async def _read(fd: int) -> str | None:
-    """One line without its end; None: the terminal is no longer ours, or gone."""
+    """One line without its end; None: the terminal was taken away or closed."""
     while True:
         await anyio.wait_readable(fd)
         if not _is_ours(fd):
@@ -144,6 +143,6 @@ async def _read(fd: int) -> str | None:
             data = os.read(fd, _MAX_ANSWER)
         except BlockingIOError:
             continue
-        # Half a line, or several at once, is no answer that anyone gave to this question.
+        # Half a line, or several at once, is no deliberate answer to this question.
         line, end, rest = data.partition(b"\n")
         return line.decode("utf-8", "replace") if end and not rest else ""

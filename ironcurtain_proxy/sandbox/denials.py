@@ -23,7 +23,7 @@ from typing import Final
 
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import AccessRequest
-from ironcurtain_proxy.sandbox.profile import Profile
+from ironcurtain_proxy.sandbox.profile import SandboxProfile
 from ironcurtain_proxy.sandbox.reach import closed_hosts
 
 # All of it is matched against lower case, and repeats within bounds only: the time is linear in the
@@ -79,13 +79,13 @@ _MOST_PATHS: Final = 50
 class Closed:
     """What one call could not reach."""
 
-    profile: Profile | None = None
+    profile: SandboxProfile | None = None
     """Of its server; None: nothing is known."""
     hosts: tuple[str, ...] = ()
     """Those that the call's own URLs lead to and the profile keeps closed."""
 
     @classmethod
-    def to(cls, profile: Profile, request: AccessRequest | None) -> "Closed":
+    def to(cls, profile: SandboxProfile, request: AccessRequest | None) -> "Closed":
         """What is closed to a call; of one without facts only the profile is known."""
         return cls(profile, () if request is None else closed_hosts(profile, request))
 

@@ -21,6 +21,11 @@ _REFERENCES: Final = re.compile(r"\+?refs/[A-Za-z0-9._/*-]+:refs/[A-Za-z0-9._/*-
 _URL: Final = re.compile(r"(?!-)(?!.*::).+")
 _WORKTREE: Final = re.compile(r"(?:\.\./)+[A-Za-z0-9._/-]+", re.ASCII)
 
+_NAMED: Final = re.compile(
+    r"^(?:\[[^\]\n]*\])?[ \t]*(hookspath|path)[ \t]*=[ \t]*\"?([^\"\n;#]+)",
+    re.ASCII | re.IGNORECASE | re.MULTILINE,
+)
+
 _HARMLESS: Final[Mapping[tuple[str, str], re.Pattern[str]]] = {
     ("core", "repositoryformatversion"): _NUMBER,
     ("core", "filemode"): _FLAG,
@@ -65,6 +70,12 @@ def is_harmless(before: bytes | None, now: bytes) -> bool:
         setting in known or _is_harmless(setting, is_new=setting[:2] not in sections)
         for setting in _settings(text)
     )
+
+
+def named_files(text: str) -> Iterator[tuple[bool, str]]:
+    """The directories of hooks (True) and the configurations (False) that a configuration names."""
+    for found in _NAMED.finditer(text):
+        yield found[1].lower() == "hookspath", found[2].strip()
 
 
 def _is_harmless(setting: _Setting, *, is_new: bool) -> bool:

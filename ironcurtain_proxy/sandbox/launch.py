@@ -4,14 +4,22 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.sandbox import inside
 from ironcurtain_proxy.sandbox.directory import SocketDirectory, make_directory
-from ironcurtain_proxy.sandbox.profile import Profile
-from ironcurtain_proxy.sandbox.settings import Settings, sealed
+from ironcurtain_proxy.sandbox.private_tmp import PrivateTmp
+from ironcurtain_proxy.sandbox.profile import SandboxProfile
+from ironcurtain_proxy.sandbox.settings import SandboxSettings, sealed
 from ironcurtain_proxy.sandbox.wrapper import prepare
+
+_NO_NEWS: Final = {"npm_config_update_notifier": "false", "NO_UPDATE_NOTIFIER": "1"}
+"""Programs that ask the network for their own newest version. `npm test` would be a call that tried
+to leave, and asked about when it is made again."""
+_CHANGE_DIRECTORY: Final = ("/bin/sh", "-c", 'cd "$0" && exec "$@"')
+"""Into the directory of the first word, and run the others. `env -C` is not on every system."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,12 +28,14 @@ class Confinement:
 
     command: tuple[str, ...]
     """Runs srt."""
-    profile: Profile
+    profile: SandboxProfile
     temporary: str | None = None
     """Where the server keeps temporary files; None: in its working directory."""
     gate: int | None = None
     """The port of a proxy of ours on this machine that refuses every host; None: srt's own proxy
     lets it reach what the profile allows."""
+    private: PrivateTmp | None = None
+    """Its own `/tmp`; None: it sees the machine's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +50,9 @@ class Launch:
     descriptors: tuple[int, ...] = ()
     """What the process has to inherit; closed by `close`."""
     directory: SocketDirectory | None = None
-    """What has to be gone when the process is; removed by `remove`."""
+    """What has to be gone when the process is; removed by `remove`. The sandbox is made there:
+    srt makes empty files where the directory that it is started in has no `.bashrc`, `.vscode`
+    and the like, and a workspace would be full of them while the server runs."""
 
     def close(self) -> None:
         """Close our copies, once the process has been started or could not be."""
@@ -66,33 +78,44 @@ def confine(spec: ServerSpec, confinement: Confinement | None) -> Launch:
     """
     if confinement is None:
         return unsafe_no_sandbox(spec)
-    settings = Settings.of(confinement.profile, confinement.gate)
+    settings = SandboxSettings.of(
+        confinement.profile, confinement.gate, is_private=confinement.private is not None
+    )
     directory = make_directory()
     try:
-        prepare(directory.path)
+        own_tmp = confinement.private
+        prepare(directory.path, () if own_tmp is None else own_tmp.mounts(directory.path))
         descriptor = sealed(settings)
     except OSError:
         directory.remove()
         raise
     # srt has its sockets in TMPDIR, and gives the server another, which usually does not exist and
     # is shared where it does.
-    temporary = confinement.temporary or spec.cwd
+    temporary = own_tmp.places[0] if own_tmp else confinement.temporary or spec.cwd
     own = {} if temporary is None else {"CLAUDE_CODE_TMPDIR": temporary}
+    if own_tmp is not None and temporary is not None and "npm_config_cache" not in spec.env:
+        # The user's own cache is closed, and npm does nothing without one.
+        own["npm_config_cache"] = f"{temporary}/npm"
     return Launch(
         # Without `--` srt would take the server's own options for its own.
         (
             *(*confinement.command, "-s", f"/proc/self/fd/{descriptor}", "--"),
+            *(() if spec.cwd is None else (*_CHANGE_DIRECTORY, spec.cwd)),
             *_through(confinement.profile),
             *(spec.command, *spec.args),
         ),
         sandboxed=True,
-        environment={**own, "TMPDIR": directory.path},
+        environment={
+            **{name: value for name, value in _NO_NEWS.items() if name not in spec.env},
+            **own,
+            "TMPDIR": directory.path,
+        },
         descriptors=(descriptor,),
         directory=directory,
     )
 
 
-def _through(profile: Profile) -> tuple[str, ...]:
+def _through(profile: SandboxProfile) -> tuple[str, ...]:
     """What closes hidden directories for writing and then becomes the server; see `inside`.
 
     Nothing, where the profile hides what that needs to run.

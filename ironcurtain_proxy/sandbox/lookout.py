@@ -18,16 +18,17 @@ from typing import Final
 
 from ironcurtain_proxy.model.audit import PutBack
 from ironcurtain_proxy.sandbox.inotify import Event, Inotify
-from ironcurtain_proxy.sandbox.putting_back import Keeper, restore
+from ironcurtain_proxy.sandbox.putting_back import RemovedFiles, let_in, restore
 from ironcurtain_proxy.sandbox.steering import (
     HOOKS,
     NOT_SEARCHED,
     Item,
-    Place,
-    inner_places,
+    SteeringPlace,
+    inner_directories,
     is_accepted,
     is_bare,
     items_of,
+    led_to,
     may_point,
     place_of,
 )
@@ -40,14 +41,14 @@ _AT_ONCE: Final = 32
 """Places without a closed file that are looked at whether anything was heard of them or not: what
 is written through memory is not told."""
 _WHY: Final = "can make programs run outside every sandbox"
-_MAKES_BARE: Final = frozenset({"HEAD", "objects", "refs", "config", HOOKS})
+_MAKES_BARE: Final = frozenset({"HEAD", "objects", "refs", "commondir", "config", HOOKS})
 
 
 @dataclass(slots=True)
 class _Known:
     """A place that is looked after."""
 
-    place: Place
+    place: SteeringPlace
     items: dict[str, Item]
     inode: tuple[int, int]
     from_start: bool
@@ -59,18 +60,23 @@ class _Known:
 
 
 @dataclass(slots=True)
-class Lookout:
+class SteeringLookout:
     """One for all servers of a proxy."""
 
     roots: tuple[str, ...]
     """Where confined servers may write; absolute and real."""
-    keeper: Keeper
+    keeper: RemovedFiles
     inotify: Inotify = field(default_factory=Inotify)
+    elsewhere: tuple[str, ...] = ()
+    """Where servers may write besides, and nobody looks: no repository of ours may lie there."""
     complete: bool = True
     """Whether everything is looked after; not in a tree that is too large."""
     _known: dict[str, _Known] = field(default_factory=dict, init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
     _turn: int = field(default=0, init=False)
+    _begun: bool = field(default=False, init=False)
+    _led_to: list[str] = field(default_factory=list, init=False)
+    """What the places lead to that is none itself."""
     _stuck: set[str] = field(default_factory=set, init=False)
     _unsaid: list[PutBack] = field(default_factory=list, init=False)
 
@@ -78,6 +84,17 @@ class Lookout:
         """Take what is there now for what the user wants. Before any server runs."""
         for place in self._search(self.roots):
             self._learn(place, is_new=False)
+        for known in list(self._known.values()):
+            for path in led_to(known.place, known.items):
+                target = os.path.realpath(path)
+                if known.place.kind == "pointer" and os.path.isdir(f"{target}/{HOOKS}"):  # noqa: PTH112  text
+                    self._learn(SteeringPlace(target, "git"), is_new=False)
+                elif self._is_ours(target):
+                    self._led_to.append(target)
+        self._begun = True
+
+    def _is_ours(self, path: str) -> bool:
+        return any(path.startswith(f"{root}/") for root in self.roots)
 
     def closed(self) -> tuple[str, ...]:
         """The files and directories that sandboxes are to close, the outermost first."""
@@ -92,8 +109,10 @@ class Lookout:
                 # A link has no content to close, and could be exchanged.
                 if inode and len(found) < _MOST_CLOSED and not os.path.islink(path):  # noqa: PTH114  text
                     found.append(path)
-                    known.closed[name] = inode
-        return tuple(found)
+                    if _has_one_name(path):
+                        known.closed[name] = inode
+        found += [path for path in self._led_to if os.path.lexists(path) and path not in found]
+        return tuple(found[:_MOST_CLOSED])
 
     def is_quiet(self) -> bool:
         """Whether a look would find nothing, known at next to no cost."""
@@ -141,7 +160,7 @@ class Lookout:
                 self._learn(place, is_new=True)
                 yield place.path
 
-    def _come(self, event: Event) -> Iterable[Place]:
+    def _come(self, event: Event) -> Iterable[SteeringPlace]:
         """The places that an event may have made."""
         owner = self._repository_around(event.directory)
         if owner is not None:
@@ -150,20 +169,24 @@ class Lookout:
         place = place_of(event.directory, event.name)
         if place is not None:
             yield place
-            yield from inner_places(place)
+            yield from self._inside(place)
         if event.name in _MAKES_BARE and is_bare(event.directory):
-            yield Place(event.directory, "git")
+            yield SteeringPlace(event.directory, "git")
         if event.is_directory and (place is None or place.kind == "claude"):
             yield from self._search((f"{event.directory}/{event.name}",))
 
-    def _inner(self, owner: str, event: Event) -> Iterable[Place]:
+    def _inner(self, owner: str, event: Event) -> Iterable[SteeringPlace]:
         """Submodules and worktrees that came to be in a repository."""
         path = f"{event.directory}/{event.name}"
         if not path.startswith((f"{owner}/modules", f"{owner}/worktrees")):
             return
-        if event.is_directory:
-            self.inotify.add(path)
-        yield from inner_places(Place(owner, "git"))
+        yield from self._inside(SteeringPlace(owner, "git"))
+
+    def _inside(self, owner: SteeringPlace) -> Iterable[SteeringPlace]:
+        for directory, is_repository in inner_directories(owner):
+            self.inotify.add(directory)
+            if is_repository:
+                yield SteeringPlace(directory, "git")
 
     def _holding(self, directory: str) -> Iterable[str]:
         parent, _, name = directory.rpartition("/")
@@ -180,13 +203,18 @@ class Lookout:
             above = above.rpartition("/")[0]
         return None
 
-    def _search(self, roots: Iterable[str]) -> Iterable[Place]:
+    def _search(self, roots: Iterable[str]) -> Iterable[SteeringPlace]:  # noqa: C901  a walk
         """Watch all directories below, the outermost first, and give the places in them."""
         waiting = deque(roots)
         while waiting:
             directory = waiting.popleft()
+            if self._begun:
+                # A server may close its directory to us, and open it for itself when we have gone.
+                with suppress(OSError):
+                    let_in(directory)
             if len(self.inotify) >= MOST_DIRECTORIES or not self.inotify.add(directory):
-                self.complete = self.complete and not os.path.isdir(directory)  # noqa: PTH112  text
+                if os.path.isdir(directory):  # noqa: PTH112  text
+                    self._miss()
                 continue
             names: set[str] = set()
             with suppress(OSError), os.scandir(directory) as entries:
@@ -195,15 +223,21 @@ class Lookout:
                     place = place_of(directory, entry.name)
                     if place is not None:
                         yield place
-                        yield from inner_places(place)
+                        yield from self._inside(place)
                         if place.kind == "claude":
                             waiting.append(entry.path)
                     elif entry.is_dir(follow_symlinks=False) and entry.name not in NOT_SEARCHED:
                         waiting.append(entry.path)
-            if names >= {"HEAD", "objects", "refs"}:
-                yield Place(directory, "git")
+            if "HEAD" in names and is_bare(directory):
+                yield SteeringPlace(directory, "git")
 
-    def _learn(self, place: Place, *, is_new: bool) -> None:
+    def _miss(self) -> None:
+        if self.complete and self._begun:
+            said = f"there are too many directories by now to look after what {_WHY}"
+            self._unsaid.append(PutBack(said))
+        self.complete = False
+
+    def _learn(self, place: SteeringPlace, *, is_new: bool) -> None:
         if place.kind != "pointer":
             self._watch(place)
         inode = _inode(place.path)
@@ -213,13 +247,15 @@ class Lookout:
         # Moved along with what was in it.
         former = next((one for one in self._known.values() if one.inode == inode), None)
         if former is not None:
-            new = replace(former, place=place, items=dict(former.items), closed={})
+            stays = former.from_start and place.kind != "pointer"
+            items = dict(former.items)
+            new = replace(former, place=place, items=items, from_start=stays, closed={})
         else:
             items = {} if is_new else dict(items_of(place))
             new = _Known(place, items, inode, from_start=not is_new, accepted=not is_new)
         self._known[place.path] = new
 
-    def _watch(self, place: Place) -> None:
+    def _watch(self, place: SteeringPlace) -> None:
         self.inotify.add(place.path, contents=True)
         if place.kind == "git":
             for name in (HOOKS, "modules", "worktrees"):
@@ -246,7 +282,10 @@ class Lookout:
             self._known.pop(place.path, None)
         else:
             for name in refused:
-                self._put_back(_join(place.path, name), known.items.get(name))
+                before = known.items.get(name)
+                # An empty one was met while somebody wrote it.
+                is_state = before and before.content and not now[name].is_same(before)
+                self._put_back(_join(place.path, name), before if is_state else None)
 
     def _makes_a_repository(self, known: _Known) -> str | None:
         """What has to go of a new repository, so that it is none; None: it is not new."""
@@ -267,12 +306,14 @@ class Lookout:
             return True
         before = known.items.get(name)
         if known.place.kind == "pointer":
-            if item.is_same(before):
+            # What one of a server's leads to may have become something else.
+            if known.from_start and item.is_same(before):
                 return True
             repositories = frozenset(one for one in self._known)
+            writable = (*self.roots, *self.elsewhere)
             text = item.content or b""
             return not text.startswith(b"-> ") and may_point(
-                text, known.place, self.roots, repositories
+                text, known.place, writable, repositories
             )
         if item.is_same(before):
             return True
@@ -316,3 +357,9 @@ def _inode(path: str) -> tuple[int, int] | None:
     except OSError:
         return None
     return (status.st_dev, status.st_ino) if not stat.S_ISFIFO(status.st_mode) else (0, 0)
+
+
+def _has_one_name(path: str) -> bool:
+    """Whether a closed file cannot be written under another name."""
+    status = os.lstat(path)
+    return stat.S_ISDIR(status.st_mode) or status.st_nlink == 1

@@ -14,8 +14,8 @@ from typing import Final
 
 from ironcurtain_proxy.sandbox.abandoned import kill_all_with
 from ironcurtain_proxy.sandbox.directory import make_directory
-from ironcurtain_proxy.sandbox.profile import Profile
-from ironcurtain_proxy.sandbox.settings import Settings, sealed
+from ironcurtain_proxy.sandbox.profile import SandboxProfile
+from ironcurtain_proxy.sandbox.settings import SandboxSettings, sealed
 from ironcurtain_proxy.sandbox.wrapper import prepare
 
 VERSION: Final = "0.0.83"
@@ -92,7 +92,7 @@ def probe(environ: Mapping[str, str]) -> Available | Unavailable:
 
 def _try(command: tuple[str, ...], environ: Mapping[str, str]) -> str | None:
     """What went wrong; None: a process saw that it could not write where nothing may be written."""
-    descriptor = sealed(Settings.of(Profile()))
+    descriptor = sealed(SandboxSettings.of(SandboxProfile()))
     directory = None
     try:
         directory = make_directory()

@@ -17,7 +17,7 @@ _OPENED_BY_SRT: Final = (".npm/_logs", ".claude/debug")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Profile:
+class SandboxProfile:
     """Paths are absolute and real; what is not named may be read, and not be written."""
 
     allow_write: tuple[str, ...] = ()
@@ -55,7 +55,7 @@ class Profile:
         """Whether the operator named it as one that is never reached."""
         return _is_named(host.removesuffix("."), self.denied_domains)
 
-    def without_writing(self, paths: Iterable[str]) -> "Profile":
+    def without_writing(self, paths: Iterable[str]) -> "SandboxProfile":
         """The same, with these closed for writing where it would let a server write."""
         closed = [path for path in paths if self.may_write(RealPath.from_text(path))]
         return replace(self, deny_write=(*self.deny_write, *closed))
@@ -67,7 +67,7 @@ class Profile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class SandboxSurroundings:
     """What holds for a server besides its own entry."""
 
     home: str
@@ -84,7 +84,7 @@ class Surroundings:
     """Directories that rules may let this server change."""
 
 
-def profile_of(spec: ServerSpec, around: Surroundings) -> Profile:
+def profile_of(spec: ServerSpec, around: SandboxSurroundings) -> SandboxProfile:
     """The profile of a server that is to be confined and has a working directory.
 
     The entry's `denyRead` takes the place of the user's keys, and nothing in it opens what is ours.
@@ -102,7 +102,7 @@ def profile_of(spec: ServerSpec, around: Surroundings) -> Profile:
     }
     closed = _each((*own, *said.get("denyRead", around.keys)))
     writable = _each((*mine, *opened["allowWrite"]))
-    return Profile(
+    return SandboxProfile(
         allow_write=writable,
         # The working directory lies in our state directory, and a workspace may lie anywhere.
         allow_read=_each((*mine[: 2 if around.workspace else 1], *opened["allowRead"])),
@@ -132,7 +132,7 @@ def _strings(section: Mapping[str, Json], key: str) -> tuple[str, ...]:
     return tuple([one for one in found if isinstance(one, str)]) if isinstance(found, list) else ()
 
 
-def _paths(section: Mapping[str, Json], key: str, around: Surroundings) -> tuple[str, ...]:
+def _paths(section: Mapping[str, Json], key: str, around: SandboxSurroundings) -> tuple[str, ...]:
     return tuple([around.real(_absolute(text, around.home)) for text in _strings(section, key)])
 
 

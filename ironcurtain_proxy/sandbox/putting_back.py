@@ -16,6 +16,7 @@ from ironcurtain_proxy.sandbox.steering import Item, opened
 
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_PASSED: Final = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", 0)
 _MOST_KEPT: Final = 1000
 """Entries of the directory. What comes after them stays on its own file system, under a name that
 steers nothing: a server that makes the same thing again and again does not fill our directory."""
@@ -25,7 +26,7 @@ _LONGEST_NAME: Final = 150
 
 
 @dataclass(slots=True)
-class Keeper:
+class RemovedFiles:
     """Where things are moved to. Nothing is ever removed, unless it is kept already."""
 
     directory: Path
@@ -106,6 +107,23 @@ def _copied(content: bytes, to: Path) -> bool:
             to.unlink()
         return False
     return True
+
+
+def let_in(directory: str) -> None:
+    """Give ourselves the right to look into a directory, where its mode takes it.
+
+    Raises:
+        OSError: that cannot be done.
+    """
+    parent, _, name = directory.rpartition("/")
+    with opened(parent or "/") as place:
+        found = os.open(name, _PASSED, dir_fd=place)
+        try:
+            mode = stat.S_IMODE(os.fstat(found).st_mode)
+            if mode & stat.S_IRWXU != stat.S_IRWXU:
+                Path(f"/proc/self/fd/{found}").chmod(mode | stat.S_IRWXU)
+        finally:
+            os.close(found)
 
 
 def restore(path: str, item: Item) -> None:

@@ -11,7 +11,7 @@ from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.opening import Opening
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import AccessRequest, PathValue, UrlValue
-from ironcurtain_proxy.sandbox.profile import Profile
+from ironcurtain_proxy.sandbox.profile import SandboxProfile
 
 _CHANGES: frozenset[ArgumentRole] = frozenset(
     {"write-path", "delete-path", "write-history", "delete-history"}
@@ -21,7 +21,7 @@ _NAMED: Final = re.compile(r"[a-z0-9_][a-z0-9_-]{0,61}(\.[a-z0-9_-]{1,62})*", re
 _HOST: Final = re.compile(r"[a-z0-9_-][a-z0-9._-]*|\[[0-9a-f:.]+\]", re.ASCII)
 
 
-def obstacle(profile: Profile, request: AccessRequest) -> str | None:
+def obstacle(profile: SandboxProfile, request: AccessRequest) -> str | None:
     """The first thing that would be refused, and what the operator can do; None: nothing is known.
 
     A host is compared with the lists as the sandbox does it. A server that has another host fetch
@@ -46,7 +46,7 @@ def obstacle(profile: Profile, request: AccessRequest) -> str | None:
 
 
 def opening_of(
-    profile: Profile, request: AccessRequest, hosts: Sequence[str]
+    profile: SandboxProfile, request: AccessRequest, hosts: Sequence[str]
 ) -> Opening | str | None:
     """What a second instance has to be let into for a call; None: the first lets it do it all.
 
@@ -78,14 +78,16 @@ def opening_of(
     return found if found.words() else None
 
 
-def _why_kept(profile: Profile, value: PathValue, roles: Sequence[ArgumentRole]) -> str | None:
+def _why_kept(
+    profile: SandboxProfile, value: PathValue, roles: Sequence[ArgumentRole]
+) -> str | None:
     """Why no approval opens a path for what its roles need; None: one does, or it is open."""
     changes = not _CHANGES.isdisjoint(roles) and profile.keeps_closed(value.path)
     why = _path(profile, value.path, changes=changes, reads="read-path" in roles)
     return None if why is None else f"{why} {value.text}"
 
 
-def closed_hosts(profile: Profile, request: AccessRequest) -> tuple[str, ...]:
+def closed_hosts(profile: SandboxProfile, request: AccessRequest) -> tuple[str, ...]:
     """The hosts that a call's URLs lead to and its server's sandbox keeps closed, each once."""
     values = [value for fact in request.arguments for value in fact.values]
     hosts = [host for value in values if isinstance(value, UrlValue) for host in _hosts(value)]
@@ -100,7 +102,7 @@ def _hosts(value: UrlValue) -> list[str]:
     return [host for host in hosts if _HOST.fullmatch(host)]
 
 
-def _network(profile: Profile, host: str) -> str:
+def _network(profile: SandboxProfile, host: str) -> str:
     if not profile.allowed_domains:
         return "the sandbox of this server has no network (sandbox.network.allowedDomains)"
     return (
@@ -108,7 +110,7 @@ def _network(profile: Profile, host: str) -> str:
     )
 
 
-def _path(profile: Profile, path: RealPath, *, changes: bool, reads: bool) -> str | None:
+def _path(profile: SandboxProfile, path: RealPath, *, changes: bool, reads: bool) -> str | None:
     if changes and not profile.may_write(path):
         return "the sandbox of this server may not write there (sandbox.filesystem.allowWrite):"
     if reads and not profile.may_read(path):

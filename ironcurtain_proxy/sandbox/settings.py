@@ -15,7 +15,7 @@ import orjson
 
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.sandbox.profile import Profile
+from ironcurtain_proxy.sandbox.profile import SandboxProfile
 from ironcurtain_proxy.sandbox.wrapper import WRAPPER
 
 _SHARED_TEMPORARY: Final = "/tmp/claude"  # noqa: S108  srt's own, which all its sandboxes share
@@ -27,17 +27,20 @@ _SEALS: Final = ("F_SEAL_SEAL", "F_SEAL_SHRINK", "F_SEAL_GROW", "F_SEAL_WRITE")
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class SandboxSettings:
     """What srt is told."""
 
     fields: Mapping[str, Json]
 
     @classmethod
-    def of(cls, profile: Profile, gate: int | None = None) -> "Settings":
+    def of(
+        cls, profile: SandboxProfile, gate: int | None = None, *, is_private: bool = False
+    ) -> "SandboxSettings":
         """A profile in srt's words.
 
         Args:
             profile: what is let.
+            is_private: nothing of the machine's `/tmp` is shown.
             gate: the port of the proxy that stands in the place of srt's; None: srt's.
 
         Raises:
@@ -53,7 +56,10 @@ class Settings:
                     **({} if gate is None else {"httpProxyPort": gate, "socksProxyPort": gate}),
                 },
                 "filesystem": {
-                    "denyRead": [*profile.deny_read],
+                    "denyRead": [
+                        *profile.deny_read,
+                        *([_SHARED_TEMPORARY] if is_private else ()),
+                    ],
                     "allowRead": [*profile.allow_read],
                     "allowWrite": [*profile.allow_write],
                     "denyWrite": [*profile.deny_write, _SHARED_TEMPORARY],
@@ -63,7 +69,7 @@ class Settings:
         )
 
 
-def sealed(settings: Settings) -> int:
+def sealed(settings: SandboxSettings) -> int:
     """A descriptor to read the settings from; nobody can change them. The caller closes it.
 
     Raises:

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final, Literal, TypeAlias
 
-from ironcurtain_proxy.sandbox.git_settings import is_harmless
+from ironcurtain_proxy.sandbox.git_settings import is_harmless, named_files
 
-Kind: TypeAlias = Literal["git", "claude", "pointer"]
+SteeringKind: TypeAlias = Literal["git", "claude", "pointer"]
 """A directory of git's; a `.claude`; a `.git` that is a file or a link, or such a `.claude`."""
 
 _OPEN: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
@@ -49,14 +49,14 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SteeringPlace:
     """Where steering files lie."""
 
     path: str
-    kind: Kind
+    kind: SteeringKind
 
 
-def place_of(directory: str, name: str) -> Place | None:
+def place_of(directory: str, name: str) -> SteeringPlace | None:
     """The place that an entry of a directory is; None: it steers nothing."""
     lower = name.lower()
     if lower not in {".git", ".claude"}:
@@ -64,17 +64,19 @@ def place_of(directory: str, name: str) -> Place | None:
     path = f"{directory}/{name}"
     with suppress(OSError):
         if stat.S_ISDIR(os.lstat(path).st_mode):
-            return Place(path, "git" if lower == ".git" else "claude")
-        return Place(path, "pointer")
+            return SteeringPlace(path, "git" if lower == ".git" else "claude")
+        return SteeringPlace(path, "pointer")
     return None
 
 
 def is_bare(directory: str) -> bool:
     """Whether git would take a directory for a repository, though none of it is named so."""
-    return all(os.path.lexists(f"{directory}/{name}") for name in _BARE)
+    head, *parts = [os.path.lexists(f"{directory}/{name}") for name in _BARE]
+    # As a worktree's own directory: the rest, with the settings, lies where `commondir` says.
+    return head and (all(parts) or os.path.lexists(f"{directory}/commondir"))
 
 
-def items_of(place: Place) -> Mapping[str, Item]:
+def items_of(place: SteeringPlace) -> Mapping[str, Item]:
     """The steering files of a place, by their names in it."""
     try:
         with opened(place.path.rpartition("/")[0] or "/") as parent:
@@ -152,7 +154,7 @@ def _signature(status: os.stat_result) -> tuple[int, ...]:
     return (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
-def is_accepted(place: Place, name: str, before: Item | None, now: Item) -> bool:
+def is_accepted(place: SteeringPlace, name: str, before: Item | None, now: Item) -> bool:
     """Whether what an item has become may stay: it is what it was, or can make nothing run."""
     if now.is_same(before):
         return True
@@ -165,32 +167,64 @@ def is_accepted(place: Place, name: str, before: Item | None, now: Item) -> bool
     return False
 
 
-def inner_places(place: Place) -> Iterator[Place]:
-    """The repositories of submodules and worktrees, which lie in their owner's."""
+def inner_directories(place: SteeringPlace) -> Iterator[tuple[str, bool]]:
+    """Where repositories of submodules and worktrees lie or may come to lie, in their owner's.
+
+    With each, whether it is one by now. One that cannot be listed may be, and counts as one.
+    """
     if place.kind != "git":
         return
+    unlisted: list[str] = []
     for holder in ("modules", "worktrees"):
-        for directory, names, files in os.walk(f"{place.path}/{holder}"):
-            if "HEAD" in files:
-                yield Place(directory, "git")
+        top = f"{place.path}/{holder}"
+        for directory, names, files in os.walk(
+            top, onerror=lambda error: unlisted.append(str(error.filename))
+        ):
+            is_repository = "HEAD" in files
+            yield directory, is_repository
+            if is_repository:
                 names[:] = [name for name in names if name == "modules"]
+    for directory in unlisted:
+        if os.path.lexists(directory):
+            yield directory, True
 
 
-def may_point(text: bytes, place: Place, roots: tuple[str, ...], known: frozenset[str]) -> bool:
+def led_to(place: SteeringPlace, items: Mapping[str, Item]) -> Iterator[str]:
+    """What a place's files have git or an agent read elsewhere: links, includes, other hooks.
+
+    Absolute; not more than what stands in them.
+    """
+    for name, item in items.items():
+        content = item.content or b""
+        holder = (
+            f"{place.path}/{name}".rpartition("/")[0] if name else place.path.rpartition("/")[0]
+        )
+        if content.startswith(b"-> "):
+            yield os.path.join(holder, os.fsdecode(content.removeprefix(b"-> ")))  # noqa: PTH118  text
+        elif place.kind == "git" and name in _CONFIGURATIONS:
+            top = holder.rpartition("/")[0] if place.path.lower().endswith("/.git") else holder
+            for is_hooks, path in named_files(os.fsdecode(content)):
+                yield os.path.join(top if is_hooks else holder, os.path.expanduser(path))  # noqa: PTH111, PTH118  text
+
+
+def may_point(
+    text: bytes, place: SteeringPlace, roots: tuple[str, ...], known: frozenset[str]
+) -> bool:
     """Whether a new `.git` file leads to a repository that is looked after, or cannot be changed.
 
     Args:
         text: what stands in it.
         place: the file.
-        roots: where servers may write.
+        roots: where servers may write, looked after or not.
         known: the repositories that are looked after.
     """
     if not place.path.lower().endswith("/.git") or not text.startswith(b"gitdir: "):
         return False
     written = os.fsdecode(text.removeprefix(b"gitdir: ").rstrip(b"\n"))
-    target = os.path.realpath(f"{place.path.rpartition('/')[0]}/{written}")
-    if written.startswith("/"):
-        target = os.path.realpath(written)
+    target = os.path.normpath(os.path.join(place.path.rpartition("/")[0], written))  # noqa: PTH118  text
+    # A link may lead elsewhere tomorrow, and one of the kernel's leads every process elsewhere.
+    if os.path.realpath(target) != target or target.startswith(("/proc/", "/dev/")):
+        return False
     if any(target.startswith((f"{one}/modules/", f"{one}/worktrees/")) for one in known):
         return True
     return not any(target == root or target.startswith(f"{root}/") for root in roots)

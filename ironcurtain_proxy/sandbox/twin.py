@@ -14,7 +14,7 @@ from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import AccessRequest
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.sandbox.launch import Confinement
-from ironcurtain_proxy.sandbox.profile import Profile
+from ironcurtain_proxy.sandbox.profile import SandboxProfile
 from ironcurtain_proxy.sandbox.reach import obstacle, opening_of
 
 _OFFLINE: Final = (
@@ -61,12 +61,13 @@ def widened(
             allowed_domains=(*profile.allowed_domains, *opening.hosts),
         ),
         temporary,
+        private=first.private,
     )
 
 
 def opening_for(
     spec: ServerSpec,
-    profile: Profile,
+    profile: SandboxProfile,
     request: AccessRequest,
     hosts: Sequence[str],
     home: str,

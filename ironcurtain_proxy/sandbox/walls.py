@@ -1,8 +1,17 @@
-"""What a running process of a sandbox can touch, read from the kernel's tables about it.
+"""The measured limits of a sandboxed process, read from the kernel's tables about it.
 
-A configuration says what a sandbox should be. What may go unasked rests on what it is: the
-namespaces, mounts and interfaces of the very process that reads the calls. Anything that cannot be
-read, or looks other than expected, is no wall.
+Theory of operation: a configuration says what a sandbox should be; containment relies on what it
+is. The process is found by the pipe from which the server reads its calls, starting at the guardian
+that was launched. Of that process are read:
+
+    /proc/PID/ns         namespaces that differ from ours: mount, network, pid, user, ipc
+    /proc/PID/status     a seccomp filter is in force
+    /proc/PID/mountinfo  writable mounts of devices that the machine uses, too
+    /proc/PID/net/dev    network interfaces besides `lo`
+
+The start time of the process is compared before and after, because the kernel may have reused its
+pid. A table that cannot be read or has an unexpected form gives no `Walls`, and the call is asked
+about.
 """
 
 import os
@@ -15,6 +24,7 @@ from typing import Final
 
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.walls import Walls
+from ironcurtain_proxy.sandbox.private_tmp import PrivateTmp
 
 _APART: Final = ("mnt", "net", "pid", "user", "ipc")
 """The namespaces that a confined process shares with nobody outside."""
@@ -32,62 +42,92 @@ _OCTAL: Final = re.compile(r"\\([0-7]{3})")
 @dataclass(frozen=True, slots=True)
 class _Mount:
     point: str
+    root: str
+    """What of its file system it shows."""
     device: str
     kind: str
     is_writable: bool
 
 
-def walls_of(pid: int, pipe: int, temporary: RealPath | None, *, may_reach: bool) -> Walls | None:
+def walls_of(
+    pid: int,
+    pipe: int,
+    temporary: RealPath | None,
+    *,
+    may_reach: bool,
+    private: PrivateTmp | None = None,
+) -> Walls | None:
     """What the server below a process can touch; None: it is not confined, or cannot be read.
 
     Args:
         pid: of the process that was started: the server's guardian.
         pipe: the inode of the pipe that the server reads its calls from.
         temporary: the directory that is the server's own and ends with it.
+        private: what is mounted over the places for temporary files.
         may_reach: whether the sandbox's proxy was told of any host that may be reached.
     """
     try:
-        server = _reader(pid, pipe)
-        if server is None:
+        chain = _readers(pid, pipe)
+        if not chain:
             return None
-        started = _started(server)
+        server = chain[-1]
+        started = [_started(one) for one in chain]
         if not _is_apart(server) or not _is_filtered(server):
             return None
-        mounts, ours = tuple(_mounts(server)), {mount.device for mount in _mounts(os.getpid())}
-        visible = tuple(_visible(mounts))
-        writable = tuple(
-            RealPath.from_text(mount.point)
-            for mount in visible
-            if mount.is_writable and mount.device in ours and not _is_kernels(mount)
-        )
-        closed = [RealPath.from_text(mount.point) for mount in visible if not mount.is_writable]
-        interfaces = _interfaces(server)
+        inside = [one for one in chain if _is_apart(one)]
+        if any(_root(one) != "/" for one in inside):
+            # It sees fewer mounts than there are.
+            return None
+        here = tuple(_mounts(os.getpid()))
+        # Of all of them: none can take away what those before it show.
+        writable = dict.fromkeys([path for one in inside for path in _writable(one, here, private)])
+        closed = frozenset.intersection(*[_closed(one) for one in inside])
+        interfaces = frozenset[str]().union(*[_interfaces(one) for one in inside])
         # A pid may have been given to another process meanwhile.
-        if _started(server) != started:
+        if [_started(one) for one in chain] != started:
             return None
     except (OSError, ValueError, IndexError):
         return None
     return Walls(
-        writable=writable,
+        writable=tuple(writable),
         temporary=temporary,
-        closed=tuple(closed),
+        closed=tuple(sorted(closed)),
         is_offline=not may_reach and interfaces <= {"lo"},
     )
 
 
-def _reader(pid: int, pipe: int) -> int | None:
-    """The last process of the chain that was handed the pipe: the server, or what started it.
+def _readers(pid: int, pipe: int) -> list[int]:
+    """The chain of processes that were handed the pipe; the last is the server, or what started it.
 
     The sandbox's own programs hand it on, each to one child; what a server starts is no nearer to
     the outside than the server.
     """
-    found: int | None = None
+    found: list[int] = []
     for _ in range(_DEEPEST):
         holding = [child for child in _children(pid) if _reads(child, pipe)]
         if len(holding) != 1:
             break
-        found = pid = holding[0]
+        pid = holding[0]
+        found.append(pid)
     return found
+
+
+def _writable(pid: int, here: tuple[_Mount, ...], private: PrivateTmp | None) -> Iterator[RealPath]:
+    devices = {mount.device for mount in here}
+    for mount in _visible(tuple(_mounts(pid))):
+        if not mount.is_writable or mount.device not in devices or _is_kernels(mount):
+            continue
+        if not _is_private(mount, private, here):
+            yield RealPath.from_text(mount.point)
+
+
+def _closed(pid: int) -> frozenset[RealPath]:
+    visible = _visible(tuple(_mounts(pid)))
+    return frozenset([RealPath.from_text(one.point) for one in visible if not one.is_writable])
+
+
+def _root(pid: int) -> str:
+    return str(Path(f"/proc/{pid}/root").readlink())
 
 
 def _started(pid: int) -> str:
@@ -132,11 +172,16 @@ def _mounts(pid: int) -> Iterator[_Mount]:
         fields, _, rest = line.partition(" - ")
         words = fields.split(" ")
         yield _Mount(
-            point=_OCTAL.sub(lambda found: chr(int(found[1], 8)), words[4]),
+            point=_unescaped(words[4]),
+            root=_unescaped(words[3]),
             device=words[2],
             kind=rest.split(" ")[0],
             is_writable="rw" in words[5].split(","),
         )
+
+
+def _unescaped(text: str) -> str:
+    return _OCTAL.sub(lambda found: chr(int(found[1], 8)), text)
 
 
 def _visible(mounts: tuple[_Mount, ...]) -> Iterator[_Mount]:
@@ -146,6 +191,18 @@ def _visible(mounts: tuple[_Mount, ...]) -> Iterator[_Mount]:
         later = mounts[place + 1 :]
         if not any(path.is_within(RealPath.from_text(other.point)) for other in later):
             yield mount
+
+
+def _is_private(mount: _Mount, private: PrivateTmp | None, here: tuple[_Mount, ...]) -> bool:
+    """Whether a mount shows the server's own directory and nothing else."""
+    if private is None or mount.point not in private.places:
+        return False
+    own = RealPath.from_text(os.path.realpath(private.directory))
+    # Of several mounts at one point the last one is seen; the deepest point holds the directory.
+    holding = [one for one in here if own.is_within(RealPath.from_text(one.point))]
+    nearest = max(enumerate(holding), key=lambda one: (len(one[1].point), one[0]))[1]
+    rest = str(own)[len(nearest.point.rstrip("/")) :]
+    return (mount.device, mount.root) == (nearest.device, nearest.root.rstrip("/") + rest)
 
 
 def _is_kernels(mount: _Mount) -> bool:

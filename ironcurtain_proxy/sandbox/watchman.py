@@ -4,6 +4,7 @@ Implements `ports.Lookout` with `sandbox.lookout`, in threads.
 """
 
 import logging
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,8 +17,8 @@ from ironcurtain_proxy.model.audit import PutBack
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.sandbox.inotify import Inotify
 from ironcurtain_proxy.sandbox.launch import Confinement
-from ironcurtain_proxy.sandbox.lookout import MOST_DIRECTORIES, Lookout
-from ironcurtain_proxy.sandbox.putting_back import Keeper
+from ironcurtain_proxy.sandbox.lookout import MOST_DIRECTORIES, SteeringLookout
+from ironcurtain_proxy.sandbox.putting_back import RemovedFiles
 
 _LOGGER: Final = logging.getLogger(__name__)
 _MOST_SAID: Final = 20
@@ -34,8 +35,13 @@ _QUIET: Final = 0.2
 class Watchman:
     """Looks after each call, and between calls as soon as something comes."""
 
-    lookout: Lookout
+    lookout: SteeringLookout
     _said: set[str] = field(default_factory=set, init=False)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether everything is looked after."""
+        return self.lookout.complete
 
     async def look(self) -> tuple[PutBack, ...]:
         """What was put back since the last look. Never fails."""
@@ -94,7 +100,12 @@ def looked_after(
     if not roots:
         return None, confined
     try:
-        lookout = Lookout(roots, Keeper(state_dir / "put-back"), Inotify())
+        lookout = SteeringLookout(
+            roots,
+            RemovedFiles(state_dir / "put-back"),
+            Inotify(),
+            elsewhere=(os.path.realpath(state_dir),),
+        )
     except OSError as error:
         _LOGGER.warning(
             "files that steer git are not looked after: %s (sysctl fs.inotify.max_user_instances)",

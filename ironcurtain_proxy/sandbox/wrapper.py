@@ -2,6 +2,7 @@
 
 import os
 import platform
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -11,13 +12,16 @@ WRAPPER: Final = Path(__file__).with_name("bwrap")
 """A program; it says itself what it adds."""
 CALLS: Final = "calls.bpf"
 """The filter, in the directory of the sockets."""
+MOUNTS: Final = "mounts"
+"""What is mounted first, in the same."""
 
 
-def prepare(directory: str) -> None:
-    """Put the filter of system calls where the wrapper looks for it.
+def prepare(directory: str, mounts: Sequence[str] = ()) -> None:
+    """Put the filter of system calls, and first mounts, where the wrapper looks for them.
 
     Args:
         directory: the sandbox's own, which is srt's TMPDIR.
+        mounts: arguments of bubblewrap, for right after the root is mounted.
 
     Raises:
         OSError: it cannot be written.
@@ -25,3 +29,6 @@ def prepare(directory: str) -> None:
     program = refused_calls(platform.machine(), is_root=os.geteuid() == 0)
     if program is not None:
         Path(directory, CALLS).write_bytes(program)
+    if mounts:
+        content = b"".join(os.fsencode(one) + b"\0" for one in mounts)
+        Path(directory, MOUNTS).write_bytes(content)

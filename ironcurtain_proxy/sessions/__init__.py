@@ -1,4 +1,4 @@
-"""The directories of sessions, running and ended.
+"""The directories of running and ended sessions.
 
 - `directories`: who holds one, and how long those of ended sessions stay.
 - `running`: what each running session uses, for `status`.

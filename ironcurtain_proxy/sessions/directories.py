@@ -1,8 +1,9 @@
-"""How long the directories of ended sessions stay, in `~/.ironcurtain/sessions`.
+"""Session directories in `~/.ironcurtain/sessions`: locking them, and removing old ones.
 
-A living proxy holds a shared lock (flock) on its session's directory itself, which no file in it
-can fake and which ends with the process. Who removes takes the lock alone. Everything goes through
-descriptors: servers wrote in these directories, and a link there leads nowhere.
+A running proxy holds a shared lock (flock) on its session's directory itself: no file in the
+directory can imitate it, and it ends with the process. A directory is removed under an exclusive
+lock. All access goes through descriptors, because servers could write in these directories and
+may have left links there.
 """
 
 import errno
@@ -27,26 +28,26 @@ _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _ATTEMPTS: Final = 50
 _PAUSE: Final = 0.01
 _SECONDS: Final = 60.0
-"""For removing one directory; the next start goes on with what is left."""
+"""The time limit for removing one directory. The next start continues with the rest."""
 _REMOVED: Final = ".removed-"
 
 
-class Hold:
-    """A directory that nobody removes until `release` or the end of the process."""
+class SessionLock:
+    """A lock that keeps a directory from removal until `release` or the end of the process."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
         self._end = weakref.finalize(self, os.close, descriptor)
 
     @classmethod
-    def of(cls, directory: Path) -> "Hold | None":
-        """Make a directory if need be, and hold it; None: it cannot be made or locked."""
+    def of(cls, directory: Path) -> "SessionLock | None":
+        """Create a directory if needed, and lock it; None: it cannot be created or locked."""
         for _ in range(_ATTEMPTS):
             try:
                 make_private(directory)
                 hold = cls(os.open(directory, _DIRECTORY))
                 fcntl.flock(hold.descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-                # It may have been removed between our look and our lock.
+                # It may have been removed between the look and the lock.
                 if os.path.samestat(directory.lstat(), os.fstat(hold.descriptor)):
                     return hold
             except (BlockingIOError, FileNotFoundError):
@@ -56,21 +57,21 @@ class Hold:
         return None
 
     def release(self) -> None:
-        """Hold it no more; harmless if repeated."""
+        """Release the lock. Harmless if repeated."""
         self._end()
 
 
-def hold_session(settings: Settings) -> tuple[Hold, ...]:
-    """Hold a session's directory, and its mailbox where that is another session's directory."""
+def hold_session(settings: Settings) -> tuple[SessionLock, ...]:
+    """Lock a session's directory, and its mailbox if that lies in another session's."""
     sessions = settings.sessions_dir
     wanted = {settings.session_dir}
     if settings.mailbox_dir.parent == sessions:
         wanted.add(settings.mailbox_dir)
-    return tuple([hold for directory in wanted if (hold := Hold.of(directory)) is not None])
+    return tuple([hold for directory in wanted if (hold := SessionLock.of(directory)) is not None])
 
 
 def remove_old_sessions_later(settings: Settings) -> None:
-    """Remove old sessions' directories, in a thread of its own that nobody waits for."""
+    """Remove the directories of old sessions in a background thread."""
     days, sessions = settings.session_retention_days, settings.sessions_dir
     if days:
         with suppress(RuntimeError):
@@ -83,24 +84,23 @@ def remove_old_sessions_later(settings: Settings) -> None:
 
 
 def remove_old_sessions(sessions: Path, before: float) -> None:
-    """Remove the directories of sessions in which nothing has changed since then.
+    """Remove the directories of sessions without any change since a time.
 
-    Args:
-        sessions: the directory with one for each session.
-        before: a time stamp. What lives, has a listener, or has a question that a living process
-            waits for stays, however old.
+    Args: sessions: the directory that holds one directory for each session. before: a time
+    stamp. Directories of running sessions, of sessions with a listener, and of those with a
+    question that a running process waits for, are kept at any age.
     """
     with suppress(OSError), _opened(str(sessions)) as place:
         for name in os.listdir(place):  # noqa: PTH208  a descriptor, not a path
-            # What an earlier removal could not finish is nobody's, however young.
+            # The remains of an interrupted removal belong to no session, at any age.
             date = float("inf") if name.startswith(_REMOVED) else before
             with suppress(OSError), _opened(name, place) as directory:
                 if _is_old(directory, place, date) and not _is_waited_for(sessions / name):
                     _remove(name, place, directory, date)
 
 
-def remove_session(directory: Path, hold: Hold) -> None:
-    """Remove a directory that we hold, unless another process holds it, too."""
+def remove_session(directory: Path, hold: SessionLock) -> None:
+    """Remove a locked directory, unless another process holds a lock on it, too."""
     with suppress(OSError), _opened(str(directory.parent)) as place:
         _remove(directory.name, place, hold.descriptor, float("inf"))
 
@@ -108,7 +108,7 @@ def remove_session(directory: Path, hold: Hold) -> None:
 def _is_old(directory: int, place: int, before: float) -> bool:
     found = os.fstat(directory)
     above = os.fstat(place)
-    # Somebody else's, or mounted from elsewhere, it is no session's.
+    # A directory of another user or file system is no session's directory.
     if (found.st_uid, found.st_dev) != (os.geteuid(), above.st_dev) or found.st_mtime > before:
         return False
     with os.scandir(directory) as entries:
@@ -126,7 +126,7 @@ def _is_waited_for(directory: Path) -> bool:
 
 
 def _remove(name: str, place: int, directory: int, before: float) -> None:
-    """Remove a directory whose lock can be had.
+    """Lock a directory and remove it.
 
     Raises:
         OSError: it is locked, or something in it cannot be removed.
@@ -140,7 +140,7 @@ def _remove(name: str, place: int, directory: int, before: float) -> None:
         return
     gone = name
     if not name.startswith(_REMOVED):
-        # In one step, so that a proxy of the same name finds all of it or nothing.
+        # A rename is atomic: a proxy of the same name finds all of the directory or nothing.
         gone = f"{_REMOVED}{os.urandom(8).hex()}"
         os.rename(name, gone, src_dir_fd=place, dst_dir_fd=place)
     _empty(directory)
@@ -148,9 +148,10 @@ def _remove(name: str, place: int, directory: int, before: float) -> None:
 
 
 def _empty(directory: int) -> None:
-    """Remove all that is in a directory.
+    """Remove everything in a directory.
 
-    What lies deeper is moved up first: directories may be nested deeper than any stack is.
+    Nested directories are first moved up, because they may be nested deeper than the call stack
+    allows.
     """
     end = time.monotonic() + _SECONDS
     device = os.fstat(directory).st_dev
@@ -196,13 +197,13 @@ def _opened(name: str, parent: int | None = None) -> Iterator[int]:
 
 
 def _open_up(name: str, parent: int) -> None:
-    """Give ourselves all rights to a directory of ours, whatever a server left there."""
+    """Give the owner all rights to a directory, whatever mode a server left."""
     if sys.platform != "linux":
         return
     flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(name, flags, dir_fd=parent)
     try:
-        # A descriptor that only names the directory cannot change it, but leads to it.
+        # An O_PATH descriptor cannot change the directory, but its /proc path can.
         Path(f"/proc/self/fd/{descriptor}").chmod(0o700)
     finally:
         os.close(descriptor)

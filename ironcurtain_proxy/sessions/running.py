@@ -1,7 +1,7 @@
-"""What each running session uses, in a file of its session directory, for `status`.
+"""The state of each running session, in a file of its directory, for `status`.
 
-A configuration says what the next session would use. Clients start sessions with variables and
-files of their own, and only the session knows them.
+The configuration tells what the next session would use. Clients start sessions with variables
+and files of their own, which only the session itself knows.
 """
 
 import logging
@@ -29,13 +29,13 @@ _MOST_BYTES: Final = 1 << 18
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningSession:
-    """One session whose process is alive."""
+    """One session whose process is running."""
 
     session: str
     pid: int
     workspace: str | None
     client: str
-    """In its own words; empty: not known yet."""
+    """The client's own name for itself; empty: not known yet."""
     servers: tuple[str, ...]
     config: str | None
     mailboxes: tuple[Path, ...]
@@ -43,7 +43,7 @@ class RunningSession:
 
 
 def note_session(settings: Settings, client: str = "") -> None:
-    """Write what this session uses. It runs as well without: a failure is logged."""
+    """Write the session's state file. A failure is logged and otherwise ignored."""
     owner = this_process()
     directory = settings.session_dir
     fields: dict[str, Json] = {
@@ -64,20 +64,20 @@ def note_session(settings: Settings, client: str = "") -> None:
             file.write(content)
         new.replace(directory / FILE_NAME)
     except (OSError, orjson.JSONEncodeError) as error:
-        # A path that is not UTF-8 is no JSON.
+        # A path that is not UTF-8 cannot be written as JSON.
         _log.warning("status does not show this session: %s", error)
         with suppress(OSError):
             new.unlink()
 
 
 def forget_session(settings: Settings) -> None:
-    """Take the file away at the end."""
+    """Remove the state file at the end of the session."""
     with suppress(OSError):
         (settings.session_dir / FILE_NAME).unlink()
 
 
 def running_sessions(sessions: Path) -> Iterator[RunningSession]:
-    """Those whose process is alive.
+    """The sessions whose process is running.
 
     Args:
         sessions: the directory with one for each session.
@@ -90,7 +90,7 @@ def running_sessions(sessions: Path) -> Iterator[RunningSession]:
 
 
 def _read(file: Path) -> bytes:
-    # Not through a link, and without waiting for what is no file.
+    # Follow no link, and do not wait for a FIFO.
     descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as opened:
         return opened.read(_MOST_BYTES)

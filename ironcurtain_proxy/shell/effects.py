@@ -1,15 +1,18 @@
-"""What a shell command can do outside its sandbox.
+"""The effect of a shell command outside its sandbox.
 
-The effect of a command is the worst of its parts:
+Theory of operation: a command is parsed into simple commands, without their pipes, lists and
+substitutions. Each is judged by tables of programs, commands handed to another shell included. The
+effect of the whole is the worst of its parts:
 
-    reads    every part is shown to only read                          (`reads`)
-    local    nothing is known to need anything outside the sandbox
-    unknown  it cannot be read as a command
-    beyond   it writes or deletes where the sandbox cannot hold it, or changes the machine
+    reads    every part is known to only read                          (`reads`)
+    local    no part is known to need anything outside the sandbox
+    unknown  the text cannot be parsed as a command
+    beyond   a part writes or deletes where the sandbox cannot hold it, or changes the machine
     outward  a part is known to reach a host, a registry, a cluster    (`outward`)
 
-Only `reads` is a promise. `local` and `unknown` are true where a sandbox makes them so: without
-one, or with a network, they are asked about like the others.
+Only `reads` is proved by the tables. `local` and `unknown` are safe only because a sandbox holds
+them: without a sandbox, or with a network, they are asked about like the others. So a program that
+no table knows can never pass for harmless outside a sandbox.
 """
 
 import functools
@@ -36,9 +39,9 @@ from ironcurtain_proxy.shell.reads import (
 from ironcurtain_proxy.shell.test_reader import why_not_test
 from ironcurtain_proxy.shell.wrappers import unwrapped
 
-Effect: TypeAlias = Literal["reads", "local", "unknown", "beyond", "outward"]
+EffectLevel: TypeAlias = Literal["reads", "local", "unknown", "beyond", "outward"]
 
-_ORDER: Final[tuple[Effect, ...]] = ("reads", "local", "unknown", "beyond", "outward")
+_ORDER: Final[tuple[EffectLevel, ...]] = ("reads", "local", "unknown", "beyond", "outward")
 _DEPTH: Final = 8
 _TRUSTED: Final = frozenset({"/bin", "/usr/bin", "/usr/local/bin", "/opt/homebrew/bin"})
 
@@ -48,7 +51,7 @@ class Part:
     """One simple command of a command, and what it can do."""
 
     command: SimpleCommand
-    effect: Effect
+    effect: EffectLevel
     reason: str
     """Names programs and options, never the values of arguments."""
     place: Place
@@ -64,12 +67,12 @@ class Part:
 class CommandEffect:
     """What a command can do."""
 
-    effect: Effect
+    effect: EffectLevel
     reason: str
     parts: tuple[Part, ...]
 
 
-def worst(effects: Sequence[Effect]) -> Effect:
+def worst(effects: Sequence[EffectLevel]) -> EffectLevel:
     """The worst of several effects; `reads` of none."""
     return max(effects, key=_ORDER.index, default="reads")
 

@@ -58,16 +58,21 @@ def families_of(parsed: ParsedCommand, place: Place) -> tuple[Family, ...] | Non
     found = _found(parsed, place)
     if found is None:
         return None
-    families = [_settled(family, place, disturbed) for family, disturbed in found]
+    families = [_settled(family, place, disturbed) for family, disturbed, _ in found]
     return tuple(dict.fromkeys(families))
 
 
 def sought(parsed: ParsedCommand, place: Place) -> Sought:
     """What has to be looked up on the disk before the families of a command count."""
-    found = [family for family, _ in _found(parsed, place) or ()]
-    families = [family for family in found if family.defined_in and family.meaning is not None]
+    found = _found(parsed, place) or []
+    families = [one for one, _, _ in found if one.defined_in and one.meaning is not None]
     return Sought(
         families=tuple(dict.fromkeys(families)),
+        reaching=tuple(
+            dict.fromkeys(
+                (one, part.place.directory) for one, _, part in found if part.effect == "outward"
+            )
+        ),
         paths=tuple(dict.fromkeys(_paths(effect_of(parsed, place).parts))),
     )
 
@@ -87,13 +92,13 @@ def _paths(parts: Sequence[Part]) -> Iterator[str]:
 
 def _found(
     parsed: ParsedCommand, place: Place
-) -> list[tuple[Family, frozenset[Disturbance]]] | None:
+) -> list[tuple[Family, frozenset[Disturbance], Part]] | None:
     """The family of each part, with what the other parts may change of its meaning."""
     if parsed.unreadable is not None:
         return None
     all_parts = effect_of(parsed, place).parts
     parts = [part for part in all_parts if part.effect != "reads"]
-    found: list[tuple[Family, frozenset[Disturbance]]] = []
+    found: list[tuple[Family, frozenset[Disturbance], Part]] = []
     for part in parts:
         # All of the others: of what stands behind it, too, as one in the background may run first.
         others = disturbances([one for one in parts if one is not part])
@@ -110,7 +115,7 @@ def _found(
         ):
             # `GIT_DIR`, `MAKEFLAGS`, `npm_config_…` give the task another meaning.
             family = replace(family, meaning=None)
-        found.append((family, others))
+        found.append((family, others, part))
     return found
 
 
@@ -119,8 +124,9 @@ def _settled(family: Family, place: Place, disturbed: frozenset[Disturbance]) ->
 
     What another part of the same command may change is not what it was when it was looked at.
     """
+    hosts = place.hosts_of(family)
     if not family.defined_in or family.meaning is None:
-        return family
+        return replace(family, hosts=hosts)
     of_git = family.defined_in[0].endswith(GIT_CONFIGURATION)
     if ("remotes" if of_git else "files") in disturbed:
         return replace(family, meaning=None)
@@ -128,7 +134,7 @@ def _settled(family: Family, place: Place, disturbed: frozenset[Disturbance]) ->
         return family
     directory = None if of_git else family.directory
     meaning = place.meaning_of(family)
-    return replace(family, meaning=meaning, directory=directory, defined_in=())
+    return replace(family, meaning=meaning, directory=directory, defined_in=(), hosts=hosts)
 
 
 GIT_CONFIGURATION: Final = "/.git/config"

@@ -14,7 +14,7 @@ from ironcurtain_proxy.model.command import Word
 from ironcurtain_proxy.model.place import Place
 from ironcurtain_proxy.shell.places import is_inside, path_of
 
-OperandKind: TypeAlias = Literal["stay", "paths", "text", "names", "first", "api", "bucket"]
+OperandKind: TypeAlias = Literal["stay", "paths", "text", "names", "first", "refs", "api", "bucket"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,8 @@ def _task(path: tuple[str, ...], rest: str) -> Task:
 
 
 _OPERANDS: Final[Mapping[str, OperandKind]] = {
-    "paths": "paths", "text": "text", "names": "names", "first": "first", "api": "api",
+    "paths": "paths", "text": "text", "names": "names", "first": "first", "refs": "refs",
+    "api": "api",
     "bucket": "bucket",
 }  # fmt: skip
 
@@ -367,6 +368,9 @@ def _never_git(texts: Sequence[str]) -> bool:
     match commands[:1]:
         case ["push"]:
             return any(map(_forces, texts[1:])) or _pushes_protected(commands[1:])
+        case ["fetch"]:
+            # `--multiple`, in all its spellings: every operand is a remote.
+            return any(re.match(r"--m|-\w*m", text) for text in texts)
         case ["merge"] | ["reset"] | ["clean"] | ["rm"] | ["gc"] | ["prune"] | ["filter-branch"]:
             return True
         case [] | ["update-ref"] | ["replace"]:

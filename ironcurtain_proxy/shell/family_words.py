@@ -62,6 +62,8 @@ def is_free(task: Task, word: Word, index: int, place: Place) -> bool:
             return bool(_NAME.fullmatch(word.text or "")) and is_free_path(word, place)
         case "first":
             return index > 0 and is_free_path(word, place)
+        case "refs":
+            return index > 0 and bool(_REF.fullmatch(word.text or ""))
         case _:
             return False
 
@@ -84,6 +86,8 @@ def shortened(task: Task, word: Word) -> str:
 
 _HOST: Final = re.compile(r"[\w-]+(?:\.[\w-]+)+/")
 """`github.com/other/package`: a name that looks like a path of the project."""
+_REF: Final = re.compile(r"\w+(?:[./-]\w+)*")
+"""A branch by its name: nothing that says where it is written, or that it is forced."""
 _TEST_PART: Final = re.compile(r"(?:::|#|:\d|\[).*$", re.DOTALL)
 
 

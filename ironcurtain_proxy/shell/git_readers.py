@@ -11,9 +11,9 @@ from typing import Final
 
 from ironcurtain_proxy.model.command import Word
 from ironcurtain_proxy.model.place import Place
-from ironcurtain_proxy.shell.options import Reading
+from ironcurtain_proxy.shell.options import ParsedOptions
 from ironcurtain_proxy.shell.places import path_of
-from ironcurtain_proxy.shell.reads import Reader, reader, why_not_reader
+from ironcurtain_proxy.shell.reads import ReadingProgram, reader, why_not_reader
 from ironcurtain_proxy.shell.secrets import names_a_secret
 
 _DIFF: Final = (
@@ -33,7 +33,7 @@ _LOG: Final = _DIFF + (
 _LIST: Final = "l list contains: no-contains: merged: no-merged: points-at: sort: format: i column?"
 
 
-def _format(reading: Reading) -> str | None:
+def _format(reading: ParsedOptions) -> str | None:
     """A format that shows a signature runs a program to check it."""
     shown = reading.values_of("--format", "--pretty")
     if any(word.text is None or re.search(r"%G|signature|trailers", word.text) for word in shown):
@@ -41,7 +41,7 @@ def _format(reading: Reading) -> str | None:
     return None
 
 
-def _objects(reading: Reading) -> str | None:
+def _objects(reading: ParsedOptions) -> str | None:
     """Names of revisions and files, none of which commonly holds secrets."""
     if any(word.text is None for word in reading.operands):
         return "it has an operand that is not known"
@@ -53,14 +53,14 @@ def _objects(reading: Reading) -> str | None:
     return _format(reading)
 
 
-def _listing(reading: Reading) -> str | None:
+def _listing(reading: ParsedOptions) -> str | None:
     """With an operand these make something, unless an option says that they list."""
     if reading.operands and not reading.has("-l", "--list"):
         return "with an operand it makes something"
     return _objects(reading)
 
 
-def _reflog(reading: Reading) -> str | None:
+def _reflog(reading: ParsedOptions) -> str | None:
     words = [word.text for word in reading.operands]
     if words and words[0] in {"expire", "delete", "drop", "exists", "write", "migrate"}:
         return "it changes the log of references"
@@ -74,7 +74,7 @@ _NAMES: Final = re.compile(
 )
 
 
-def _config(reading: Reading) -> str | None:
+def _config(reading: ParsedOptions) -> str | None:
     """One name that holds no secret."""
     words = [word.text or "" for word in reading.operands]
     if words[:1] == ["get"]:
@@ -88,7 +88,7 @@ def _config(reading: Reading) -> str | None:
 _SHOWS: Final = reader(_LOG, "names", check=_objects)
 _PLAIN: Final = reader("", "names", check=_objects)
 
-GIT: Final[Mapping[str, Reader]] = {
+GIT: Final[Mapping[str, ReadingProgram]] = {
     "status": reader("s b v z short branch porcelain? long show-stash ignored? untracked-files? u"
                      " ahead-behind no-ahead-behind renames no-renames", "names",
                      check=_objects),

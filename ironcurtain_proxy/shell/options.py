@@ -29,7 +29,7 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ParsedOptions:
     """The words of a command, sorted."""
 
     options: tuple[tuple[str, Word | None], ...]
@@ -84,7 +84,7 @@ def options(text: str) -> Options:
 _SHORT: Final = 2
 
 
-def read_options(known: Options, rest: Sequence[Word]) -> Reading | str:
+def read_options(known: Options, rest: Sequence[Word]) -> ParsedOptions | str:
     """The words sorted, or why they cannot be."""
     found: list[tuple[str, Word | None]] = []
     operands: list[Word] = []
@@ -107,7 +107,7 @@ def read_options(known: Options, rest: Sequence[Word]) -> Reading | str:
         at += taken[1]
     if any(word.splits for word in operands):
         return "a word that only the shell knows could be several"
-    return Reading(tuple(found), tuple(operands))
+    return ParsedOptions(tuple(found), tuple(operands))
 
 
 def _option(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from ironcurtain_proxy.model.command import ParsedCommand, SimpleCommand, Word
 from ironcurtain_proxy.shell.statements import read_statements
-from ironcurtain_proxy.shell.words import Reading
+from ironcurtain_proxy.shell.words import TextReading
 
 if TYPE_CHECKING:
     from tree_sitter import Language
@@ -47,7 +47,7 @@ def parse_command(text: str, *, depth: int = MAX_DEPTH) -> ParsedCommand:
 
     source = text.encode()
     root = Parser(_language()).parse(source).root_node
-    reading = Reading(source)
+    reading = TextReading(source)
     if root.has_error:
         reading.refuse("it is not understood as a shell command")
     read_statements(reading, root)

@@ -68,8 +68,13 @@ def may_write(path: str, place: Place) -> bool:
     return (
         path in _STREAMS
         or is_inside(path, place)
-        or any(is_within(path, top) for top in place.writable)
+        or _depth(path, place.writable) > _depth(path, place.closed)
     )
+
+
+def _depth(path: str, directories: tuple[str, ...]) -> int:
+    """How long the name of the innermost directory that holds a path is; 0: none does."""
+    return max([len(one) for one in directories if is_within(path, one)], default=0)
 
 
 def why_not_read(word: Word, place: Place) -> str | None:

@@ -8,11 +8,11 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from ironcurtain_proxy.shell.options import Reading
-from ironcurtain_proxy.shell.reads import LOCAL_NAME, Reader, reader
+from ironcurtain_proxy.shell.options import ParsedOptions
+from ironcurtain_proxy.shell.reads import LOCAL_NAME, ReadingProgram, reader
 
 
-def _jq(reading: Reading) -> str | None:
+def _jq(reading: ParsedOptions) -> str | None:
     """The filter is a program: it may name the environment, or load a module."""
     words = reading.operands[:1]
     text = words[0].text if words else ""
@@ -32,7 +32,7 @@ _STEP: Final = (
 _SED: Final = re.compile(_STEP)
 
 
-def _sed(reading: Reading) -> str | None:
+def _sed(reading: ParsedOptions) -> str | None:
     """A script of addresses with p, d, q, = and s, whose flags neither write nor run."""
     scripts = reading.values_of("-e", "--expression") or reading.operands[:1]
     for script in scripts:
@@ -51,7 +51,7 @@ _AWK: Final = re.compile(
 )
 
 
-def _awk(reading: Reading) -> str | None:
+def _awk(reading: ParsedOptions) -> str | None:
     """One condition on the line, and fields printed."""
     script = reading.operands[0] if reading.operands else None
     text = None if script is None else script.text
@@ -61,7 +61,7 @@ def _awk(reading: Reading) -> str | None:
     return None
 
 
-def _printf(reading: Reading) -> str | None:
+def _printf(reading: ParsedOptions) -> str | None:
     """Only `%s`: a number is evaluated as arithmetic by some shells."""
     text = reading.operands[0].text if reading.operands else None
     if text is None or re.search(r"%(?![%s]|-?\d+s)", text):
@@ -69,28 +69,28 @@ def _printf(reading: Reading) -> str | None:
     return None
 
 
-def _date(reading: Reading) -> str | None:
+def _date(reading: ParsedOptions) -> str | None:
     """`+FORMAT` shows; any other operand sets the clock."""
     formats = all((word.text or "").startswith("+") for word in reading.operands)
     return None if formats else "an operand sets the clock"
 
 
-def _numbers(reading: Reading) -> str | None:
+def _numbers(reading: ParsedOptions) -> str | None:
     plain = all(re.fullmatch(r"\d*\.?\d+[smhd]?", w.text or "", re.ASCII) for w in reading.operands)
     return None if plain else "an operand is not a number"
 
 
-def _ps(reading: Reading) -> str | None:
+def _ps(reading: ParsedOptions) -> str | None:
     plain = all(word.text in {"aux", "ax", "au", "x", "auxww"} for word in reading.operands)
     return None if plain else "it may show the environment of processes"
 
 
-def _names(reading: Reading) -> str | None:
+def _names(reading: ParsedOptions) -> str | None:
     plain = all(LOCAL_NAME.fullmatch(w.text or "") for w in reading.operands)
     return None if plain else "a variable is set that may change what programs do"
 
 
-def _grep(reading: Reading) -> str | None:
+def _grep(reading: ParsedOptions) -> str | None:
     """Through a tree it reads every file, those with secrets too, unless it says which kinds."""
     if reading.has("-r", "-R", "--recursive", "--dereference-recursive"):
         kinds = reading.values_of("--include")
@@ -100,7 +100,7 @@ def _grep(reading: Reading) -> str | None:
     return None
 
 
-def _rg(reading: Reading) -> str | None:
+def _rg(reading: ParsedOptions) -> str | None:
     """Hidden and ignored files are left out, unless a glob names them."""
     globs = reading.values_of("-g", "--glob")
     plain = (re.fullmatch(r"!?[\w*/-]*\.\w+", word.text or "") for word in globs)
@@ -109,7 +109,7 @@ def _rg(reading: Reading) -> str | None:
     return None
 
 
-def _two_files(reading: Reading) -> str | None:
+def _two_files(reading: ParsedOptions) -> str | None:
     """Of two directories it shows every file, those with secrets too."""
     names = [(word.text or "").rpartition("/")[2] for word in reading.operands]
     return None if all(re.fullmatch(r".+\.\w+", name) for name in names) else "it may compare trees"
@@ -148,7 +148,7 @@ _LS: Final = (
     " sort: time: time-style: no-group numeric-uid-gid file-type"
 )
 
-READERS: Final[Mapping[str, Reader]] = {
+READERS: Final[Mapping[str, ReadingProgram]] = {
     "cat": reader("n b s v e t E T A number number-nonblank squeeze-blank show-all show-ends"),
     "head": reader("n: c: q v # lines: bytes: quiet silent verbose"),
     "tail": reader("n: c: q v r # lines: bytes: quiet silent verbose"),

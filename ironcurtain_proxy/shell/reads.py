@@ -17,7 +17,7 @@ from typing import Final, Literal, TypeAlias, assert_never
 
 from ironcurtain_proxy.model.command import Assignment, Redirection, SimpleCommand, Word
 from ironcurtain_proxy.model.place import Place
-from ironcurtain_proxy.shell.options import Options, Reading, options, read_options
+from ironcurtain_proxy.shell.options import Options, ParsedOptions, options, read_options
 from ironcurtain_proxy.shell.places import path_of, why_not_read
 
 Operands: TypeAlias = Literal["none", "text", "names", "files", "pattern"]
@@ -32,7 +32,7 @@ SHOWN_VARIABLES: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reader:
+class ReadingProgram:
     """A program, or a sub-command, that only reads if it is called like this."""
 
     options: Options
@@ -41,7 +41,7 @@ class Reader:
     """How many operands there may be."""
     pattern_options: frozenset[str] = frozenset()
     """Options that take the place of the pattern."""
-    check: Callable[[Reading], str | None] | None = None
+    check: Callable[[ParsedOptions], str | None] | None = None
     """What the table cannot say: why it is more than reading, or None."""
 
 
@@ -51,10 +51,10 @@ def reader(
     *,
     most: int | None = None,
     pattern: str = "",
-    check: Callable[[Reading], str | None] | None = None,
-) -> Reader:
+    check: Callable[[ParsedOptions], str | None] | None = None,
+) -> ReadingProgram:
     """A reader, its options as a text for `options`."""
-    return Reader(
+    return ReadingProgram(
         options=options(known),
         operands=operands,
         most=most,
@@ -64,7 +64,7 @@ def reader(
 
 
 def why_not_reader(
-    found: Reader, words: Sequence[Word], place: Place, variables: frozenset[str]
+    found: ReadingProgram, words: Sequence[Word], place: Place, variables: frozenset[str]
 ) -> str | None:
     """Why a call of the program is more than reading; None if it only reads.
 
@@ -93,7 +93,7 @@ def why_not_reader(
 
 
 def _operands(
-    found: Reader, reading: Reading, place: Place, variables: frozenset[str]
+    found: ReadingProgram, reading: ParsedOptions, place: Place, variables: frozenset[str]
 ) -> str | None:
     operands = reading.operands
     match found.operands:
@@ -172,7 +172,7 @@ def why_not_redirect(one: Redirection, place: Place, variables: frozenset[str]) 
             return "output is written to a file"
 
 
-Table: TypeAlias = Mapping[str, Reader]
+ReaderTable: TypeAlias = Mapping[str, ReadingProgram]
 
 
 def directory_after(rest: Sequence[Word], place: Place) -> str | None:

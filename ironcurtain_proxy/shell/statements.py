@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from ironcurtain_proxy.model.command import Assignment, Redirection, SimpleCommand, Word
-from ironcurtain_proxy.shell.words import BLANK, WORD_KINDS, Reading, read_test_word, read_word
+from ironcurtain_proxy.shell.words import BLANK, WORD_KINDS, TextReading, read_test_word, read_word
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -48,7 +48,7 @@ _REDIRECTIONS: Final = frozenset({"<", ">", ">>", ">|", "&>", "&>>", "<&", ">&",
 _HEREDOC: Final = frozenset({"<<", "<<-", "heredoc_start", "heredoc_body", "heredoc_end"})
 
 
-class _Parts:
+class _CommandParts:
     """A simple command while it is put together."""
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ class _Parts:
         )
 
 
-def read_statements(reading: Reading, root: "Node") -> None:
+def read_statements(reading: TextReading, root: "Node") -> None:
     """Put all simple commands of a tree into the reading, the outer ones first."""
     around = reading.source[: root.start_byte] + reading.source[root.end_byte :]
     reading.require(_SPACE, around, "something is left over")
@@ -89,7 +89,7 @@ _EXPRESSIONS: Final = WORD_KINDS | {"subscript", "binary_expression", "unary_exp
 """Parts of words that were held against the text already."""
 
 
-def _container(reading: Reading, node: "Node") -> None:
+def _container(reading: TextReading, node: "Node") -> None:
     _check_gaps(reading, node.children, _SPACE, node)
     raw = reading.text_of(node)
     if raw.startswith(b"(("):
@@ -102,7 +102,7 @@ def _container(reading: Reading, node: "Node") -> None:
         _part(reading, node, child)
 
 
-def _part(reading: Reading, node: "Node", child: "Node") -> None:
+def _part(reading: TextReading, node: "Node", child: "Node") -> None:
     """One part of a container: a statement, a comment, a token."""
     if child.type == "comment":
         _comment(reading, child)
@@ -118,13 +118,13 @@ def _part(reading: Reading, node: "Node", child: "Node") -> None:
         reading.pending.append(child)
 
 
-def _is_group(reading: Reading, node: "Node") -> bool:
+def _is_group(reading: TextReading, node: "Node") -> bool:
     """`{` and `}` are words like others unless a blank and a `;` say otherwise."""
     inner = reading.text_of(node)[1:-1]
     return inner[:1].isspace() and inner.rstrip(b" \t")[-1:] in {b";", b"&", b"\n"}
 
 
-def _comment(reading: Reading, node: "Node") -> None:
+def _comment(reading: TextReading, node: "Node") -> None:
     """A comment is one only after a blank, and to the end of its line."""
     before = reading.source[max(node.start_byte - 1, 0) : node.start_byte]
     after = reading.source[node.end_byte : node.end_byte + 1]
@@ -133,7 +133,7 @@ def _comment(reading: Reading, node: "Node") -> None:
         reading.refuse("a comment is not understood")
 
 
-def _for_head(reading: Reading, node: "Node") -> None:
+def _for_head(reading: TextReading, node: "Node") -> None:
     """`for name in words`: the name is assigned."""
     previous: Node | None = None
     name = ""
@@ -153,12 +153,12 @@ def _for_head(reading: Reading, node: "Node") -> None:
     reading.add(node, SimpleCommand(assignments=(Assignment(name, value),)))
 
 
-def _command(reading: Reading, node: "Node") -> None:
+def _command(reading: TextReading, node: "Node") -> None:
     _check_gaps(reading, node.children, BLANK, node)
     _sequence(reading, node.children)
 
 
-def _redirected(reading: Reading, node: "Node") -> None:
+def _redirected(reading: TextReading, node: "Node") -> None:
     """A statement with redirections; what follows their targets are words of the statement."""
     _check_gaps(reading, node.children, _SPACE, node)
     first, *others = node.children
@@ -174,9 +174,9 @@ def _redirected(reading: Reading, node: "Node") -> None:
         reading.refuse("words follow a redirection")
 
 
-def _sequence(reading: Reading, nodes: "Sequence[Node]") -> bool:
+def _sequence(reading: TextReading, nodes: "Sequence[Node]") -> bool:
     """A simple command of these parts. Tells whether it has words."""
-    parts = _Parts()
+    parts = _CommandParts()
     previous: Node | None = None
     for node in nodes:
         if previous is not None:
@@ -190,7 +190,7 @@ def _sequence(reading: Reading, nodes: "Sequence[Node]") -> bool:
     return bool(parts.words)
 
 
-def _check_separation(reading: Reading, previous: "Node", node: "Node") -> None:
+def _check_separation(reading: TextReading, previous: "Node", node: "Node") -> None:
     """Words have blanks between them. A redirection needs none, but then has no descriptor."""
     gap = reading.source[previous.end_byte : node.start_byte]
     if node.type != "heredoc_redirect" or gap:
@@ -204,13 +204,13 @@ def _check_separation(reading: Reading, previous: "Node", node: "Node") -> None:
         reading.refuse("words are not separated")
 
 
-def _check_reserved(reading: Reading, nodes: "Sequence[Node]", parts: _Parts) -> None:
+def _check_reserved(reading: TextReading, nodes: "Sequence[Node]", parts: _CommandParts) -> None:
     name = next((n for n in nodes if n.type == "command_name"), None)
     if name is not None and reading.text_of(name).decode(errors="replace") in _RESERVED:
         reading.refuse(f"{parts.words[0].text} stands where a program should")
 
 
-def _word_part(reading: Reading, node: "Node", parts: _Parts) -> None:
+def _word_part(reading: TextReading, node: "Node", parts: _CommandParts) -> None:
     if node.type in WORD_KINDS:
         parts.words.append(read_word(reading, node))
     else:
@@ -219,7 +219,7 @@ def _word_part(reading: Reading, node: "Node", parts: _Parts) -> None:
         reading.pending.append(node)
 
 
-def _name_part(reading: Reading, node: "Node", parts: _Parts) -> None:
+def _name_part(reading: TextReading, node: "Node", parts: _CommandParts) -> None:
     """The program's name: a node around a word."""
     inner = node.children[0] if node.child_count == 1 else node
     if (inner.start_byte, inner.end_byte) != (node.start_byte, node.end_byte):
@@ -227,12 +227,12 @@ def _name_part(reading: Reading, node: "Node", parts: _Parts) -> None:
     _word_part(reading, inner, parts)
 
 
-def _name(reading: Reading, node: "Node") -> str:
+def _name(reading: TextReading, node: "Node") -> str:
     reading.require(_NAME, reading.text_of(node), "a name is not understood")
     return reading.text_of(node).decode(errors="replace")
 
 
-def _assignment_part(reading: Reading, node: "Node", parts: _Parts) -> None:
+def _assignment_part(reading: TextReading, node: "Node", parts: _CommandParts) -> None:
     """`name=value`; arrays, subscripts and `+=` are not read."""
     _check_gaps(reading, node.children, re.compile(rb""), node)
     children = node.children
@@ -248,7 +248,7 @@ def _assignment_part(reading: Reading, node: "Node", parts: _Parts) -> None:
     parts.assignments.append(Assignment(name, word))
 
 
-def _file_part(reading: Reading, node: "Node", parts: _Parts) -> None:
+def _file_part(reading: TextReading, node: "Node", parts: _CommandParts) -> None:
     """`2> file word …`: the grammar takes what follows for further targets; they are words."""
     _check_gaps(reading, node.children, BLANK, node)
     children = [child for child in node.children if child.type != "file_descriptor"]
@@ -266,7 +266,7 @@ def _file_part(reading: Reading, node: "Node", parts: _Parts) -> None:
     parts.words += targets[1:]
 
 
-def _target(reading: Reading, node: "Node") -> Word:
+def _target(reading: TextReading, node: "Node") -> Word:
     if node.type in WORD_KINDS:
         return read_word(reading, node)
     reading.refuse("a redirection is not understood")
@@ -274,7 +274,7 @@ def _target(reading: Reading, node: "Node") -> Word:
     return Word(None)
 
 
-def _string_part(reading: Reading, node: "Node", parts: _Parts) -> None:
+def _string_part(reading: TextReading, node: "Node", parts: _CommandParts) -> None:
     """`<<< word`."""
     _check_gaps(reading, node.children, BLANK, node)
     _, *words = node.children
@@ -283,7 +283,7 @@ def _string_part(reading: Reading, node: "Node", parts: _Parts) -> None:
     parts.redirections += [Redirection("<<<", _target(reading, word)) for word in words]
 
 
-def _heredoc_part(reading: Reading, node: "Node", parts: _Parts) -> None:
+def _heredoc_part(reading: TextReading, node: "Node", parts: _CommandParts) -> None:
     """`<<WORD`. Where the text ends is found again in the source."""
     start = next((child for child in node.children if child.type == "heredoc_start"), None)
     if start is None or node.children[0].type not in {"<<", "<<-"}:
@@ -311,7 +311,7 @@ def _heredoc_part(reading: Reading, node: "Node", parts: _Parts) -> None:
     parts.redirections.append(Redirection("<<", text))
 
 
-def _heredoc_body(reading: Reading, node: "Node", start: "Node", *, strip: bool) -> bytes:
+def _heredoc_body(reading: TextReading, node: "Node", start: "Node", *, strip: bool) -> bytes:
     """The lines up to the delimiter."""
     delimiter = reading.text_of(start).strip(b"'\"\\")
     first = reading.source.find(b"\n", start.end_byte) + 1
@@ -327,19 +327,19 @@ def _heredoc_body(reading: Reading, node: "Node", start: "Node", *, strip: bool)
     return reading.source[first:]
 
 
-def _declaration(reading: Reading, node: "Node") -> None:
+def _declaration(reading: TextReading, node: "Node") -> None:
     """`export`, `declare`, `local`, `readonly`, `typeset`, `unset`: as a program."""
     words = [Word(reading.text_of(node.children[0]).decode(errors="replace"))]
     words += [Word(None, splits=True) for _ in node.children[1:]]
     for child in node.children[1:]:
         if child.type == "variable_assignment":
-            _assignment_part(reading, child, _Parts())
+            _assignment_part(reading, child, _CommandParts())
         elif child.type in WORD_KINDS:
             read_word(reading, child)
     reading.add(node, SimpleCommand(words=tuple(words)))
 
 
-def _test(reading: Reading, node: "Node") -> None:
+def _test(reading: TextReading, node: "Node") -> None:
     """`[ … ]` and `[[ … ]]`: as a program with words."""
     words: list[Word] = []
     stack = [node]
@@ -360,7 +360,7 @@ def _test(reading: Reading, node: "Node") -> None:
     reading.add(node, SimpleCommand(words=tuple(words)))
 
 
-def _alone(reading: Reading, node: "Node") -> None:
+def _alone(reading: TextReading, node: "Node") -> None:
     """Assignments without a command."""
     nodes = node.children if node.type == "variable_assignments" else [node]
     _check_gaps(reading, nodes, BLANK, node)
@@ -368,7 +368,7 @@ def _alone(reading: Reading, node: "Node") -> None:
 
 
 def _check_gaps(
-    reading: Reading, children: "Iterable[Node]", pattern: "re.Pattern[bytes]", node: "Node"
+    reading: TextReading, children: "Iterable[Node]", pattern: "re.Pattern[bytes]", node: "Node"
 ) -> None:
     """Between the parts, and around them, there is only what the pattern says."""
     position = node.start_byte
@@ -381,7 +381,7 @@ def _check_gaps(
     reading.require(pattern, reading.source[position : node.end_byte], "something is left over")
 
 
-_PARTS: Final[Mapping[str, Callable[[Reading, "Node", _Parts], None]]] = {
+_PARTS: Final[Mapping[str, Callable[[TextReading, "Node", _CommandParts], None]]] = {
     "command_name": _name_part,
     "variable_assignment": _assignment_part,
     "file_redirect": _file_part,
@@ -389,7 +389,7 @@ _PARTS: Final[Mapping[str, Callable[[Reading, "Node", _Parts], None]]] = {
     "heredoc_redirect": _heredoc_part,
 }
 
-_STATEMENTS: Final[Mapping[str, Callable[[Reading, "Node"], None]]] = {
+_STATEMENTS: Final[Mapping[str, Callable[[TextReading, "Node"], None]]] = {
     "command": _command,
     "redirected_statement": _redirected,
     "declaration_command": _declaration,

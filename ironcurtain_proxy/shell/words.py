@@ -55,7 +55,7 @@ WORD_KINDS: Final = frozenset(
 
 
 @dataclass(slots=True)
-class Reading:
+class TextReading:
     """One text while it is read."""
 
     source: bytes
@@ -101,15 +101,21 @@ _SEQUENCES: Final = frozenset(
 def _is_certain(node: "Node") -> bool:
     """Whether a command runs once, in the shell itself, unless one before it fails."""
     at: Node | None = node
+    below, stands_before = node, False
     while at is not None:
-        if at.type not in _SEQUENCES and at.id != node.id:
+        # Of `cd x && y 2>&1 | z` the grammar makes a pipeline with a list as its first member;
+        # to a shell only the last command of the list is in the pipeline.
+        leads = at.type == "pipeline" and stands_before and below.id == at.children[0].id
+        if at.type not in _SEQUENCES and at.id != node.id and not leads:
             return False
-        if at.type == "list" and any(child.type == "||" for child in at.children):
-            return False
+        if at.type == "list":
+            if any(child.type == "||" for child in at.children):
+                return False
+            stands_before = stands_before or below.id != at.children[-1].id
         following = at.next_sibling
         if following is not None and following.type == "&":
             return False
-        at = at.parent
+        below, at = at, at.parent
     return True
 
 
@@ -123,7 +129,7 @@ class _Piece:
     """The name of the variable that it is."""
 
 
-def read_word(reading: Reading, node: "Node") -> Word:
+def read_word(reading: TextReading, node: "Node") -> Word:
     """The word of a node; what is not understood in it makes the whole text unreadable."""
     pieces = _pieces(reading, node)
     whole = reading.text_of(node)
@@ -160,7 +166,7 @@ def _joined(pieces: list[_Piece]) -> Word:
     return Word(None, pattern, splits, variables=variables)
 
 
-def _pieces(reading: Reading, node: "Node") -> list[_Piece]:
+def _pieces(reading: TextReading, node: "Node") -> list[_Piece]:
     raw = reading.text_of(node)
     match node.type:
         case "word" | "number":
@@ -177,7 +183,7 @@ def _pieces(reading: Reading, node: "Node") -> list[_Piece]:
             return [_expanded(reading, node, quoted=False)]
 
 
-def _verbatim(reading: Reading, node: "Node") -> str:
+def _verbatim(reading: TextReading, node: "Node") -> str:
     """`'…'` and `$'…'`."""
     raw = reading.text_of(node)
     ansi = node.type == "ansi_c_string"
@@ -186,7 +192,7 @@ def _verbatim(reading: Reading, node: "Node") -> str:
     return _unescaped(reading, text[2:-1]) if ansi else text[1:-1]
 
 
-def _plain(reading: Reading, raw: bytes) -> list[_Piece]:
+def _plain(reading: TextReading, raw: bytes) -> list[_Piece]:
     """An unquoted text; what a backslash stands before is quoted."""
     reading.require(_PLAIN, raw, "a word is not understood")
     if raw.startswith(b"#"):
@@ -195,7 +201,7 @@ def _plain(reading: Reading, raw: bytes) -> list[_Piece]:
     return [_Piece(part, quoted=n % 2 == 1) for n, part in enumerate(parts) if part]
 
 
-def _concatenated(reading: Reading, node: "Node") -> list[_Piece]:
+def _concatenated(reading: TextReading, node: "Node") -> list[_Piece]:
     pieces: list[_Piece] = []
     position = node.start_byte
     for child in node.children:
@@ -212,7 +218,7 @@ def _concatenated(reading: Reading, node: "Node") -> list[_Piece]:
     return pieces
 
 
-def _quoted(reading: Reading, node: "Node") -> list[_Piece]:
+def _quoted(reading: TextReading, node: "Node") -> list[_Piece]:
     """`"…"`. What is between expansions is taken from the source: the tree drops blanks."""
     raw = reading.text_of(node)
     if len(raw) < 2 or raw[:1] != b'"' or raw[-1:] != b'"':  # noqa: PLR2004
@@ -229,7 +235,7 @@ def _quoted(reading: Reading, node: "Node") -> list[_Piece]:
     return [*pieces, _literal(reading, position, node.end_byte - 1)]
 
 
-def _literal(reading: Reading, start: int, end: int) -> _Piece:
+def _literal(reading: TextReading, start: int, end: int) -> _Piece:
     """A part of a double-quoted text without expansions."""
     found = _QUOTED.match(reading.source, start, end + 1)
     raw = reading.source[start:end]
@@ -240,7 +246,7 @@ def _literal(reading: Reading, start: int, end: int) -> _Piece:
     return _Piece(text, quoted=True)
 
 
-def _expanded(reading: Reading, node: "Node", *, quoted: bool) -> _Piece:
+def _expanded(reading: TextReading, node: "Node", *, quoted: bool) -> _Piece:
     """What is only known when it runs. Commands in it are read later."""
     raw = reading.text_of(node)
     _check_expansion(reading, node, raw)
@@ -251,7 +257,7 @@ def _expanded(reading: Reading, node: "Node", *, quoted: bool) -> _Piece:
     return _Piece(None, quoted, None if named is None else named[1].decode())
 
 
-def _check_expansion(reading: Reading, node: "Node", raw: bytes) -> None:
+def _check_expansion(reading: TextReading, node: "Node", raw: bytes) -> None:
     match node.type:
         case "simple_expansion":
             reading.require(_VARIABLE, raw, "an expansion is not understood")
@@ -270,7 +276,7 @@ def _check_expansion(reading: Reading, node: "Node", raw: bytes) -> None:
             reading.refuse(f"a {other} is not understood")
 
 
-def _unescaped(reading: Reading, text: str) -> str:
+def _unescaped(reading: TextReading, text: str) -> str:
     """`$'…'` as bash understands it."""
 
     def one(found: "re.Match[str]") -> str:
@@ -287,7 +293,7 @@ def _unescaped(reading: Reading, text: str) -> str:
     return _ESCAPE.sub(one, text)
 
 
-def read_test_word(reading: Reading, node: "Node") -> Word:
+def read_test_word(reading: TextReading, node: "Node") -> Word:
     """A word of `[ … ]` or `[[ … ]]`; operators are words there."""
     if node.type in WORD_KINDS:
         return read_word(reading, node)

@@ -4,5 +4,5 @@
 - `overlay`, `confinement`, `containment`, `timeline`, `persistence`, `reviewers`, `auto_confirm`:
   one part each.
 - `live`: the servers' tools for `check --live`. `rehearsal`: for `explain`.
-- `readiness`: what stops the start.
+- `readiness`: what stops the start. `holding`: whose calls can be contained.
 """

@@ -25,7 +25,7 @@ from ironcurtain_proxy.auto_confirm.notify.channels import (
     WebhookChannel,
 )
 from ironcurtain_proxy.auto_confirm.notify.notifier import Notifier, Summaries
-from ironcurtain_proxy.auto_confirm.reviewer import AutoConfirm, Situation
+from ironcurtain_proxy.auto_confirm.reviewer import AutoConfirm, SessionSituation
 from ironcurtain_proxy.auto_confirm.reviewer_chain import (
     ReviewerChain,
     Seat,
@@ -41,7 +41,7 @@ from ironcurtain_proxy.auto_confirm.reviewers.process import ProcessReviewer
 from ironcurtain_proxy.auto_confirm.reviewers.process_start import ProcessSpec
 from ironcurtain_proxy.auto_confirm.reviewers.session import SessionReviewer
 from ironcurtain_proxy.auto_confirm.revocable_calls import RevocableCalls
-from ironcurtain_proxy.auto_confirm.running_engine import EngineParts, GivenUp, warm
+from ironcurtain_proxy.auto_confirm.running_engine import AbandonedReviewers, EngineParts, warm
 from ironcurtain_proxy.auto_confirm.store.store import open_store
 from ironcurtain_proxy.auto_confirm.windows import Windows
 from ironcurtain_proxy.config.auto_confirm.model_access import model_access
@@ -61,26 +61,26 @@ from ironcurtain_proxy.ports import Clock, Timeline
 from ironcurtain_proxy.review.channel_order import FirstReviewer, Panel
 
 _Part: TypeAlias = ProcessReviewer | ModelReviewer | Mailbox
-"""What runs for a reviewer."""
+"""A task that runs for a reviewer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
-    """What the engine is joined with."""
+class EngineSurroundings:
+    """The parts that the engine is joined with."""
 
     clock: Clock
     environ: Mapping[str, str]
     people: Panel
-    """Those who answer for a name that no reviewer has."""
+    """The people who are asked where no reviewer has the name."""
     first: FirstReviewer | None = None
     timeline: Timeline | None = None
     """Of the workspace; None: no call can be taken back."""
 
 
 def assemble_engine(
-    settings: Settings, config: AutoConfirmConfig, around: Surroundings
+    settings: Settings, config: AutoConfirmConfig, around: EngineSurroundings
 ) -> EngineParts:
-    """Join the engine. Starts nothing, and opens no database yet.
+    """Join the engine. Nothing is started, and no database is opened.
 
     Raises:
         ConfigurationError: a reviewer's token cannot be read.
@@ -104,7 +104,7 @@ def assemble_engine(
         if step.target is not None:
             await ledger.passed_on(step.escalation, step.source, step.target, step.reason)
 
-    given_up = GivenUp(notifier, settings.session_dir)
+    given_up = AbandonedReviewers(notifier, settings.session_dir)
     person = Seat(ask=without_briefing(around.people), is_reachable=around.people.is_reachable)
     seats: dict[str, Seat] = {HUMAN: person}
     parts: dict[str, _Part] = {}
@@ -153,10 +153,10 @@ def _safeguards(settings: Settings, timeline: Timeline | None) -> RevocableCalls
 
 def _situation(
     settings: Settings, config: AutoConfirmConfig, environ: Mapping[str, str]
-) -> Situation:
+) -> SessionSituation:
     said = config.context
     found = environ.get(PROVIDER_VARIABLE)
-    return Situation(
+    return SessionSituation(
         session_type=config.session_type,
         workspace=settings.workspace,
         home=real(settings.home),
@@ -174,7 +174,7 @@ def _seat(
     spec: ReviewerSpec,
     settings: Settings,
     config: AutoConfirmConfig,
-    around: Surroundings,
+    around: EngineSurroundings,
     give_up: Callable[[str], None],
 ) -> tuple[Seat | None, _Part | None]:
     """The place of a reviewer, None: the usual person's; and what runs for it."""
@@ -265,7 +265,7 @@ def _mailbox(
 
 
 def _model(
-    spec: ReviewerSpec, settings: Settings, around: Surroundings, *, may_deny: bool
+    spec: ReviewerSpec, settings: Settings, around: EngineSurroundings, *, may_deny: bool
 ) -> ModelReviewer:
     said = settings.auto_approve
     access = model_access(spec, settings)

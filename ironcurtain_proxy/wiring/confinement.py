@@ -12,15 +12,22 @@ from typing import Final
 from ironcurtain_proxy.config.reading.operator_paths import real
 from ironcurtain_proxy.config.servers.recognition import recognised
 from ironcurtain_proxy.config.settings import Settings
+from ironcurtain_proxy.downstream.working_directory import make_private
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Policy, Rule
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.sandbox.launch import Confinement
+from ironcurtain_proxy.sandbox.private_tmp import (
+    SUFFIX,
+    PrivateTmp,
+    named_paths,
+    private_tmp,
+)
 from ironcurtain_proxy.sandbox.probe import Available, Unavailable, probe
 from ironcurtain_proxy.sandbox.probe_cache import recall, remember
-from ironcurtain_proxy.sandbox.profile import Surroundings, profile_of
+from ironcurtain_proxy.sandbox.profile import SandboxProfile, SandboxSurroundings, profile_of
 from ironcurtain_proxy.sandbox.replaced_launchers import (
     Machine,
     installation_of,
@@ -28,7 +35,7 @@ from ironcurtain_proxy.sandbox.replaced_launchers import (
     why_unconfined,
     without_launcher,
 )
-from ironcurtain_proxy.sandbox.settings import Settings as SrtSettings
+from ironcurtain_proxy.sandbox.settings import SandboxSettings as SrtSettings
 from ironcurtain_proxy.version import PACKAGE_DIRECTORY
 
 _MEMORY: Final = "MEMORY_FILE_PATH"
@@ -170,11 +177,12 @@ def confinements(
     open_ = [*_real([settings.home]), *[path for paths in writable.values() for path in paths]]
     own = [path for path in _own(settings, policy, open_) if path not in keys]
     confined: dict[str, Confinement] = {}
+    shells = _shells(settings)
     for spec in specs:
         if not is_confined(spec):
             _refuse_if_gone(spec, settings)
             continue
-        around = Surroundings(
+        around = SandboxSurroundings(
             home=str(settings.home),
             own=tuple(own),
             code=_real(_code()),
@@ -188,8 +196,34 @@ def confinements(
             SrtSettings.of(profile)
         except ConfigurationError as error:
             raise ConfigurationError(f'server "{spec.name}": {error}') from None
-        confined[spec.name] = Confinement(sandbox.command, profile)
+        private = None
+        if spec.name in shells:
+            private = _private(spec, settings, profile, sandbox, make=make)
+        confined[spec.name] = Confinement(sandbox.command, profile, private=private)
     return confined
+
+
+def _shells(settings: Settings) -> frozenset[str]:
+    """The servers of which a tool runs commands."""
+    declared = settings.overlay.capabilities.declarations.values()
+    ids = [one.tool_id for one in declared if one.command_argument is not None]
+    return frozenset([one.partition("/")[0] for one in ids if "/" in one])
+
+
+def _private(
+    spec: ServerSpec, settings: Settings, profile: SandboxProfile, sandbox: Available, *, make: bool
+) -> PrivateTmp | None:
+    directory = settings.session_dir / f"{spec.name}{SUFFIX}"
+    words = [*sandbox.command, spec.command, *spec.args, *spec.env.values(), *os.get_exec_path()]
+    needed = [*named_paths(words), str(settings.home), spec.cwd or "/"]
+    found = private_tmp(str(directory), profile, needed)
+    if found is not None and make:
+        try:
+            make_private(directory)
+        except OSError:
+            # Without one, what it writes there is refused, and said to be.
+            return None
+    return found
 
 
 def _refuse_if_gone(spec: ServerSpec, settings: Settings) -> None:

@@ -23,6 +23,9 @@ _LOGGER: Final = logging.getLogger(__name__)
 
 FILE_NAME: Final = "containment-ended.json"
 _MOST_BYTES: Final = 1 << 16
+_NOT_LOOKED_AFTER: Final = (
+    "hooks and settings that a call leaves would not be found everywhere in the workspace"
+)
 _HOW: Final = "ironcurtain-proxy containment resume"
 
 
@@ -79,7 +82,7 @@ class Ended:
 
 
 def containment_of(
-    settings: Settings, directory: Path, timeline: Timeline | None
+    settings: Settings, directory: Path, timeline: Timeline | None, *, is_looked_after: bool
 ) -> SessionContainment | None:
     """The containment that the operator asked for; None: none was, or nothing can be held.
 
@@ -87,10 +90,15 @@ def containment_of(
         settings: what the operator said.
         directory: the session's.
         timeline: of the workspace; None: there is none.
+        is_looked_after: whether what could act outside every sandbox is found wherever servers may
+            write. Where it is not, containment begins when a person says so.
     """
     if not settings.containment.undo or settings.workspace is None or timeline is None:
         return None
-    return SessionContainment(settings.workspace, directory)
+    containment = SessionContainment(settings.workspace, directory)
+    if not is_looked_after and containment.ended() is None:
+        containment.end(RequestId(""), _NOT_LOOKED_AFTER)
+    return containment
 
 
 def sessions_ended(sessions: Path) -> Iterator[Ended]:

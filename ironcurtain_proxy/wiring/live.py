@@ -11,7 +11,7 @@ from ironcurtain_proxy.downstream.servers import DownstreamServers
 from ironcurtain_proxy.downstream.working_directory import tidy
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.own_process.operator_log import say
-from ironcurtain_proxy.sessions.directories import Hold, remove_session
+from ironcurtain_proxy.sessions.directories import SessionLock, remove_session
 from ironcurtain_proxy.wiring.confinement import confinements, find_sandbox
 from ironcurtain_proxy.wiring.proxy import downstream_options, settled
 
@@ -29,7 +29,7 @@ def list_live_tools(settings: Settings, policy: Policy, patience: float | None =
     """
     directory = settings.session_dir
     is_new = not directory.exists()
-    hold = Hold.of(directory)
+    hold = SessionLock.of(directory)
     try:
         found = _live_tools(settings, policy, patience)
         if hold is not None and is_new and not found.silent:

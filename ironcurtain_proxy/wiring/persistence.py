@@ -11,6 +11,16 @@ if TYPE_CHECKING:
     from ironcurtain_proxy.grants.kept import PersistedGrants
 
 
+def grant_ending(settings: Settings) -> str:
+    """Until when what is remembered holds, in words, where no `ttlSeconds` ends it sooner."""
+    said = settings.overlay.grants
+    lasts = said.persist and said.scope != "session"
+    if not lasts or (said.scope == "project" and settings.workspace is None):
+        return "until this session ends"
+    days = f"for {said.expires_days} day{'' if said.expires_days == 1 else 's'}"
+    return f"{days} in this project" if said.scope == "project" else days
+
+
 def persisted_grants(
     settings: Settings, policy_version: str, clock: Clock
 ) -> "tuple[PersistedGrants | None, str]":

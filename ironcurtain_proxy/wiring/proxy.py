@@ -36,6 +36,7 @@ from ironcurtain_proxy.facts.spelling import Speller
 from ironcurtain_proxy.grants.book import GrantBook
 from ironcurtain_proxy.grants.budget import BudgetBook
 from ironcurtain_proxy.grants.claims import Approvals
+from ironcurtain_proxy.jsonrpc.batch import Batch
 from ironcurtain_proxy.mediation.calls import Calls
 from ironcurtain_proxy.mediation.own_tools import OwnTools, by_name
 from ironcurtain_proxy.mediation.session import Session, Terms
@@ -47,13 +48,15 @@ from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.own_process.clocks import RandomIds, SystemClock
 from ironcurtain_proxy.ports import World
 from ironcurtain_proxy.sandbox.launch import Confinement
+from ironcurtain_proxy.sandbox.private_tmp import remove_private
 from ironcurtain_proxy.sandbox.probe import Available
 from ironcurtain_proxy.sandbox.replaced_launchers import without_launcher
 from ironcurtain_proxy.sandbox.watchman import Watchman, looked_after
-from ironcurtain_proxy.sessions.directories import Hold, hold_session
+from ironcurtain_proxy.sessions.directories import SessionLock, hold_session
 from ironcurtain_proxy.wiring.confinement import confinements, machine_of, with_own_place
 from ironcurtain_proxy.wiring.containment import containment_of
 from ironcurtain_proxy.wiring.overlay import command_argument, overlay_for
+from ironcurtain_proxy.wiring.persistence import grant_ending
 from ironcurtain_proxy.wiring.reviewers import Reviewers, Ways, assemble_reviewers
 
 if TYPE_CHECKING:
@@ -72,22 +75,22 @@ class Proxy:
     reviewers: Reviewers
     calls: Calls
     overlay: Overlay
-    holds: tuple[Hold, ...]
-    """Locks on the session's directories, which are not removed while it lives."""
+    holds: tuple[SessionLock, ...]
+    """Locks on the session's directories, which prevent their removal."""
     watchman: Watchman | None = None
     """None: no confined server may write anywhere."""
     timeline: "WorkspaceTimeline | None" = None
     """None: no call can be taken back."""
     on_tools_changed: Callable[[], Awaitable[None]] | None = None
-    """Tells the agent."""
+    """Notifies the agent."""
     _has_listed: bool = False
 
     def note_client(self, name: str) -> None:
-        """Take note of the program that the agent says it is."""
+        """Note the program that the agent says it is."""
         self.calls.journal.client.name = name
 
     async def list_tools(self) -> list[Json]:
-        """What the agent is shown: the servers' tools, and ours."""
+        """The tools that the agent is shown: the servers' tools and the proxy's own."""
         tools = [tool for tool in await self.catalogue.listing() if not _is_ours(tool)]
         self._has_listed = True
         return [*tools, *self.calls.own.listing(may_hold=self._may_hold_now())]
@@ -115,6 +118,7 @@ class Proxy:
         finally:
             if self.timeline is not None:
                 self.timeline.close()
+            remove_private(self.settings.session_dir)
 
     async def _tools_changed(self) -> None:
         before = self.catalogue.tools
@@ -162,6 +166,7 @@ def assemble(
     """
     # First, before there is anything in the directory that could be removed.
     holds = hold_session(settings)
+    batch = Batch()
     audit = AuditLog.open(
         settings.audit.path,
         LogSettings(
@@ -171,11 +176,13 @@ def assemble(
             max_bytes=settings.audit.max_bytes,
         ),
         on_hang=None if in_process else end_process,
+        batch=batch,
     )
     specs = settled(settings, environ)
     confined = confinements(sandbox, specs, settings, loaded.policy)
     watchman, confined = looked_after(confined, settings.state_dir)
     servers = DownstreamServers(specs, downstream_options(settings, environ, confined))
+    servers.hooks.batch = batch
     overlay = overlay_for(settings, confined)
     catalogue = LiveCatalogue(settings.servers, loaded.annotations, servers)
     clock = SystemClock()
@@ -192,6 +199,7 @@ def assemble(
                 catalogue.lookup,
                 environ,
                 command_argument(overlay, catalogue.names),
+                confined,
             ),
             desk=reviewers.desk,
             servers=servers,
@@ -200,7 +208,12 @@ def assemble(
             ids=RandomIds(),
             aftermath=None if reviewers.engine is None else reviewers.engine.reviewer,
             lookout=watchman,
-            containment=containment_of(settings, settings.session_dir, timeline),
+            containment=containment_of(
+                settings,
+                settings.session_dir,
+                timeline,
+                is_looked_after=not confined or (watchman is not None and watchman.is_complete),
+            ),
             timeline=timeline,
         ),
         Terms(
@@ -210,6 +223,7 @@ def assemble(
             patience=_patience(settings),
             home=real(settings.home),
             grant_ttl=_grant_ttl(settings),
+            grant_ending=grant_ending(settings),
             named_meta=settings.forward_meta,
         ),
         approvals=approvals,
@@ -277,6 +291,7 @@ def resolver_for(
     lookup: Callable[[str, str], CataloguedTool | None],
     environ: Mapping[str, str],
     command: Callable[[str, str], str | None],
+    confined: Mapping[str, Confinement],
 ) -> Resolver:
     """What finds out the facts of calls: of those that agents make, and of those explained.
 
@@ -286,7 +301,9 @@ def resolver_for(
         lookup: by the operator's server name and the server's own tool name, what is offered.
         environ: ours.
         command: by the same, the argument that holds a shell command.
+        confined: the servers' confinements.
     """
+    private = {name: one.private for name, one in confined.items() if one.private is not None}
     remotes = {spec.name: GitRemotes(child_environment(spec, environ)) for spec in settings.servers}
     state, here = settings.session_dir, Path.cwd()
     directories = {
@@ -314,6 +331,8 @@ def resolver_for(
                     for spec in settings.servers
                     if spec.cwd is None and (directory := directories[spec.name]) is not None
                 },
+                own_tmp={name: one.places for name, one in private.items()},
+                shown={name: one.shown for name, one in private.items()},
             ),
             trusted=loaded.policy.trusted_servers,
         ),

@@ -47,7 +47,7 @@ def rehearsal_for(
         lookup: Callable[[str, str], CataloguedTool | None],
         command: Callable[[str, str], str | None],
     ) -> Resolver:
-        return resolver_for(settings, loaded, lookup, environ, command)
+        return resolver_for(settings, loaded, lookup, environ, command, confined)
 
     by_name = {spec.name: spec for spec in settings.servers}
 
@@ -64,7 +64,7 @@ def rehearsal_for(
             facts=facts,
             judged=judged,
             workspace=settings.workspace,
-            walls=_walls(by_name[server], confined.get(server)),
+            walls=configured_walls(by_name[server], confined.get(server)),
             for_reviewers=rule_for_reviewers(facts.request, loaded.policy),
             tried="",
         )
@@ -81,7 +81,7 @@ def rehearsal_for(
     )
 
 
-def _walls(spec: ServerSpec, confinement: Confinement | None) -> Walls | None:
+def configured_walls(spec: ServerSpec, confinement: Confinement | None) -> Walls | None:
     """What the process would be let, as configured: none is looked at."""
     if confinement is None:
         return None

@@ -1,4 +1,4 @@
-"""Who is asked about an escalation, joined from the settings."""
+"""Joining the reviewers of escalations from the settings."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _CLOSE: Final = 1.0
-"""Seconds for the model's connections to be closed."""
+"""Seconds for closing the model's connections."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,7 @@ class Reviewers:
     mailbox: Mailbox
     grants: SessionGrants
     notice: str
-    """What the operator should know at the start, one thing a line; empty: nothing."""
+    """Notices for the operator at the start, one on each line; empty: none."""
     auto_approver: "AutoApprover | None"
     engine: "EngineParts | None"
     """The auto-confirm engine, if it is on."""
@@ -188,13 +188,13 @@ def _engine(
         return None
     # Off unless switched on, and its database library is slow to load.
     from ironcurtain_proxy.wiring.auto_confirm import (  # noqa: PLC0415
-        Surroundings,
+        EngineSurroundings,
         assemble_engine,
     )
 
     # The same people, asked after the engine and not before: the auto-approver has its own turn.
     people = Panel(panel.channels)
-    around = Surroundings(
+    around = EngineSurroundings(
         clock=clock, environ=environ, people=people, first=panel.first, timeline=timeline
     )
     return assemble_engine(settings, config, around)
@@ -212,7 +212,7 @@ def _auto_approver(
         AutoApproverConfig,
         create_model,
     )
-    from ironcurtain_proxy.auto_approver.target_call import Surroundings  # noqa: PLC0415
+    from ironcurtain_proxy.auto_approver.target_call import CallSurroundings  # noqa: PLC0415
     from ironcurtain_proxy.llm.log import LlmLog  # noqa: PLC0415
 
     config = AutoApproverConfig(
@@ -236,7 +236,7 @@ def _auto_approver(
         model=model,
         config=config,
         message=message,
-        around=Surroundings(home=real(settings.home), workspace=settings.workspace),
+        around=CallSurroundings(home=real(settings.home), workspace=settings.workspace),
         clock=clock,
         log=None if said.llm_log is None else LlmLog(said.llm_log),
     )

@@ -26,7 +26,8 @@ from ironcurtain_proxy.downstream.descriptors import raise_limit, too_few
 from ironcurtain_proxy.downstream.hardening import hide_from_debuggers
 from ironcurtain_proxy.downstream.working_directory import tidy
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.jsonrpc.pipes import claim_stdio, open_reader, open_writer
+from ironcurtain_proxy.jsonrpc.channels import claim_stdio
+from ironcurtain_proxy.jsonrpc.pipes import open_reader, open_writer
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.own_process.clocks import SystemClock
 from ironcurtain_proxy.own_process.memory import Trimming
@@ -124,7 +125,8 @@ async def _live(proxy: Proxy, client: LateChannel, read: int, write: int) -> int
         note_session(proxy.settings, name)
 
     limit = proxy.settings.max_message_bytes
-    out = await open_writer(write)
+    batch = proxy.servers.hooks.batch
+    out = await open_writer(write, batch=batch)
     proxy.servers.hooks.room.unread = lambda: out.backlog
     proxy.servers.hooks.room.limit = largest = limit + limit // 2
     trimming = Trimming()
@@ -134,7 +136,7 @@ async def _live(proxy: Proxy, client: LateChannel, read: int, write: int) -> int
         list_tools=proxy.list_tools,
         set_log_level=proxy.servers.set_log_level,
         transport=AgentTransport(
-            await open_reader(read, max_line=limit),
+            await open_reader(read, max_line=limit, batch=batch),
             out,
             drain_seconds=proxy.settings.drain_seconds,
         ),

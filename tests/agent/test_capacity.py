@@ -36,6 +36,14 @@ def test_small_calls_have_room_up_to_their_sum() -> None:
     assert taken * SMALL == 64 << 20
 
 
+def test_calls_are_bounded_in_number_however_short_they_are() -> None:
+    found = Room(LARGE)
+    taken = sum(found.take(1) for _ in range(100_000))
+    assert taken == (64 << 20) // 4096
+    found.give_back(1, taken=True)
+    assert found.take(1)
+
+
 async def test_a_large_call_waits_for_room_and_is_turned_away_if_none_comes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

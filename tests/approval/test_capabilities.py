@@ -13,7 +13,7 @@ from ironcurtain_proxy.approval.capabilities import (
     SUPERVISED,
     Level,
     Profile,
-    Verdict,
+    ProfileAnswer,
     capabilities_of,
     described,
     detect_isolation,
@@ -104,7 +104,9 @@ def test_each_capability_can_be_declared_and_mapped_to_every_level(
     needed = capabilities_of(declared, NOTHING, (), None, NOTHING)
     profile = Profile(name="p", rules={capability: level})
     said = verdict(TOOL, needed, profile)
-    assert said == Verdict(level=level, capabilities=() if level == "allow" else (capability,))
+    assert said == ProfileAnswer(
+        level=level, capabilities=() if level == "allow" else (capability,)
+    )
 
 
 @pytest.mark.requirement("D-40")
@@ -191,44 +193,44 @@ def test_a_servers_own_hints_never_take_anything_away(
     assert without <= capabilities_of(declared, by_arguments, roles, hints, command)
 
 
-VERDICTS: tuple[tuple[str, str, Profile, Verdict], ...] = (
-    ("nothing needed", "", SUPERVISED, Verdict(level="allow")),
-    ("all allowed", "fs.read", SUPERVISED, Verdict(level="allow")),
+VERDICTS: tuple[tuple[str, str, Profile, ProfileAnswer], ...] = (
+    ("nothing needed", "", SUPERVISED, ProfileAnswer(level="allow")),
+    ("all allowed", "fs.read", SUPERVISED, ProfileAnswer(level="allow")),
     (
         "one to be asked about among allowed ones",
         "fs.read fs.write",
         SUPERVISED,
-        Verdict(level="approve", capabilities=("fs.write",)),
+        ProfileAnswer(level="approve", capabilities=("fs.write",)),
     ),
     (
         "deny beats approve and allow, and only what is denied is named",
         "fs.read fs.delete net.egress",
         AUTONOMOUS,
-        Verdict(level="deny", capabilities=("net.egress",)),
+        ProfileAnswer(level="deny", capabilities=("net.egress",)),
     ),
     (
         "a blocked tool is denied though all it needs is allowed",
         "fs.read",
         replace(SUPERVISED, blocked_tools=frozenset({"s/tool"})),
-        Verdict(level="deny"),
+        ProfileAnswer(level="deny"),
     ),
     (
         "a blocked tool is denied though it was also pre-approved",
         "fs.read",
         replace(SUPERVISED, blocked_tools=TOOL, pre_approved_tools=TOOL),
-        Verdict(level="deny"),
+        ProfileAnswer(level="deny"),
     ),
     (
         "a pre-approved tool is not asked about",
         "fs.write net.egress",
         replace(SUPERVISED, pre_approved_tools=frozenset({"tool"})),
-        Verdict(level="allow"),
+        ProfileAnswer(level="allow"),
     ),
     (
         "deny beats a per-tool allow",
         "fs.write net.egress",
         replace(AUTONOMOUS, pre_approved_tools=frozenset({"tool"})),
-        Verdict(level="deny", capabilities=("net.egress",)),
+        ProfileAnswer(level="deny", capabilities=("net.egress",)),
     ),
     (
         "another tool's name is not this tool's",
@@ -238,7 +240,7 @@ VERDICTS: tuple[tuple[str, str, Profile, Verdict], ...] = (
             blocked_tools=frozenset({"t/tool"}),
             pre_approved_tools=frozenset({"t/tool"}),
         ),
-        Verdict(level="approve", capabilities=("fs.write",)),
+        ProfileAnswer(level="approve", capabilities=("fs.write",)),
     ),
 )
 
@@ -249,7 +251,7 @@ VERDICTS: tuple[tuple[str, str, Profile, Verdict], ...] = (
     [pytest.param(*row[1:], id=row[0]) for row in VERDICTS],
 )
 def test_of_several_answers_the_strictest_holds(
-    needed: str, profile: Profile, expected: Verdict
+    needed: str, profile: Profile, expected: ProfileAnswer
 ) -> None:
     assert verdict(TOOL, frozenset(needed.split()), profile) == expected
 

@@ -9,13 +9,9 @@ from importlib.metadata import version
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import pytest
-
 import ironcurtain_proxy
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
-LINK = re.compile(r"\]\(([^)\s]+)\)")
 IN_CODE = re.compile(r"# \(([0-9]+)\) ([A-Z][a-z ]+):")
 IN_TEXT = re.compile(r"^([0-9]+)\. \*\*([A-Z][a-z ]+)\*\*:", re.MULTILINE)
 LONGEST_LIFE = 260
@@ -24,24 +20,6 @@ LONGEST_LIFE = 260
 
 def _section(document: Path, title: str) -> str:
     return document.read_text("utf-8").partition(f"## {title}\n")[2].partition("\n## ")[0]
-
-
-def _anchors(document: Path) -> set[str]:
-    titles = re.findall(r"^#+ (.+)$", document.read_text("utf-8"), re.MULTILINE)
-    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
-
-
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_every_link_inside_the_repository_leads_somewhere(document: Path) -> None:
-    broken = []
-    for link in LINK.findall(document.read_text("utf-8")):
-        parts = urlsplit(link)
-        if parts.scheme:
-            continue
-        target = (document.parent / parts.path).resolve() if parts.path else document
-        if not target.exists() or (parts.fragment and parts.fragment not in _anchors(target)):
-            broken.append(link)
-    assert broken == []
 
 
 def test_the_life_of_a_call_has_the_same_steps_everywhere() -> None:

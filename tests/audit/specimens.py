@@ -2,7 +2,6 @@
 
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -75,7 +74,7 @@ RECORD: Final = AuditRecord(
 )
 
 
-_changed: Final[Callable[..., AuditRecord]] = replace
+_changed: Final[Callable[..., AuditRecord]] = AuditRecord._replace
 
 
 def record(number: int = 1, changes: Mapping[str, object] | None = None) -> AuditRecord:

@@ -6,7 +6,7 @@ from typing import Final
 
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ironcurtain_proxy.audit.bounding import VALUE_LIMIT, shape_arguments, shape_text
@@ -279,17 +279,17 @@ def test_the_quick_look_never_misses_what_redaction_would_change(text: str) -> N
         assert is_suspicious(orjson.dumps(text))
 
 
-digits = st.text("0123456789", min_size=1, max_size=6)
 numbers = st.one_of(
-    digits,
+    st.text("0123456789", min_size=1, max_size=6),
     st.sampled_from([" ", "-", " - ", ".", ",", "\n", "\t", "\\n", "* ", "x", "\u00e9", "\x1b[3m"]),
     st.sampled_from(["4111", "4111 1111 1111 1111", "378282246310005", "123-45-6789", "6789"]),
     st.sampled_from(["75b32e3b-1234-4678-9012-123456789012", "1732220000123", "ssn ", "17 4111 "]),
 )
 
 
-@settings(max_examples=2000, deadline=None)
+@settings(max_examples=600, deadline=None)
 @given(st.lists(numbers, max_size=12).map("".join))
+@example("4111 1111 1111 1111\n* ")
 def test_the_quick_look_never_misses_a_number(text: str) -> None:
     if redact_text(text) != text:
         assert is_suspicious(orjson.dumps(text))

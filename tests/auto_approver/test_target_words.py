@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from ironcurtain_proxy.auto_approver.scenarios import (
     AROUND,
 )
-from ironcurtain_proxy.auto_approver.target_call import Surroundings
+from ironcurtain_proxy.auto_approver.target_call import CallSurroundings
 from ironcurtain_proxy.auto_approver.target_check import veto
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.escalation import Escalation
@@ -71,7 +71,7 @@ def test_a_question_is_called_one() -> None:
 
 
 def test_without_a_workspace_no_repository_goes_without_saying() -> None:
-    around = Surroundings(home=AROUND.home)
+    around = CallSurroundings(home=AROUND.home)
     assert veto("push my changes to origin", push(), around)
 
 

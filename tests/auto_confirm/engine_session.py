@@ -16,7 +16,7 @@ from ironcurtain_proxy.auto_confirm.engine.settings import AutoConfirmSettings, 
 from ironcurtain_proxy.auto_confirm.engine.windows import NightMode
 from ironcurtain_proxy.auto_confirm.engine_memory import StoreLedger
 from ironcurtain_proxy.auto_confirm.lazy_store import LazyStore
-from ironcurtain_proxy.auto_confirm.reviewer import AutoConfirm, Found, Ledger, Situation
+from ironcurtain_proxy.auto_confirm.reviewer import AutoConfirm, Findings, Ledger, SessionSituation
 from ironcurtain_proxy.auto_confirm.reviewer_chain import ReviewerChain, Seat
 from ironcurtain_proxy.auto_confirm.store.interactions import OPEN
 from ironcurtain_proxy.auto_confirm.store.store import Store, open_store
@@ -100,7 +100,9 @@ class Traced:
         self.happened.append("knowledge")
         return await self.ledger.knowledge(session)
 
-    async def opened(self, escalation: Escalation, decision: EngineDecision, found: Found) -> None:
+    async def opened(
+        self, escalation: Escalation, decision: EngineDecision, found: Findings
+    ) -> None:
         self.happened.append("opened")
         await self.ledger.opened(escalation, decision, found)
 
@@ -196,7 +198,7 @@ async def engine_session(
     )
     engine = AutoConfirm(
         settings=settings,
-        situation=Situation(session_type="worker", workspace=calls.WORKSPACE),
+        situation=SessionSituation(session_type="worker", workspace=calls.WORKSPACE),
         ledger=ledger,
         routes=chain,
         clock=clock,

@@ -13,7 +13,7 @@ from ironcurtain_proxy.auto_confirm.engine.interaction import ApproveRate
 from ironcurtain_proxy.auto_confirm.engine_memory import StoreLedger
 from ironcurtain_proxy.auto_confirm.engine_memory_rows import LONGEST_TEXT
 from ironcurtain_proxy.auto_confirm.lazy_store import LazyStore
-from ironcurtain_proxy.auto_confirm.reviewer import LIMIT, Found, LedgerError
+from ironcurtain_proxy.auto_confirm.reviewer import LIMIT, Findings, LedgerError
 from ironcurtain_proxy.auto_confirm.store.faults import StoreError
 from ironcurtain_proxy.auto_confirm.store.store import Store, open_store
 from ironcurtain_proxy.auto_confirm.windows import Windows
@@ -132,7 +132,7 @@ async def test_a_conditional_approval_that_could_not_be_written_is_none(
 ) -> None:
     class Full(Traced):
         async def opened(
-            self, escalation: Escalation, decision: EngineDecision, found: Found
+            self, escalation: Escalation, decision: EngineDecision, found: Findings
         ) -> None:
             self.happened.append(decision.action)
             raise LedgerError("the disk is full")

@@ -13,7 +13,7 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.cli.doctor_checks import (
-    Check,
+    CheckResult,
     clock_against_file,
     kernel,
     python_version,
@@ -61,9 +61,9 @@ class Machine:
             [*DOCTOR, *args], check=False, capture_output=True, env=environment, timeout=50
         )
 
-    def checks(self, *args: str, **more: str) -> dict[str, Check]:
+    def checks(self, *args: str, **more: str) -> dict[str, CheckResult]:
         listed = orjson.loads(self.doctor("--json", *args, **more).stdout)
-        found = {fields["name"]: Check(**fields) for fields in listed}
+        found = {fields["name"]: CheckResult(**fields) for fields in listed}
         # Of whoever runs the tests, not of the machine.
         assert found.pop("user") == user(os.geteuid())
         return found
@@ -334,13 +334,13 @@ def test_a_kernel_that_says_nothing_forbids_nothing(tmp_path: Path) -> None:
 
 def test_why_a_sandbox_did_not_run_comes_before_what_was_not_installed() -> None:
     missing = (Missing("node", "not found", "a"), Missing("user namespaces", "off", "b"))
-    assert sandbox(Unavailable(missing), "warn") == Check("sandbox", "warn", "off", "b")
+    assert sandbox(Unavailable(missing), "warn") == CheckResult("sandbox", "warn", "off", "b")
     assert sandbox(Available(("srt",)), "warn").state == "ok"
 
 
 def test_an_old_python_fails() -> None:
     assert python_version((3, 10, 14)).state == "fail"
-    assert python_version((3, 11, 0)) == Check("python", "ok", "3.11.0")
+    assert python_version((3, 11, 0)) == CheckResult("python", "ok", "3.11.0")
 
 
 def test_a_clock_that_differs_from_the_file_systems_is_a_warning() -> None:

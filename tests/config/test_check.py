@@ -89,4 +89,4 @@ def test_a_directory_is_checked_alone(tmp_path: Path) -> None:
 def test_help_has_an_example(option: str, tmp_path: Path) -> None:
     code, out, _ = check(tmp_path, option)
     assert code == 0
-    assert "example:" in out
+    assert "examples:\n" in out

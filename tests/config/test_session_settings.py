@@ -11,7 +11,7 @@ from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.review.channel_order import Panel
-from ironcurtain_proxy.wiring.auto_confirm import Surroundings, assemble_engine
+from ironcurtain_proxy.wiring.auto_confirm import EngineSurroundings, assemble_engine
 from tests.config.auto_confirm.test_settings import loaded, refusal
 from tests.config.files import write
 from tests.config.policy.test_protection import is_protected
@@ -91,7 +91,7 @@ def engine(tmp_path: Path, **more: Json) -> EngineParts:
     )
     settings = load_settings({"HOME": str(tmp_path)}, config)
     assert settings.auto_confirm is not None
-    around = Surroundings(clock=FakeClock(), environ={}, people=Panel([]))
+    around = EngineSurroundings(clock=FakeClock(), environ={}, people=Panel([]))
     return assemble_engine(settings, settings.auto_confirm, around)
 
 

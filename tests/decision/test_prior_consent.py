@@ -24,7 +24,7 @@ ALL = Rule(name="all", effect="allow", reason="")
 MOVE = Rule(name="move", effect="allow", reason="", tools=frozenset({"move_file"}))
 DELETE = Rule(name="delete", effect="allow", reason="", roles=frozenset({"delete-path"}))
 
-thorough = settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+thorough = settings(max_examples=120, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 
 
 def standing(call: AccessRequest, *rules: Rule, trusted: bool = False) -> Standing:

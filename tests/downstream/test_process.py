@@ -70,6 +70,18 @@ def test_the_server_gets_exactly_its_environment_and_no_descriptor_but_its_three
             assert list(output) == ["0\n", "1\n", "2\n", "3\n"]
 
 
+@pytest.fixture
+def background_job() -> Iterator[None]:
+    """What a shell does to its background jobs: SIGINT and SIGQUIT are ignored."""
+    before = {
+        number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGQUIT)
+    }
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("background_job")
 def test_signals_are_as_a_program_expects_them() -> None:
     with server("sh", "-c", "grep -E 'Sig(Blk|Ign)' /proc/self/status") as one:
         read, _ = one.take_wire()

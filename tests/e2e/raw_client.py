@@ -161,6 +161,10 @@ class RawClient:
             message["id"] for message in self.arrived if "id" in message and "method" not in message
         ]
 
+    def wait(self, seconds: float) -> None:
+        """Take in what comes within this time."""
+        self._read(time.monotonic() + seconds)
+
     def _read(self, end: float) -> bool:
         """Take in at least one more line. False: the deadline passed, or the other side ended."""
         pieces = [self._rest]

@@ -44,7 +44,7 @@ def furnish(installation: Installation, model: ScriptedModel, message: str | Non
     file = installation.root / "config.json"
     file.write_bytes(orjson.dumps(config))
     installation.variables["IRONCURTAIN_CONFIG"] = str(file)
-    installation.variables["ESCALATION_TIMEOUT_SECONDS"] = "20"
+    installation.variables["ESCALATION_TIMEOUT_SECONDS"] = "50"
     return person
 
 

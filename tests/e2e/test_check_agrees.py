@@ -4,12 +4,16 @@ import os
 import random
 import subprocess
 from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import TypeAlias
+from unittest.mock import patch
 
 import orjson
 import pytest
 
+from ironcurtain_proxy.cli import main
 from ironcurtain_proxy.model.json import Json
 from tests.e2e.installation import Installation
 
@@ -38,25 +42,41 @@ class Desk:
     def named(self, name: str) -> str:
         return str(self.installation.root / name)
 
-    def run(self, command: str) -> subprocess.CompletedProcess[str]:
-        """A command; it reads from a client that has gone."""
+    def environment(self) -> dict[str, str]:
+        return {
+            # Without srt: no server can be confined, wherever this runs.
+            "PATH": os.defpath,
+            "HOME": str(self.installation.home),
+            "TMPDIR": self.named("tmp"),
+            **self.variables,
+        }
+
+    def write(self) -> str:
+        """The file of the configuration."""
         file = self.installation.root / "config.json"
         file.write_bytes(orjson.dumps(self.config))
+        return str(file)
+
+    def serve(self) -> subprocess.CompletedProcess[str]:
+        """The proxy; it reads from a client that has gone."""
         return subprocess.run(
-            [*self.installation.command, command, "--config", str(file)],
-            env={
-                # Without srt: no server can be confined, wherever this runs.
-                "PATH": os.defpath,
-                "HOME": str(self.installation.home),
-                "TMPDIR": self.named("tmp"),
-                **self.variables,
-            },
+            [*self.installation.command, "serve", "--config", self.write()],
+            env=self.environment(),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             check=False,
             timeout=50,
         )
+
+    def check(self) -> tuple[int, str]:
+        """Exit status and output of `check`, which is run in the process of the tests."""
+        with (
+            patch.dict(os.environ, self.environment(), clear=True),
+            redirect_stdout(StringIO()) as out,
+            redirect_stderr(out),
+        ):
+            return main(("check", "--config", self.write())), out.getvalue()
 
 
 def engine(desk: Desk, **section: Json) -> Desk:
@@ -153,13 +173,11 @@ SLIPS: dict[str, Slip] = {
 
 def agree(desk: Desk) -> bool:
     """Whether the configuration can be served. The two commands say the same."""
-    checked, served = desk.run("check"), desk.run("serve")
-    assert checked.returncode in {0, 1}, checked.stderr
+    (status, found), served = desk.check(), desk.serve()
+    assert status in {0, 1}, found
     assert served.returncode in {0, 2}, served.stderr
-    assert (checked.returncode == 0) == (served.returncode == 0), (
-        f"{checked.stdout}{checked.stderr}\n--- serve\n{served.stderr}"
-    )
-    assert "Traceback" not in checked.stderr + served.stderr
+    assert (status == 0) == (served.returncode == 0), f"{found}\n--- serve\n{served.stderr}"
+    assert "Traceback" not in found + served.stderr
     return served.returncode == 0
 
 
@@ -190,12 +208,12 @@ def test_the_two_agree_on_several_slips_at_once(tmp_path: Path, seed: int) -> No
 def test_what_stops_the_start_is_said_once(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     desk.config["mcpServers"] = {}
-    served = desk.run("serve")
+    served = desk.serve()
     assert served.stderr.count("no server is configured") == 1
     assert len(served.stderr.splitlines()) == 1
     desk.variables["GENERATED_DIR"] = "/nowhere"
-    checked = desk.run("check")
-    (line,) = [line for line in checked.stdout.splitlines() if line.startswith("error")]
+    _, found = desk.check()
+    (line,) = [line for line in found.splitlines() if line.startswith("error")]
     assert line.split(maxsplit=1)[1] == (
         'GENERATED_DIR: "/nowhere" has no compiled-policy.json: write it there'
     )
@@ -204,7 +222,7 @@ def test_what_stops_the_start_is_said_once(tmp_path: Path) -> None:
 def test_the_value_of_a_workspace_that_is_not_there_is_said(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     desk.variables["ALLOWED_DIRECTORY"] = "/nowhere/project"
-    assert 'ALLOWED_DIRECTORY: "/nowhere/project" is not a directory' in desk.run("serve").stderr
+    assert 'ALLOWED_DIRECTORY: "/nowhere/project" is not a directory' in desk.serve().stderr
 
 
 def test_a_configuration_that_cannot_be_read_lists_no_other_servers(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import orjson
-import pytest
 
 from ironcurtain_proxy.cli.reviewing import TOKEN_FILE
 from ironcurtain_proxy.config.auto_confirm.work_context_settings import PROVIDER_VARIABLE
@@ -18,7 +17,6 @@ from tests.e2e.real_servers import npm_server
 
 README = ROOT / "README.md"
 CONFIGURATION = ROOT / "docs/configuration.md"
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 
 
 def json_blocks(file: Path) -> list[bytes]:
@@ -38,14 +36,14 @@ def test_the_policy_of_the_documents_is_a_policy(tmp_path: Path) -> None:
 
 
 def test_the_client_configuration_of_the_readme_is_one() -> None:
-    servers, config, client = map(orjson.loads, json_blocks(README))
+    client, servers, config = map(orjson.loads, json_blocks(README))
     assert set(config) == {"allowedDirectory"}
     assert set(servers["mcpServers"]) == {"filesystem", "git", "time"}
     assert client["mcpServers"]["ironcurtain"]["command"] == "ironcurtain-proxy"
 
 
 def test_every_variable_is_documented() -> None:
-    documented = set(re.findall(r"^\| `([A-Z_]+)` \|", CONFIGURATION.read_text(), re.MULTILINE))
+    documented = set(re.findall(r"\bvariable\s+`([A-Z_]+)`", CONFIGURATION.read_text()))
     known = {
         *environment._VARIABLES,
         *environment.SECRET_VARIABLES,
@@ -60,12 +58,6 @@ def test_every_variable_is_documented() -> None:
 def test_every_role_is_documented() -> None:
     text = CONFIGURATION.read_text()
     assert [role for role in ROLE_TRAITS if f"`{role}`" not in text] == []
-
-
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda file: str(file.relative_to(ROOT)))
-def test_every_link_between_documents_leads_somewhere(document: Path) -> None:
-    links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", document.read_text())
-    assert [link for link in links if not (document.parent / link).exists()] == []
 
 
 def test_the_quick_start_shows_what_it_promises(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import TypeAlias
 import orjson
 import pytest
 
-from ironcurtain_proxy.cli.explain_overlay import Asked, rehearsed
+from ironcurtain_proxy.cli.explain_overlay import NamedCall, rehearsed
 from ironcurtain_proxy.config.policy.annotations_file import read_annotations_file
 from ironcurtain_proxy.config.policy.policy_files import SHIPPED
 from ironcurtain_proxy.config.policy.policy_loading import load_policy
@@ -191,7 +191,7 @@ def explained(town: Town, call: Call) -> Answer:
     environ = town.installation.environment()
     settings = load_settings(dict(environ))
     server, tool, arguments = call
-    asked = Asked(server, tool, settings)
+    asked = NamedCall(server, tool, settings)
     found = rehearsed(asked, arguments, load_policy(settings), environ)
     # Every server has listed its tools by now, and the calls' names are unique among them.
     outcome = found.if_unique or found.certain

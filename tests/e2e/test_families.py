@@ -101,15 +101,18 @@ def shell(installation: Installation) -> Shell:
 def offered(request: Message) -> list[str]:
     found = request["whitelistCandidates"]
     assert isinstance(found, list)
-    return [str(at(one, "description")).replace(" until this session ends", "") for one in found]
+    return [
+        str(at(one, "description")).replace(" for 30 days in this project", "") for one in found
+    ]
 
 
 def test_an_approved_family_covers_its_kind_and_is_listed_in_words(shell: Shell) -> None:
+    push = "`git push` to origin/feature-x in ~/workspace (reaches example.org)"
     request = shell.approve("go test ./... && git push origin HEAD")
     assert offered(request)[:3] == [
-        "`go test` in ~/workspace and `git push` to origin/feature-x in ~/workspace",
+        f"`go test` in ~/workspace and {push}",
         "`go test` in ~/workspace",
-        "`git push` to origin/feature-x in ~/workspace",
+        push,
     ]
     assert offered(request)[-1].startswith("exactly this call again")
     assert shell.goes_unasked("go test -v ./internal/... 2>&1 | tail -3")
@@ -119,7 +122,7 @@ def test_an_approved_family_covers_its_kind_and_is_listed_in_words(shell: Shell)
     found = {str(one["description"]): one for one in shell.listed()}
     assert found["`go test` in ~/workspace"]["uses"] == 1
     said = shell.person.run("grants", "list").stdout
-    assert "`git push` to origin/feature-x in ~/workspace  (used once" in said
+    assert f"{push}  (used once" in said
     identifier = str(found["`go test` in ~/workspace"]["id"])
     assert shell.person.run("grants", "revoke", identifier).returncode == 0
     assert not shell.goes_unasked("go test ./...")

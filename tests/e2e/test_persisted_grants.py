@@ -303,3 +303,25 @@ def test_sessions_at_once_keep_all_they_were_given_and_lose_what_was_cleared(
     assert len(kept(installation)) == 2
     file(installation).unlink()
     assert settles_by_asking(installation, person, one, asking(installation, one, "b"))
+
+
+@pytest.mark.parametrize(
+    ("scope", "words"),
+    [
+        ("project", "for 30 days in this project"),
+        ("user", "for 30 days"),
+        ("session", "until this session ends"),
+    ],
+)
+def test_a_question_says_until_when_an_approval_is_kept(
+    installation: Installation, person: Person, scope: str, words: str
+) -> None:
+    configure(installation, scope)
+    agent = start(installation, person)
+    call = asking(installation, agent)
+    (request,) = person.until_asked()
+    offered = request["whitelistCandidates"]
+    assert isinstance(offered, list)
+    assert f" {words} (" in str(offered[0])
+    person.answer({"decision": "denied"})
+    agent.result(call)

@@ -11,7 +11,7 @@ import pytest
 from ironcurtain_proxy.mailbox.listener_lock import ListenerLock
 from ironcurtain_proxy.mailbox.processes import this_process
 from ironcurtain_proxy.mailbox.requests import utc_now
-from ironcurtain_proxy.sessions.directories import Hold, remove_old_sessions
+from ironcurtain_proxy.sessions.directories import SessionLock, remove_old_sessions
 from tests.e2e.installation import PROXY, Installation
 from tests.e2e.raw_client import text
 
@@ -212,7 +212,7 @@ def test_a_proxy_that_starts_while_its_old_directory_goes_makes_a_new_one(sessio
         remover.stdout.readline()
         remover.stdin.write(b"x")
         remover.stdin.close()
-        hold = Hold.of(directory)
+        hold = SessionLock.of(directory)
         assert hold is not None
         remover.wait()
         remover.stdout.close()

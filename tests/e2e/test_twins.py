@@ -3,6 +3,7 @@
 With a real sandbox, a website on this machine, and a person at the mailbox.
 """
 
+import subprocess
 import sys
 from pathlib import Path
 from typing import Final
@@ -252,6 +253,31 @@ def test_a_command_that_tried_to_leave_gets_the_host_that_the_question_showed(
     assert "/from-shell" in website.visits
     assert last(installation)["opened"] == ["host localhost"]
     assert text(agent.call("shell", {"command": "echo inside"})).startswith("inside")
+
+
+def test_a_family_brings_its_host_so_that_one_question_is_enough(
+    installation: Installation, website: Website
+) -> None:
+    escalations(installation)
+    here = installation.workspace
+    for words in (["init", "-q"], ["remote", "add", "origin", local(website, "repo.git")]):
+        subprocess.run(["git", "-C", str(here), *words], check=True)
+    agent, person = contained(installation, CONFIG), Person(installation)
+    command = f"cd {here} && git fetch origin"
+    call = agent.start_call("shell", {"command": command})
+    person.until_asked()
+    assert person.command("approve", "1", "--remember").returncode == 0
+    agent.result(call)
+    assert last(installation)["opened"] == ["host localhost"]
+    agent.call("shell", {"command": f"{command} --quiet"})
+    assert str(last(installation)["decidedBy"]).startswith("grant:")
+    assert last(installation)["opened"] == ["host localhost"]
+    other = website.url.replace("localhost", "elsewhere.example")
+    subprocess.run(["git", "-C", str(here), "remote", "set-url", "origin", other], check=True)
+    call = agent.start_call("shell", {"command": command})
+    person.answer({"decision": "denied"})
+    agent.result(call)
+    assert last(installation)["decidedBy"] == "human"
 
 
 def test_a_second_instance_ends_when_grants_are_taken_back(

@@ -8,7 +8,7 @@ from ironcurtain_proxy.facts.commands import Grounds, with_command
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, Facts, PathValue
-from ironcurtain_proxy.shell.effects import Effect, effect_of
+from ironcurtain_proxy.shell.effects import EffectLevel, effect_of
 
 
 def facts_of(place: Path, *, said: tuple[ArgumentFact, ...] = (), **arguments: Json) -> Facts:
@@ -23,7 +23,7 @@ def facts_of(place: Path, *, said: tuple[ArgumentFact, ...] = (), **arguments: J
     return with_command(facts, "command", "shell", grounds)
 
 
-def effect(facts: Facts) -> Effect:
+def effect(facts: Facts) -> EffectLevel:
     assert facts.command is not None
     return effect_of(facts.command, facts.place).effect
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ironcurtain_proxy.facts.git import GitRemotes, Operation
+from ironcurtain_proxy.facts.git import GitRemotes, RemoteOperation
 from ironcurtain_proxy.facts.spelling import Refusal
 
 GOOD = "https://github.com/acme/x.git"
@@ -114,7 +114,7 @@ def test_every_url_that_git_would_use_is_found(
     remotes: GitRemotes,
     config: str,
     given: str,
-    operation: Operation,
+    operation: RemoteOperation,
     urls: set[str],
 ) -> None:
     """G8."""
@@ -172,7 +172,7 @@ def test_leaving_the_remote_out_means_every_default(
     repository: Callable[[str], str],
     remotes: GitRemotes,
     config: str,
-    operation: Operation,
+    operation: RemoteOperation,
     urls: set[str],
 ) -> None:
     """G9."""
@@ -207,7 +207,7 @@ def test_what_git_keeps_elsewhere_is_refused(
     remotes: GitRemotes,
     config: str,
     given: str,
-    operation: Operation,
+    operation: RemoteOperation,
 ) -> None:
     """G8."""
     assert isinstance(remotes.destinations(given, repository(config), operation), Refusal)

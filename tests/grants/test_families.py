@@ -49,11 +49,12 @@ def project(tmp_path: Path) -> Project:
 def test_families_are_offered_first_each_by_itself_and_then_the_identical_call(
     project: Project,
 ) -> None:
+    push = "`git push` to origin/feature-x in ~/project (reaches example.org)"
     found = [one.description for one in project.offered("go test ./... && git push origin HEAD")]
     assert found[:3] == [
-        "`go test` in ~/project and `git push` to origin/feature-x in ~/project",
+        f"`go test` in ~/project and {push}",
         "`go test` in ~/project",
-        "`git push` to origin/feature-x in ~/project",
+        push,
     ]
     assert found[3].startswith("exactly this call again")
     assert len(found) == 4

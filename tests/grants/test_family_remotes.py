@@ -186,3 +186,29 @@ def test_a_push_does_not_stretch(project: Project, command: str) -> None:
                      "git branch -f feature-x main"):  # fmt: skip
         project.approve(approved)
     assert command.endswith("--") or not project.covers(command)
+
+
+def test_a_fetch_of_a_remote_covers_its_branches_and_nothing_else(project: Project) -> None:
+    project.approve("git fetch origin main")
+    for command in (
+        "git fetch origin",
+        "git fetch origin a/b-1.2 c",
+        "git fetch -q origin x | tail",
+    ):
+        assert project.covers(command), command
+    for command in (
+        "git fetch origin main:main",
+        "git fetch origin +main",
+        "git fetch origin a..b",
+        "git fetch fork main",
+        "git fetch --multiple origin fork",
+        "git fetch --mult origin fork",
+        "git fetch -m origin fork",
+        "git fetch -qm origin fork",
+        "git fetch --all",
+        "git fetch --upload-pack=./x origin main",
+    ):
+        assert not project.covers(command), command
+    project.grants.clear()
+    project.approve("git fetch -m origin fork")
+    assert not project.covers("git fetch -m origin fork evil")

@@ -13,7 +13,7 @@ import pytest
 
 from ironcurtain_proxy.grants import kept as persisted_grants
 from ironcurtain_proxy.grants.book import GrantBook
-from ironcurtain_proxy.grants.file import Change, GrantsFile, Snapshot
+from ironcurtain_proxy.grants.file import GrantsContent, GrantsFile, GrantsUpdate
 from ironcurtain_proxy.grants.format import KeptGrant
 from ironcurtain_proxy.grants.grant_settlement import capability_pattern
 from ironcurtain_proxy.grants.kept import Circumstances, PersistedGrants
@@ -322,7 +322,7 @@ async def test_a_disk_that_hangs_holds_no_call_up_for_ever(
     released = threading.Event()
 
     class Hanging(GrantsFile):
-        def update(self, change: Change) -> Snapshot:
+        def update(self, change: GrantsUpdate) -> GrantsContent:
             released.wait()
             return super().update(change)
 

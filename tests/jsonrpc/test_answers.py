@@ -1,6 +1,7 @@
 """Requests that wait: answered, failed, late, cancelled."""
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from ironcurtain_proxy.jsonrpc.answers import Answers
@@ -61,3 +62,22 @@ async def test_when_all_fail_everybody_is_told() -> None:
     for asked in (first, second):
         with pytest.raises(OSError, match="gone"):
             await answers.wait(asked, 5)
+
+
+async def test_each_deadline_passes_by_itself_whatever_was_asked_before_it() -> None:
+    answers = Answers[str]()
+    late: list[str] = []
+
+    async def wait(name: str, seconds: float) -> None:
+        asked = answers.expect()
+        with pytest.raises(TimeoutError):
+            await answers.wait(asked, seconds)
+        late.append(name)
+
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as group:
+            for name, seconds in {"long": 0.3, "short": 0.05, "middle": 0.15}.items():
+                group.start_soon(wait, name, seconds)
+                await anyio.lowlevel.checkpoint()
+    assert late == ["short", "middle", "long"]
+    assert len(answers) == 0

@@ -114,3 +114,12 @@ async def test_a_name_of_any_length_is_not_sent_back_as_a_whole() -> None:
     reply = await Harness(policy("allow")).mediator.handle("x" * 100_000, {})
     assert isinstance(reply, Refused)
     assert reply.ground.reason == f"Unknown tool: {'x' * 200}"
+
+
+async def test_the_record_says_how_long_a_reviewer_took() -> None:
+    harness = Harness(policy("escalate"))
+    harness.desk.on_ask = lambda: setattr(harness.clock, "seconds", harness.clock.seconds + 1.5)
+    harness.desk.ruling = Approved(by="human")
+    await harness.mediator.handle("read", {})
+    intent, outcome = harness.recorder.records
+    assert dict(intent.context)["waitedMs"] == dict(outcome.context)["waitedMs"] == 1500

@@ -47,7 +47,9 @@ class FakeTimeline:
     settled: list[PointId] = field(default_factory=list)
     changes: tuple[Change, ...] | NotHeld = (Change("a\udcff.txt", "deleted"),)
 
-    async def mark(self, call: RequestId, server: str, tool: str) -> PointId | NotHeld:
+    async def mark(
+        self, call: RequestId, server: str, tool: str, *, may_drop: bool
+    ) -> PointId | NotHeld:
         if self.fault is not None:
             raise self.fault
         self.marked.append(call)

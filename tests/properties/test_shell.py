@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ironcurtain_proxy.model.place import Place
 from ironcurtain_proxy.shell.capabilities import needs_of
-from ironcurtain_proxy.shell.effects import Effect, effect_of
+from ironcurtain_proxy.shell.effects import EffectLevel, effect_of
 from ironcurtain_proxy.shell.operations import operation_of
 from ironcurtain_proxy.shell.parse import parse_command
 from ironcurtain_proxy.shell.wrappers import any_program
@@ -47,7 +47,7 @@ PIECES: Final = (
 )  # fmt: skip
 
 
-def effect(text: str, place: Place = PROJECT) -> Effect:
+def effect(text: str, place: Place = PROJECT) -> EffectLevel:
     """What a text can do."""
     return effect_of(parse_command(text), place).effect
 

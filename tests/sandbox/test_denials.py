@@ -13,12 +13,12 @@ from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, UrlValue
 from ironcurtain_proxy.sandbox.denials import Closed
 from ironcurtain_proxy.sandbox.error_hints import MAX_BLOCKS, MAX_TEXT, annotated, annotated_error
-from ironcurtain_proxy.sandbox.profile import Profile
+from ironcurtain_proxy.sandbox.profile import SandboxProfile
 
-PROFILE = Profile(allowed_domains=("open.example", "*.open.example"))
+PROFILE = SandboxProfile(allowed_domains=("open.example", "*.open.example"))
 
 
-def of_call(*hosts: str, profile: Profile = PROFILE) -> Closed:
+def of_call(*hosts: str, profile: SandboxProfile = PROFILE) -> Closed:
     """What is known of a call that fetches from these hosts."""
     values = tuple([UrlValue(f"https://{host}/x", (host,)) for host in hosts])
     request = AccessRequest(
@@ -277,7 +277,7 @@ def test_the_host_of_a_refusal_that_shows_is_the_one_that_was_denied(
     assert marks(text, of_call(host)) == mark
 
 
-FILES = Profile(
+FILES = SandboxProfile(
     allow_write=("/state/s.cwd",),
     allow_read=("/state/s.cwd",),
     deny_read=("/state", "/home/me/.ssh", "/Secret dir"),
@@ -320,7 +320,7 @@ def test_what_is_missing_where_nothing_is_seen_is_the_sandboxs(text: str, is_hid
 
 
 def test_a_server_without_network_reaches_no_host_of_the_call() -> None:
-    closed = of_call("open.example", profile=Profile())
+    closed = of_call("open.example", profile=SandboxProfile())
     assert marks("fetch failed", closed) == "[SANDBOX BLOCKED: host open.example]"
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ironcurtain_proxy.sandbox import inside
 from ironcurtain_proxy.sandbox.launch import Confinement, confine
-from ironcurtain_proxy.sandbox.profile import Profile
+from ironcurtain_proxy.sandbox.profile import SandboxProfile
 from tests.sandbox.test_profile import spec
 
 PROGRAM = [sys.executable, "-I", "-S", inside.__file__]
@@ -61,7 +61,7 @@ def test_a_directory_that_is_not_hidden_is_left_as_it_is(tmp_path: Path) -> None
 
 def test_where_the_profile_hides_what_it_needs_the_server_starts_without_it() -> None:
     def argv(*hidden: str) -> list[str]:
-        launch = confine(spec(), Confinement(("srt",), Profile(deny_read=hidden)))
+        launch = confine(spec(), Confinement(("srt",), SandboxProfile(deny_read=hidden)))
         launch.close()
         launch.remove()
         return [*launch.argv]

@@ -11,10 +11,10 @@ from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.sandbox.launch import Confinement, confine
-from ironcurtain_proxy.sandbox.profile import Profile, Surroundings, profile_of
-from ironcurtain_proxy.sandbox.settings import Settings, sealed
+from ironcurtain_proxy.sandbox.profile import SandboxProfile, SandboxSurroundings, profile_of
+from ironcurtain_proxy.sandbox.settings import SandboxSettings, sealed
 
-AROUND = Surroundings(
+AROUND = SandboxSurroundings(
     home="/home/me",
     own=("/home/me/.ironcurtain", "/policy"),
     code=("/opt/proxy",),
@@ -34,7 +34,7 @@ def spec(sandbox: Mapping[str, Json] | None = None) -> ServerSpec:
 
 @pytest.mark.requirement("C-12")
 def test_by_default_no_network_and_writes_only_where_policy_may_let_them() -> None:
-    assert profile_of(spec(), AROUND) == Profile(
+    assert profile_of(spec(), AROUND) == SandboxProfile(
         allow_write=(CWD, "/work", "/docs"),
         allow_read=(CWD, "/work"),
         deny_read=("/home/me/.ironcurtain", "/policy", "/home/me/.ssh"),
@@ -80,11 +80,11 @@ def test_an_entry_can_open_the_users_keys_and_never_what_is_ours() -> None:
 )
 def test_a_domain_that_would_not_be_taken_as_it_was_meant_is_refused(domain: str) -> None:
     with pytest.raises(ConfigurationError, match=r"sandbox\.network"):
-        Settings.of(Profile(allowed_domains=(domain,)))
+        SandboxSettings.of(SandboxProfile(allowed_domains=(domain,)))
 
 
 def test_settings_cannot_be_changed_by_who_inherits_them() -> None:
-    descriptor = sealed(Settings.of(Profile(allow_write=("/work",))))
+    descriptor = sealed(SandboxSettings.of(SandboxProfile(allow_write=("/work",))))
     try:
         with pytest.raises(PermissionError):
             os.pwrite(descriptor, b"x", 0)
@@ -100,7 +100,7 @@ def test_settings_cannot_be_changed_by_who_inherits_them() -> None:
 
 @pytest.mark.requirement("C-9", "C-11")
 def test_the_servers_own_command_line_is_passed_on_word_by_word() -> None:
-    launch = confine(spec(), Confinement(("srt",), Profile()))
+    launch = confine(spec(), Confinement(("srt",), SandboxProfile()))
     try:
         assert launch.sandboxed
         assert launch.argv[0] == "srt"

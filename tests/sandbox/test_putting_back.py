@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from ironcurtain_proxy.sandbox import putting_back
-from ironcurtain_proxy.sandbox.putting_back import Keeper
-from ironcurtain_proxy.sandbox.steering import Kind, Place, items_of
+from ironcurtain_proxy.sandbox.putting_back import RemovedFiles
+from ironcurtain_proxy.sandbox.steering import SteeringKind, SteeringPlace, items_of
 
 SETTINGS = '{"permissions": {"allow": ["Bash(make)"]}}'
 
 
 @pytest.fixture
-def keeper(tmp_path: Path) -> Keeper:
-    return Keeper(tmp_path / "state/put-back")
+def keeper(tmp_path: Path) -> RemovedFiles:
+    return RemovedFiles(tmp_path / "state/put-back")
 
 
 @pytest.fixture
@@ -36,11 +36,11 @@ def settings(place: Path, text: str = SETTINGS) -> Path:
     return file
 
 
-def steering(place: Path, kind: Kind) -> set[str]:
-    return set(items_of(Place(str(place), kind)))
+def steering(place: Path, kind: SteeringKind) -> set[str]:
+    return set(items_of(SteeringPlace(str(place), kind)))
 
 
-def test_what_is_taken_is_kept_for_this_user_alone(tmp_path: Path, keeper: Keeper) -> None:
+def test_what_is_taken_is_kept_for_this_user_alone(tmp_path: Path, keeper: RemovedFiles) -> None:
     file = settings(tmp_path)
     kept = Path(keeper.take(str(file)))
     assert kept.read_text() == SETTINGS
@@ -49,18 +49,18 @@ def test_what_is_taken_is_kept_for_this_user_alone(tmp_path: Path, keeper: Keepe
     assert list(file.parent.iterdir()) == []
 
 
-def test_what_is_made_again_and_again_is_kept_once(tmp_path: Path, keeper: Keeper) -> None:
+def test_what_is_made_again_and_again_is_kept_once(tmp_path: Path, keeper: RemovedFiles) -> None:
     kept = {keeper.take(str(settings(tmp_path, text))) for text in ["{}"] * 5 + ["[]"] * 5}
     assert len(kept) == len(list(keeper.directory.iterdir())) == 2
 
 
-def test_what_the_user_took_out_again_is_kept_again(tmp_path: Path, keeper: Keeper) -> None:
+def test_what_the_user_took_out_again_is_kept_again(tmp_path: Path, keeper: RemovedFiles) -> None:
     Path(keeper.take(str(settings(tmp_path)))).unlink()
     assert Path(keeper.take(str(settings(tmp_path)))).read_text() == SETTINGS
 
 
 def test_beyond_the_most_that_is_kept_nothing_is_lost_and_nothing_steers(
-    tmp_path: Path, keeper: Keeper, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, keeper: RemovedFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(putting_back, "_MOST_KEPT", 2)
     texts = [f'{{"n": {number}}}' for number in range(5)]
@@ -70,7 +70,7 @@ def test_beyond_the_most_that_is_kept_nothing_is_lost_and_nothing_steers(
     assert steering(tmp_path / ".claude", "claude") == set()
 
 
-def test_a_file_on_another_file_system_is_kept_too(elsewhere: Path, keeper: Keeper) -> None:
+def test_a_file_on_another_file_system_is_kept_too(elsewhere: Path, keeper: RemovedFiles) -> None:
     file = settings(elsewhere)
     kept = Path(keeper.take(str(file)))
     assert (kept.parent, kept.read_text()) == (keeper.directory, SETTINGS)
@@ -79,7 +79,7 @@ def test_a_file_on_another_file_system_is_kept_too(elsewhere: Path, keeper: Keep
 
 @pytest.mark.parametrize("name", ["hooks", "hooks/post-commit", "config", "commondir"])
 def test_what_cannot_leave_its_file_system_steers_nothing_under_its_new_name(
-    elsewhere: Path, keeper: Keeper, name: str
+    elsewhere: Path, keeper: RemovedFiles, name: str
 ) -> None:
     repository = elsewhere / ".git"
     thing = repository / name
@@ -94,13 +94,15 @@ def test_what_cannot_leave_its_file_system_steers_nothing_under_its_new_name(
 def test_what_cannot_be_kept_is_left_beside(tmp_path: Path) -> None:
     (tmp_path / "a file").write_text("")
     file = settings(tmp_path)
-    kept = Path(Keeper(tmp_path / "a file/put-back").take(str(file)))
+    kept = Path(RemovedFiles(tmp_path / "a file/put-back").take(str(file)))
     assert (kept.parent, kept.read_text()) == (file.parent, SETTINGS)
     assert steering(file.parent, "claude") == set()
 
 
 @pytest.mark.parametrize("kind", ["link", "pipe", "directory"])
-def test_whatever_lies_there_is_taken_as_it_is(tmp_path: Path, keeper: Keeper, kind: str) -> None:
+def test_whatever_lies_there_is_taken_as_it_is(
+    tmp_path: Path, keeper: RemovedFiles, kind: str
+) -> None:
     name = tmp_path / ("é" * 100)
     match kind:
         case "link":
@@ -115,5 +117,5 @@ def test_whatever_lies_there_is_taken_as_it_is(tmp_path: Path, keeper: Keeper, k
     assert kept.parent == keeper.directory
 
 
-def test_what_is_gone_is_nowhere(tmp_path: Path, keeper: Keeper) -> None:
+def test_what_is_gone_is_nowhere(tmp_path: Path, keeper: RemovedFiles) -> None:
     assert keeper.take(str(tmp_path / "nothing")) == ""

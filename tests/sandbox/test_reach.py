@@ -12,10 +12,10 @@ from ironcurtain_proxy.model.request import (
     UrlValue,
     Value,
 )
-from ironcurtain_proxy.sandbox.profile import Profile
+from ironcurtain_proxy.sandbox.profile import SandboxProfile
 from ironcurtain_proxy.sandbox.reach import closed_hosts, obstacle
 
-PROFILE = Profile(
+PROFILE = SandboxProfile(
     allow_write=("/work", "/state/fs.cwd"),
     allow_read=("/state/fs.cwd",),
     deny_read=("/state", "/home/.ssh", "/work/policy"),
@@ -65,7 +65,7 @@ def test_a_server_without_network_reaches_no_host() -> None:
     assert "no network" in (obstacle(PROFILE, fetch("a.org")) or "")
 
 
-ONLINE = Profile(
+ONLINE = SandboxProfile(
     allowed_domains=("one.org", "*.two.org", "10.0.0.1", "localhost", "UPPER.org"),
     denied_domains=("secret.two.org", "*.deep.two.org"),
 )
@@ -102,7 +102,7 @@ def test_a_host_that_the_sandbox_keeps_closed_is_an_obstacle(host: str, is_let: 
 
 
 def test_an_address_is_no_name_that_a_wildcard_stands_for() -> None:
-    assert obstacle(Profile(allowed_domains=("*.0.0.1",)), fetch("10.0.0.1")) is not None
+    assert obstacle(SandboxProfile(allowed_domains=("*.0.0.1",)), fetch("10.0.0.1")) is not None
 
 
 @pytest.mark.parametrize(

@@ -186,3 +186,27 @@ def test_the_grammar_is_not_loaded_before_the_first_command() -> None:
         "assert 'tree_sitter' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    ("command", "certain"),
+    [
+        # A redirection before the pipe does not put what stands before `&&` into the pipeline.
+        ("cd /a && b 2>&1 | c", True),
+        ("cd /a && b && c 2>&1 | d", True),
+        ("x; cd /a && b |& c", True),
+        ("cd /a 2>&1 | c", False),
+        ("{ cd /a && b; } 2>&1 | c", False),
+        ("(cd /a && b) 2>&1 | c", False),
+        ("x | cd /a && b 2>&1 | y", False),
+        ("x && cd /a | b 2>&1 | c", False),
+        ("cd /a && b 2>&1 | c & d", False),
+        ("x || cd /a && b 2>&1 | c", False),
+        ("if cd /a && b 2>&1 | c; then d; fi", False),
+    ],
+)
+def test_only_a_directory_change_of_the_shell_itself_is_certain(
+    command: str, certain: bool
+) -> None:
+    found = parse_command(command).commands
+    assert [one.is_certain for one in found if one.words and one.words[0].text == "cd"] == [certain]

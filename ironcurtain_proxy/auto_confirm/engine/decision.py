@@ -19,7 +19,7 @@ from ironcurtain_proxy.model.json import Json
 EngineAction: TypeAlias = Literal["approve", "conditional", "escalate", "held"]
 """`conditional`: approved, with every safeguard. `held`: a reviewer decides, nobody goes on."""
 
-Check: TypeAlias = Literal[
+EngineCheck: TypeAlias = Literal[
     "switched-off", "held", "deployment", "pattern", "safety-rule", "risk", "provider",
     "confidence", "context", "night", "testing", "load", "health", "unknown", "default",
 ]  # fmt: skip
@@ -39,7 +39,7 @@ class EngineDecision:
     """One decision. Scores in hundredths."""
 
     action: EngineAction
-    check: Check
+    check: EngineCheck
     reason: str
     target: str | None = None
     """Who reviews; None: nobody needs to."""

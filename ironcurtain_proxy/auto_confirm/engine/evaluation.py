@@ -13,8 +13,8 @@ from ironcurtain_proxy.auto_confirm.engine.confidence import Confidence, confide
 from ironcurtain_proxy.auto_confirm.engine.context_score import ContextScore
 from ironcurtain_proxy.auto_confirm.engine.decision import (
     SAFEGUARDS,
-    Check,
     EngineAction,
+    EngineCheck,
     EngineDecision,
 )
 from ironcurtain_proxy.auto_confirm.engine.extraction import CallSubject, subject_of
@@ -63,7 +63,7 @@ class _Outcome:
     """To whom instead of whom the route says."""
 
 
-_Check: TypeAlias = Callable[[Assessment], _Outcome | None]
+_CheckFunction: TypeAlias = Callable[[Assessment], _Outcome | None]
 
 
 def evaluate(
@@ -219,7 +219,7 @@ def _unknown_operation(found: Assessment) -> _Outcome | None:
     return None
 
 
-CHECKS: Final[tuple[tuple[Check, _Check], ...]] = (
+CHECKS: Final[tuple[tuple[EngineCheck, _CheckFunction], ...]] = (
     ("switched-off", _switched_off),
     ("held", _too_much_held),
     ("deployment", _deployment),
@@ -273,7 +273,7 @@ def _is_within_its_band(found: Assessment) -> bool:
     return found.risk.hundredths <= (LOW_AT_MOST if is_low else MEDIUM_AT_MOST)
 
 
-def _decision(found: Assessment, check: Check, outcome: _Outcome) -> EngineDecision:
+def _decision(found: Assessment, check: EngineCheck, outcome: _Outcome) -> EngineDecision:
     approves = outcome.action in ("approve", "conditional")
     risk = found.risk.hundredths
     route = route_of(found.interaction, found.subject, risk, found.settings)

@@ -22,7 +22,7 @@ EVERYDAY: Final[frozenset[Operation]] = frozenset(
 )
 """What is part of any work, and so never unusual."""
 
-_Parts: TypeAlias = tuple[str, ...]
+_PathParts: TypeAlias = tuple[str, ...]
 
 _SAME: Final = 100
 _NEXT_TO: Final = 75
@@ -74,13 +74,13 @@ def similarity(paths: Sequence[RealPath], directories: frozenset[RealPath]) -> H
     return min(_nearness(parts, beside, around) for parts in elsewhere)
 
 
-def _above(parts: _Parts) -> Iterator[_Parts]:
+def _above(parts: _PathParts) -> Iterator[_PathParts]:
     """A place, and every directory that it lies in."""
     return (parts[:length] for length in range(len(parts), -1, -1))
 
 
 def _nearness(
-    parts: _Parts, beside: AbstractSet[_Parts], around: AbstractSet[_Parts]
+    parts: _PathParts, beside: AbstractSet[_PathParts], around: AbstractSet[_PathParts]
 ) -> Hundredths:
     if parts[:-2] in beside:
         return _NEXT_TO

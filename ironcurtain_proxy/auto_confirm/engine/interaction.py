@@ -87,7 +87,7 @@ _ENOUGH = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class History:
+class InteractionHistory:
     """What was done lately, in all sessions of this user."""
 
     operations: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
@@ -113,7 +113,7 @@ class Knowledge:
     health: SessionHealth = "unknown"
     earlier_failures: int = 0
     """Calls of this session that failed lately."""
-    history: History = field(default_factory=History)
+    history: InteractionHistory = field(default_factory=InteractionHistory)
     context_similarity: Hundredths = 100
     """How much the call looks like earlier work."""
     testing: bool = False

@@ -98,7 +98,7 @@ ROWS: Final[Mapping[RowKey, Row]] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ground:
+class MatrixContext:
     """What decides which row a call falls under, besides the call."""
 
     places: SessionPlaces
@@ -106,13 +106,13 @@ class Ground:
     """Prefixes of branches that are nobody else's."""
 
 
-def row_of(touch: Touch, subject: CallSubject, ground: Ground) -> Row | None:
+def row_of(touch: Touch, subject: CallSubject, ground: MatrixContext) -> Row | None:
     """The row for one thing that a call does; None: the matrix does not speak of it."""
     key = _key_of(touch, subject, ground)
     return None if key is None else ROWS[key]
 
 
-def _key_of(touch: Touch, subject: CallSubject, ground: Ground) -> RowKey | None:
+def _key_of(touch: Touch, subject: CallSubject, ground: MatrixContext) -> RowKey | None:
     match touch.operation:
         case "edit":
             return _edit(touch, ground.places)

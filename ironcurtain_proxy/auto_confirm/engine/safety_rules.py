@@ -11,7 +11,7 @@ from typing import Final
 
 from ironcurtain_proxy.auto_confirm.engine.extraction import CallSubject, Touch
 from ironcurtain_proxy.auto_confirm.engine.interaction import Interaction
-from ironcurtain_proxy.auto_confirm.engine.matrix import Ground, MatrixWord, Row, row_of
+from ironcurtain_proxy.auto_confirm.engine.matrix import MatrixContext, MatrixWord, Row, row_of
 from ironcurtain_proxy.auto_confirm.engine.settings import AutoConfirmSettings, SafetyRule
 
 _STRICTNESS: Final[Mapping[MatrixWord, int]] = MappingProxyType(
@@ -42,7 +42,7 @@ def rows_of(
     interaction: Interaction, subject: CallSubject, settings: AutoConfirmSettings
 ) -> tuple[Row | None, ...]:
     """The row for each thing that a call does, in the order of `subject.touches`."""
-    ground = Ground(places=interaction.places, feature_branches=settings.feature_branches)
+    ground = MatrixContext(places=interaction.places, feature_branches=settings.feature_branches)
     return tuple([row_of(touch, subject, ground) for touch in subject.touches])
 
 

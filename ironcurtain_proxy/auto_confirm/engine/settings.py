@@ -73,7 +73,7 @@ class EscalationTargets:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reviewer:
+class ReviewerSetting:
     """Somebody who may decide."""
 
     name: str
@@ -110,7 +110,7 @@ class AutoConfirmSettings:
     """Whatever is not in it: `deny`. `final_table.check_on_timeout` says what may be in it."""
     feature_branches: tuple[str, ...] = ("feature/",)
     """Prefixes of branches that are nobody else's."""
-    reviewers: tuple[Reviewer, ...] = ()
+    reviewers: tuple[ReviewerSetting, ...] = ()
     """None: a person reviews everything."""
 
     def __post_init__(self) -> None:
@@ -131,6 +131,6 @@ class AutoConfirmSettings:
                 f"auto_confirm.on_timeout: no operation is called {min(strange)!r}"
             )
 
-    def reviewer(self, name: str) -> Reviewer | None:
+    def reviewer(self, name: str) -> ReviewerSetting | None:
         """The reviewer of a name; None: a person stands in."""
         return next((found for found in self.reviewers if found.name == name), None)

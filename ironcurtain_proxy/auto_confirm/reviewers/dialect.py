@@ -18,7 +18,7 @@ MAX_ANSWER: Final = 64 * 1024
 NOTHING_OPEN: Final = "it answers nothing that is open"
 TOO_LONG: Final = "it is too long"
 
-Word: TypeAlias = Literal["approve", "deny"]
+ReviewerWord: TypeAlias = Literal["approve", "deny"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +26,7 @@ class ProcessAnswer:
     """A well-formed answer of the process that was started, to some question."""
 
     id: str
-    decision: Word
+    decision: ReviewerWord
     arguments_hash: str
     reviewer: str
     note: str

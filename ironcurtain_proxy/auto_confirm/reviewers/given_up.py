@@ -20,7 +20,7 @@ _MOST_BYTES: Final = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class GivenUp:
+class AbandonedReviewer:
     """A reviewer that a session asks no more."""
 
     session: str
@@ -47,7 +47,7 @@ def note_given_up(directory: Path, reviewers: list[str]) -> None:
     new.replace(directory / FILE_NAME)
 
 
-def given_up(sessions: Path) -> Iterator[GivenUp]:
+def given_up(sessions: Path) -> Iterator[AbandonedReviewer]:
     """What running sessions have given up.
 
     Args:
@@ -58,4 +58,4 @@ def given_up(sessions: Path) -> Iterator[GivenUp]:
             found = orjson.loads(file.read_bytes()[:_MOST_BYTES])
             if is_alive(Owner(int(found["pid"]), str(found["startTime"]))):
                 for name in found["reviewers"]:
-                    yield GivenUp(file.parent.name, str(name))
+                    yield AbandonedReviewer(file.parent.name, str(name))

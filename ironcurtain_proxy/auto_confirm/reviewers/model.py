@@ -80,8 +80,8 @@ ANSWER_SCHEMA: Final[Mapping[str, Json]] = MappingProxyType(
     }
 )
 
-Word: TypeAlias = Literal["approve", "deny", "pass"]
-_WORDS: Final[Mapping[object, Word]] = {"approve": "approve", "deny": "deny", "pass": "pass"}
+ModelWord: TypeAlias = Literal["approve", "deny", "pass"]
+_WORDS: Final[Mapping[object, ModelWord]] = {"approve": "approve", "deny": "deny", "pass": "pass"}
 _MAX_ANSWER: Final = 16_384
 _MAX_REASON: Final = 500
 _EXPIRED: Final = Declined(by="timeout", kind="expired")
@@ -91,7 +91,7 @@ _EXPIRED: Final = Declined(by="timeout", kind="expired")
 class ModelAnswer:
     """What a model decided."""
 
-    decision: Word
+    decision: ModelWord
     reason: str
 
 

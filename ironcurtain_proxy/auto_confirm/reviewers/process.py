@@ -64,7 +64,7 @@ _NOT_STARTED: Final = Passed("its process could not be started")
 
 
 @dataclass(slots=True, eq=False)
-class _Question:
+class _AskedQuestion:
     escalation: Escalation
     answered: anyio.Event = field(default_factory=anyio.Event)
     ruling: Ruling | None = None
@@ -86,7 +86,7 @@ class _Running:
     writer: LineWriter
     ready: anyio.Event = field(default_factory=anyio.Event)
     """It can be asked, or it never will be."""
-    open: dict[str, _Question] = field(default_factory=dict)
+    open: dict[str, _AskedQuestion] = field(default_factory=dict)
     strange: int = 0
     """Lines that were no answers."""
 
@@ -184,7 +184,7 @@ class ProcessReviewer:
         except Exception:  # noqa: BLE001  what cannot be shown is not reviewed
             _log.warning("a call cannot be shown to reviewer %s", self._spec.name)
             return Passed("the call cannot be shown")
-        question = running.open[escalation.id] = _Question(escalation)
+        question = running.open[escalation.id] = _AskedQuestion(escalation)
         try:
             return await self._wait(running, question, line)
         finally:
@@ -195,7 +195,7 @@ class ProcessReviewer:
                 with suppress(BrokenPipeError):
                     running.writer.write(cancel)
 
-    async def _wait(self, running: _Running, question: _Question, line: bytes) -> Ruling:
+    async def _wait(self, running: _Running, question: _AskedQuestion, line: bytes) -> Ruling:
         if running.writer.backlog > _MAX_BACKLOG:
             question.settle(Passed("it does not read what it is asked"))
         else:

@@ -10,7 +10,7 @@ import orjson
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from ironcurtain_proxy.auto_confirm.engine.interaction import History
+from ironcurtain_proxy.auto_confirm.engine.interaction import InteractionHistory
 from ironcurtain_proxy.auto_confirm.store.faults import AlreadyDecidedError, StoreError
 from ironcurtain_proxy.auto_confirm.store.rows import (
     MODEL,
@@ -232,7 +232,7 @@ def set_outcome(connection: Connection, interaction_id: int, *, succeeded: bool)
     return connection.execute(pattern).scalar()
 
 
-def recent_work(connection: Connection) -> History:
+def recent_work(connection: Connection) -> InteractionHistory:
     """What was approved lately, in all sessions: against which a new call is held.
 
     A scope that is no path, such as a branch, says nothing of directories.
@@ -244,7 +244,7 @@ def recent_work(connection: Connection) -> History:
         .limit(LATELY)
     ).all()
     paths = {line for row in rows for line in (row.scope or "").split("\n") if line[:1] == "/"}
-    return History(
+    return InteractionHistory(
         operations=Counter(row.operation for row in rows),
         directories=frozenset(RealPath(RealPath.from_text(path).parts[:-1]) for path in paths),
     )

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
-from ironcurtain_proxy.auto_confirm.store.series import OUTCOMES, Outcome, Slot
+from ironcurtain_proxy.auto_confirm.store.series import OUTCOMES, PromptOutcome, Slot
 
 _WIDTH: Final = 640
 _HEIGHT: Final = 220
@@ -26,7 +26,7 @@ _GAP: Final = 2
 _WIDEST_BAR: Final = 40.0
 _DAY: Final = timedelta(days=1)
 
-COLOURS: Final[Mapping[Outcome, str]] = {
+COLOURS: Final[Mapping[PromptOutcome, str]] = {
     "auto-approved": "c1",
     "approved": "c2",
     "waiting": "c3",
@@ -44,7 +44,7 @@ def shown(text: str) -> str:
     return html.escape(cut)
 
 
-def legend(outcomes: Sequence[Outcome]) -> str:
+def legend(outcomes: Sequence[PromptOutcome]) -> str:
     """The colours and what they stand for."""
     items = "".join(
         f'<li><span class="key {COLOURS[outcome]}"></span>{shown(outcome)}</li>'
@@ -53,7 +53,7 @@ def legend(outcomes: Sequence[Outcome]) -> str:
     return f'<ul class="legend">{items}</ul>'
 
 
-def used(counts: Sequence[Mapping[Outcome, int]]) -> list[Outcome]:
+def used(counts: Sequence[Mapping[PromptOutcome, int]]) -> list[PromptOutcome]:
     """The outcomes that occur at all, in the order of the legend."""
     return [one for one in OUTCOMES if any(found.get(one, 0) for found in counts)]
 
@@ -121,7 +121,7 @@ def histogram(counts: Sequence[int], labels: Sequence[str], late_from: int, titl
     return _svg(title, _HEIGHT, "".join(parts))
 
 
-def stacked_rows(rows: Mapping[str, Mapping[Outcome, int]], title: str) -> str:
+def stacked_rows(rows: Mapping[str, Mapping[PromptOutcome, int]], title: str) -> str:
     """A row of segments for each name."""
     most = max(sum(counts.values()) for counts in rows.values())
     left, right = 84, 56

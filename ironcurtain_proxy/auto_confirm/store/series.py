@@ -14,9 +14,9 @@ from ironcurtain_proxy.auto_confirm.store.interactions import OURS
 from ironcurtain_proxy.auto_confirm.store.store import Store
 from ironcurtain_proxy.auto_confirm.store.tables import DECISIONS, INTERACTIONS, REVIEWER_DECISIONS
 
-Outcome: TypeAlias = Literal["auto-approved", "approved", "rejected", "timed out", "waiting"]
+PromptOutcome: TypeAlias = Literal["auto-approved", "approved", "rejected", "timed out", "waiting"]
 """What became of a prompt, in the words of a report. `approved`: by a person or a reviewer."""
-OUTCOMES: Final[tuple[Outcome, ...]] = get_args(Outcome)
+OUTCOMES: Final[tuple[PromptOutcome, ...]] = get_args(PromptOutcome)
 
 _STEPS: Final = tuple(timedelta(minutes=n) for n in (1, 5, 15, 60, 360, 1440, 10080))
 _MOST_BARS: Final = 48
@@ -30,7 +30,7 @@ class Slot:
     """What happened in one stretch of time."""
 
     start: datetime
-    decisions: Mapping[Outcome, int]
+    decisions: Mapping[PromptOutcome, int]
     """Prompts by what became of them, each at the time of its last decision."""
     safe_approved: int
     safe_decided: int
@@ -43,7 +43,7 @@ class Series:
     step: timedelta
     slots: Sequence[Slot]
     """Without gaps, oldest first; empty if nothing was decided."""
-    bands: Mapping[str, Mapping[Outcome, int]]
+    bands: Mapping[str, Mapping[PromptOutcome, int]]
     """Prompts by risk band, and what became of them."""
     responses: Sequence[int]
     """How many reviewers' answers took up to each of `RESPONSE_BOUNDS`, and longer."""
@@ -64,7 +64,7 @@ def collect(store: Store, since: datetime | None = None) -> Series:
 class _Counted:
     minute: datetime
     band: str
-    outcome: Outcome
+    outcome: PromptOutcome
     count: int
 
 
@@ -114,7 +114,7 @@ def _minute(connection: Connection) -> "sa.ColumnElement[str]":
     return sa.func.to_char(stored, sa.literal_column("'YYYY-MM-DD HH24:MI'"))
 
 
-def _outcome(decision: str, *, automatic: bool) -> Outcome | None:
+def _outcome(decision: str, *, automatic: bool) -> PromptOutcome | None:
     match decision:
         case "approved":
             return "auto-approved" if automatic else "approved"
@@ -156,7 +156,7 @@ def _floor(time: datetime, step: timedelta) -> datetime:
 
 
 def _slot(start: datetime, members: Sequence[_Counted]) -> Slot:
-    decisions: Counter[Outcome] = Counter()
+    decisions: Counter[PromptOutcome] = Counter()
     approved = decided = 0
     for one in members:
         decisions[one.outcome] += one.count
@@ -167,9 +167,9 @@ def _slot(start: datetime, members: Sequence[_Counted]) -> Slot:
     return Slot(start=start, decisions=decisions, safe_approved=approved, safe_decided=decided)
 
 
-def _bands(counted: Sequence[_Counted]) -> dict[str, Mapping[Outcome, int]]:
+def _bands(counted: Sequence[_Counted]) -> dict[str, Mapping[PromptOutcome, int]]:
     order = (*get_args(RiskBand), "unknown")
-    found: dict[str, Counter[Outcome]] = {}
+    found: dict[str, Counter[PromptOutcome]] = {}
     for one in counted:
         band = one.band if one.band in order else "unknown"
         found.setdefault(band, Counter())[one.outcome] += one.count

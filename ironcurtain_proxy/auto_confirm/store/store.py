@@ -15,7 +15,7 @@ from sqlalchemy.engine import Connection
 
 from ironcurtain_proxy.auto_confirm.engine.interaction import (
     ApproveRate,
-    History,
+    InteractionHistory,
     SessionHealth,
 )
 from ironcurtain_proxy.auto_confirm.engine.places import SafePath
@@ -207,7 +207,7 @@ class Store:
         """By operation and scope, of people and reviewers alone."""
         return self.read(patterns.approve_rates)
 
-    def recent_work(self) -> History:
+    def recent_work(self) -> InteractionHistory:
         """What was approved lately, in all sessions."""
         return self.read(interactions.recent_work)
 

@@ -22,7 +22,7 @@ HELP: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class ReviewCommand:
     """A line that was understood."""
 
     verdict: ReviewerAnswer
@@ -61,7 +61,7 @@ class PlainReview:
             self.say(line)
         self.say(f"    /approve {number}   /approve+ {number}   /deny {number} [words]")
 
-    def read(self, line: str, now: datetime) -> Command | None:
+    def read(self, line: str, now: datetime) -> ReviewCommand | None:
         """What a line asks for; None: nothing that is to be answered, and why was said."""
         word, _, rest = line.strip().partition(" ")
         reference, _, note = rest.strip().partition(" ")
@@ -85,17 +85,17 @@ class PlainReview:
         for one in self._open.values():
             self._print(one, now)
 
-    def _command(self, word: str, reference: str, note: str) -> Command | None:
+    def _command(self, word: str, reference: str, note: str) -> ReviewCommand | None:
         approved = word != "/deny"
         remember = int(word[9:] or "1") - 1 if word.startswith("/approve+") else None
         verdict = ReviewerAnswer(approved=approved, remember=remember, note=note)
         if reference == "all":
-            return Command(verdict, tuple(self.all_of(list(self._open.values()), approved)))
+            return ReviewCommand(verdict, tuple(self.all_of(list(self._open.values()), approved)))
         number = int(reference) if reference.isascii() and reference.isdigit() else 0
         if number not in self._open:
             self.say(f"no pending escalation with number {reference!a}")
             return None
-        return Command(verdict, (self._open[number],))
+        return ReviewCommand(verdict, (self._open[number],))
 
     def answered(self, one: PendingRequest) -> None:
         """It needs no word about being over."""

@@ -1,4 +1,4 @@
-"""The tools of a server, each with the roles of its arguments and what it is taken for."""
+"""Annotating the tools of a server: the roles of their arguments and their kind."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final, cast
@@ -13,7 +13,7 @@ from ironcurtain_proxy.config.annotating.known import (
     known_servers,
     properties_of,
 )
-from ironcurtain_proxy.config.annotating.read_tool import Kind, ReadServer, ReadTool
+from ironcurtain_proxy.config.annotating.read_tool import ReadServer, ReadTool, ToolKind
 from ironcurtain_proxy.config.annotating.shell_tools import runs
 from ironcurtain_proxy.config.annotating.words import (
     BEYOND,
@@ -32,21 +32,22 @@ WORKING_DIRECTORIES: Final = frozenset(
     {"cwd", "workdir", "workDir", "working_dir", "workingDir"}
     | {"working_directory", "workingDirectory"}
 )
-"""The arguments that `facts.commands` takes for the directory of a command."""
+"""The arguments that `facts.commands` takes for the working directory of a command."""
 
 _MOST_TOOLS: Final = 500
 _MOST_NAME: Final = 200
 _MOST_SCHEMA: Final = 1 << 16
-"""Bytes. A server must not fill the file of annotations that all servers share."""
+"""The size limit of a schema. A server must not fill the annotation file that all servers share."""
 _SETTLED: Final = frozenset({"filesystem", "git"})
-"""Servers whose paths in the workspace are settled before any rule: nothing unknown is theirs."""
+"""Servers whose paths in the workspace are settled before any rule. Unknown tools never get their
+names."""
 _EVERY_USE: Final[tuple[Json, ...]] = ("read-path", "write-path", "delete-path")
 
 
 def annotate(
     name: str, tools: Sequence[Mapping[str, Json]], recognised: str | None = None
 ) -> ReadServer:
-    """What is known of a server's tools.
+    """The annotations of a server's tools.
 
     Args:
         name: the operator's name of the server.
@@ -66,7 +67,7 @@ def annotate(
 
 
 def _can_be_written(tool: Mapping[str, Json]) -> bool:
-    """Whether a tool can be named in a configuration, and its schema kept in it.
+    """Whether a tool can be named in a configuration, and its schema stored in it.
 
     A name that no setting can hold would make the whole configuration unusable.
     """
@@ -138,7 +139,7 @@ def _runner(
     arguments: dict[str, Json] = {}
     for one in properties:
         if one in WORKING_DIRECTORIES:
-            # Without one the command runs where its server does.
+            # Without such an argument the command runs in the server's own directory.
             arguments[one] = {
                 "default": ["read-path"],
                 "when": [{"condition": {"arg": one, "is": "falsy"}, "roles": ["none"]}],
@@ -155,7 +156,9 @@ def _runner(
     )
 
 
-def _kind(tool: Mapping[str, Json], name: str, meanings: Mapping[str, Meaning]) -> tuple[Kind, str]:
+def _kind(
+    tool: Mapping[str, Json], name: str, meanings: Mapping[str, Meaning]
+) -> tuple[ToolKind, str]:
     unclear = [one for one, meaning in meanings.items() if meaning == "unclear"]
     if unclear:
         return "unknown", f"what {_listed(unclear)} names is not clear"
@@ -177,7 +180,7 @@ def _kind(tool: Mapping[str, Json], name: str, meanings: Mapping[str, Meaning]) 
 
 
 def _roles_of_paths(tool: Mapping[str, Json], name: str) -> tuple[Json, ...]:
-    """The roles of every path of a tool: as many as its name or description may mean."""
+    """All roles that the paths of a tool may have, by its name and description."""
     words = frozenset(words_of(name))
     text = str(tool.get("description", ""))
     hints = tool.get("annotations")
@@ -203,7 +206,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def as_annotations(servers: Sequence[ReadServer]) -> dict[str, Json]:
-    """The document `tool-annotations.json`: servers of one name share their tools."""
+    """The document `tool-annotations.json`; servers with one annotation name share their tools."""
     document: dict[str, dict[str, Json]] = {}
     for server in servers:
         tools = document.setdefault(server.annotations, {})

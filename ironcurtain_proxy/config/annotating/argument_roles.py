@@ -1,4 +1,4 @@
-"""What one argument of a tool names: a path, an address, or nothing that a rule is asked about."""
+"""Guessing the kind of one argument: a path, a URL, or nothing that rules apply to."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final, Literal, TypeAlias
@@ -16,7 +16,7 @@ from ironcurtain_proxy.config.annotating.words import (
 from ironcurtain_proxy.model.json import Json
 
 Meaning: TypeAlias = Literal["path", "url", "plain", "unclear"]
-"""`plain`: it only says how, or with what content. `unclear`: it may name anything."""
+"""The kind of an argument. `plain`: an option or content. `unclear`: it may name anything."""
 
 _MOST_DEPTH: Final = 8
 _NAMED: Final = (("file",), ("dir",), ("directory",), ("folder",))
@@ -24,7 +24,7 @@ _NO_NAMES: Final = frozenset({"boolean", "number", "integer", "null"})
 
 
 def meaning_of(name: str, schema: Json) -> Meaning:
-    """What an argument names, by its schema, its name and its description."""
+    """The kind of an argument by its schema, name and description."""
     if not isinstance(schema, Mapping):
         return "unclear"
     types = types_of(schema)
@@ -39,7 +39,7 @@ def meaning_of(name: str, schema: Json) -> Meaning:
 
 
 def types_of(schema: Mapping[str, Json], depth: int = _MOST_DEPTH) -> frozenset[str]:
-    """The JSON types that a value may have; none if the schema does not say it, or too deep."""
+    """The JSON types that a value may have; none if the schema names none or nests too deeply."""
     if depth == 0:
         return frozenset()
     found: set[str] = set()
@@ -106,13 +106,13 @@ def _of_list(name: str, schema: Mapping[str, Json], found: Meaning) -> Meaning:
 
 
 def _of_object(schema: Mapping[str, Json], types: frozenset[str], found: Meaning) -> Meaning:
-    """What a value with values inside names: one that is a path in there cannot be annotated."""
+    """The kind of an object argument. A path inside an object cannot be annotated."""
     plain = types == {"object"} and found == "plain" and not any(_leaves(schema, _MOST_DEPTH))
     return "plain" if plain else "unclear"
 
 
 def _leaves(schema: Mapping[str, Json], depth: int) -> Iterator[bool]:
-    """For each text inside of a schema, whether it may name something."""
+    """For each text inside a schema, whether it may name a resource."""
     if depth == 0 or "$ref" in schema or "patternProperties" in schema:
         yield True
         return

@@ -1,6 +1,6 @@
-"""Tools that the shipped annotations describe, recognised by their names and schemas.
+"""Tools that the shipped annotations describe, recognised by name and schema.
 
-A name alone says nothing: a tool `fetch` that takes other arguments is another tool.
+A name alone proves nothing: a tool `fetch` with other arguments is another tool.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,16 +11,16 @@ from typing import Final
 import orjson
 
 from ironcurtain_proxy.config.annotating.argument_roles import meaning_of, types_of
-from ironcurtain_proxy.config.annotating.read_tool import Kind
+from ironcurtain_proxy.config.annotating.read_tool import ToolKind
 from ironcurtain_proxy.config.annotating.words import READS, words_of
 from ironcurtain_proxy.config.policy.policy_files import ANNOTATIONS_NAME, POLICY_NAME, SHIPPED
 from ironcurtain_proxy.model.json import Json
 
 _LOOKS: Final = READS | {"convert", "echo"}
 _ALWAYS_ALLOWED: Final = ("filesystem", "list_allowed_directories")
-"""By an invariant: no rule needs to name it."""
+"""Allowed by an invariant; no rule needs to name it."""
 _ENOUGH: Final = 3
-"""Tools in common that make a server the known one, unless that has fewer."""
+"""The number of common tools that identifies a known server, unless that server has fewer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +30,15 @@ class KnownTool:
     arguments: Mapping[str, Json]
     schema: Mapping[str, Json]
     is_allowed: bool
-    """Whether a shipped rule allows it by name: it reaches nothing but its server's own."""
+    """Whether a shipped rule allows it by name, because it affects nothing outside its server."""
 
     @property
     def roles(self) -> frozenset[str]:
         """Every role that an argument may have."""
         return frozenset(_roles_in([*self.arguments.values()]))
 
-    def kind(self, name: str) -> Kind:
-        """What it is to a preset."""
+    def kind(self, name: str) -> ToolKind:
+        """The kind of the tool for presets."""
         roles = self.roles - {"none", "commit-message", "branch-name"}
         if roles <= {"read-path", "write-path", "delete-path", "write-history"} and roles:
             return "files"
@@ -75,7 +75,7 @@ def known_servers() -> Mapping[str, Mapping[str, KnownTool]]:
 
 
 def known_server(tools: Sequence[Mapping[str, Json]], named: Iterable[str]) -> str | None:
-    """The known server that offers these tools; None: they are those of another.
+    """The known server that offers these tools; None: the tools belong to another server.
 
     Args:
         tools: objects of `tools/list`.
@@ -92,7 +92,7 @@ def known_server(tools: Sequence[Mapping[str, Json]], named: Iterable[str]) -> s
 
 
 def fits(tool: Mapping[str, Json], known: KnownTool | None) -> bool:
-    """Whether a tool is the one that was annotated: what it takes besides only says how."""
+    """Whether a tool matches the annotated one: any additional arguments are plain."""
     if known is None:
         return False
     theirs, ours = properties_of(tool.get("inputSchema")), properties_of(dict(known.schema))
@@ -106,7 +106,20 @@ def fits(tool: Mapping[str, Json], known: KnownTool | None) -> bool:
         elif not _same_type(schema, mine):
             return False
     named = {name for name, roles in known.arguments.items() if set(_roles_in([roles])) - {"none"}}
-    return named <= theirs.keys()
+    return named | _asked_of(known.arguments) <= theirs.keys()
+
+
+def _asked_of(arguments: Mapping[str, Json]) -> set[str]:
+    """The arguments that decide on the roles of others: without them the annotation is no good."""
+    cases = [one.get("when") for one in arguments.values() if isinstance(one, Mapping)]
+    conditions = [
+        case.get("condition")
+        for found in cases
+        if isinstance(found, list)
+        for case in found
+        if isinstance(case, Mapping)
+    ]
+    return {str(one["arg"]) for one in conditions if isinstance(one, Mapping) and "arg" in one}
 
 
 def properties_of(schema: Json) -> Mapping[str, Json] | None:

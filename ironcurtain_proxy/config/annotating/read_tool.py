@@ -1,4 +1,4 @@
-"""What is known of one tool."""
+"""A tool and a server as annotated from `tools/list`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,8 +6,12 @@ from typing import Literal, TypeAlias
 
 from ironcurtain_proxy.model.json import Json
 
-Kind: TypeAlias = Literal["files", "fetches", "shell", "looks", "keeps", "unknown"]
-"""What a tool is to a preset.
+ToolKind: TypeAlias = Literal["files", "fetches", "shell", "looks", "keeps", "unknown"]
+"""The kind of a tool for presets.
+
+`files`: it touches only the paths it is given. `fetches`: only the URLs. `shell`: it runs a shell
+command. `looks`, `keeps`: it reads, or changes, the server's own data; only for shipped servers.
+`unknown`: none of these is certain.
 
 `files`: the paths it is given are all that it touches. `fetches`: the URLs. `shell`: it runs a
 shell command. `looks`, `keeps`: it shows, or changes, what is its server's own; only tools of
@@ -17,10 +21,10 @@ shipped servers. `unknown`: nobody can say.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadTool:
-    """A tool, its arguments, and what it is taken for."""
+    """A tool with its arguments and its kind."""
 
     name: str
-    kind: Kind
+    kind: ToolKind
     arguments: Mapping[str, Json]
     """Roles by argument, as `tool-annotations.json` writes them."""
     schema: Mapping[str, Json] = field(default_factory=dict)
@@ -29,20 +33,20 @@ class ReadTool:
     changes: bool = True
     """Whether it may do more than read."""
     why: str = ""
-    """Why it is `unknown`, or denied; for people."""
+    """Why it is `unknown` or denied, for people."""
     is_denied: bool = False
-    """It cannot be annotated without opening what nobody has looked at: it is left out."""
+    """The tool is left out and so denied: any annotation would allow something unexamined."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadServer:
-    """A server's tools, and the name under which policy and annotations know it."""
+    """A server's tools, and its name in policy and annotations."""
 
     name: str
     """The operator's name."""
     annotations: str
     tools: tuple[ReadTool, ...] = ()
     error: str = ""
-    """Why its tools are not known."""
+    """Why its tools are not known; empty: they are."""
     left_out: int = 0
-    """Tools that cannot be written down: they are denied."""
+    """Tools that cannot be written into the files; they are denied."""

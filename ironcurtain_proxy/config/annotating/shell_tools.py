@@ -1,7 +1,7 @@
-"""Which argument of a tool is a shell command, told by its schema and its description.
+"""Recognising the argument that holds a shell command, by schema and description.
 
-Only what speaks of a command for the local shell is one: a text for another interpreter or another
-machine would be judged by what it means here. A tool that runs such a text is `unknown`.
+Only a command for the local shell counts. A text for another interpreter or another machine
+would be judged by its meaning here, so a tool that runs such a text is `unknown`.
 """
 
 import re
@@ -33,7 +33,8 @@ _ELSEWHERE: Final = re.compile(
     r"|pods?|virtual machine|vms?)\b",
     re.IGNORECASE,
 )
-"""Not the local machine. A program that is only named, as in an example, says nothing."""
+"""Words for machines other than the local one. A program named only as an example does not count.
+"""
 _OTHERS: Final = frozenset(
     {"adb", "applescript", "aws", "browser", "cluster", "container", "database", "deno", "docker"}
     | {"editor", "gcloud", "git", "graphql", "ide", "java", "javascript", "js", "julia", "jupyter"}
@@ -41,13 +42,13 @@ _OTHERS: Final = frozenset(
     | {"perl", "php", "pod", "powershell", "psql", "pwsh", "python", "python3", "query", "redis"}
     | {"remote", "ruby", "rust", "slash", "sql", "ssh", "typescript", "vim", "vm", "windows"}
 )
-"""What runs something else than the local shell, where it stands in the name of a tool; or in its
-description, if that does not speak of the shell."""
+"""Words for interpreters other than the local shell. They count in the name of a tool; in its
+description only if that does not mention the shell."""
 
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """A tool that runs what it is given."""
+    """The argument whose text a tool runs."""
 
     argument: str
     is_shell: bool
@@ -55,7 +56,7 @@ class Runs:
 
 
 def runs(tool: Mapping[str, Json], properties: Mapping[str, Json]) -> Runs | None:
-    """The argument with what a tool runs; None: it does not look like one.
+    """The argument whose text a tool runs; None: no argument looks like one.
 
     Args:
         tool: its object of `tools/list`.

@@ -1,4 +1,4 @@
-"""The words of names and descriptions that tell what a tool takes and does."""
+"""Words in names and descriptions that indicate a tool's arguments and effects."""
 
 import re
 from typing import Final
@@ -36,7 +36,7 @@ BEYOND: Final = frozenset(
     | {"script", "send", "share", "shell", "spawn", "sql", "start", "stop", "submit", "sync"}
     | {"terminal", "test", "transfer", "upload", "command", "compress", "extract", "unzip", "zip"}
 )
-"""What a tool does with a path that the path does not name."""
+"""Words for effects on a path that the path argument does not name."""
 
 PATH_NOUNS: Final = frozenset(
     {"cwd", "dest", "destination", "dir", "directories", "directory", "dirname", "dirs", "file"}
@@ -118,5 +118,5 @@ def speaks_of_destroying(description: str) -> bool:
 
 
 def speaks_of_leaving(description: str) -> bool:
-    """Whether a description says that a tool reaches or runs something besides files."""
+    """Whether a description says that a tool reaches or runs something other than files."""
     return _LEAVES.search(description) is not None

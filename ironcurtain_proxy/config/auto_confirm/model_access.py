@@ -1,4 +1,4 @@
-"""With which key, and where, a model that reviews is reached."""
+"""The API key and endpoint of a model that reviews."""
 
 from dataclasses import dataclass, field
 
@@ -8,12 +8,12 @@ from ironcurtain_proxy.config.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class ModelAccess:
-    """What a model's library is told."""
+    """The access data handed to a model's library."""
 
     api_key: str = field(repr=False)
     """Empty: there is none."""
     api_base: str | None
-    """None: the provider's own."""
+    """None: the provider's default."""
 
 
 def provider_of(model_id: str) -> str:
@@ -24,8 +24,8 @@ def provider_of(model_id: str) -> str:
 def model_access(spec: ReviewerSpec, settings: Settings) -> ModelAccess:
     """The reviewer's own key, else that of its provider.
 
-    INVARIANT: a key goes to the provider that it is of, and to no other. What is said of the
-    auto-approver holds for a reviewer of the same provider only.
+    INVARIANT: a key is sent only to the provider that it belongs to. The key and endpoint of the
+    LLM approver are used only by reviewers of the same provider.
     """
     provider, said = provider_of(spec.model_id), settings.auto_approve
     same = provider == provider_of(said.model_id)

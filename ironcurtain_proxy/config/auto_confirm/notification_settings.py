@@ -1,4 +1,4 @@
-"""Who is told what the auto-confirm engine does: `auto_confirm.notifications`."""
+"""Notifications of the auto-confirm engine: `auto_confirm.notifications`."""
 
 import re
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from ironcurtain_proxy.config.reading.layers import Layers
 NotificationKind: TypeAlias = Literal["none", "command", "webhook", "file", "tmux"]
 
 TMUX_TARGET: Final = re.compile(r"[A-Za-z0-9_%@$:.=][A-Za-z0-9_%@$:./=-]{0,99}", re.ASCII)
-"""A session, window or pane. It becomes an argument, which must not look like an option."""
+"""A session, window or pane. The value becomes an argument and must not look like an option."""
 
 _NOTIFICATIONS: Final[tuple[NotificationKind, ...]] = get_args(NotificationKind)
 _NOBODY: Final[NotificationKind] = "none"
@@ -19,27 +19,27 @@ _NOBODY: Final[NotificationKind] = "none"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotificationSettings:
-    """Who is told that something waits."""
+    """A channel for notifications."""
 
     kind: NotificationKind = "none"
     command: tuple[str, ...] = ()
     url: str = field(default="", repr=False)
-    """Of a webhook; it may hold a secret."""
+    """The URL of a webhook; it may hold a secret."""
     file: Path | None = None
     target: str = ""
     """The tmux pane or session."""
     summary_minutes: float = 15
-    """Between two summaries of what the engine approved; 0: there are none."""
+    """Minutes between two summaries of the engine's approvals; 0: no summaries."""
 
 
 def read_notifications(layers: Layers, spot: Spot) -> NotificationSettings:
-    """Read the section; a path is against the file that holds it."""
+    """Read the section; paths are relative to the file that holds them."""
     members = spot.object(("kind", "command", "url", "file", "target", "summary_minutes"))
     kind = members.read("kind", _notification, _NOBODY)
     needed = {"command": "command", "webhook": "url", "file": "file", "tmux": "target"}
     if kind in needed and needed[kind] not in members:
         spot.error(f"{kind} needs {needed[kind]!r}")
-    # Nobody is told for a while: then the rest may stay where it is.
+    # Notifications may be switched off for a while, with the rest left in place.
     for key in () if kind == "none" else set(needed.values()) - {needed[kind]}:
         said = members.get(key)
         if said is not None:

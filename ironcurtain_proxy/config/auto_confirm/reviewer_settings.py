@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final, Literal, TypeAlias, get_args
 
 from ironcurtain_proxy.auto_confirm.engine.sessions import SessionType
-from ironcurtain_proxy.auto_confirm.engine.settings import HUMAN, REVIEWER_TYPES, Reviewer
+from ironcurtain_proxy.auto_confirm.engine.settings import HUMAN, REVIEWER_TYPES, ReviewerSetting
 from ironcurtain_proxy.config.reading.document import Members, Spot
 from ironcurtain_proxy.config.reading.layers import Layers
 from ironcurtain_proxy.config.review_settings import read_model_id
@@ -29,36 +29,36 @@ _FOR: Final[Mapping[str, frozenset[ReviewerKind]]] = {
     "session": frozenset({"process", "session"}),
     "session_type": frozenset({"process", "session", "model"}),
 }
-"""Who takes a key that not everybody takes."""
+"""The kinds of reviewers that take a key, for keys that not all kinds take."""
 _NAME_LENGTH: Final = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReviewerSpec:
-    """How a reviewer is reached."""
+    """The settings of one reviewer."""
 
     name: str
     kind: ReviewerKind
     command: tuple[str, ...] = ()
-    """Of a process: the program and its arguments."""
+    """Process: the program and its arguments."""
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Of a process: added to its environment. Of a model: `API_KEY`."""
+    """Process: added to its environment. Model: `API_KEY`."""
     protocol: ReviewerProtocol = "lines"
-    """What a process speaks."""
+    """Process: the protocol that it speaks."""
     tool: str = "review"
-    """By which a process that speaks MCP is asked."""
+    """MCP process: the tool that asks it."""
     model_id: str = ""
-    """Of a model: `PROVIDER:MODEL`."""
+    """Model: `PROVIDER:MODEL`."""
     api_base: str | None = None
-    """Of a model: another endpoint of its provider's protocol."""
+    """Model: another endpoint of its provider's protocol."""
     mailbox: Path | None = None
-    """Of a session, and of a person who looks elsewhere: another escalation directory."""
+    """Session, or person with a directory of their own: the escalation directory."""
     token_file: Path | None = None
-    """Of a session: holds what its answers are known by."""
+    """Session: the file with the token that authenticates its answers."""
 
 
-def read_reviewer(layers: Layers, spot: Spot) -> tuple[Reviewer, ReviewerSpec]:
-    """One of them; paths are against the file that holds them."""
+def read_reviewer(layers: Layers, spot: Spot) -> tuple[ReviewerSetting, ReviewerSpec]:
+    """Read one reviewer; paths are relative to the file that holds them."""
     members = spot.object(
         (
             *("name", "kind", "command", "env", "modelId", "mailbox", "token_file", "apiBase"),
@@ -82,7 +82,7 @@ def read_reviewer(layers: Layers, spot: Spot) -> tuple[Reviewer, ReviewerSpec]:
         lambda inner: inner.word(_SESSION_TYPES),
         REVIEWER_TYPES.get(name, "unknown"),
     )
-    reviewer = Reviewer(
+    reviewer = ReviewerSetting(
         name=name,
         kind="human" if kind == "human" else "process",
         session=members.read("session", Spot.name, None),
@@ -114,7 +114,7 @@ def _kind(spot: Spot) -> ReviewerKind:
 
 
 def _check_kind(members: Members, kind: ReviewerKind) -> None:
-    """What a kind needs and does not take."""
+    """Check the keys that a kind requires or does not take."""
     for key in ("mailbox", "token_file") if kind == "session" else ():
         members.required(key)
     for key, kinds in _FOR.items():
@@ -127,7 +127,7 @@ def _check_kind(members: Members, kind: ReviewerKind) -> None:
 
 
 def _spoken(members: Members, kind: ReviewerKind) -> ReviewerProtocol:
-    """What a reviewer speaks, and whether it is one that does."""
+    """The protocol of a reviewer, checked against its kind."""
     protocol = members.read("protocol", lambda inner: inner.word(_PROTOCOLS), _LINES)
     said, tool = members.get("protocol"), members.get("tool")
     if said is not None and kind != "process":

@@ -1,6 +1,6 @@
-"""The auto-confirm engine: section `auto_confirm`, with the keys of its document.
+"""The section `auto_confirm`: settings of the engine.
 
-Imported only where the section is there: most sessions start without it.
+Imported only where the section exists: most sessions start without it.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ from ironcurtain_proxy.auto_confirm.engine.settings import (
     NO_REVIEWER,
     AutoConfirmSettings,
     EscalationTargets,
-    Reviewer,
+    ReviewerSetting,
     RuleAction,
     SafetyRule,
     TimeoutAction,
@@ -54,37 +54,37 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AutoConfirmConfig:
-    """The whole section."""
+    """The settings in the section."""
 
     engine: AutoConfirmSettings
     session_type: SessionType = "worker"
-    """What kind of session this is, as the operator says."""
+    """The kind of session, as the operator names it."""
     context: RequiredContext = field(default_factory=RequiredContext)
     store_url: str | None = field(default=None, repr=False)
     """None: SQLite in the state directory."""
     keep_days: float = KEEP_DAYS
-    """How long the store keeps what has ended; 0: for ever."""
+    """Days for which the store keeps what has ended; 0: for ever."""
     reviewers: tuple[ReviewerSpec, ...] = ()
     notifications: NotificationSettings = field(default_factory=NotificationSettings)
 
     @property
     def mailboxes(self) -> tuple[Path, ...]:
-        """The escalation directories of reviewers who have one of their own."""
+        """The escalation directories of reviewers with a directory of their own."""
         return tuple([spec.mailbox for spec in self.reviewers if spec.mailbox is not None])
 
     @property
     def token_files(self) -> tuple[Path, ...]:
-        """What their answers are known by."""
+        """The token files that authenticate their answers."""
         return tuple([spec.token_file for spec in self.reviewers if spec.token_file is not None])
 
 
 def read_auto_confirm(layers: Layers) -> AutoConfirmConfig | None:
-    """The section; None: it is not there."""
-    return layers.read("auto_confirm", lambda spot: _Reader(layers).config(spot), None)
+    """Read the section; None: it does not exist."""
+    return layers.read("auto_confirm", lambda spot: _SectionReader(layers).config(spot), None)
 
 
-class _Reader:
-    """Reads the section; paths are against the file that holds them."""
+class _SectionReader:
+    """Reads the section; paths are relative to the file that holds them."""
 
     __slots__ = ("_layers",)
 
@@ -153,12 +153,12 @@ class _Reader:
             ),
         )
 
-    def _reviewer(self, spot: Spot) -> tuple[Reviewer, ReviewerSpec]:
+    def _reviewer(self, spot: Spot) -> tuple[ReviewerSetting, ReviewerSpec]:
         return read_reviewer(self._layers, spot)
 
 
 def _warn_of_strangers(members: Members, known: list[str]) -> None:
-    """Say for which names a person will be asked."""
+    """Warn of names that no reviewer has, for which a person will be asked."""
     targets = members.read("escalation_targets", Spot.members, {})
     for spot in (
         *map(targets.get, ("high_risk", "medium_risk")),
@@ -189,9 +189,9 @@ def _targets(spot: Spot) -> EscalationTargets:
 
 
 def _nobody(spot: Spot) -> str:
-    """The only word for who reviews low risk."""
+    """The only word for who reviews low risk: nobody."""
     if spot.value != NO_REVIEWER:
-        # A reviewer's name would promise a review that never takes place.
+        # The name of a reviewer would promise a review that never happens.
         spot.error(
             f"must be {shown(NO_REVIEWER)}: what is of low risk and certain is approved without a "
             "reviewer, and all else goes to high_risk or medium_risk"
@@ -248,7 +248,7 @@ def _store_url(spot: Spot) -> str:
 
 
 def _days(spot: Spot) -> float:
-    """A number of days; 0: no end."""
+    """A number of days; 0: for ever."""
     days = spot.number(-1, _MOST_DAYS)
     if -1 < days < 1 and days != 0:
         spot.error("must be at least 1 day, or 0 to keep everything")

@@ -1,4 +1,4 @@
-"""Where a session's task should be done: `auto_confirm.context`."""
+"""The expected environment of a session: `auto_confirm.context`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,24 +9,24 @@ from ironcurtain_proxy.config.reading.document import Spot
 from ironcurtain_proxy.config.reading.layers import Layers
 
 PROVIDER_VARIABLE: Final = "IRONCURTAIN_PROVIDER"
-"""Set by whoever spawns the proxy: which provider's model the session runs on."""
+"""Set by the program that starts the proxy: the provider of the session's model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequiredContext:
-    """What the operator says that the session should find. Nothing said: nothing is required."""
+    """The environment that the operator expects. An absent setting requires nothing."""
 
     directory: Path | None = None
-    """The workspace."""
+    """The expected workspace."""
     branch: str | None = None
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Variables of the proxy's environment."""
+    """The expected variables of the proxy's environment."""
     provider: str | None = None
-    """What `IRONCURTAIN_PROVIDER` should say."""
+    """The expected value of `IRONCURTAIN_PROVIDER`."""
 
 
 def read_context(layers: Layers, spot: Spot) -> RequiredContext:
-    """Read the section; a path is against the file that holds it."""
+    """Read the section; paths are relative to the file that holds them."""
     members = spot.object(("directory", "branch", "environment", "provider"))
     return RequiredContext(
         directory=members.read("directory", layers.as_path, None),

@@ -1,4 +1,4 @@
-"""Configuration files of older versions, brought up to date.
+"""Migration of configuration files of older versions.
 
 - `migration`: what changes. `json_insertion`, `rewriting`: how the file keeps its layout.
 """

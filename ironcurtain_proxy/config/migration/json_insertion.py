@@ -1,4 +1,4 @@
-"""Inserts a member into a JSON text, so that its comments, order and layout stay as they are."""
+"""Inserting a member into a JSON text, keeping its comments, order and layout."""
 
 import re
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ class Insertion:
     """A member to be inserted."""
 
     place: tuple[str, ...]
-    """The keys that lead to its object; `()`: the document."""
+    """The keys that lead to the member's object; `()`: the document."""
     key: str
     value: Json
 
@@ -27,8 +27,8 @@ class Insertion:
 def inserted(before: bytes, insertions: Sequence[Insertion]) -> bytes | None:
     """The text with the members inserted, each as the first one of its object.
 
-    None: it is not JSON, an object is not there, or a key is taken. What comes back says what the
-    old text said, and the insertions, and nothing else.
+    None: the text is no JSON, an object does not exist, or a key is taken. The new text holds
+    the old data and the insertions, and nothing else.
     """
     text, document = _read(before)
     if document is None:
@@ -44,7 +44,7 @@ def inserted(before: bytes, insertions: Sequence[Insertion]) -> bytes | None:
 
 
 def _read(content: bytes) -> tuple[str, Json]:
-    """The text, and what it says; None if it says nothing."""
+    """The text with its parsed value; None if it cannot be parsed."""
     try:
         text = content.decode()
         document: Json = orjson.loads(text.removeprefix(_BOM))
@@ -80,7 +80,7 @@ def _compact(value: Json) -> str:
 
 
 def _behind_brace(text: str, place: tuple[str, ...]) -> int:
-    """Where the members of the object at `place` begin. It is there."""
+    """The position of the first member of the object at `place`, which exists."""
     open_keys: list[str] = []
     latest = ""
     for token in _TOKEN.finditer(text):
@@ -92,7 +92,7 @@ def _behind_brace(text: str, place: tuple[str, ...]) -> int:
         elif word in "}]":
             open_keys.pop()
         else:
-            # A key, or a value: in an object no value stands between a key and its brace, and
-            # into an array no place leads.
+            # The brace follows a key or a value: no value stands between a key and its brace, and
+            # no place leads into an array.
             latest = orjson.loads(word)
     return len(text)

@@ -1,9 +1,8 @@
-"""Brings the configuration file of an older version up to date.
+"""Migration of the configuration file of an older version.
 
-Before `approvalPolicy` there was a switch, `approvalRequired`. What it means now is read off the
-file as it stands, before any default: with the default in its place it would never be looked at.
-The same meaning counts whether the file was rewritten or not, so nothing but the operator's own
-command, `config migrate`, writes.
+Before `approvalPolicy` there was the switch `approvalRequired`. Its meaning is read from the
+file before defaults are applied; a default would hide it. It has the same meaning whether or not
+the file was migrated, so only the operator's own command, `config migrate`, writes.
 """
 
 import os
@@ -20,7 +19,7 @@ from ironcurtain_proxy.config.migration.rewriting import rewrite
 from ironcurtain_proxy.model.json import Json
 
 COMMAND: Final = "ironcurtain-proxy config migrate"
-"""What the operator runs."""
+"""The command that the operator runs."""
 
 MigratedMode: TypeAlias = Literal["configured", "dangerous"]
 
@@ -32,10 +31,10 @@ _MAX_BYTES: Final = 4 * 1024 * 1024
 
 
 def migrated_mode(interceptor: Mapping[str, Json]) -> MigratedMode | None:
-    """The approval policy that a legacy section stands for; None: it stands for none.
+    """The approval policy that a legacy section stands for; None: the section has no legacy switch.
 
-    A section that names a policy keeps it. `approvalRequired: false` never meant that nothing may
-    ask, so it becomes the default, not "none".
+    A section that names a policy keeps it. `approvalRequired: false` never turned off all
+    questions, so it becomes the default policy, not "none".
     """
     if "approvalPolicy" in interceptor or interceptor.get("approvalRequired") is not True:
         return None
@@ -44,33 +43,33 @@ def migrated_mode(interceptor: Mapping[str, Json]) -> MigratedMode | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigrationPlan:
-    """What a file lacks, and the file with it."""
+    """The missing keys of a file, and the file with these keys."""
 
     file: Path
     before: bytes
     after: bytes | None
-    """None: it cannot be inserted, as where an object stands twice."""
+    """None: the keys cannot be inserted, as where an object stands twice."""
     missing: tuple[Insertion, ...]
 
     @property
     def words(self) -> tuple[str, ...]:
-        """What would be added, a line for each."""
+        """The additions, one line for each."""
         return tuple([_words(change) for change in self.missing])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """What became of a plan."""
+    """The result of a migration."""
 
     was_written: bool
     lines: tuple[str, ...]
-    """What to tell the operator."""
+    """Lines for the operator."""
 
 
 def plan_of(file: Path) -> MigrationPlan | None:
-    """What an older version did not know: the policy, and the auto-approver, off.
+    """The additions for a file of an older version: the policy, and the LLM approver, off.
 
-    None: the file needs nothing, is not JSON, or is not there.
+    None: the file needs none, is no JSON, or does not exist.
     """
     try:
         before = Path(os.path.realpath(file)).read_bytes()
@@ -83,7 +82,7 @@ def plan_of(file: Path) -> MigrationPlan | None:
 
 
 def migrate(plan: MigrationPlan, now: datetime) -> Done:
-    """Insert what is missing in one step, with a copy of the file as it was beside it.
+    """Insert the missing keys atomically, and keep a copy of the old file beside it.
 
     Args:
         plan: of a file that was read and found right already.

@@ -1,6 +1,6 @@
-"""Replaces a file of the operator's in one step, with a copy of it as it was.
+"""Replacing a file of the operator atomically, with a copy of the old content.
 
-At every moment the file is whole, the old one or the new one, whatever fails.
+At every moment, whatever fails, the file is complete: either the old or the new one.
 """
 
 import errno
@@ -13,11 +13,11 @@ from typing import Final
 from ironcurtain_proxy.private_files import sync_directory
 
 _MAX_BACKUPS: Final = 100
-"""In one second."""
+"""The largest number of copies in one second."""
 
 
 def rewrite(file: Path, before: bytes, after: bytes, now: datetime) -> Path:
-    """Put `after` in the place of `before`. Mode and owner are kept, and a link stays one.
+    """Replace the content `before` by `after`. Mode, owner and a symbolic link are kept.
 
     Returns:
         The copy: beside the file's own name, not beside what a link leads to, since that place is
@@ -41,7 +41,7 @@ def rewrite(file: Path, before: bytes, after: bytes, now: datetime) -> Path:
     except OSError:
         new.unlink(missing_ok=True)
         raise
-    # The file is in its place already: a file system that cannot do this is no failure.
+    # The file is replaced already, so a file system without fsync of directories is no failure.
     sync_directory(real.parent)
     return backup
 
@@ -69,7 +69,7 @@ def _backup(file: Path, content: bytes, status: os.stat_result, now: datetime) -
 
 
 def _filled(descriptor: int, path: Path, content: bytes, status: os.stat_result) -> Path:
-    """Write a file of our own, with mode and owner of another; or take it away again."""
+    """Write a new file with the mode and owner of another; remove it again on failure."""
     try:
         with os.fdopen(descriptor, "wb") as out:
             out.write(content)
@@ -77,7 +77,7 @@ def _filled(descriptor: int, path: Path, content: bytes, status: os.stat_result)
             own = os.fstat(descriptor)
             if (own.st_uid, own.st_gid) != (status.st_uid, status.st_gid):
                 os.fchown(descriptor, status.st_uid, status.st_gid)
-            # After the content: it is nobody else's until it is whole.
+            # After the content, so that nobody else can use the file before it is complete.
             os.fchmod(descriptor, status.st_mode & 0o7777)
             os.fsync(descriptor)
     except OSError:

@@ -1,7 +1,7 @@
-"""The policy: rules, annotations and lists. The files that come with the package are in `shipped`.
+"""The policy: rules, annotations and lists. The files of the package are in `shipped`.
 
-- `policy_files`, `policy_loading`: which files are read, and what they are joined into.
-- `policy_file`, `annotations_file`, `lists_file`, `engine_file`: one format each.
-- `protection`: what no rule can open.
-- `lint`, `lint_annotations`, `lint_subjects`: rules and annotations that say nothing.
+- `policy_files`, `policy_loading`: which files are read, and how they are joined. -
+`policy_file`, `annotations_file`, `lists_file`, `engine_file`: one format each. - `protection`:
+files that no rule makes accessible. - `lint`, `lint_annotations`, `lint_subjects`: rules and
+annotations without effect.
 """

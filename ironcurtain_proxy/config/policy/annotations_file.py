@@ -1,4 +1,4 @@
-"""`tool-annotations.json`: what the operator says of every tool's arguments, read strictly."""
+"""`tool-annotations.json`: the operator's annotations of all tools, read strictly."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +37,7 @@ class AnnotationsFile:
     data: bytes
     annotations: Annotations
     servers: frozenset[str]
-    """Every server the file speaks of, also one without tools."""
+    """Every server in the file, including those without tools."""
 
 
 def read_annotations_file(path: Path, report: Report) -> AnnotationsFile | None:

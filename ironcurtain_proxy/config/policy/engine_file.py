@@ -1,6 +1,7 @@
 """`decide --dir`: the kernel's files in one directory, with `engine.json` instead of settings.
 
-Nothing else is read: no user configuration, no shipped annotations, no built-in protected paths.
+No other file is read: no user configuration, no shipped annotations, no built-in protected
+paths.
 """
 
 from collections.abc import Mapping
@@ -41,7 +42,7 @@ class LoadedEngine:
 
     loaded: LoadedPolicy
     home: Path
-    """What `~` stands for."""
+    """The directory that `~` stands for."""
     container_workspace_dir: str | None = None
 
 
@@ -60,7 +61,7 @@ def load_engine(directory: Path, home: Path) -> LoadedEngine:
 def gather_engine(
     directory: Path, home: Path, report: Report, purpose: Purpose = "replay"
 ) -> LoadedEngine:
-    """The same for `check --dir`: never raises; what cannot be read is left out."""
+    """Read the same for `check --dir`. Never raises; unreadable parts are left out."""
     return _EngineReader(directory, home, report).engine(purpose)
 
 
@@ -120,7 +121,7 @@ class _EngineReader:
 
     def _protected(self, workspace: RealPath | None) -> tuple[ProtectedPath, ...]:
         paths = self._said.read("protectedPaths", lambda spot: spot.each(self._as_path), ())
-        # As in the original: the workspace is exempt wherever it lies.
+        # As in the original: the workspace is exempt at any location.
         return tuple(
             [
                 ProtectedPath(path=real(path), unless_within=workspace)
@@ -134,7 +135,7 @@ class _EngineReader:
         return {server: host_patterns(spot.texts()) for server, spot in lists.items()}
 
     def _optional(self, key: str) -> Spot | None:
-        """A member that may be left out or null."""
+        """A member that may be absent or null."""
         spot = self._said.get(key)
         return None if spot is None or spot.value is None else spot
 

@@ -1,7 +1,7 @@
-"""Rules that say nothing: they can never match, or an earlier rule has said it all.
+"""Rules without effect: they can never match, or an earlier rule covers them.
 
-Warnings, all of them: the policy means what it says, but perhaps not what its author meant. A rule
-is held against every annotated tool it could speak of.
+All findings are warnings: the policy is valid, but perhaps not what its author meant. A rule is
+compared with every annotated tool that it could apply to.
 """
 
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from ironcurtain_proxy.config.policy.lint_subjects import RuleSubject, Subjects
-from ironcurtain_proxy.config.reading.document import Place
+from ironcurtain_proxy.config.reading.document import DocumentPlace
 from ironcurtain_proxy.config.reading.problems import Report, nearest, shown
 from ironcurtain_proxy.model.annotation import Annotations, ArgumentRole
 from ironcurtain_proxy.model.path import RealPath
@@ -23,13 +23,13 @@ _URL_MARKS: Final = ("://", " ", "?", "#", "@")
 def lint_rules(
     rules: tuple[Rule, ...], annotations: Annotations, source: object, report: Report
 ) -> None:
-    """Note what is suspicious about the rules of one file, in file order."""
+    """Report suspicious rules of one file, in file order."""
     _Linter(Subjects.of(annotations), str(source), report).lint(rules)
 
 
 @dataclass(frozen=True, slots=True)
 class _Said:
-    """An earlier rule that settles a subject: everything, or only paths within a directory."""
+    """An earlier rule that covers a subject completely, or only for paths in a directory."""
 
     index: int
     within: RealPath | None
@@ -41,11 +41,11 @@ class _Linter:
     source: str
     report: Report
     said: dict[RuleSubject, list[_Said]] = field(default_factory=dict)
-    """What earlier rules have settled."""
+    """Subjects that earlier rules cover."""
 
     def lint(self, rules: tuple[Rule, ...]) -> None:
         for index, rule in enumerate(rules):
-            place: Place = ("rules", index)
+            place: DocumentPlace = ("rules", index)
             before = len(self.report.problems)
             self._names(rule, place)
             self._empty(rule, place)
@@ -58,10 +58,10 @@ class _Linter:
             self._shadow(rule, place, subjects, rules)
             self._remember(rule, index, subjects)
 
-    def _warn(self, place: Place, message: str, suggestion: str = "") -> None:
+    def _warn(self, place: DocumentPlace, message: str, suggestion: str = "") -> None:
         self.report.warning(self.source, place, message, suggestion)
 
-    def _names(self, rule: Rule, place: Place) -> None:
+    def _names(self, rule: Rule, place: DocumentPlace) -> None:
         servers = self.subjects.tools_by_server
         for name in sorted(rule.servers or ()):
             if name not in servers:
@@ -73,8 +73,8 @@ class _Linter:
                 message = f"{shown(name)} is not an annotated tool of these servers"
                 self._warn((*place, "if", "tool"), message, nearest(name, known))
 
-    def _empty(self, rule: Rule, place: Place) -> None:
-        lists: list[tuple[Place, frozenset[str] | frozenset[ArgumentRole] | None]] = [
+    def _empty(self, rule: Rule, place: DocumentPlace) -> None:
+        lists: list[tuple[DocumentPlace, frozenset[str] | frozenset[ArgumentRole] | None]] = [
             (("roles",), rule.roles),
             (("server",), rule.servers),
             (("tool",), rule.tools),
@@ -94,7 +94,7 @@ class _Linter:
             if values is not None and not values:
                 self._warn((*place, "if", *inner), "is empty: the rule can never match")
 
-    def _hosts(self, rule: Rule, place: Place) -> None:
+    def _hosts(self, rule: Rule, place: DocumentPlace) -> None:
         for pattern in sorted(rule.domains.allowed if rule.domains is not None else ()):
             if any(mark in pattern for mark in _URL_MARKS):
                 self._warn(
@@ -102,12 +102,12 @@ class _Linter:
                     f"{shown(pattern)} never matches: write host, *.host, host/path or *",
                 )
 
-    def _breadth(self, rule: Rule, place: Place) -> None:
+    def _breadth(self, rule: Rule, place: DocumentPlace) -> None:
         conditions = (rule.roles, rule.servers, rule.tools, rule.paths, rule.names, rule.domains)
         if rule.effect == "allow" and not rule.lists and all(c is None for c in conditions):
             self._warn((*place, "if"), f"{_named(rule)} has no condition: it allows every call")
 
-    def _containment(self, rule: Rule, place: Place) -> None:
+    def _containment(self, rule: Rule, place: DocumentPlace) -> None:
         if rule.effect != "escalate" and not rule.contained:
             self._warn(
                 (*place, "contained"),
@@ -125,7 +125,7 @@ class _Linter:
     def _shadow(
         self,
         rule: Rule,
-        place: Place,
+        place: DocumentPlace,
         subjects: frozenset[RuleSubject],
         rules: tuple[Rule, ...],
     ) -> None:

@@ -1,14 +1,13 @@
-"""Annotations that no longer fit: held against themselves, and against the live tools.
+"""Annotations that no longer fit, by themselves or compared with the live tools.
 
-An argument that nobody annotated is denied, and a tool too: better to hear it from `check`
-than from the agent.
+An argument or a tool without annotation is denied; `check` reports it before the agent meets it.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from ironcurtain_proxy.config.reading.document import Place
+from ironcurtain_proxy.config.reading.document import DocumentPlace
 from ironcurtain_proxy.config.reading.problems import Report, nearest, shown
 from ironcurtain_proxy.model.annotation import Annotations, RoleSpec, ToolAnnotation
 from ironcurtain_proxy.model.json import Json
@@ -17,18 +16,18 @@ from ironcurtain_proxy.model.server import ServerSpec, ToolDefinition
 
 @dataclass(frozen=True, slots=True)
 class LiveTools:
-    """What the running servers offer."""
+    """The tools that the running servers offer."""
 
     definitions: tuple[ToolDefinition, ...]
-    """By the operator's server names."""
+    """By the operator's server name."""
     answered: frozenset[str]
-    """The servers that could be asked."""
+    """The servers that answered."""
     silent: Mapping[str, str] = field(default_factory=dict)
-    """Why the others could not, as far as that is known."""
+    """The reason why a server did not answer, as far as known."""
 
 
 def lint_annotations(annotations: Annotations, source: object, report: Report) -> None:
-    """Note arguments of which a case says more than the default, which should be the widest."""
+    """Report arguments with a case wider than the default, which should be the widest."""
     places: Counter[str] = Counter()
     for (server, _), annotation in annotations.items():
         index = places[server]
@@ -36,7 +35,7 @@ def lint_annotations(annotations: Annotations, source: object, report: Report) -
         for name, spec in annotation.arguments.items():
             extra = _beyond_default(spec)
             if extra:
-                place: Place = ("servers", server, "tools", index, "args", name)
+                place: DocumentPlace = ("servers", server, "tools", index, "args", name)
                 words = ", ".join(sorted(extra))
                 report.warning(source, place, f"a case has roles that the default lacks: {words}")
 
@@ -44,7 +43,7 @@ def lint_annotations(annotations: Annotations, source: object, report: Report) -
 def lint_servers(
     annotations: Annotations, servers: Iterable[ServerSpec], source: object, report: Report
 ) -> None:
-    """Note servers of which no tool is annotated: every call of theirs is denied."""
+    """Report servers without any annotated tool: all their calls are denied."""
     known = {server for server, _ in annotations}
     for spec in servers:
         if spec.annotations not in known:
@@ -55,12 +54,12 @@ def lint_servers(
 def lint_live(
     annotations: Annotations, live: LiveTools, servers: Iterable[ServerSpec], report: Report
 ) -> None:
-    """Hold the annotations against what the servers offer now."""
+    """Compare the annotations with the tools that the servers offer now."""
     for spec in servers:
         if spec.name not in live.answered:
             why = live.silent.get(spec.name, "")
             words = f"did not answer: not compared{why and f' ({why})'}"
-            # Without a reason it is still starting: a package that is fetched takes its time.
+            # No reason means that the server is still starting: fetching a package takes time.
             say = report.error if why else report.warning
             say(f"server {shown(spec.name)}", (), words)
             continue

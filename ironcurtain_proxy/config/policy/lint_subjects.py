@@ -1,7 +1,7 @@
-"""What rules can be asked about: every resource role of every annotated tool.
+"""The subjects of rules: every resource role of every annotated tool.
 
-The kernel scans the rules once for each resource role of a tool, and once without a role for a
-tool that has none.
+The kernel evaluates the rules once for each resource role of a tool, and once for a tool without
+any.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,7 +18,7 @@ from ironcurtain_proxy.model.annotation import (
 from ironcurtain_proxy.model.policy import Rule
 
 RuleSubject: TypeAlias = tuple[str, str, ArgumentRole | None]
-"""Server, tool, and the resource role that is asked about; None: the tool can be without any."""
+"""Server, tool and resource role of one evaluation; None: the tool may have no resource role."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +27,11 @@ class ToolRoles:
 
     possible: frozenset[ArgumentRole]
     certain: frozenset[ArgumentRole]
-    """Those that they have whatever the other arguments are."""
+    """The roles that they have whatever the other arguments are."""
 
     @classmethod
     def of(cls, annotation: ToolAnnotation) -> "ToolRoles":
-        """From every case of every argument."""
+        """The roles over all cases of all arguments."""
         specs = annotation.arguments.values()
         return cls(
             frozenset([role for spec in specs for roles in _cases(spec) for role in roles]),
@@ -40,7 +40,7 @@ class ToolRoles:
 
     @property
     def subjects(self) -> tuple[ArgumentRole | None, ...]:
-        """What the rules are asked about."""
+        """The subjects of one tool."""
         resources = [role for role in self.possible if ROLE_TRAITS[role].is_resource]
         always = any(ROLE_TRAITS[role].is_resource for role in self.certain)
         return (*resources,) if always else (*resources, None)
@@ -48,14 +48,14 @@ class ToolRoles:
 
 @dataclass(frozen=True, slots=True)
 class Subjects:
-    """Everything that is annotated."""
+    """The subjects of all annotated tools."""
 
     roles: Mapping[tuple[str, str], ToolRoles]
     tools_by_server: Mapping[str, frozenset[str]]
 
     @classmethod
     def of(cls, annotations: Annotations) -> "Subjects":
-        """From the annotations in force."""
+        """The subjects of the annotations in force."""
         by_server: dict[str, set[str]] = {}
         for server, tool in annotations:
             by_server.setdefault(server, set()).add(tool)
@@ -65,12 +65,12 @@ class Subjects:
         )
 
     def tools_of(self, servers: Iterable[str] | None) -> frozenset[str]:
-        """The tools of these servers; None: of all."""
+        """The tools of these servers; None: of all servers."""
         chosen = self.tools_by_server if servers is None else servers
         return frozenset().union(*[self.tools_by_server.get(s, frozenset()) for s in chosen])
 
     def of_rule(self, rule: Rule) -> frozenset[RuleSubject]:
-        """Everything the rule can speak of."""
+        """Every subject that the rule may apply to."""
         return frozenset(
             [
                 (server, tool, role)
@@ -81,11 +81,11 @@ class Subjects:
         )
 
     def have_role(self, rule: Rule, wanted: frozenset[ArgumentRole]) -> bool:
-        """Whether any tool the rule could speak of has an argument of one of these roles."""
+        """Whether a tool that the rule could apply to has an argument of one of these roles."""
         return any(roles.possible & wanted for _, _, roles in self._in_scope(rule))
 
     def certainly(self, rule: Rule, subject: RuleSubject) -> bool:
-        """Whether the rule speaks of the subject whatever the arguments are."""
+        """Whether the rule applies to the subject whatever the arguments are."""
         server, tool, role = subject
         return role is not None or _can_match(rule, None, self.roles[server, tool].certain)
 

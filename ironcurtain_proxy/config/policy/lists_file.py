@@ -1,4 +1,4 @@
-"""`dynamic-lists.json`: what the `@name` entries of a policy stand for."""
+"""`dynamic-lists.json`: the lists that `@name` entries of a policy refer to."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -27,11 +27,12 @@ from ironcurtain_proxy.model.policy import (
 )
 
 Purpose: TypeAlias = Literal["enforce", "replay"]
-"""What a policy is loaded for. `replay` (`decide`) takes two slips of existing policies as
-warnings that would otherwise stop the load: a rule name used twice, a list that nobody knows."""
+"""The purpose of loading a policy. `replay` (`decide`) reduces two errors of existing policies to
+warnings: a duplicate rule name and an unknown list."""
 
 WORKSPACE: Final = "@workspace"
-"""Stands for the session's workspace where a directory is meant: one policy for all projects."""
+"""A placeholder for the session's workspace where a directory is expected, so that one policy
+serves all projects."""
 
 ROLES: Final[tuple[ArgumentRole, ...]] = tuple(ROLE_TRAITS)
 _EFFECTS: Final[tuple[Effect, ...]] = tuple(SEVERITY)
@@ -70,12 +71,12 @@ class PolicyFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyReader:
-    """Reads a policy file into rules; what it needs to know besides the file."""
+    """Reads a policy file into rules."""
 
     home: Path
-    """What `~` stands for."""
+    """The directory that `~` stands for."""
     workspace: RealPath | None = None
-    """What `@workspace` stands for; None: such a condition never holds."""
+    """The directory that `@workspace` stands for; None: such a condition never holds."""
     lists: DynamicLists | None = None
     """None: there is no file of lists."""
     purpose: Purpose = "enforce"
@@ -105,7 +106,7 @@ class _RulesReader:
     """The lists that the policy itself defines, resolved or not."""
     names: set[str] = field(default_factory=set)
     directories: dict[str, RealPath | None] = field(default_factory=dict)
-    """Each directory is looked up once: thousands of rules may name it."""
+    """A cache of resolved directories: thousands of rules may name the same one."""
 
     def rule(self, spot: Spot) -> Rule:
         members = spot.object(_RULE_KEYS)
@@ -177,7 +178,7 @@ class _RulesReader:
         )
 
     def _entries(self, spot: Spot) -> tuple[str, ...]:
-        """The entries, with every `@name` replaced by what its list holds."""
+        """The entries, with every `@name` replaced by the entries of its list."""
         found: list[str] = []
         for item in spot.items():
             entry = item.name()
@@ -187,7 +188,7 @@ class _RulesReader:
     def _dynamic(self, spot: Spot, entry: str) -> tuple[str, ...]:
         name, lists = entry[1:], self.reader.lists
         if lists is None:
-            # A literal "@name" must never match, not even a GitHub owner of that spelling.
+            # A literal "@name" must never match anything, not even a GitHub owner of that name.
             spot.warning(f"there is no file of lists: {shown(entry)} is empty")
         elif name in lists:
             return lists[name]
@@ -206,7 +207,7 @@ class _RulesReader:
 
 
 def names(spot: Spot) -> NameCondition:
-    """A condition on the names of files."""
+    """A condition on file names."""
     members = spot.object(("roles", "matching", "unless"))
     return NameCondition(
         roles=roles(members.required("roles")),
@@ -216,7 +217,7 @@ def names(spot: Spot) -> NameCondition:
 
 
 def _pattern(spot: Spot) -> str:
-    """The last names of a path; in lower case, as they are compared."""
+    """The last components of a path, in lower case for comparison."""
     text = spot.name()
     parts = text.split("/")
     if text and not {"", ".", ".."}.isdisjoint(parts):
@@ -239,7 +240,7 @@ def role(spot: Spot) -> ArgumentRole:
 
 
 def host_patterns(entries: Iterable[str]) -> frozenset[str]:
-    """Host patterns with the host in lower case; the path of `host/path` as it stands."""
+    """Host patterns with the host in lower case; the path of `host/path` unchanged."""
     parted = [entry.partition("/") for entry in entries]
     return frozenset([host.lower() + slash + path for host, slash, path in parted])
 

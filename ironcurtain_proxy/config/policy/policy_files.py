@@ -1,7 +1,7 @@
-"""Which files the policy is read from.
+"""Choosing the files that the policy is read from.
 
-An explicit directory is never passed over in silence: a policy that is not where the operator said
-must not be replaced by another one.
+An explicit directory is never skipped silently: a policy that is missing where the operator
+named it must not be replaced by another one.
 """
 
 from dataclasses import dataclass
@@ -28,17 +28,17 @@ class PolicyFiles:
     """The operator's; None: only the shipped ones."""
     lists: Path | None
     absent: frozenset[Path] = frozenset()
-    """Those of them that are not there, which the report has: they are not read."""
+    """Files that do not exist. They are reported and not read."""
 
     @property
     def operators(self) -> tuple[Path, ...]:
-        """The files that the operator wrote, and the places where one could stand."""
+        """The files that the operator wrote, and the paths where one could exist."""
         files = [self.policy, self.policy.with_name(LISTS_NAME), self.annotations]
         return tuple([file for file in files if file is not None and file.parent != SHIPPED])
 
 
 def find_policy_files(settings: Settings, report: Report) -> PolicyFiles:
-    """The files: from the operator's directories, `~/.ironcurtain/generated`, or the package."""
+    """Find the files in the operator's directories, `~/.ironcurtain/generated`, or the package."""
     usual = settings.state_dir / "generated"
     absent: set[Path] = set()
     policy = _first(POLICY_NAME, settings.generated_dir, usual) or SHIPPED / POLICY_NAME
@@ -52,7 +52,7 @@ def find_policy_files(settings: Settings, report: Report) -> PolicyFiles:
         if not is_there(annotations):
             absent.add(annotations)
             _note_absent(settings, "toolAnnotationsDir", annotations, report)
-    # Lists belong to the policy that names them: another one's would open other doors.
+    # Lists belong to the policy that names them; another policy's lists would allow other hosts.
     lists = policy.with_name(LISTS_NAME)
     return PolicyFiles(
         policy=policy,
@@ -63,7 +63,7 @@ def find_policy_files(settings: Settings, report: Report) -> PolicyFiles:
 
 
 def _note_absent(settings: Settings, key: str, file: Path, report: Report) -> None:
-    """Note, under the name that the operator wrote, that a file is not where it should be."""
+    """Report a missing file under the name that the operator wrote."""
     source = settings.said_in.get(key, key)
     place = (key,) if source == str(settings.config_file) else ()
     report.error(source, place, f"{shown(str(file.parent))} has no {file.name}: write it there")

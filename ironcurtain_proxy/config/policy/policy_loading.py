@@ -1,4 +1,4 @@
-"""Policy, annotations and lists joined into what the kernel is handed."""
+"""Joining policy, annotations and lists into the kernel's input."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ from ironcurtain_proxy.model.server import ServerSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedPolicy:
-    """What was loaded, and what the operator should know of it."""
+    """The loaded policy with its warnings."""
 
     policy: Policy
     annotations: Annotations
@@ -65,7 +65,7 @@ def load_policy(settings: Settings) -> LoadedPolicy:
 
 
 def gather_policy(settings: Settings, report: Report) -> LoadedPolicy:
-    """The same for `check`: never raises; what cannot be read is left out."""
+    """Read the same for `check`. Never raises; unreadable parts are left out."""
     files = find_policy_files(settings, report)
     read = read_rule_files(files, settings.home, report, workspace=settings.workspace)
     policy = Policy(
@@ -134,7 +134,7 @@ def _version(files: Iterable[PolicyFile | AnnotationsFile | ListsFile | None]) -
 def _domain_allowlists(
     servers: Iterable[ServerSpec], report: Report
 ) -> Mapping[str, frozenset[str]]:
-    """By annotation name, which is all the kernel sees: servers that share one share the gate."""
+    """By annotation name, as the kernel sees it: servers with the same name share the allowlist."""
     allowlists: dict[str, frozenset[str]] = {}
     for server in servers:
         if not server.allowed_domains:
@@ -142,7 +142,7 @@ def _domain_allowlists(
         mine = host_patterns(server.allowed_domains)
         common = allowlists.get(server.annotations, mine) & mine
         if not common:
-            # An empty list would open the gate.
+            # An empty list would turn the domain gate off.
             report.error(
                 f"server {shown(server.name)}",
                 (),

@@ -1,7 +1,7 @@
-"""What no rule, grant or sandbox can open.
+"""Files that no rule, grant or sandbox makes accessible.
 
-An agent that can write our policy, answer its own requests or read a key needs no permission any
-more. Each place is protected by its own name and by where it leads, as it stands at the start.
+An agent that can write the policy, answer its own escalations or read a key needs no permission
+any more. Each path is protected by its own name and by its target, as they are at the start.
 """
 
 import sys
@@ -27,8 +27,8 @@ _KEYS: Final = (".ssh", ".gnupg", ".aws")
 
 _STEERING_FILES: Final = (
     # Commands that git, or an agent's own client, would run outside any policy.
-    # All of it: a single file there makes git read another configuration, other hooks, another
-    # repository, or take the directory around it for one.
+    # The whole directory: a single file in it can make git read another configuration, other hooks
+    # or another repository, or take the parent directory for one.
     (".git",),
     (".claude", "settings*"),
 )
@@ -37,9 +37,9 @@ _STEERING_FILES: Final = (
 def protected_paths(
     settings: Settings, files: PolicyFiles, report: Report
 ) -> tuple[ProtectedPath, ...]:
-    """Our own files, the keys of the user, and what the operator names.
+    """The proxy's own files, the user's keys, and the paths that the operator names.
 
-    The workspace is exempt from what contains it, and from nothing else.
+    The workspace is exempt only from protected paths that contain it.
     """
     workspace = settings.workspace
     found: dict[RealPath, None] = {}
@@ -59,15 +59,15 @@ def protected_paths(
 
 
 def protected_names(settings: Settings) -> tuple[ProtectedName, ...]:
-    """What must not be changed wherever it lies, and files whose names we make up as we go.
+    """Names that must not be changed at any location, and files with generated names.
 
     In lower case, as they are compared.
     """
     names = [ProtectedName(parts=parts, roles=_CHANGES) for parts in _STEERING_FILES]
-    # Put together elsewhere and moved here it would be the same as written here.
+    # A file assembled elsewhere and moved here would have the same effect.
     names.append(ProtectedName(parts=(".claude",), roles=_CHANGES, whole=True))
     for log in (settings.audit.path, settings.session_log):
-        # The head file, rotated logs, and the log of a second process stand beside it.
+        # The head file, rotated logs and the log of a second process lie beside it.
         directory = real(log.parent)
         names.append(_anchored((*directory.parts, f"{log.name}*"), _EVERY_USE))
     names.extend([_anchored(real(code).parts, _CHANGES) for code in _own_code()])
@@ -75,7 +75,7 @@ def protected_names(settings: Settings) -> tuple[ProtectedName, ...]:
 
 
 def _is_covered(entry: ProtectedPath, others: Iterable[ProtectedPath]) -> bool:
-    """Whether another entry protects all that this one does: each is looked at on every call."""
+    """Whether another entry protects all that this one does. Every call checks all entries."""
     return any(
         other.path != entry.path
         and entry.path.is_within(other.path)
@@ -88,7 +88,7 @@ def _own_places(settings: Settings, files: PolicyFiles) -> Iterable[Path]:
     yield settings.state_dir
     yield settings.mailbox_dir
     if settings.auto_confirm is not None:
-        # What is put there may be an answer, and a token makes it one.
+        # A file in it may be an answer, and its token makes it valid.
         yield from settings.auto_confirm.mailboxes
         yield from settings.auto_confirm.token_files
     yield settings.audit.path
@@ -100,8 +100,8 @@ def _own_places(settings: Settings, files: PolicyFiles) -> Iterable[Path]:
             yield file
     yield from files.operators
     for directory in (settings.generated_dir, settings.tool_annotations_dir):
-        # The directory too, lest it be moved away and another put in its place; unless that
-        # would close the workspace itself.
+        # The directory is protected, too, lest it be moved away and replaced, unless that would
+        # close the workspace itself.
         workspace = settings.workspace
         if directory is not None and (
             workspace is None or not workspace.is_within(real(directory))
@@ -110,7 +110,7 @@ def _own_places(settings: Settings, files: PolicyFiles) -> Iterable[Path]:
 
 
 def _own_code() -> Iterable[Path]:
-    """The code that enforces all this: this package, and the environment it was installed into."""
+    """The proxy's own code: this package, and the environment it is installed in."""
     yield PACKAGE_DIRECTORY
     if sys.prefix != sys.base_prefix:
         yield Path(sys.prefix)

@@ -1,7 +1,7 @@
-"""A preset joined with the tools of a person's servers: the documents that `serve` reads.
+"""Combining a preset with the tools of a person's servers into the files that `serve` reads.
 
-Everything is written out by server and tool, so that a tool that appears later is not covered by
-what was said of others: it has no annotation, and is denied.
+Rules are written for each server and tool. A tool that appears later has no annotation, and is
+denied.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,20 +13,20 @@ from typing import Final
 import orjson
 
 from ironcurtain_proxy.config.annotating.annotate import as_annotations
-from ironcurtain_proxy.config.annotating.read_tool import Kind, ReadServer, ReadTool
+from ironcurtain_proxy.config.annotating.read_tool import ReadServer, ReadTool, ToolKind
 from ironcurtain_proxy.config.policy.policy_files import POLICY_NAME, SHIPPED
 from ironcurtain_proxy.config.presets.preset import Preset, PresetRule
 from ironcurtain_proxy.model.json import Json
 
-_BY_TOOL: Final[frozenset[Kind]] = frozenset({"unknown", "looks", "keeps"})
-"""Kinds whose rules name each tool; of the others the roles or the server say enough."""
+_BY_TOOL: Final[frozenset[ToolKind]] = frozenset({"unknown", "looks", "keeps"})
+"""Kinds whose rules name each tool. For the others the roles or the server suffice."""
 _SECRETS: Final = "@secrets"
 _NAMES_RULE: Final = "escalate-read-secret-file"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Documents:
-    """What is written below `~/.ironcurtain`."""
+    """The files that are written below `~/.ironcurtain`."""
 
     policy: dict[str, Json]
     annotations: dict[str, Json]
@@ -72,7 +72,7 @@ def _rules(template: PresetRule, servers: Sequence[ReadServer]) -> Iterator[Json
             yield _rule(template, f"{template.name}-{name}", condition)
         return
     if about == "shell":
-        # INVARIANT: names no tool. A tool that a rule names is not asked about as dangerous.
+        # INVARIANT: names no tool. The approval mode never asks about a tool that a rule names.
         yield _rule(template, template.name, {"server": [*having]})
         return
     roles = _roles_of(template.condition)
@@ -100,7 +100,7 @@ def _filled(condition: Mapping[str, Json]) -> dict[str, Json]:
 
 @cache
 def _secret_names() -> Mapping[str, Json]:
-    """Which names are secret is said once, in the shipped policy."""
+    """The secret file names, which are defined once, in the shipped policy."""
     rules = orjson.loads((SHIPPED / POLICY_NAME).read_bytes())["rules"]
     (names,) = [rule["if"]["names"] for rule in rules if rule["name"] == _NAMES_RULE]
     return {"matching": names["matching"], "unless": names["unless"]}

@@ -8,7 +8,7 @@ from typing import Final, Literal, TypeAlias
 
 import orjson
 
-from ironcurtain_proxy.config.annotating.read_tool import Kind
+from ironcurtain_proxy.config.annotating.read_tool import ToolKind
 from ironcurtain_proxy.model.json import Json
 
 PresetName: TypeAlias = Literal["coding", "supervised", "read-only"]
@@ -19,10 +19,10 @@ _SHIPPED: Final = Path(__file__).parent / "shipped"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PresetRule:
-    """A rule, and the tools that it is written for."""
+    """A rule with the kinds of tools that it applies to."""
 
-    about: Kind
-    """It is left out where no server has such a tool."""
+    about: ToolKind
+    """The rule is left out where no server has such a tool."""
     name: str
     condition: Mapping[str, Json]
     then: str
@@ -31,15 +31,15 @@ class PresetRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preset:
-    """What a preset says, whatever the servers are."""
+    """The content of a preset, independent of the servers."""
 
     name: PresetName
     title: str
-    """In one sentence, for people."""
+    """One sentence for people."""
     config: Mapping[str, Json]
     """Sections of `config.json`."""
     always_asked: frozenset[str]
-    """Kinds of tools that are asked about each time they may change something."""
+    """Kinds of tools that are asked about for each possible change."""
     rules: tuple[PresetRule, ...]
 
 

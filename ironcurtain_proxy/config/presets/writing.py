@@ -1,7 +1,8 @@
-"""The files of a set-up, written so that nothing of the operator's is lost.
+"""Writing the files of a set-up without losing the operator's files.
 
-A file that is there and says something else stays, unless its owner agreed: then it is kept beside
-the new one. The configuration is written last: without it a set-up that broke off is not used.
+An existing file with other content is kept, unless its owner agreed to replace it; then it is
+renamed and kept beside the new one. The configuration is written last: without it an interrupted
+set-up has no effect.
 """
 
 import os
@@ -18,23 +19,24 @@ import orjson
 from ironcurtain_proxy.config.migration.rewriting import rewrite
 from ironcurtain_proxy.model.json import Json
 
-State: TypeAlias = Literal["new", "same", "elsewhere", "other"]
-"""`elsewhere`: it differs in its workspace alone, which each session may name."""
+FileState: TypeAlias = Literal["new", "same", "elsewhere", "other"]
+"""The state of a file. `elsewhere`: it differs only in its workspace, which each session may name.
+"""
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlannedFile:
     """One file, as it is to be."""
 
     path: Path
     content: bytes
     before: bytes | None
-    """As it is now; None: it is not there."""
-    state: State
+    """The present content; None: the file does not exist."""
+    state: FileState
 
 
-def planned(path: Path, document: Json) -> Planned:
-    """What writing a document would change.
+def planned(path: Path, document: Json) -> PlannedFile:
+    """The changes that writing a document would make.
 
     Raises:
         OSError: what is there cannot be read.
@@ -43,11 +45,11 @@ def planned(path: Path, document: Json) -> Planned:
     try:
         before = path.read_bytes()
     except FileNotFoundError:
-        return Planned(path, content, None, "new")
-    return Planned(path, content, before, _state(before, document))
+        return PlannedFile(path, content, None, "new")
+    return PlannedFile(path, content, before, _state(before, document))
 
 
-def _state(before: bytes, document: Json) -> State:
+def _state(before: bytes, document: Json) -> FileState:
     try:
         found = orjson.loads(before)
     except ValueError:
@@ -61,13 +63,13 @@ def _state(before: bytes, document: Json) -> State:
     return "other"
 
 
-def write(files: Sequence[Planned], now: datetime) -> list[tuple[Planned, Path | None]]:
-    """Write what is new or other, in this order. Each file with the copy of what it was.
+def write(files: Sequence[PlannedFile], now: datetime) -> list[tuple[PlannedFile, Path | None]]:
+    """Write new and changed files, in this order. Returns each with the copy of its old content.
 
     Raises:
         OSError: one could not be written; those before it are.
     """
-    written: list[tuple[Planned, Path | None]] = []
+    written: list[tuple[PlannedFile, Path | None]] = []
     for file in files:
         if file.before is None:
             _create(file.path, file.content)
@@ -78,7 +80,7 @@ def write(files: Sequence[Planned], now: datetime) -> list[tuple[Planned, Path |
 
 
 def _create(path: Path, content: bytes) -> None:
-    """Write a new file whole, for this user only; one that has come meanwhile stays."""
+    """Write a new file completely, for this user only; a file created meanwhile is kept."""
     for place in (*reversed(path.parent.parents), path.parent):
         with suppress(FileExistsError):
             if not place.exists():
@@ -89,7 +91,7 @@ def _create(path: Path, content: bytes) -> None:
             out.write(content)
             out.flush()
             os.fsync(out.fileno())
-        # A link, not a renaming: that would replace what another process has put there.
+        # A link instead of a rename, which would replace a file that another process created.
         os.link(name, path)
     finally:
         Path(name).unlink()

@@ -1,10 +1,9 @@
-"""A parsed document, walked strictly: every value knows where it stands.
+"""A parsed document, read strictly: every value knows its place.
 
-A reader notes what is wrong and answers with something of the right type, so that one load finds
-every mistake; the report, not the answer, says whether the document can be used. Written by hand
-because the servers are started by what is read here: importing a validation library first takes
-longer than reading every file.
-
+A reader reports each mistake and continues with a value of the right type, so that one load
+finds all mistakes; the report decides whether the document can be used. It is written by hand
+because importing a validation library takes longer than reading all files, and servers start
+only after that.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -13,8 +12,8 @@ from typing import Final, TypeAlias, TypeVar
 from ironcurtain_proxy.config.reading.problems import PathPart, Report, nearest, shown
 from ironcurtain_proxy.model.json import Json
 
-Place: TypeAlias = tuple[PathPart, ...]
-"""Where in a document something stands, such as `("rules", 3, "if")`."""
+DocumentPlace: TypeAlias = tuple[PathPart, ...]
+"""A place in a document, such as `("rules", 3, "if")`."""
 
 W = TypeVar("W", bound=str)
 T = TypeVar("T")
@@ -36,7 +35,9 @@ class Spot:
 
     __slots__ = ("_report", "place", "source", "value")
 
-    def __init__(self, value: Json, source: str, report: Report | None, place: Place = ()) -> None:
+    def __init__(
+        self, value: Json, source: str, report: Report | None, place: DocumentPlace = ()
+    ) -> None:
         self.value = value
         self.source = source
         """The file or variable."""
@@ -44,28 +45,28 @@ class Spot:
         self._report = report
 
     def error(self, message: str, suggestion: str = "") -> None:
-        """Note what stops the start."""
+        """Report a mistake that prevents the start."""
         if self._report is not None:
             self._report.error(self.source, self.place, message, suggestion)
 
     def warning(self, message: str, suggestion: str = "") -> None:
-        """Note what the operator should know."""
+        """Report a warning for the operator."""
         if self._report is not None:
             self._report.warning(self.source, self.place, message, suggestion)
 
     def inner(self, part: PathPart, value: Json) -> "Spot":
-        """Something inside this value."""
+        """A value inside this one."""
         return Spot(value, self.source, self._report, (*self.place, part))
 
     def text(self) -> str:
-        """Text, empty perhaps."""
+        """A text, possibly empty."""
         if isinstance(self.value, str):
             return self.value
         self._wrong_kind("text")
         return ""
 
     def name(self) -> str:
-        """Text that says something, without NUL: it becomes a path, a name or an argument."""
+        """A non-empty text without NUL; it becomes a path, a name or an argument."""
         text = self.text()
         if self.value == "":
             self.error("must not be empty")
@@ -95,7 +96,7 @@ class Spot:
         return False
 
     def whole(self, low: int, high: int) -> int:
-        """A whole number, `low` and `high` included."""
+        """An integer from `low` to `high`."""
         if isinstance(self.value, int) and not isinstance(self.value, bool):
             if not low <= self.value <= high:
                 self.error(f"must be from {low} to {high}")
@@ -104,7 +105,7 @@ class Spot:
         return low
 
     def number(self, above: float, high: float) -> float:
-        """A number, greater than `above`, `high` included."""
+        """A number above `above`, up to `high`."""
         if isinstance(self.value, int | float) and not isinstance(self.value, bool):
             if not above < self.value <= high:
                 self.error(f"must be greater than {above:g}, and at most {high:g}")
@@ -124,22 +125,22 @@ class Spot:
         return self.each(Spot.text)
 
     def each(self, read: "Callable[[Spot], T]") -> tuple[T, ...]:
-        """A list, every item read."""
+        """A list with every item read."""
         return tuple([read(item) for item in self.items()])
 
     def members(self) -> dict[str, "Spot"]:
-        """The members of an object whose keys are names that the operator made up."""
+        """The members of an object whose keys are names of the operator's choice."""
         if isinstance(self.value, dict):
             return {key: self.inner(key, value) for key, value in self.value.items()}
         self._wrong_kind("an object")
         return {}
 
     def texts_by_name(self) -> dict[str, str]:
-        """An object of texts whose keys are names that the operator made up."""
+        """An object of texts whose keys are names of the operator's choice."""
         return {name: inner.text() for name, inner in self.members().items()}
 
     def object(self, keys: Iterable[str], *, foreign: bool = False) -> "Members":
-        """An object of which we know all keys; a `foreign` one may hold others (a warning)."""
+        """An object with known keys. In a `foreign` one, unknown keys are warnings."""
         known = tuple(keys)
         found: dict[str, Spot] = {}
         for key, spot in self.members().items():
@@ -154,7 +155,7 @@ class Spot:
         return Members(self, found)
 
     def muted(self, part: PathPart) -> "Spot":
-        """A value that is not there; nothing read from it is noted."""
+        """A value that does not exist; mistakes in it are not reported."""
         return Spot(None, self.source, None, (*self.place, part))
 
     def _wrong_kind(self, wanted: str) -> None:
@@ -178,20 +179,20 @@ class Members:
         return iter(self._found)
 
     def get(self, key: str) -> Spot | None:
-        """A member that may be left out; null is there."""
+        """A member that may be absent or null."""
         return self._found.get(key)
 
     def required(self, key: str) -> Spot:
-        """A member that must be there."""
+        """A member that must exist."""
         found = self._found.get(key)
         if found is not None:
             return found
-        # Where there is no object at all, that has been said already.
+        # A missing object was reported already.
         if isinstance(self.spot.value, dict):
             self.spot.inner(key, None).error("is missing")
         return self.spot.muted(key)
 
     def read(self, key: str, read: Callable[[Spot], T], default: D) -> T | D:
-        """A member that may be left out, read, or the default."""
+        """The value of an optional member, or the default."""
         found = self._found.get(key)
         return default if found is None else read(found)

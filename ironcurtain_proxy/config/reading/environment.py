@@ -1,6 +1,6 @@
-"""Settings from environment variables, under the names the original uses.
+"""Settings from environment variables, with the names of the original program.
 
-A variable that is empty counts as not set: many clients write all they know.
+An empty variable counts as unset: many clients write all variables they know.
 """
 
 import re
@@ -21,8 +21,8 @@ SESSION_VARIABLE: Final = "IRONCURTAIN_SESSION_ID"
 ISOLATION_VARIABLE: Final = "IRONCURTAIN_ISOLATION"
 
 SECRET_VARIABLES: Final = (SERVERS_VARIABLE, "SERVER_CREDENTIALS", API_KEY_VARIABLE)
-"""Taken out of the environment once read: what runs in our process, or inherits its environment
-by mistake, does not find them there."""
+"""Variables that are removed from the environment once read, so that code in this process, or a
+process that inherits the environment by mistake, does not find them."""
 
 _Parser: TypeAlias = Callable[[str, str, Report], Json]
 
@@ -48,7 +48,7 @@ def _switch(text: str, _variable: str, _report: Report) -> Json:
 
 
 def _exactly_true(text: str, _variable: str, _report: Report) -> Json:
-    """Only the word `true` switches it on: whatever else stands there leaves it off."""
+    """True only for the word `true`."""
     return text == "true"
 
 
@@ -86,25 +86,25 @@ _VARIABLES: Final[Mapping[str, tuple[str, _Parser]]] = MappingProxyType(
         "ESCALATION_MODE": ("escalation.mode", _text),
         "ESCALATION_CHANNELS": ("escalation.channels", _names),
         "ESCALATION_HOLD_AFTER_SECONDS": ("escalation.holdAfterSeconds", _number),
-        # Not the file's `capabilities.isolation`: which of the two said it is part of the answer.
+        # Not merged with `capabilities.isolation`: the source of the value matters.
         ISOLATION_VARIABLE: ("capabilities.isolationFlag", _text),
     }
 )
-"""The key of the configuration file that each variable stands for."""
+"""The key of the configuration file for each variable."""
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What the environment says."""
+    """The settings found in the environment."""
 
     spots: Mapping[str, Spot]
     """By key of the configuration file."""
     secrets: Mapping[str, str]
-    """Those of later stages, by variable."""
+    """Secrets by variable."""
 
 
 def read_environment(environ: MutableMapping[str, str], report: Report) -> Environment:
-    """Everything the environment says; secrets are gone from it afterwards, whatever happens."""
+    """Read all variables. Secrets are removed from the mapping afterwards, even on errors."""
     secrets = {name: environ.pop(name) for name in SECRET_VARIABLES if name in environ}
     spots: dict[str, Spot] = {}
     for variable, (key, parser) in _VARIABLES.items():

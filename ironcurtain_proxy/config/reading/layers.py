@@ -1,7 +1,7 @@
-"""Environment over configuration file: which of the two said what.
+"""Layers of settings: the environment over the configuration file.
 
-This file does not know the defaults, nor what a setting is for. A later section of the
-configuration file, or one inside another, is one line in `_SECTIONS`.
+Defaults and meanings of settings are in `config.settings`. A new section of the configuration
+file is one line in `_SECTIONS`.
 """
 
 import os
@@ -72,7 +72,7 @@ _SECTIONS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         ),
     }
 )
-"""The keys of each section, besides the sections inside it."""
+"""The keys of each section, besides nested sections."""
 
 T = TypeVar("T")
 D = TypeVar("D")
@@ -80,27 +80,30 @@ D = TypeVar("D")
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One place settings come from."""
+    """One source of settings."""
 
     spots: Mapping[str, Spot]
-    """By key; one inside a section is `section.key`. A section is there as a whole, too."""
+    """By key; `section.key` for nested keys. A section is also present as a whole."""
     base: Path
-    """What relative paths are relative to."""
+    """The directory that relative paths are relative to."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """What was said, the environment first."""
+    """All sources, the environment first."""
 
     environment: Layer
     file: Layer
     config_file: Path | None
     home: Path
     file_is_unread: bool = False
-    """There is a configuration file, and it cannot be read: what it says is not known."""
+    """The configuration file exists and cannot be read, so its settings are unknown."""
 
     def read(self, key: str, read: Callable[[Spot], T], default: D) -> T | D:
-        """A setting, or its default. Both places are read, so that both hear of mistakes."""
+        """A setting, or its default.
+
+        Both sources are read, so that mistakes in both are reported.
+        """
         found = [
             read(layer.spots[key]) for layer in (self.environment, self.file) if key in layer.spots
         ]
@@ -111,14 +114,14 @@ class Layers:
         return self.read(key, self.as_path, None)
 
     def paths(self, key: str) -> tuple[Path, ...]:
-        """A setting that lists paths."""
+        """A setting with a list of paths."""
         found = self.read(key, lambda spot: spot.each(self.as_path), ())
         return tuple([path for path in found if path is not None])
 
     def as_path(self, spot: Spot) -> Path | None:
-        """A path in the words of either place.
+        """A path as written in either source.
 
-        Relative ones are against the file that holds them; in the environment, against our own
+        A relative path is relative to the file that holds it; in the environment, to the proxy's
         working directory.
         """
         text = spot.name()
@@ -133,7 +136,7 @@ class Layers:
             return None
 
     def spot(self, key: str) -> Spot | None:
-        """The words that count for a setting, or None."""
+        """The value of a setting in the source that wins, or None."""
         return self.environment.spots.get(key) or self.file.spots.get(key)
 
 
@@ -144,7 +147,7 @@ def read_layers(
     home: Path,
     report: Report,
 ) -> Layers:
-    """Read the configuration file, if there is one, and lay the environment over it."""
+    """Read the configuration file, if it exists, and put the environment over it."""
     file = _find(environ, config, home)
     read = None if file is None else read_document(file, report)
     spots: dict[str, Spot] = {}
@@ -160,7 +163,7 @@ def read_layers(
 
 
 def _find(environ: Mapping[str, str], config: Path | None, home: Path) -> Path | None:
-    """The file: as the command line says, else the environment, else the usual one if it exists."""
+    """The file of the command line, else of the environment, else the default one if it exists."""
     said = str(config) if config is not None else environ.get(CONFIG_VARIABLE, "").strip()
     if said:
         return Path(os.path.normpath(working_directory() / expand_home(said, home)))
@@ -169,7 +172,7 @@ def _find(environ: Mapping[str, str], config: Path | None, home: Path) -> Path |
 
 
 def _gather(spot: Spot, section: str, spots: dict[str, Spot]) -> None:
-    """What a section says, and those inside it; the file as a whole is the section ``."""
+    """Collect the values of a section and of nested sections; the file as a whole is section ``."""
     prefix = f"{section}." if section else ""
     inner = {name.removeprefix(prefix) for name in _SECTIONS if name.startswith(prefix)}
     sections = {name for name in inner if "." not in name}

@@ -1,6 +1,6 @@
-"""What a path in the operator's own words stands for.
+"""Paths as written by the operator.
 
-The agent's paths are not read here: `facts` does that, and trusts nothing.
+The agent's paths are resolved in `facts`, which trusts nothing.
 """
 
 import os
@@ -14,14 +14,14 @@ STATE_DIRECTORY: Final = ".ironcurtain"
 
 
 def expand_home(text: str, home: Path) -> str:
-    """`~` and `~/x` against the home directory; everything else as it is."""
+    """Replace `~` and `~/x` by the home directory; other paths are returned unchanged."""
     if text == "~":
         return str(home)
     return f"{home}/{text[2:]}" if text.startswith("~/") else text
 
 
 def working_directory() -> Path:
-    """Our own working directory; `/` if it has been deleted."""
+    """The proxy's working directory; `/` if it was deleted."""
     try:
         return Path.cwd()
     except FileNotFoundError:
@@ -42,7 +42,7 @@ def absolute(text: str, home: Path, base: Path) -> Path:
 
 
 def rooted(text: str, home: Path) -> Path | None:
-    """The same for a place that has no base: None unless it begins with `/` or `~/`."""
+    """The same without a base: None unless the path begins with `/` or `~/`."""
     if not text.startswith(("/", "~")):
         return None
     try:
@@ -52,10 +52,10 @@ def rooted(text: str, home: Path) -> Path | None:
 
 
 def real(path: Path | str) -> RealPath:
-    """Where an absolute path leads now, every link followed; what does not exist stays as it is."""
+    """The target of an absolute path, every link followed; missing components are kept."""
     return RealPath.from_text(os.path.realpath(path))
 
 
 def as_named(path: Path) -> RealPath:
-    """The path itself, links followed in its parent only: the link rather than its target."""
+    """The path with links followed in its parent only: the link instead of its target."""
     return RealPath.from_text(f"{os.path.realpath(path.parent)}/{path.name}")

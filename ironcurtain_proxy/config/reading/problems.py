@@ -1,7 +1,7 @@
-"""What is wrong with what the operator wrote: where, what, and the nearest right word.
+"""Problems in the operator's files: place, description, and the nearest known word.
 
-Values are never shown, except words out of a fixed vocabulary: a
-configuration holds secrets, and these lines go to stderr.
+Values are never shown, except words of a fixed vocabulary: a configuration holds secrets, and
+these lines are printed.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,25 +11,25 @@ from typing import Literal, TypeAlias
 from ironcurtain_proxy.errors import ConfigurationError
 
 Severity: TypeAlias = Literal["error", "warning"]
-"""An error stops the start; a warning is said and the rest goes on."""
+"""An error prevents the start; a warning is printed."""
 
 PathPart: TypeAlias = str | int
-"""A key or an index on the way into a document."""
+"""A key or an index of a place in a document."""
 
 _SHOWN_CHARACTERS = 80
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong."""
+    """One mistake in a file or variable."""
 
     source: str
     """The file, or the environment variable."""
     json_path: str
-    """Such as `$.rules[3].then`; empty: the source as a whole."""
+    """A path such as `$.rules[3].then`; empty: the source as a whole."""
     message: str
     suggestion: str = ""
-    """The nearest right word, or empty."""
+    """The nearest known word, or empty."""
     severity: Severity = "error"
 
     def __str__(self) -> str:
@@ -39,7 +39,7 @@ class Problem:
 
 
 class ProblemsError(ConfigurationError):
-    """Something the operator wrote cannot be used. Its text is one line; `problems` has all."""
+    """The operator's files cannot be used. Its text is one line; `problems` has all of them."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
@@ -51,40 +51,40 @@ class ProblemsError(ConfigurationError):
 
 
 class Report:
-    """Collects the problems of one load, so that all are seen at once."""
+    """Collects the problems of one load, so that all are shown at once."""
 
     def __init__(self) -> None:
         self._problems: list[Problem] = []
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """Everything found so far, in the order it was found."""
+        """All problems, in the order in which they were found."""
         return tuple(self._problems)
 
     @property
     def has_errors(self) -> bool:
-        """Whether anything found stops the start."""
+        """Whether any problem prevents the start."""
         return any(problem.severity == "error" for problem in self._problems)
 
     def error(
         self, source: object, path: Sequence[PathPart], message: str, suggestion: str = ""
     ) -> None:
-        """Note something that stops the start."""
+        """Add a problem that prevents the start."""
         self._problems.append(Problem(str(source), json_path(path), message, suggestion))
 
     def warning(
         self, source: object, path: Sequence[PathPart], message: str, suggestion: str = ""
     ) -> None:
-        """Note something that the operator should know, and that stops nothing."""
+        """Add a warning."""
         where = json_path(path)
         self._problems.append(Problem(str(source), where, message, suggestion, "warning"))
 
     def extend(self, problems: Iterable[Problem]) -> None:
-        """Take over what another check found."""
+        """Add the problems of another report."""
         self._problems.extend(problems)
 
     def raise_errors(self) -> None:
-        """Stop here if anything found so far is an error.
+        """Raise if any problem is an error.
 
         Raises:
             ProblemsError: with everything found, warnings too.
@@ -102,7 +102,7 @@ def json_path(parts: Sequence[PathPart]) -> str:
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """The known word that was most likely meant, or empty if none is near."""
+    """The known word most likely meant, or empty if none is near."""
     # Slow to import, and most loads find nothing wrong.
     from ironcurtain_proxy.config.reading.suggestions import nearest_word  # noqa: PLC0415
 

@@ -18,7 +18,7 @@ from ironcurtain_proxy.config.reading.problems import PathPart, Report
 from ironcurtain_proxy.model.json import Json
 
 MAX_BYTES: Final = 16 * 1024 * 1024
-"""A policy of 20,000 rules has 10 MB; whatever is larger is not one of our files."""
+"""The size limit of a file. A policy of 20,000 rules has 10 MB."""
 
 _YAML_SUFFIXES: Final = frozenset({".yaml", ".yml"})
 _BOM: Final = b"\xef\xbb\xbf"
@@ -61,9 +61,9 @@ def _read_regular(descriptor: int) -> bytes | None:
 
 
 def is_there(path: Path) -> bool:
-    """Whether a name is taken, be it by a dangling link or by something we may not look at.
+    """Whether a path exists, including dangling links and paths that may not be accessed.
 
-    Only a clear no is a no: a configuration that cannot be reached must not count as none.
+    Only a definite ENOENT counts as no: an unreachable configuration must not count as none.
     """
     try:
         path.lstat()
@@ -75,7 +75,7 @@ def is_there(path: Path) -> bool:
 
 
 def read_document(path: Path, report: Report) -> tuple[bytes, Spot] | None:
-    """A file's bytes and what they say, or None with the reason in the report."""
+    """The bytes of a file and its parsed value, or None with the reason in the report."""
     data = read_file(path, report)
     if data is None:
         return None
@@ -87,7 +87,7 @@ def read_document(path: Path, report: Report) -> tuple[bytes, Spot] | None:
 
 
 def parse(data: bytes, source: object, report: Report, *, yaml: bool = False) -> Json:
-    """What a document says. After an error (it is in the report) the answer means nothing."""
+    """The parsed value. After an error, which is in the report, it is meaningless."""
     data = data.removeprefix(_BOM)
     if not data.strip():
         report.error(source, (), "is empty")
@@ -114,7 +114,7 @@ def _parse_json(data: bytes, source: object, report: Report) -> Json:
 
 
 class _Object(list[tuple[str, object]]):
-    """An object with its keys as they stand in the text, repeated ones too."""
+    """A JSON object with its keys as written, including duplicates."""
 
 
 def _has_repeated_keys(data: bytes) -> bool:

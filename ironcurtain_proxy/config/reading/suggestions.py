@@ -1,8 +1,8 @@
-"""The known word that a misspelt one stands for.
+"""The known word nearest to a misspelt one.
 
-A suggestion is copied into a policy without a second thought. So it repairs a spelling and never
-changes what is done: `write_query` is not taken for `read_query`, nor `create_table` for
-`list_tables`.
+People copy a suggestion into a policy without further thought, so it only repairs spelling and
+never names another action: `read_query` is not suggested for `write_query`, nor `list_tables`
+for `create_table`.
 """
 
 import re
@@ -12,11 +12,11 @@ from typing import Final
 
 _CUTOFF: Final = 0.6
 _MISSPELT: Final = 0.7
-"""How alike a verb and its misspelling are."""
+"""The similarity of a verb and its misspelling."""
 _CHOICES: Final = 20
 _TOKEN: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W\d_A-Za-z]+")
 _OPPOSITES: Final = ("un", "de", "dis", "re", "in")
-"""A beginning that turns a verb into another one."""
+"""Prefixes that turn a verb into its opposite."""
 
 _VERBS: Final = frozenset(
     (  # noqa: SIM905  one word a line would be 180 lines
@@ -40,7 +40,7 @@ _VERBS: Final = frozenset(
 
 
 def nearest_word(word: str, known: Iterable[str]) -> str:
-    """The known word that was most likely meant, or empty if none is near."""
+    """The known word most likely meant, or empty if none is near."""
     by_folded = {candidate.casefold(): candidate for candidate in known}
     matches = get_close_matches(word.casefold(), by_folded, n=_CHOICES, cutoff=_CUTOFF)
     found = [by_folded[match] for match in matches if _says_the_same(word, by_folded[match])]
@@ -48,11 +48,11 @@ def nearest_word(word: str, known: Iterable[str]) -> str:
 
 
 def _says_the_same(word: str, candidate: str) -> bool:
-    """Whether one is the other, misspelt."""
+    """Whether one word is a misspelling of the other."""
     mine, others = _tokens(word), _tokens(candidate)
     if len(mine) == len(others):
         return all(map(_is_misspelt, mine, others))
-    # Words were run together, left out or added: what is done must be in both.
+    # Words were joined, omitted or added: the verb must be in both.
     joined = "".join(mine)
     if joined == "".join(others):
         return True
@@ -64,7 +64,7 @@ def _says_the_same(word: str, candidate: str) -> bool:
 
 
 def _is_misspelt(token: str, other: str) -> bool:
-    """Whether two parts of names are the same but for the spelling, verbs above all."""
+    """Whether two parts of names differ in spelling only, verbs above all."""
     if token == other:
         return True
     if _is_opposite(token, other) or _is_opposite(other, token):
@@ -81,7 +81,7 @@ def _is_opposite(longer: str, shorter: str) -> bool:
 
 
 def _verb_of(token: str) -> str:
-    """The verb that a part of a name is or, run together with others, begins with."""
+    """The verb at the beginning of a part of a name."""
     if token in _VERBS:
         return token
     beginnings = [token[:length] for length in range(len(token) - 1, 2, -1)]

@@ -1,8 +1,8 @@
-"""YAML that says no more than JSON could: text keys, no anchors, no tags of its own.
+"""YAML restricted to the data of JSON: text keys, no anchors, no custom tags.
 
-Imported only where a file ends in `.yaml`. Anchors are refused: an alias of an alias of a list
-makes a few lines stand for gigabytes, and no configuration of ours needs one. The loader is the one
-written in Python: the other crashes the process on deep nesting.
+Imported only for files that end in `.yaml`. Anchors are refused: nested aliases make a few lines
+stand for gigabytes. The loader written in Python is used because the C loader crashes the
+process on deep nesting.
 """
 
 from math import isfinite
@@ -18,11 +18,14 @@ _Place = tuple[PathPart, ...]
 
 
 def parse_yaml(data: bytes, source: object, report: Report) -> Json:
-    """What a YAML document says. After an error (it is in the report) the answer means nothing."""
+    """The parsed value of a YAML document.
+
+    After an error, which is in the report, it is meaningless.
+    """
     try:
         root = yaml.compose(data.decode("utf-8"), Loader=yaml.SafeLoader)
         if root is not None:
-            return _Reader(source, report).value(root, ())
+            return _YamlReader(source, report).value(root, ())
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         report.error(source, (), f"is not YAML: {_cause(error)}")
         return None
@@ -30,8 +33,8 @@ def parse_yaml(data: bytes, source: object, report: Report) -> Json:
     return None
 
 
-class _Reader:
-    """Walks the nodes of one document."""
+class _YamlReader:
+    """Converts the nodes of one document."""
 
     def __init__(self, source: object, report: Report) -> None:
         self._source = source

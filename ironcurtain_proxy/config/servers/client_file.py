@@ -1,8 +1,8 @@
-"""The servers of a client's own file, as entries of ours.
+"""Converting a client's own server file to entries of this proxy.
 
 Three forms are read: an object with `mcpServers`, an object of entries by name, and a list of
-entries with a `name` each. What cannot be started here, and keys that mean nothing here, are left
-out and said.
+entries with a `name` each. Entries that cannot be started here and unknown keys are left out and
+reported.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,14 +20,14 @@ _OURSELVES: Final = "ironcurtain-proxy"
 
 @dataclass(frozen=True, slots=True)
 class ClientServers:
-    """What a client starts, and what of it does not count here."""
+    """The servers of a client, and the parts of its file that were left out."""
 
     entries: dict[str, dict[str, Json]]
     notes: tuple[str, ...] = ()
 
 
 def read_client_file(path: Path, report: Report) -> ClientServers:
-    """The servers of a file; what makes it unusable is in the report."""
+    """The servers of a file; a mistake that makes it unusable is in the report."""
     read = read_document(path, report)
     if read is None:
         return ClientServers({})
@@ -54,7 +54,7 @@ def read_client_file(path: Path, report: Report) -> ClientServers:
 
 
 def _by_name(root: Json) -> Mapping[str, Json] | None:
-    """The entries by name, of any of the three forms; None: it is none of them."""
+    """The entries by name, from any of the three forms; None: the file has none of them."""
     if isinstance(root, dict) and "mcpServers" in root:
         root = root["mcpServers"]
     if isinstance(root, list):

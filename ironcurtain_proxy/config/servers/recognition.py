@@ -1,7 +1,7 @@
-"""Which well-known server a command starts.
+"""Recognising a well-known server by its command.
 
-Only the program that runs counts, never its operands: `some-server /src/mcp-server-git` is not the
-git server. What is not recognised keeps the operator's own name.
+Only the program counts, never its operands: `some-server /src/mcp-server-git` is not the git
+server. An unrecognised server keeps the operator's name.
 """
 
 import re
@@ -22,7 +22,7 @@ _SUBCOMMANDS: Final = frozenset({"exec", "x", "dlx", "run", "tool"})
 _INTERPRETER: Final = re.compile(r"(node|nodejs|bun|deno|python[0-9.]*|py)")
 _OPTIONS_WITH_VALUE: Final[Mapping[str, bool]] = MappingProxyType(
     {
-        # True: the value itself names the package that is run.
+        # True: the value itself names the package to run.
         "-p": True,
         "--package": True,
         "--from": True,
@@ -68,7 +68,7 @@ def _programs(command: str, args: Sequence[str]) -> Iterator[str]:
             if option == "-m":
                 return
         elif not word.startswith("-") and not (base in _RUNNERS and word in _SUBCOMMANDS):
-            # `uv run python -m mcp_server_git`: what follows is a command line of its own.
+            # `uv run python -m mcp_server_git`: a complete command line follows.
             yield from _programs(word, list(words))
             return
 

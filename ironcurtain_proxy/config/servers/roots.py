@@ -1,7 +1,7 @@
-"""What a server that asks for `roots/list` is told.
+"""The answer to a server's `roots/list` request.
 
-Roots come from the policy, never from the agent: a server such as npm's filesystem takes them for
-the directories it may use.
+Roots come from the policy, never from the agent: servers such as npm's filesystem server allow
+themselves these directories.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from ironcurtain_proxy.model.policy import Policy
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """A directory the server may consider its own."""
+    """A directory that the server may use."""
 
     name: str
     path: RealPath

@@ -1,4 +1,4 @@
-"""Which servers run: where they are configured, which are filtered out, who gets which secrets."""
+"""Choosing the servers to run, and their credentials."""
 
 import stat
 from collections.abc import Mapping
@@ -29,9 +29,9 @@ class ServerChoice:
 
     servers: tuple[ServerSpec, ...]
     file: Path | None = None
-    """Where they were read from, if that was a file of their own."""
+    """The file they were read from, if it was a servers file."""
     names: tuple[str, ...] = ()
-    """Of all that are configured, also those that do not run."""
+    """All configured names, including servers that do not run."""
 
 
 def choose_servers(
@@ -41,7 +41,7 @@ def choose_servers(
 
     Environment over `mcpServers` or `mcpServersFile` over `~/.ironcurtain/mcp-servers.json`.
     """
-    # A file that cannot be read may name other servers than those of the usual place.
+    # An unreadable file may name other servers than the default file.
     unread = layers.file_is_unread and "mcpServers" not in layers.environment.spots
     found = ServerChoice(()) if unread else _find(layers, state_dir, report)
     names = [spec.name for spec in found.servers]
@@ -58,7 +58,7 @@ def choose_servers(
 
 
 def _placed(spec: ServerSpec, workspace: RealPath | None, report: Report) -> ServerSpec:
-    """A server that is to run in the workspace, there; without one it gets a place of its own."""
+    """Put a server into the workspace if its entry says so."""
     if spec.cwd != WORKSPACE:
         return spec
     if workspace is None:
@@ -82,7 +82,7 @@ def _find(layers: Layers, state_dir: Path, report: Report) -> ServerChoice:
     if file is None:
         file = state_dir / SERVERS_NAME
         if not is_there(file):
-            # `wiring.readiness` says so, once, wherever somebody has to hear of it.
+            # `wiring.readiness` reports this once, wherever somebody has to know.
             return ServerChoice(())
     return ServerChoice(read_servers_file(file, home, report), file)
 

@@ -25,7 +25,7 @@ _MAX_NAME: Final = 100
 _COMMON_NAME: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")
 
 WORKSPACE: Final = "@workspace"
-"""A server's `cwd` that is the session's workspace, whichever that is."""
+"""The value of a server's `cwd` that stands for the session's workspace."""
 SERVER_KEYS: Final = (
     "command",
     "args",
@@ -43,13 +43,13 @@ NETWORK_TYPES: Final = frozenset({"http", "sse", "streamable-http", "streamableH
 
 
 def read_servers_file(path: Path, home: Path, report: Report) -> tuple[ServerSpec, ...]:
-    """The servers of a file; whatever is wrong is in the report."""
+    """The servers of a file; mistakes are in the report."""
     read = read_document(path, report)
     return () if read is None else parse_servers(read[1], home)
 
 
 def parse_servers(root: Spot, home: Path) -> tuple[ServerSpec, ...]:
-    """The servers of a document in either form; whatever is wrong is in the report."""
+    """The servers of a document in either form; mistakes are in the report."""
     if isinstance(root.value, dict) and "mcpServers" in root.value:
         wrapper = root.object(("mcpServers",), foreign=True)
         return ServersReader(home, foreign=True).servers(wrapper.required("mcpServers"))
@@ -62,7 +62,7 @@ class ServersReader:
 
     home: Path
     foreign: bool = False
-    """Whether the entries may be a client's own."""
+    """Whether the entries may have unknown keys of a client."""
 
     def servers(self, spot: Spot) -> tuple[ServerSpec, ...]:
         """The servers, in file order."""
@@ -145,7 +145,7 @@ class ServersReader:
 
 
 def check_variable_name(spot: Spot, name: str) -> None:
-    """Refuse what cannot be the name of an environment variable."""
+    """Refuse a text that cannot be the name of an environment variable."""
     if not name or "=" in name or "\0" in name:
         spot.error("is not a name for an environment variable")
 
@@ -162,7 +162,7 @@ def _check_name(spot: Spot, name: str) -> None:
 
 
 def _sandbox(spot: Spot) -> Mapping[str, Json] | bool:
-    """The value as it stands, its shape checked; `sandbox/` reads it."""
+    """The value as written, with its shape checked; `sandbox` reads it."""
     if isinstance(spot.value, bool):
         return spot.value
     members = spot.object(("filesystem", "network"))

@@ -1,4 +1,4 @@
-"""Tools as the operator writes them: `server/tool`, or the tool's own name."""
+"""Tool names as the operator writes them: `server/tool`, or the tool's own name."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,19 +9,19 @@ from ironcurtain_proxy.config.reading.problems import nearest, shown
 
 @dataclass(frozen=True, slots=True)
 class ToolNames:
-    """Reads them. A name that cannot be that of any tool is said: it would never hold."""
+    """Reads tool names. A name that no tool can have is reported, since it would never match."""
 
     servers: tuple[str, ...]
-    """All that are configured, also those that do not run."""
+    """All configured servers, including those that do not run."""
 
     def item(self, spot: Spot) -> str:
-        """A name in a list."""
+        """One name in a list."""
         name = spot.name()
         self.check(spot, name)
         return name
 
     def listed(self, spot: Spot) -> tuple[str, ...]:
-        """A list of them, each once."""
+        """A list of names without duplicates."""
         return tuple(dict.fromkeys(spot.each(self.item)))
 
     def keys(self, spot: Spot) -> Mapping[str, Spot]:
@@ -32,7 +32,7 @@ class ToolNames:
         return found
 
     def check(self, spot: Spot, name: str) -> None:
-        """Note what is wrong with a name that stands somewhere."""
+        """Report what is wrong with a name."""
         server, slash, tool = name.partition("/")
         if name != name.strip() or not name.isprintable() or (slash and not (server and tool)):
             spot.error("must be SERVER/TOOL, or the name of a tool")

@@ -1,4 +1,4 @@
-"""The directory the agent may use as its own: what may be one, and what may not."""
+"""Validation of the workspace, the directory that the agent may use freely."""
 
 import os
 from pathlib import Path
@@ -11,7 +11,7 @@ from ironcurtain_proxy.model.path import RealPath
 
 
 def find_workspace(layers: Layers) -> RealPath | None:
-    """The workspace, or None: there is none, or what was said cannot be one (see the report)."""
+    """The workspace; None: there is none, or it is invalid and reported."""
     spot = layers.spot("allowedDirectory")
     path = None if spot is None else layers.as_path(spot)
     if spot is None or path is None:

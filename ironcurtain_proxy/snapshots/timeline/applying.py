@@ -20,8 +20,8 @@ from ironcurtain_proxy.snapshots.timeline.entry import (
     mates,
     parent_of,
 )
-from ironcurtain_proxy.snapshots.timeline.opening import PASSED, Root
-from ironcurtain_proxy.snapshots.timeline.planning import Plan, Step
+from ironcurtain_proxy.snapshots.timeline.opening import PASSED, OpenedRoot
+from ironcurtain_proxy.snapshots.timeline.planning import RollbackPlan, RollbackStep
 from ironcurtain_proxy.snapshots.timeline.reading import is_as_seen
 
 _CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -34,7 +34,7 @@ TEMPORARY: Final = ".ironcurtain-rollback.tmp"
 class Application:
     """The putting back of a plan's paths."""
 
-    def __init__(self, root: Root, blobs: Blobs, plan: Plan, now: Tree) -> None:
+    def __init__(self, root: OpenedRoot, blobs: Blobs, plan: RollbackPlan, now: Tree) -> None:
         """Say what is to be put back, and what is there now."""
         self._root = root
         self._blobs = blobs
@@ -76,7 +76,7 @@ class Application:
                     self._set_mode(path, entry.mode | _OURS)
         return opened
 
-    def _take_away(self, step: Step) -> None:
+    def _take_away(self, step: RollbackStep) -> None:
         """Remove what is not to be there, or is a directory where another thing is to be."""
         present, wanted = self._now.get(step.path), self._plan.target.get(step.path)
         if present is None or (
@@ -98,7 +98,7 @@ class Application:
                 self.stayed.append(step.path)
                 self._set_mode(step.path, present.mode)
 
-    def _put_back(self, step: Step) -> None:
+    def _put_back(self, step: RollbackStep) -> None:
         wanted = self._plan.target.get(step.path)
         if wanted is None:
             return
@@ -215,7 +215,7 @@ def _above(paths: Iterable[str]) -> set[str]:
     return found
 
 
-def open_unlisted(root: Root, path: str, mode: int) -> bool:
+def open_unlisted(root: OpenedRoot, path: str, mode: int) -> bool:
     """Give a directory its permissions back, so that it can be looked into. False: it cannot."""
     try:
         with root.directory(parent_of(path), PASSED) as parent:

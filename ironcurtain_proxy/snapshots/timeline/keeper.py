@@ -1,4 +1,19 @@
-"""One timeline: the workspace, its past, and the copies. For one thread at a time."""
+"""The timeline of one workspace: its points, the changes between them, and copies of files.
+
+Theory of operation: a point is made before each call that may change the workspace. The scanner
+compares the workspace with its last known state; each difference is noted in the history for the
+calls in progress, and the content that a file had is kept as a copy, named by its digest.
+
+    mark ── look ── note ──▶ point 12     call     settle ── look ── note ──▶ changes of point 12
+             │                                                 │
+             └──────── copies of contents (blobs) ◀────────────┘
+
+The state of the workspace at a point follows from the differences noted since. History is a log on
+the disk, guarded by a lock, so that a rollback in another process sees it whole; a process that
+finds the log changed reads it again. Points of a process that was killed are settled at the next
+start. The oldest points are dropped first when a limit of bytes, points or age is reached, and with
+them the copies that no later point needs. One thread at a time may use a `Keeper`.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,6 +25,7 @@ from typing import Final
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.timeline import Change, NotHeld, PointId, Unheld
 from ironcurtain_proxy.snapshots.timeline.blobs import Blobs
+from ironcurtain_proxy.snapshots.timeline.bounds import LARGEST_PART, too_large, too_many
 from ironcurtain_proxy.snapshots.timeline.entry import kind_of_change
 from ironcurtain_proxy.snapshots.timeline.history import (
     Delta,
@@ -21,7 +37,7 @@ from ironcurtain_proxy.snapshots.timeline.history import (
 )
 from ironcurtain_proxy.snapshots.timeline.known import Difference
 from ironcurtain_proxy.snapshots.timeline.log import Log
-from ironcurtain_proxy.snapshots.timeline.opening import Root
+from ironcurtain_proxy.snapshots.timeline.opening import OpenedRoot
 from ironcurtain_proxy.snapshots.timeline.reading import Reader
 from ironcurtain_proxy.snapshots.timeline.scanning import (
     ManyBytesError,
@@ -32,7 +48,6 @@ from ironcurtain_proxy.snapshots.timeline.scanning import (
 
 _LOCK_SECONDS: Final = 60.0
 _MOST_POINTS: Final = 2000
-_LARGEST_PART: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,14 +86,14 @@ class Keeper:
         Raises:
             OSError: one of the two cannot be opened.
         """
-        self.root = Root(str(workspace))
+        self.root = OpenedRoot(str(workspace))
         self.workspace = workspace
         self.blobs = Blobs(directory / "copies")
         self.history = History()
         self.log = Log(directory)
         self.scanner = Scanner(
             self.root,
-            Reader(self.blobs, limits.max_bytes // _LARGEST_PART),
+            Reader(self.blobs, limits.max_bytes // LARGEST_PART),
             caches=limits.caches,
             max_files=limits.max_files,
             max_bytes=limits.max_bytes,
@@ -149,15 +164,17 @@ class Keeper:
             self.settled(number)
         self._begun = True
 
-    def mark(self, call: str, server: str, tool: str) -> PointId | NotHeld:
-        """Make the point before a call."""
+    def mark(
+        self, call: str, server: str, tool: str, *, may_drop: bool = True
+    ) -> PointId | NotHeld:
+        """Make the point before a call; `may_drop`: also at the cost of this session's oldest."""
         try:
             with self.writing():
-                return self._marked(call, server, tool)
+                return self._marked(call, server, tool, may_drop=may_drop)
         except (TooManyError, ManyBytesError, StoppedError, OSError) as error:
             return NotHeld(self._why_not(error))
 
-    def _marked(self, call: str, server: str, tool: str) -> PointId | NotHeld:
+    def _marked(self, call: str, server: str, tool: str, *, may_drop: bool) -> PointId | NotHeld:
         if not self.root.is_in_place():
             return NotHeld("the workspace was moved or replaced")
         self._begin()
@@ -167,7 +184,9 @@ class Keeper:
         self._late.clear()
         if self.scanner.full:
             return NotHeld("no space is left for copies of files")
-        if not self._drop():
+        if not self._drop(others_only=not may_drop):
+            if not may_drop:
+                return NotHeld("earlier calls of this session could not be taken back any more")
             raise ManyBytesError
         point = Point(
             number=self.history.next,
@@ -185,13 +204,9 @@ class Keeper:
     def _why_not(self, error: Exception) -> str:
         match error:
             case TooManyError():
-                return (
-                    f"the workspace has more than {self._limits.max_files:,} files and directories"
-                )
+                return too_many(self._limits.max_files)
             case ManyBytesError():
-                return (
-                    f"the workspace holds more than {self._limits.max_bytes / (1 << 20):,.0f} MiB"
-                )
+                return too_large(self._limits.max_bytes)
             case TimeoutError():
                 return "a rollback is under way"
             case OSError():
@@ -215,7 +230,8 @@ class Keeper:
                 self.note(self.look(), self._open)
                 self._since_full.add(number)
                 self.settled(number)
-                self._drop()
+                # For its own points a call of the session has to ask, before it goes.
+                self._drop(others_only=True)
         except (TooManyError, ManyBytesError, StoppedError, OSError) as error:
             # What it changed is noted when the workspace can be held again.
             self._late.add(number)
@@ -295,18 +311,35 @@ class Keeper:
         seen = {entry.content for _, entry in self.scanner.known.all() if entry.kind == "file"}
         return self.history.digests() | seen
 
-    def _drop(self) -> bool:
-        """Drop the oldest points until the rest fits. False: it does not, without any."""
-        most = len(self.history.points()) - _MOST_POINTS
-        if most > 0:
-            self._without(most + _MOST_POINTS // 4)
+    def _drop(self, *, others_only: bool) -> bool:
+        """Drop the oldest points until the rest fits. False: it does not, without any.
+
+        `others_only`: only those of other sessions; one more point has to fit.
+        """
+        if not self._drop_many(others_only=others_only):
+            return False
         while self.blobs.stored > self._limits.max_bytes:
             ended = [p for p in self.history.points() if p.number not in self._open]
+            if others_only:
+                ended = [p for p in ended if p.session != self._session]
             if not ended:
-                self._without(0)
+                if not others_only or not self.history.points():
+                    self._without(0)
                 return self.blobs.stored <= self._limits.max_bytes
+            before = len(self.history.points())
             self._without(max(1, len(ended) // 4))
+            if len(self.history.points()) == before:
+                return False
         return True
+
+    def _drop_many(self, *, others_only: bool) -> bool:
+        points = self.history.points()
+        most = len(points) - _MOST_POINTS + others_only
+        if most > 0:
+            own = [n for n, point in enumerate(points) if point.session == self._session]
+            count = most + _MOST_POINTS // 4
+            self._without(min([count, *own]) if others_only else count)
+        return not others_only or len(self.history.points()) < _MOST_POINTS
 
     def _drop_old(self) -> None:
         limit = self._now() - self._limits.keep

@@ -21,7 +21,7 @@ PASSED: Final = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOL
 """To go through a directory or change it, which need not be readable."""
 
 
-class Root:
+class OpenedRoot:
     """A directory that stays the same, whatever its name leads to later."""
 
     def __init__(self, path: str) -> None:

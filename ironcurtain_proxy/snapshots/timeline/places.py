@@ -22,7 +22,7 @@ _OWNER, _NAME = "owner", "workspace"
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class TimelineLock:
     """A timeline's directory that no other proxy uses, until it is released or the process ends."""
 
     directory: Path
@@ -33,7 +33,7 @@ class Claim:
         os.close(self.descriptor)
 
 
-def claim(parent: Path, workspace: RealPath) -> Claim:
+def claim(parent: Path, workspace: RealPath) -> TimelineLock:
     """Find or make the directory for a workspace.
 
     Raises:
@@ -52,7 +52,7 @@ def claim(parent: Path, workspace: RealPath) -> Claim:
             os.close(descriptor)
             continue
         (directory / _NAME).write_bytes(os.fsencode(str(workspace)))
-        return Claim(directory, descriptor)
+        return TimelineLock(directory, descriptor)
     raise OSError(0, "too many proxies keep a timeline of this workspace")
 
 

@@ -20,7 +20,7 @@ Act: TypeAlias = Literal["created", "replaced", "removed", "mode"]
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RollbackStep:
     """One path that is put back."""
 
     path: str
@@ -38,22 +38,22 @@ class Obstacle:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class RollbackPlan:
     """What a rollback comes to."""
 
     target: Tree
     """The workspace as it is to be."""
-    steps: tuple[Step, ...]
+    steps: tuple[RollbackStep, ...]
     """By path."""
     obstacles: tuple[Obstacle, ...]
-    lost: tuple[Step, ...] = ()
+    lost: tuple[RollbackStep, ...] = ()
     """What should come back, and was never held."""
     others: frozenset[int] = frozenset()
     """Other calls that are taken back with it."""
     stays: tuple[str, ...] = ()
     """What the call made and stays: objects of a repository that something later may need."""
 
-    def without(self, left_out: frozenset[str]) -> "Plan":
+    def without(self, left_out: frozenset[str]) -> "RollbackPlan":
         """The same, but for these paths and what is below them."""
         return replace(
             self,
@@ -64,7 +64,7 @@ class Plan:
         )
 
 
-def rewind(history: History, number: int, now: Tree) -> Plan:
+def rewind(history: History, number: int, now: Tree) -> RollbackPlan:
     """Go back to a point, whoever changed what since."""
     target = history.state(number)
     others = {call for delta in history.since(number) for call in delta.calls} - {number}
@@ -80,7 +80,7 @@ def rewind(history: History, number: int, now: Tree) -> Plan:
     return _planned(target, now, _differing(target, now), obstacles, frozenset(others))
 
 
-def take_back(history: History, number: int, now: Tree, *, force: bool) -> Plan:
+def take_back(history: History, number: int, now: Tree, *, force: bool) -> RollbackPlan:
     """Take one call back, and leave what came later."""
     before = history.state(number)
     touched = history.touched(number)
@@ -168,16 +168,16 @@ def _planned(
     obstacles: Iterable[Obstacle],
     others: frozenset[int],
     stays: tuple[str, ...] = (),
-) -> Plan:
+) -> RollbackPlan:
     steps, lost = [], []
     for path in sorted(differing):
         wanted = target.get(path)
-        step = Step(path, _act(wanted, now.get(path)))
+        step = RollbackStep(path, _act(wanted, now.get(path)))
         if wanted is not None and wanted.kind in ("special", "lost"):
             lost.append(step)
         else:
             steps.append(step)
-    return Plan(
+    return RollbackPlan(
         target=target,
         steps=tuple(steps),
         obstacles=tuple(obstacles),

@@ -17,7 +17,7 @@ from ironcurtain_proxy.snapshots.timeline.keeper import Keeper, Limits
 from ironcurtain_proxy.snapshots.timeline.log import Log
 from ironcurtain_proxy.snapshots.timeline.opening import PASSED
 from ironcurtain_proxy.snapshots.timeline.places import timelines
-from ironcurtain_proxy.snapshots.timeline.planning import Obstacle, Plan, rewind, take_back
+from ironcurtain_proxy.snapshots.timeline.planning import Obstacle, RollbackPlan, rewind, take_back
 from ironcurtain_proxy.snapshots.timeline.scanning import ManyBytesError, TooManyError
 
 
@@ -44,7 +44,7 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class RollbackRequest:
     """What is to be taken back."""
 
     directory: Path
@@ -58,10 +58,10 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class RollbackOutcome:
     """What a rollback did, or would do."""
 
-    plan: Plan
+    plan: RollbackPlan
     id: str | None
     """By which it can be taken back itself; None: nothing was done."""
     others: tuple[Point, ...]
@@ -126,11 +126,11 @@ def find(reference: str, timelines_kept: Iterable[Kept]) -> tuple[Kept, Point] |
 
 
 def roll_back(
-    request: Request,
+    request: RollbackRequest,
     limits: Limits,
     now: Callable[[], datetime],
-    confirm: Callable[[Outcome], bool],
-) -> Outcome:
+    confirm: Callable[[RollbackOutcome], bool],
+) -> RollbackOutcome:
     """Do it, or say what it would do.
 
     Args:
@@ -151,7 +151,7 @@ def roll_back(
         )
         try:
             with keeper.writing():
-                return _Rollback(keeper, request, now).run(confirm)
+                return _TimelineRollback(keeper, request, now).run(confirm)
         finally:
             keeper.close()
 
@@ -176,13 +176,15 @@ def _errors() -> Iterator[None]:
         raise RollbackError(f"{error.filename or 'the timeline'}: {error.strerror}") from None
 
 
-class _Rollback:
-    def __init__(self, keeper: Keeper, request: Request, now: Callable[[], datetime]) -> None:
+class _TimelineRollback:
+    def __init__(
+        self, keeper: Keeper, request: RollbackRequest, now: Callable[[], datetime]
+    ) -> None:
         self._keeper = keeper
         self._request = request
         self._now = now
 
-    def run(self, confirm: Callable[[Outcome], bool]) -> Outcome:
+    def run(self, confirm: Callable[[RollbackOutcome], bool]) -> RollbackOutcome:
         keeper, request = self._keeper, self._request
         number = request.point.number
         if keeper.history.point(number) is None:
@@ -237,7 +239,7 @@ class _Rollback:
                     os.unlink(TEMPORARY, dir_fd=parent)
             keeper.note(keeper.look(everything=True), frozenset())
 
-    def _plan(self) -> Plan:
+    def _plan(self) -> RollbackPlan:
         history, number = self._keeper.history, self._request.point.number
         now = dict(self._keeper.scanner.known.all())
         if self._request.rewind:
@@ -247,7 +249,7 @@ class _Rollback:
         # What is left out today may have been copied under other settings.
         return plan.without(self._keeper.scanner.left_out)
 
-    def _outcome(self, plan: Plan) -> Outcome:
+    def _outcome(self, plan: RollbackPlan) -> RollbackOutcome:
         history, number = self._keeper.history, self._request.point.number
         nobodys = {
             Change(path, kind)
@@ -255,7 +257,7 @@ class _Rollback:
             if not delta.calls
             for path, kind in delta.counted()
         }
-        return Outcome(
+        return RollbackOutcome(
             plan=plan,
             id=None,
             others=tuple([point for point in history.points() if point.number in plan.others]),
@@ -269,7 +271,7 @@ class _Rollback:
         calls = [p.call for p in self._keeper.history.points() if p.number in one.calls]
         return f"{one.path} {one.why}, by {', '.join(calls) or 'no call that is known'}"
 
-    def _apply(self, plan: Plan, outcome: Outcome) -> Outcome:
+    def _apply(self, plan: RollbackPlan, outcome: RollbackOutcome) -> RollbackOutcome:
         keeper, request = self._keeper, self._request
         own = Point(
             number=keeper.history.next,

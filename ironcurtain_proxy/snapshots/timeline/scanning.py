@@ -11,10 +11,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from ironcurtain_proxy.snapshots.timeline.caches import is_cache
 from ironcurtain_proxy.snapshots.timeline.entry import Entry, parent_of, without
 from ironcurtain_proxy.snapshots.timeline.events import Events
 from ironcurtain_proxy.snapshots.timeline.known import Difference, Known, joined
-from ironcurtain_proxy.snapshots.timeline.opening import PASSED, Root
+from ironcurtain_proxy.snapshots.timeline.opening import PASSED, OpenedRoot
 from ironcurtain_proxy.snapshots.timeline.reading import FullError, Reader, is_as_seen
 
 _RECENT: Final = 32
@@ -51,7 +52,13 @@ class Scanner:
     """Knows the workspace, by directory."""
 
     def __init__(
-        self, root: Root, reader: Reader, *, caches: frozenset[str], max_files: int, max_bytes: int
+        self,
+        root: OpenedRoot,
+        reader: Reader,
+        *,
+        caches: frozenset[str],
+        max_files: int,
+        max_bytes: int,
     ) -> None:
         """Know nothing yet.
 
@@ -216,6 +223,7 @@ class Scanner:
     def _named(self, path: str, descriptor: int, names: set[str]) -> dict[str, Entry]:
         """The same, where only some names need looking at: a directory may have very many."""
         now = dict(self.known.directories[path])
+        others = self._count - len(now)
         for name in names:
             old = now.pop(name, None)
             try:
@@ -230,14 +238,22 @@ class Scanner:
                 now[name] = old
             else:
                 self._look_at(path, descriptor, name, status, now)
+            if len(now) + others > self._max_files:
+                raise TooManyError
+        self._count = others + len(now)
         return now
 
     def _look_at(
         self, path: str, descriptor: int, name: str, status: os.stat_result, now: dict[str, Entry]
     ) -> None:
-        is_cache = name in self._caches and stat.S_ISDIR(status.st_mode)
-        if is_cache or joined(path, name) in self.left_out:
+        below = joined(path, name)
+        if below in self.left_out:
             return
+        if stat.S_ISDIR(status.st_mode):
+            # What is held stays held: a call could make it look like a cache.
+            held = below in self.known.directories
+            if not held and is_cache(path, name, descriptor, self._caches):
+                return
         try:
             entry, again = self._reader.read(descriptor, name, status)
         except FileNotFoundError:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -12,7 +13,7 @@ from ironcurtain_proxy.model.call import RequestId
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.timeline import Change, NotHeld, PointId, Unheld
 from ironcurtain_proxy.snapshots.timeline.keeper import Keeper, Limits
-from ironcurtain_proxy.snapshots.timeline.places import Claim, claim, remove_old
+from ironcurtain_proxy.snapshots.timeline.places import TimelineLock, claim, remove_old
 from ironcurtain_proxy.snapshots.timeline.scanning import (
     ManyBytesError,
     StoppedError,
@@ -44,7 +45,7 @@ class WorkspaceTimeline:
         self._parent = state_directory
         self._limits = limits
         self._now = now
-        self._claim: Claim = claim(state_directory, workspace)
+        self._claim: TimelineLock = claim(state_directory, workspace)
         try:
             self._keeper = Keeper(
                 self._claim.directory, workspace, limits, session=session, now=now
@@ -86,10 +87,13 @@ class WorkspaceTimeline:
         async with self._lock:
             await anyio.to_thread.run_sync(job, abandon_on_cancel=False)
 
-    async def mark(self, call: RequestId, server: str, tool: str) -> PointId | NotHeld:
+    async def mark(
+        self, call: RequestId, server: str, tool: str, *, may_drop: bool
+    ) -> PointId | NotHeld:
         """Make the point before a call."""
+        job = partial(self._keeper.mark, call, server, tool, may_drop=may_drop)
         async with self._lock:
-            return await anyio.to_thread.run_sync(self._keeper.mark, call, server, tool)
+            return await anyio.to_thread.run_sync(job)
 
     async def settle(self, point: PointId) -> tuple[Change, ...] | NotHeld:
         """Note what changed since the call's point."""

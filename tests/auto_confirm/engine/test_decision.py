@@ -6,8 +6,8 @@ from typing import get_args
 import pytest
 
 from ironcurtain_proxy.auto_confirm.engine.decision import (
-    Check,
     EngineAction,
+    EngineCheck,
     EngineDecision,
 )
 from ironcurtain_proxy.auto_confirm.engine.evaluation import CHECKS
@@ -57,7 +57,7 @@ def test_the_record_has_every_field_of_the_decision() -> None:
 
 
 def test_every_check_has_its_word() -> None:
-    assert tuple(name for name, _ in CHECKS) == get_args(Check)[:-1]
+    assert tuple(name for name, _ in CHECKS) == get_args(EngineCheck)[:-1]
 
 
 @pytest.mark.requirement("B-46", "B-47", "B-58", "B-119")

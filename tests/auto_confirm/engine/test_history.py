@@ -14,7 +14,7 @@ from ironcurtain_proxy.auto_confirm.engine.history import (
     is_unusual,
     similarity,
 )
-from ironcurtain_proxy.auto_confirm.engine.interaction import History
+from ironcurtain_proxy.auto_confirm.engine.interaction import InteractionHistory
 from ironcurtain_proxy.auto_confirm.engine.operations import Operation
 from ironcurtain_proxy.model.path import RealPath
 from tests.auto_confirm.engine import calls
@@ -73,7 +73,9 @@ def test_another_path_never_brings_a_call_nearer(
 
 @pytest.mark.requirement("B-170", "B-34")
 def test_history_counts_against_a_call_and_never_for_it() -> None:
-    past = History(operations={"edit": ENOUGH}, directories=frozenset(paths("/var/data")))
+    past = InteractionHistory(
+        operations={"edit": ENOUGH}, directories=frozenset(paths("/var/data"))
+    )
     known = replace(CALM, history=past)
     fetch = calls.fetch()
     interaction, knowledge = compared(fetch, subject_of(fetch), known)

@@ -12,16 +12,16 @@ from ironcurtain_proxy.auto_confirm.engine.routing import Route, route_of
 from ironcurtain_proxy.auto_confirm.engine.settings import (
     AutoConfirmSettings,
     EscalationTargets,
-    Reviewer,
+    ReviewerSetting,
     SafetyRule,
 )
 from tests.auto_confirm.engine import calls
 from tests.auto_confirm.engine.calls import CALM, ON, decided
 
 STAFF = (
-    Reviewer(name="architect_manager", session="a-1", session_type="architect"),
-    Reviewer(name="wrapper_claude", session="m-1", session_type="manager"),
-    Reviewer(name="claude_code_high_level", session="h-1", session_type="high-level"),
+    ReviewerSetting(name="architect_manager", session="a-1", session_type="architect"),
+    ReviewerSetting(name="wrapper_claude", session="m-1", session_type="manager"),
+    ReviewerSetting(name="claude_code_high_level", session="h-1", session_type="high-level"),
 )
 STAFFED = replace(ON, reviewers=STAFF)
 
@@ -118,9 +118,9 @@ def test_a_rule_names_its_target_unless_that_one_may_not_review() -> None:
 
 
 def test_a_person_may_review_everything() -> None:
-    staff = (Reviewer(name="architect_manager", kind="human"),)
+    staff = (ReviewerSetting(name="architect_manager", kind="human"),)
     assert decided(calls.delete(), replace(ON, reviewers=staff)).target == "architect_manager"
-    process = (Reviewer(name="architect_manager"),)
+    process = (ReviewerSetting(name="architect_manager"),)
     decision = decided(calls.delete(), replace(ON, reviewers=process))
     assert decision.target == "claude_code_high_level"
 
@@ -165,7 +165,9 @@ def test_whoever_asks_is_never_asked(
 def test_a_reviewer_without_a_session_of_its_own_is_a_party_by_its_name() -> None:
     """Left out or empty, its session is its name: never the session that no call knows."""
     for session in (None, ""):
-        staff = (Reviewer(name="architect_manager", session=session, session_type="architect"),)
+        staff = (
+            ReviewerSetting(name="architect_manager", session=session, session_type="architect"),
+        )
         settings = replace(ON, reviewers=staff)
         unnamed = replace(calls.delete(), session=session or "")
         assert decided(unnamed, settings).target == "architect_manager"

@@ -7,7 +7,7 @@ import pytest
 from ironcurtain_proxy.auto_confirm.engine.settings import (
     AutoConfirmSettings,
     EscalationTargets,
-    Reviewer,
+    ReviewerSetting,
     RuleAction,
     SafetyRule,
 )
@@ -103,6 +103,6 @@ def test_values_that_make_no_sense_are_refused() -> None:
     with pytest.raises(ConfigurationError, match="feature_branches"):
         AutoConfirmSettings(feature_branches=("feature/", ""))
     with pytest.raises(ConfigurationError, match="reviewers"):
-        AutoConfirmSettings(reviewers=(Reviewer(name="a"), Reviewer(name="a")))
+        AutoConfirmSettings(reviewers=(ReviewerSetting(name="a"), ReviewerSetting(name="a")))
     with pytest.raises(ConfigurationError, match="on_timeout"):
         AutoConfirmSettings(on_timeout={"rm": "deny"})  # type: ignore[dict-item]

@@ -13,7 +13,7 @@ from ironcurtain_proxy.auto_confirm.notify.channels import FileChannel, Transpor
 from ironcurtain_proxy.auto_confirm.notify.notifier import Notifier
 from ironcurtain_proxy.auto_confirm.reviewers.given_up import (
     FILE_NAME,
-    GivenUp,
+    AbandonedReviewer,
     given_up,
     note_given_up,
 )
@@ -46,7 +46,7 @@ def test_what_an_ended_session_gave_up_is_not_said(tmp_path: Path) -> None:
     assert (tmp_path / "s1" / FILE_NAME).exists()
     assert list(given_up(tmp_path)) == []
     note_given_up(tmp_path / "s2", ["a", "b"])
-    assert list(given_up(tmp_path)) == [GivenUp("s2", "a"), GivenUp("s2", "b")]
+    assert list(given_up(tmp_path)) == [AbandonedReviewer("s2", "a"), AbandonedReviewer("s2", "b")]
 
 
 def test_a_file_that_says_nothing_is_left_alone(tmp_path: Path) -> None:

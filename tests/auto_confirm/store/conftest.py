@@ -1,7 +1,9 @@
 """A store on each database, and a clock that is wound by hand."""
 
 import os
+import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
@@ -32,19 +34,50 @@ def postgres_server() -> Iterator[str]:
         yield url
 
 
+@pytest.fixture(scope="session")
+def postgres_template(postgres_server: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The name of a database in which only the tables are made: to copy it is quicker."""
+    name = f"store_{os.getpid()}_template"
+    with psycopg.connect(postgres_server, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name} STRATEGY file_copy".encode())
+    open_store(_url_of(postgres_server, name), tmp_path_factory.mktemp("none"), FakeClock()).close()
+    return name
+
+
+@pytest.fixture(scope="session")
+def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same as a file."""
+    state = tmp_path_factory.mktemp("template")
+    open_store(None, state, FakeClock()).close()
+    return state / "interactions.db"
+
+
 @pytest.fixture
 def postgres_url(postgres_server: str) -> Iterator[str]:
-    """A database of the test's own."""
-    name = f"store_{os.getpid()}_{next(_NUMBERS)}"
-    with psycopg.connect(postgres_server, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}".encode())
-        yield make_url(postgres_server).set(database=name).render_as_string(hide_password=False)
-        connection.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
+    """An empty database of the test's own."""
+    with _database(postgres_server, "template1") as url:
+        yield url
+
+
+@pytest.fixture
+def postgres_store_url(postgres_server: str, postgres_template: str) -> Iterator[str]:
+    """A database of the test's own, with the tables of a store."""
+    with _database(postgres_server, postgres_template) as url:
+        yield url
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def url(request: pytest.FixtureRequest) -> str | None:
-    """Each database; None is the SQLite file in the state directory."""
+    """A new store of each database; None is the SQLite file in the state directory."""
+    if request.param == "sqlite":
+        return None
+    found: str = request.getfixturevalue("postgres_store_url")
+    return found
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def empty_url(request: pytest.FixtureRequest) -> str | None:
+    """The same, and on PostgreSQL no table is made yet."""
     if request.param == "sqlite":
         return None
     found: str = request.getfixturevalue("postgres_url")
@@ -58,14 +91,39 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-def store(url: str | None, tmp_path: Path, clock: FakeClock) -> Iterator[Store]:
-    """An empty store."""
+def store(
+    url: str | None, sqlite_template: Path, tmp_path: Path, clock: FakeClock
+) -> Iterator[Store]:
+    """A store without rows."""
+    if url is None:
+        _copied(sqlite_template, tmp_path / "state")
     with open_store(url, tmp_path / "state", clock) as opened:
         yield opened
 
 
 @pytest.fixture
-def sqlite_store(tmp_path: Path, clock: FakeClock) -> Iterator[Store]:
-    """An empty store on SQLite, for what does not differ."""
+def sqlite_store(sqlite_template: Path, tmp_path: Path, clock: FakeClock) -> Iterator[Store]:
+    """A store without rows on SQLite, for what does not differ."""
+    _copied(sqlite_template, tmp_path / "state")
     with open_store(None, tmp_path / "state", clock) as opened:
         yield opened
+
+
+def _copied(template: Path, state: Path) -> None:
+    state.mkdir(mode=0o700)
+    shutil.copy(template, state)
+
+
+@contextmanager
+def _database(server: str, template: str) -> Iterator[str]:
+    name = f"store_{os.getpid()}_{next(_NUMBERS)}"
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(
+            f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy".encode()
+        )
+        yield _url_of(server, name)
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
+
+
+def _url_of(server: str, database: str) -> str:
+    return make_url(server).set(database=database).render_as_string(hide_password=False)

@@ -78,11 +78,11 @@ def test_many_processes_write_at_once(url: str | None, tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(120)
-def test_many_processes_make_the_store_together(url: str | None, tmp_path: Path) -> None:
+def test_many_processes_make_the_store_together(empty_url: str | None, tmp_path: Path) -> None:
     size = 4
-    printed = crowd(url, tmp_path / "state", 0, size)
+    printed = crowd(empty_url, tmp_path / "state", 0, size)
     assert all(len(lines) == ROWS + 2 for lines in printed)
-    with open_store(url, tmp_path / "state", FakeClock()) as store:
+    with open_store(empty_url, tmp_path / "state", FakeClock()) as store:
         assert len(store.safe_paths()) == 5
         count = sa.select(sa.func.count()).select_from(INTERACTIONS)
         assert store.read(lambda c: c.execute(count).scalar_one()) == size * (ROWS + 1)

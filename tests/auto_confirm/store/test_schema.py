@@ -134,11 +134,13 @@ def test_keys_and_constraints_are_those_of_the_document(tmp_path: Path) -> None:
 
 
 @pytest.mark.requirement("B-127", "B-150")
-def test_opening_again_changes_nothing(url: str | None, tmp_path: Path, clock: FakeClock) -> None:
-    with open_store(url, tmp_path / "state", clock) as store:
+def test_opening_again_changes_nothing(
+    empty_url: str | None, tmp_path: Path, clock: FakeClock
+) -> None:
+    with open_store(empty_url, tmp_path / "state", clock) as store:
         identifier = reviewed(store)
     for _ in range(2):
-        with open_store(url, tmp_path / "state", clock) as store:
+        with open_store(empty_url, tmp_path / "state", clock) as store:
             assert len(store.safe_paths()) == 5
             assert recorded(store, identifier) is not None
             names = store.read(lambda c: set(sa.inspect(c).get_table_names()))
@@ -155,15 +157,15 @@ FIRST: dict[str, list[str]] = {
 @pytest.mark.requirement("B-127")
 @pytest.mark.parametrize("lacking", FIRST.values(), ids=FIRST.keys())
 def test_a_store_of_the_first_revision_learns_to_remove_what_is_old(
-    url: str | None, tmp_path: Path, clock: FakeClock, lacking: list[str]
+    empty_url: str | None, tmp_path: Path, clock: FakeClock, lacking: list[str]
 ) -> None:
-    with open_store(url, tmp_path / "state", clock) as store:
+    with open_store(empty_url, tmp_path / "state", clock) as store:
         identifier = reviewed(store)
         older = [*lacking, f"UPDATE {schema.VERSION_TABLE} SET version_num = '0001'"]  # noqa: S608
         store._database.write(lambda c: [c.execute(sa.text(line)) for line in older])
     clock.seconds = timedelta(days=91).total_seconds()
     for expected in (1, 0):
-        with open_store(url, tmp_path / "state", clock) as store:
+        with open_store(empty_url, tmp_path / "state", clock) as store:
             assert (recorded(store, identifier) is not None) is (expected == 1)
             assert store.begin_purge(timedelta(days=90)) == expected
             indexes = store.read(lambda c: sa.inspect(c).get_indexes("claude_interactions"))

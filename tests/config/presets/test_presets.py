@@ -254,8 +254,31 @@ def test_a_shell_server_runs_in_the_workspace_and_imports_nothing_from_there(pla
     place.init("coding", "--yes")
     servers = orjson.loads(place.files()["mcp-servers.json"])
     assert servers["shell"]["cwd"] == "@workspace"
-    assert servers["shell"]["env"] == {"PYTHONSAFEPATH": "1"}
+    # A variable would hold for the commands, too: `python -m unittest` would find no tests.
+    assert "env" not in servers["shell"]
     assert "cwd" not in servers["files"]
+    module = ["-u", "-m", "server", "shell"]
+    where = {"PYTHONPATH": str(place.client.parent)}
+    entry = {"command": sys.executable, "args": module, "env": where}
+    place.say({**place.servers, "shell": entry})
+    place.init("coding", "--yes", "--force")
+    servers = orjson.loads(place.files()["mcp-servers.json"])
+    assert servers["shell"]["args"] == ["-P", *module]
+
+
+def test_a_tool_that_lacks_an_argument_of_the_known_one_leaves_a_policy_that_loads(
+    place: Place,
+) -> None:
+    # The shipped annotation of edit_file asks for dryRun; this one has none.
+    server = place.client.parent / "server.py"
+    edit = 'tool("edit_file", "Edits a file.", path=text, edits={"type": "array", "items": {}})'
+    read = 'tool("read_text_file", "Reads a file.", path=text)'
+    server.write_text(SERVER.replace('"files": [', f'"files": [{edit}, {read}, '))
+    files = {"command": sys.executable, "args": [str(server), "files"]}
+    place.say({"filesystem": files})
+    assert place.init("coding", "--yes").returncode == 0
+    checked = place.run("check")
+    assert checked.returncode == 0, checked.stdout
 
 
 def test_what_is_written_is_the_users_alone(place: Place) -> None:

@@ -7,12 +7,12 @@ from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.own_process.clocks import SystemClock
 from ironcurtain_proxy.snapshots.timeline.keeper import Limits
 from ironcurtain_proxy.snapshots.timeline.log import Log
-from ironcurtain_proxy.snapshots.timeline.rewinding import Request, roll_back
+from ironcurtain_proxy.snapshots.timeline.rewinding import RollbackRequest, roll_back
 
 store = Path(sys.argv[1])
 history = Log(store).read()
 assert history is not None
-request = Request(
+request = RollbackRequest(
     directory=store,
     workspace=RealPath.from_text(sys.argv[2]),
     point=history.points()[0],

@@ -12,7 +12,11 @@ from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.timeline import Change, NotHeld, PointId
 from ironcurtain_proxy.own_process.clocks import SystemClock
 from ironcurtain_proxy.snapshots.timeline.keeper import Keeper, Limits
-from ironcurtain_proxy.snapshots.timeline.rewinding import Outcome, Request, roll_back
+from ironcurtain_proxy.snapshots.timeline.rewinding import (
+    RollbackOutcome,
+    RollbackRequest,
+    roll_back,
+)
 
 Picture = dict[str, tuple[object, ...]]
 
@@ -77,17 +81,17 @@ class Timelined:
         what()
         return point, words(self.keeper.settle(point))
 
-    def back(self, point: PointId | str, *, rewind: bool = False, **how: bool) -> Outcome:
+    def back(self, point: PointId | str, *, rewind: bool = False, **how: bool) -> RollbackOutcome:
         """A rollback, as another process does it."""
         return self.request(int(point), rewind=rewind, **how)
 
-    def request(self, number: int, **how: bool) -> Outcome:
+    def request(self, number: int, **how: bool) -> RollbackOutcome:
         held = self.keeper.log.read()
         assert held is not None
         point = held.point(number)
         assert point is not None
         return roll_back(
-            Request(directory=self.store, workspace=self.workspace, point=point, **how),
+            RollbackRequest(directory=self.store, workspace=self.workspace, point=point, **how),
             self.limits,
             SystemClock().now,
             lambda _: True,

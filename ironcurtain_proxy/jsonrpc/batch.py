@@ -1,0 +1,111 @@
+"""What one read of a pipe brings is one batch.
+
+Lines that arrive together are answered together: their records go to the disk in one write, and
+what they send goes out in one write to each pipe. A batch begins and ends within one callback of
+the event loop, so nothing waits for it.
+"""
+
+import asyncio  # noqa: TID251  a future, see `Prompt`
+import logging
+from collections.abc import Callable
+from contextvars import Context
+from types import TracebackType
+from typing import Final, Self, TypeVar
+
+_log: Final = logging.getLogger(__name__)
+
+_Value = TypeVar("_Value")
+
+
+class Batch:
+    """Whether a batch is open, and what is left to its end."""
+
+    __slots__ = ("_depth", "_first", "_last", "is_open")
+
+    def __init__(self) -> None:
+        self.is_open = False
+        self._depth = 0
+        self._first: list[Callable[[], None]] = []
+        self._last: list[Callable[[], None]] = []
+
+    def at_end(self, finish: Callable[[], None]) -> None:
+        """Have something done at the end, with all else of its kind that comes until then.
+
+        What it wakes still belongs to the batch.
+        """
+        self._first.append(finish)
+
+    def send_at_end(self, send: Callable[[], None]) -> None:
+        """Have something sent when nothing else is left to be done."""
+        self._last.append(send)
+
+    def __enter__(self) -> None:
+        """Begin. One within another is part of it."""
+        self.is_open = True
+        self._depth += 1
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Finish what was begun, also where something failed: others wait for it."""
+        while self._depth == 1 and (self._first or self._last):
+            try:
+                (self._first or self._last).pop(0)()
+            except Exception:  # noqa: BLE001  what others have begun is finished all the same
+                _log.exception("a batch could not be finished")
+        self._depth -= 1
+        self.is_open = self._depth > 0
+
+
+class Prompt(asyncio.Future[_Value]):
+    """A future whose task goes on within `set_result`, not in the next turn of the loop.
+
+    Only where no task is running, as in a callback of a pipe: a task never runs inside another. A
+    cancellation arrives as with any future.
+    """
+
+    __slots__ = ("_told",)
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop=loop)
+        self._told: list[tuple[Callable[..., object], Context]] = []
+
+    def add_done_callback(
+        self, fn: Callable[[Self], object], /, *, context: Context | None = None
+    ) -> None:
+        """From the task that begins to wait."""
+        if self.done() or context is None:
+            super().add_done_callback(fn, context=context)
+        else:
+            self._told.append((fn, context))
+
+    def set_result(self, result: _Value) -> None:
+        """Give the task its value, and run it up to where it waits again."""
+        super().set_result(result)
+        self._go_on()
+
+    def set_exception(self, exception: type[BaseException] | BaseException) -> None:
+        """Raise in the task, and run it up to where it waits again."""
+        super().set_exception(exception)
+        self._go_on()
+
+    def cancel(self, msg: object = None) -> bool:
+        """Raise a cancellation in the task, in the next turn."""
+        if not super().cancel(msg):
+            return False
+        told, self._told = self._told, []
+        for tell, context in told:
+            self.get_loop().call_soon(tell, self, context=context)
+        return True
+
+    def _go_on(self) -> None:
+        told, self._told = self._told, []
+        loop = self.get_loop()
+        for tell, context in told:
+            if loop.is_running() and asyncio.current_task(loop) is None:
+                context.run(tell, self)
+            else:
+                loop.call_soon(tell, self, context=context)

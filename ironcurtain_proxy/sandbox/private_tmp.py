@@ -1,0 +1,121 @@
+"""A `/tmp` of a server's own, mounted over the machine's inside its sandbox.
+
+Commands name `/tmp` all the time. The machine's holds what other programs of the user left there,
+sockets included: it is neither shown nor opened. Second instances of a server share its own.
+"""
+
+import os
+import shutil
+import sys
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.sandbox import inside
+from ironcurtain_proxy.sandbox.profile import SandboxProfile
+
+PLACES: Final = ("/tmp", "/var/tmp")  # noqa: S108  what is mounted over, never opened
+SUFFIX: Final = ".tmp"
+"""Of the directory of a server, in the session's."""
+MOST_BYTES: Final = 2 << 30
+MOST_ENTRIES: Final = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class PrivateTmp:
+    """What is mounted over the places for temporary files."""
+
+    directory: str
+    """On the machine; it is the server's own and ends with the session."""
+    places: tuple[str, ...] = PLACES
+    """Where it is seen inside."""
+    shown: tuple[str, ...] = ()
+    """Of the machine's, what the server or its sandbox needs: seen, and not writable."""
+
+    def mounts(self, sockets: str) -> tuple[str, ...]:
+        """The arguments of bubblewrap, for right after the root.
+
+        Args:
+            sockets: the directory of the sandbox's own sockets.
+        """
+        found: list[str] = []
+        for place in self.places:
+            found += ["--bind", self.directory, place]
+        for path in (*self.shown, sockets):
+            if any(_is_below(path, place) for place in self.places):
+                found += ["--ro-bind-try", path, path]
+        return tuple(found)
+
+    def is_full(self) -> bool:
+        """Whether it holds more than a session may keep; also where that cannot be told."""
+        entries, size, pending = 0, 0, [self.directory]
+        try:
+            while pending:
+                with os.scandir(pending.pop()) as found:
+                    for entry in found:
+                        entries += 1
+                        size += entry.stat(follow_symlinks=False).st_blocks * 512
+                        if entries > MOST_ENTRIES or size > MOST_BYTES:
+                            return True
+                        if entry.is_dir(follow_symlinks=False):
+                            pending.append(entry.path)
+        except FileNotFoundError:
+            # What works there may be deleting.
+            return entries > MOST_ENTRIES // 2
+        except OSError:
+            return True
+        return False
+
+
+def private_tmp(
+    directory: str, profile: SandboxProfile, needed: Iterable[str]
+) -> PrivateTmp | None:
+    """The `/tmp` of a server; None: it needs the machine's own.
+
+    Args:
+        directory: the server's own, on the machine.
+        profile: of its sandbox.
+        needed: paths that have to stay as they are inside.
+    """
+    ours = (sys.executable, sys.base_prefix, str(Path(inside.__file__).parent))
+    named = [*profile.allow_write, *profile.allow_read, *needed, *ours]
+    paths = {path for one in named if one.startswith("/") for path in (one, os.path.realpath(one))}
+    real = dict.fromkeys(os.path.realpath(place) for place in PLACES if Path(place).is_dir())
+    places = [place for place in real if not any(_is_in(place, path) for path in paths)]
+    if not places:
+        return None
+    shown = {
+        f"{place}/{path[len(place) + 1 :].split('/')[0]}"
+        for place in places
+        for path in paths
+        if _is_below(path, place)
+    }
+    return PrivateTmp(directory, tuple(places), tuple(sorted(shown)))
+
+
+def named_paths(words: Sequence[str]) -> list[str]:
+    """The absolute paths that words of a command or values of variables name."""
+    parts = [part for word in words for half in word.split("=") for part in half.split(":")]
+    return [part for part in parts if part.startswith("/") and "\0" not in part]
+
+
+def remove_private(state: Path) -> None:
+    """Remove the directories of a session's servers, whatever modes were set in them."""
+    for directory in state.glob(f"*{SUFFIX}"):
+        if directory.is_symlink() or not directory.is_dir():
+            continue
+        for place, _, _ in os.walk(directory):
+            with suppress(OSError):
+                os.chmod(place, 0o700, follow_symlinks=False)  # noqa: PTH101  a link is left alone
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _is_in(path: str, directory: str) -> bool:
+    return RealPath.from_text(path).is_within(RealPath.from_text(directory))
+
+
+def _is_below(path: str, directory: str) -> bool:
+    return path != directory and _is_in(path, directory)

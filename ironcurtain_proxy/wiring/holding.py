@@ -1,0 +1,133 @@
+"""Whose calls containment can settle, found without starting anything: for `check` and `doctor`.
+
+The conditions are those that a call meets. What only a call shows stays open: its own effect, and
+what was found of the running process.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from ironcurtain_proxy.approval.containment import why_open
+from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy
+from ironcurtain_proxy.config.settings import Settings
+from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.walls import Walls
+from ironcurtain_proxy.sandbox.probe import Available
+from ironcurtain_proxy.snapshots.timeline.bounds import beyond_bounds
+from ironcurtain_proxy.wiring.confinement import confinements
+from ironcurtain_proxy.wiring.proxy import settled
+from ironcurtain_proxy.wiring.rehearsal import configured_walls
+from ironcurtain_proxy.wiring.timeline import limits_of
+
+_NO_WORKSPACE: Final = "there is no workspace"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """Servers whose calls are asked about, whatever they do."""
+
+    servers: tuple[str, ...]
+    """Empty: all of them."""
+    why: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holding:
+    """What containment comes to for the servers of a configuration."""
+
+    held: tuple[str, ...]
+    """Servers whose calls run unasked where they can be taken back."""
+    asked: tuple[Asked, ...]
+
+    def lines(self) -> Iterator[str]:
+        """For people."""
+        if self.held:
+            yield f"calls of {', '.join(self.held)} that can be taken back run unasked"
+        for one in self.asked:
+            whose = f"calls of {', '.join(one.servers)}" if one.servers else "all calls"
+            yield f"{whose} are asked about: {one.why}"
+
+    def as_json(self) -> Json:
+        """For programs."""
+        return {
+            "held": [*self.held],
+            "asked": [
+                {"servers": [*one.servers], "why": one.why, "remedy": one.remedy}
+                for one in self.asked
+            ],
+        }
+
+
+def holding(
+    settings: Settings,
+    loaded: LoadedPolicy,
+    environ: Mapping[str, str],
+    sandbox: Available | None,
+) -> Holding | None:
+    """What containment comes to; None: it is off, or a server's sandbox cannot be as configured.
+
+    Args:
+        settings: what the operator said.
+        loaded: the policy.
+        environ: ours.
+        sandbox: this machine's.
+    """
+    if not settings.containment.undo:
+        return None
+    if settings.workspace is None:
+        return _nothing(_NO_WORKSPACE, "write allowedDirectory into the configuration")
+    limits = limits_of(settings)
+    beyond = beyond_bounds(
+        str(settings.workspace),
+        max_files=limits.max_files,
+        max_bytes=limits.max_bytes,
+        caches=limits.caches,
+        state=str(settings.state_dir),
+    )
+    if beyond is not None:
+        return _nothing(
+            f"they could not be taken back: {beyond}",
+            "name what need not be held in containment.caches, or raise containment.max_files "
+            "and containment.max_bytes",
+        )
+    specs = settled(settings, environ, make=False)
+    try:
+        confined = confinements(sandbox, specs, settings, loaded.policy, make=False)
+    except ConfigurationError:
+        return None  # said as an error
+    held: list[str] = []
+    asked: dict[tuple[str, str], list[str]] = {}
+    for spec in settings.servers:
+        walls = configured_walls(spec, confined.get(spec.name))
+        why = why_open(walls, settings.workspace)
+        if why is None:
+            held.append(spec.name)
+        else:
+            asked.setdefault((why, _remedy(walls)), []).append(spec.name)
+    return Holding(
+        held=tuple(held),
+        asked=tuple(
+            [
+                Asked(servers=tuple(names), why=why, remedy=remedy)
+                for (why, remedy), names in asked.items()
+            ]
+        ),
+    )
+
+
+def _nothing(why: str, remedy: str) -> Holding:
+    return Holding(held=(), asked=(Asked(servers=(), why=why, remedy=remedy),))
+
+
+def _remedy(walls: Walls | None) -> str:
+    if walls is None:
+        return "see the sandbox of this machine, and leave sandbox: false out of its entry"
+    if not walls.is_offline:
+        return (
+            "leave sandbox.network.allowedDomains out of its entry: an approved call reaches its "
+            "host without it"
+        )
+    return "leave sandbox.filesystem.allowWrite and another cwd than the workspace out of its entry"

