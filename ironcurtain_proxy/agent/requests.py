@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import anyio
 
-from ironcurtain_proxy.agent.capacity import Room
+from ironcurtain_proxy.agent.capacity import RequestCapacity
 from ironcurtain_proxy.agent.messages import INTERNAL_ERROR, INVALID_REQUEST
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Requests:
     needs little else.
     """
 
-    def __init__(self, send: Sender, room: Room) -> None:
+    def __init__(self, send: Sender, room: RequestCapacity) -> None:
         """Nothing is under way yet.
 
         Args:
