@@ -188,7 +188,7 @@ class Containing:
         for path in may_change(facts, workspace):
             if not await self._holds(on, path):
                 # Where there can be no point at all, that is the better word.
-                no_point = await self._mark(on, case, facts)
+                no_point = await self._mark(on, case, facts, may_drop=False)
                 return no_point or "what it may delete could not be brought back"
         return None
 
