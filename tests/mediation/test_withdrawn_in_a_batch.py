@@ -17,7 +17,7 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from ironcurtain_proxy.agent.capacity import RequestCapacity
-from ironcurtain_proxy.agent.requests import Requests, Service
+from ironcurtain_proxy.agent.requests import Requests, ServerAnswer, Service
 from ironcurtain_proxy.audit.log import AuditLog
 from ironcurtain_proxy.audit.recovery import open_log
 from ironcurtain_proxy.audit.settings import LogSettings
