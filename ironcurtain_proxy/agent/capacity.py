@@ -1,8 +1,8 @@
-"""How many bytes of calls may be under way at once.
+"""The capacity for calls in progress, in bytes.
 
-A call lives in memory several times: as it came, as it is sent, as it is recorded. The largest
-message is bounded, and this bounds their sum. Small calls have room of their own, so that a large
-one that waits for a person does not keep them out.
+A call is in memory several times: as received, as sent, as recorded. The size of one message is
+limited elsewhere; this limits the sum. Small calls have a capacity of their own, so that a large
+call that waits for a person does not keep them out.
 """
 
 from collections.abc import Callable
@@ -19,11 +19,11 @@ _LEAST: Final = 4096
 _SMALL_SUM: Final = 64 << 20
 _LARGE_SUM: Final = 96 << 20
 _PATIENCE: Final = 5.0
-"""Seconds to wait for room. Nothing else of the agent's is read meanwhile."""
+"""Seconds to wait for capacity. Nothing else is read from the agent meanwhile."""
 
 
-class Room:
-    """Bytes of calls under way, small and large ones apart."""
+class RequestCapacity:
+    """The bytes of calls in progress, small and large calls counted apart."""
 
     def __init__(
         self, largest: int = _LARGE_SUM, *, on_large: Callable[[], None] = lambda: None
@@ -31,7 +31,7 @@ class Room:
         """Nothing is under way.
 
         Args:
-            largest: bytes of all large calls together. One alone always has room.
+            largest: bytes of all large calls together. One alone always fits.
             on_large: told when a large call is over.
         """
         self._on_large = on_large

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import anyio
 
-from ironcurtain_proxy.agent.capacity import Room
+from ironcurtain_proxy.agent.capacity import RequestCapacity
 from ironcurtain_proxy.agent.lanes import Lane, Lanes
 from ironcurtain_proxy.agent.messages import INTERNAL_ERROR, INVALID_REQUEST
 
@@ -53,7 +53,7 @@ class Service:
 class Requests:
     """The requests of one agent that are under way. Whoever makes this ends them."""
 
-    def __init__(self, send: Sender, room: Room) -> None:
+    def __init__(self, send: Sender, room: RequestCapacity) -> None:
         """Nothing is under way yet.
 
         Args:

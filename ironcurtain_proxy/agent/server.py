@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import orjson
 
-from ironcurtain_proxy.agent.capacity import SMALL, Room
+from ironcurtain_proxy.agent.capacity import SMALL, RequestCapacity
 from ironcurtain_proxy.agent.handshake import client_name, introduction, is_introduction
 from ironcurtain_proxy.agent.messages import (
     INTERNAL_ERROR,
@@ -72,7 +72,7 @@ class AgentServer:
     """Refuses a call that there is no room for."""
     on_client: Callable[[str], None]
     """Told which program the agent says it is."""
-    room: Room = field(default_factory=Room)
+    room: RequestCapacity = field(default_factory=RequestCapacity)
     instructions: str | None = None
     _ready: bool = field(default=False, init=False)
     _log_level: str = field(default="", init=False)

@@ -1,4 +1,4 @@
-"""The auto-confirm engine as a reviewer: it approves a call, or hands it to a reviewer.
+"""The engine as a reviewer: calls that it does not approve go to the next reviewer.
 
 The decision is made by `engine`, which is pure; here it is told what the operator and the store
 know, and what it says is carried out. INVARIANT: nothing is approved that could not be

@@ -13,7 +13,7 @@ from anyio.lowlevel import checkpoint
 
 from ironcurtain_proxy.downstream.allowance import Notices
 from ironcurtain_proxy.downstream.listing import list_tools
-from ironcurtain_proxy.downstream.room import SMALL, AnswerRoom
+from ironcurtain_proxy.downstream.room import SMALL, AnswerCapacity
 from ironcurtain_proxy.downstream.unusable_messages import UnusableMessages
 from ironcurtain_proxy.downstream.versions import VERSIONS, check_version, supported_version
 from ironcurtain_proxy.errors import (
@@ -65,7 +65,7 @@ class Listeners:
     """Gives the `roots` to answer `roots/list` with."""
     hidden: Callable[[str], None] = lambda _: None
     """Is told of each tool that nobody is shown, at every listing."""
-    room: AnswerRoom = field(default_factory=AnswerRoom)
+    room: AnswerCapacity = field(default_factory=AnswerCapacity)
     """What large answers of all servers share."""
     notices: Notices = field(default_factory=Notices)
     """How many notifications are passed on; an answer always is."""

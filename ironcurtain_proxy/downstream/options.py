@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from ironcurtain_proxy.downstream.room import AnswerRoom
+from ironcurtain_proxy.downstream.room import AnswerCapacity
 from ironcurtain_proxy.jsonrpc.batch import Batch
 from ironcurtain_proxy.jsonrpc.pipes import MAX_LINE
 from ironcurtain_proxy.model.json import Json
@@ -55,7 +55,7 @@ class Hooks:
     """Is handed a server's name and the raw `params` of its `notifications/message`."""
     roots: Callable[[str], Sequence[Mapping[str, Json]]] | None = None
     """Gives the roots that a server may know; None: it has none."""
-    room: AnswerRoom = field(default_factory=AnswerRoom)
+    room: AnswerCapacity = field(default_factory=AnswerCapacity)
     """For large answers, of all servers."""
     batch: Batch = field(default_factory=Batch)
     """What one read of a server's pipe brings belongs to it."""

@@ -1,7 +1,7 @@
-"""How many bytes of large answers may be on their way to the agent at once, from all servers.
+"""The capacity for large answers on their way to the agent, in bytes, over all servers.
 
-The largest answer is bounded, and this bounds their sum: a server is not read further while the
-agent has not taken what was sent before. Small answers are never held up.
+The size of one answer is limited elsewhere; this limits the sum: no server is read further while
+the agent has not read the answers sent before. Small answers are never delayed.
 """
 
 import weakref
@@ -20,14 +20,14 @@ _LOOK_AGAIN: Final = 0.01
 """Seconds. Nobody tells of bytes that leave a pipe."""
 
 
-class AnswerRoom:
+class AnswerCapacity:
     """Bytes of large answers that are in memory."""
 
     def __init__(self) -> None:
         """Nothing is on its way."""
         self.limit = _SUM
         self.unread: Callable[[], int] = lambda: 0
-        """Gives the bytes that were sent to the agent and that it has not read."""
+        """Returns the bytes that were sent to the agent and not read yet."""
         self.on_large: Callable[[], None] = lambda: None
         """Told of each large answer."""
         self._on_its_way = 0

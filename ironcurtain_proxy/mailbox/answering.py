@@ -123,7 +123,7 @@ def objection(request: Request, credential: Credential | None) -> str:
 
 
 def still_waits(place: MailboxDirectory, request: Request) -> bool:
-    """Whether an answer without a mark was too early to be seen instead of too late."""
+    """Whether an answer that was not accepted was invalid instead of late: the request remains."""
     return bool(request.reviewer) and place.has(request_name(request.id))
 
 

@@ -209,7 +209,7 @@ class Mailbox:
         return (escalation.deadline - self._clock.steady()).total_seconds()
 
     def _clear_away(self, question: Question) -> None:
-        """Remove the request first: a response alone tells others that the question is over."""
+        """Remove the request first: a response without one shows that the question is over."""
         for name in (request_name(question.escalation.id), *question.names_of_answers()):
             if not question.place.discard(name):
                 _log.warning("%s is left in the escalation directory until that is writable", name)

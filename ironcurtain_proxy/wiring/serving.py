@@ -13,7 +13,7 @@ from typing import Final
 
 import anyio
 
-from ironcurtain_proxy.agent.capacity import Room
+from ironcurtain_proxy.agent.capacity import RequestCapacity
 from ironcurtain_proxy.agent.elicitation import ElicitationReviewer
 from ironcurtain_proxy.agent.guidance import tool_usage
 from ironcurtain_proxy.agent.server import AgentServer
@@ -141,7 +141,7 @@ async def _live(proxy: Proxy, client: LateChannel, read: int, write: int) -> int
             drain_seconds=proxy.settings.drain_seconds,
         ),
         turn_away=proxy.calls.turn_away,
-        room=Room(largest, on_large=trimming.note_large),
+        room=RequestCapacity(largest, on_large=trimming.note_large),
         instructions=tool_usage(),
         on_client=note_client,
     )

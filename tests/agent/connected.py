@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import anyio
 import orjson
 
-from ironcurtain_proxy.agent.capacity import Room
+from ironcurtain_proxy.agent.capacity import RequestCapacity
 from ironcurtain_proxy.agent.server import AgentServer
 from ironcurtain_proxy.agent.transport import AgentTransport
 from ironcurtain_proxy.jsonrpc.pipes import LineReader, open_reader, open_writer
@@ -150,7 +150,7 @@ class Agent(Wire):
 
 @asynccontextmanager
 async def an_agent(
-    *, max_line: int = 1 << 20, room: Room | None = None, drain_seconds: float = 10
+    *, max_line: int = 1 << 20, room: RequestCapacity | None = None, drain_seconds: float = 10
 ) -> AsyncIterator[Agent]:
     """An agent that is connected and has said nothing yet."""
     to_read, to_write = os.pipe()
@@ -167,7 +167,7 @@ async def an_agent(
         ),
         turn_away=calls.turn_away,
         on_client=calls.note_client,
-        room=room or Room(),
+        room=room or RequestCapacity(),
         instructions="be careful",
     )
     agent = Agent(to_write, await open_reader(from_read), server=server, calls=calls)

@@ -4,7 +4,7 @@ import anyio
 import pytest
 
 from ironcurtain_proxy.agent import capacity as room
-from ironcurtain_proxy.agent.capacity import SMALL, Room
+from ironcurtain_proxy.agent.capacity import SMALL, RequestCapacity
 
 pytestmark = pytest.mark.anyio
 
@@ -12,11 +12,11 @@ LARGE = 10 * SMALL
 
 
 def test_one_call_has_room_however_large_it_is() -> None:
-    assert Room(LARGE).take(100 * LARGE)
+    assert RequestCapacity(LARGE).take(100 * LARGE)
 
 
 def test_large_calls_have_room_up_to_their_sum_and_again_when_one_is_over() -> None:
-    found = Room(2 * LARGE)
+    found = RequestCapacity(2 * LARGE)
     assert found.take(LARGE)
     assert found.take(LARGE)
     assert not found.take(LARGE)
@@ -25,19 +25,19 @@ def test_large_calls_have_room_up_to_their_sum_and_again_when_one_is_over() -> N
 
 
 def test_a_large_call_that_waits_keeps_no_small_one_out() -> None:
-    found = Room(LARGE)
+    found = RequestCapacity(LARGE)
     assert found.take(LARGE)
     assert all(found.take(SMALL) for _ in range(100))
 
 
 def test_small_calls_have_room_up_to_their_sum() -> None:
-    found = Room(LARGE)
+    found = RequestCapacity(LARGE)
     taken = sum(found.take(SMALL) for _ in range(10_000))
     assert taken * SMALL == 64 << 20
 
 
 def test_calls_are_bounded_in_number_however_short_they_are() -> None:
-    found = Room(LARGE)
+    found = RequestCapacity(LARGE)
     taken = sum(found.take(1) for _ in range(100_000))
     assert taken == (64 << 20) // 4096
     found.give_back(1, taken=True)
@@ -47,7 +47,7 @@ def test_calls_are_bounded_in_number_however_short_they_are() -> None:
 async def test_a_large_call_waits_for_room_and_is_turned_away_if_none_comes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    found = Room(LARGE)
+    found = RequestCapacity(LARGE)
     assert found.take(LARGE)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(found.wait, LARGE)

@@ -7,7 +7,7 @@ import pytest
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION
 
 from ironcurtain_proxy import __version__
-from ironcurtain_proxy.agent.capacity import SMALL, Room
+from ironcurtain_proxy.agent.capacity import SMALL, RequestCapacity
 from ironcurtain_proxy.agent.handshake import VERSIONS
 from ironcurtain_proxy.model.json import Json
 from tests.agent.connected import HELLO, TOOLS, an_agent
@@ -348,7 +348,7 @@ async def test_the_name_of_a_client_is_one_short_line_of_visible_characters() ->
 
 
 async def test_a_call_larger_than_all_room_is_answered_when_it_is_alone() -> None:
-    async with an_agent(room=Room(SMALL)) as agent:
+    async with an_agent(room=RequestCapacity(SMALL)) as agent:
         await agent.initialize()
         with anyio.fail_after(10):
             agent.call(1, arguments={"text": "x" * 3 * SMALL})

@@ -16,8 +16,8 @@ import orjson
 import pytest
 from anyio.lowlevel import checkpoint
 
-from ironcurtain_proxy.agent.capacity import Room
-from ironcurtain_proxy.agent.requests import Answer, Requests, Service
+from ironcurtain_proxy.agent.capacity import RequestCapacity
+from ironcurtain_proxy.agent.requests import Requests, ServerAnswer, Service
 from ironcurtain_proxy.audit.log import AuditLog
 from ironcurtain_proxy.audit.recovery import open_log
 from ironcurtain_proxy.audit.settings import LogSettings
@@ -77,7 +77,7 @@ class Session:
         self.sent: set[str] = set()
         self.told: list[int | str] = []
         self.wrong: list[str] = []
-        self.room = Room()
+        self.room = RequestCapacity()
         self.requests = Requests(self._tell, self.room)
         self.service = Service(self._answer, self._answer, {"error": {}})
         rule = Rule(name="all", effect="allow", reason="so")
@@ -99,7 +99,7 @@ class Session:
         self.asked.append(number)
         return await self.answers.wait(number, 30)
 
-    async def _answer(self, params: Mapping[str, Json]) -> Answer:
+    async def _answer(self, params: Mapping[str, Json]) -> ServerAnswer:
         reply = await self.made.mediator.handle("read", params)
         if isinstance(reply, Answered) and reply.recorded and self._outcomes(params) != 1:
             self.wrong.append(f"{params} is answered before its outcome is written")

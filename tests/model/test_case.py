@@ -163,13 +163,14 @@ def test_the_words_about_an_answer_that_asks_name_what_it_asks_for() -> None:
 
 
 def test_a_note_takes_the_place_of_the_one_before_it() -> None:
-    case = a_case(Deny(Ground("rule")))
+    case = a_case(Deny(Ground("rule", "reason")))
     case.note(("a", 1), ("b", 2))
     case.note_instead("a", 3)
     assert case.notes == (("b", 2), ("a", 3))
 
 
 def test_a_settlement_that_does_not_hold_any_more_is_gone() -> None:
-    case = a_case(Deny(Ground("rule")))
+    case = a_case(Deny(Ground("rule", "reason")))
+    case.settle(Settlement(effect="allow", reason="", decided_by="human", result=None))
     case.unsettle()
     assert case.settlement is None

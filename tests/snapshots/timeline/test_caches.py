@@ -53,10 +53,11 @@ def test_what_only_has_the_name_of_a_cache_comes_back(w: Timelined, name: str) -
     ],
 )
 def test_what_a_tool_has_made_is_left_alone(w: Timelined, signs: dict[str, str]) -> None:
+    made = []
     for sign, cache in signs.items():
         put(w, f"deep/{sign}")
-        made = put(w, f"deep/{cache}/made")
-    _, changes = w.call(made.unlink)
+        made.append(put(w, f"deep/{cache}/made"))
+    _, changes = w.call(made[-1].unlink)
     assert changes == []
 
 
