@@ -126,7 +126,7 @@ async def test_a_contained_call_is_recorded_with_its_point_and_what_it_changed()
         (FakeContainment(same=False), "another directory"),
         (FakeContainment(FakeTimeline(has=False)), "could not be brought back"),
         (FakeContainment(FakeTimeline(answer=NotHeld("disk full"))), "disk full"),
-        (FakeContainment(FakeTimeline(fault=OSError("x"))), "could not be brought back"),
+        (FakeContainment(FakeTimeline(fault=OSError("x"))), "could not be taken back"),
     ],
 )
 async def test_what_cannot_be_taken_back_is_asked_about_with_the_reason(
