@@ -3,15 +3,14 @@
     starting ── process, initialize, tools/list ──▶ ready ── the process ends ──▶ restarting
         └─ fails ──▶ failed     both: a new start after a delay, doubled from 0.1 s to 30 s
 
-The server's tools stay listed while it restarts. The delay begins anew once the server was ready
-for 30 s. Calls in progress fail with the process and are never repeated: they may have been done.
+The server's tools stay listed while it restarts. The delay begins anew after 30 s of readiness.
+Calls in progress fail with the process. They are never repeated, because they may have been done.
 """
 
 import contextlib
 import logging
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
 from typing import Final
 
 import anyio
@@ -186,7 +185,7 @@ class Supervisor:
         if self._connection is not None:
             self._connection.note_roots_changed()
 
-    @asynccontextmanager
+    @contextlib.asynccontextmanager
     async def open_roots(self, directories: Sequence[str]) -> AsyncIterator[tuple[str, ...]]:
         """Let the server into directories; see `DownstreamServers.open_roots`.
 

@@ -9,6 +9,7 @@ import ctypes
 import os
 import select
 import struct
+import weakref
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -47,6 +48,8 @@ class Inotify:
         self.descriptor = int(self._libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK))
         if self.descriptor < 0:
             raise OSError(ctypes.get_errno(), "no changes of files can be watched")
+        # A user has 128 of these: one that nobody holds any more is given back.
+        self._given_back = weakref.finalize(self, os.close, self.descriptor)
         self._directories: dict[int, str] = {}
         self.overflowed = False
         """Whether events were lost since it was last set to False."""
@@ -97,4 +100,4 @@ class Inotify:
     def close(self) -> None:
         """Watch nothing any more."""
         with suppress(OSError):
-            os.close(self.descriptor)
+            self._given_back()

@@ -24,7 +24,7 @@ DOCUMENT = " ".join((ROOT / "docs/approvals.md").read_text(encoding="utf-8").spl
         "Approvals do not protect against a determined attacker",
         "a speed bump, not a guarantee",
         "What a mistake can cost is the work that lies only here",
-        "ironcurtain-proxy makes no checkpoints by itself",
+        "Checkpoints are out of scope",
     ],
 )
 def test_the_document_states_what_approvals_are_and_are_not(statement: str) -> None:

@@ -132,7 +132,7 @@ async def test_a_contained_call_is_recorded_with_its_point_and_what_it_changed()
             "could not be brought back: /ws/data/large.bin (it is too large)",
         ),
         (FakeContainment(FakeTimeline(answer=NotHeld("disk full"))), "disk full"),
-        (FakeContainment(FakeTimeline(fault=OSError("x"))), "the timeline met a fault"),
+        (FakeContainment(FakeTimeline(fault=OSError("x"))), "could not be taken back"),
     ],
 )
 async def test_what_cannot_be_taken_back_is_asked_about_with_the_reason(

@@ -8,6 +8,7 @@ these are found by looking.
 import ctypes
 import os
 import struct
+import weakref
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Final
@@ -29,6 +30,8 @@ class Events:
         self._descriptor = -1
         if hasattr(self._libc, "inotify_init1"):
             self._descriptor = int(self._libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK))
+        # A user has 128 of these: one that nobody holds any more is given back.
+        self._given_back = weakref.finalize(self, _closed, self._descriptor)
         self._paths: dict[int, str] = {}
         self._watches: dict[str, int] = {}
         self.missed = self._descriptor < 0
@@ -86,8 +89,7 @@ class Events:
         return found
 
     def _end(self) -> None:
-        with suppress(OSError):
-            os.close(self._descriptor)
+        self._given_back()
         self._descriptor = -1
         self._paths.clear()
         self._watches.clear()
@@ -96,6 +98,12 @@ class Events:
         """Watch nothing any more."""
         if self._descriptor >= 0:
             self._end()
+
+
+def _closed(descriptor: int) -> None:
+    with suppress(OSError):
+        if descriptor >= 0:
+            os.close(descriptor)
 
 
 def _parsed(data: bytes) -> Iterable[tuple[int, int, str]]:
