@@ -108,7 +108,12 @@ def test_the_servers_own_command_line_is_passed_on_word_by_word() -> None:
         assert launch.argv[3] == "--"
         assert launch.argv[-3:] == ("run", "-x", "a b")
         assert launch.directory is not None
-        assert launch.environment == {"CLAUDE_CODE_TMPDIR": CWD, "TMPDIR": launch.directory.path}
+        assert launch.environment == {
+            "CLAUDE_CODE_TMPDIR": CWD,
+            "TMPDIR": launch.directory.path,
+            "NO_UPDATE_NOTIFIER": "1",
+            "npm_config_update_notifier": "false",
+        }
     finally:
         launch.close()
         launch.remove()
