@@ -46,6 +46,7 @@ _GRACE: Final = 0.5
 
 _QUIET: Final = 0.1
 """Seconds between two listings of tools, however often the server says they have changed."""
+
 _LISTINGS: Final = 20
 _SLOW: Final = 5.0
 """After so many listings in a row there are so many seconds between two: agents list again, too."""
