@@ -18,6 +18,7 @@ from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.sandbox.inotify import Inotify
 from ironcurtain_proxy.sandbox.launch import Confinement
 from ironcurtain_proxy.sandbox.lookout import MOST_DIRECTORIES, SteeringLookout
+from ironcurtain_proxy.sandbox.private_tmp import PLACES
 from ironcurtain_proxy.sandbox.putting_back import RemovedFiles
 
 _LOGGER: Final = logging.getLogger(__name__)
@@ -104,7 +105,8 @@ def looked_after(
             roots,
             RemovedFiles(state_dir / "put-back"),
             Inotify(),
-            elsewhere=(os.path.realpath(state_dir),),
+            # A `.git` that leads into a server's own `/tmp` leads into everybody's outside of it.
+            elsewhere=(os.path.realpath(state_dir), *PLACES),
         )
     except OSError as error:
         _LOGGER.warning(

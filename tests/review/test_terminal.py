@@ -86,13 +86,13 @@ def a_terminal(*questions: str, raw: bool = False) -> Iterator[Screen]:
     [
         pytest.param(
             "y\n",
-            "Approved(by='human', reasoning='', remember=None, question=None, note='', details=())",
+            "Approved(by='human', reasoning='', remember=None, question=None, note='', details=()",
             id="y",
         ),
         pytest.param(" YES \n", "Approved(by='human'", id="yes"),
         pytest.param(
             "a\n",
-            "Approved(by='human', reasoning='', remember=0, question=None, note='', details=())",
+            "Approved(by='human', reasoning='', remember=0, question=None, note='', details=()",
             id="a",
         ),
         pytest.param("Always\n", "remember=0", id="always"),

@@ -4,6 +4,8 @@ import os
 import shutil
 import subprocess
 import tempfile
+import threading
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -42,7 +44,6 @@ def running_server() -> Iterator[str]:
             extra_groups=None if user is None else [],
             cwd=place,
         )
-        # What goes wrong in a test is not logged: nobody reads the pipe once the server is ready.
         options = ("listen_addresses=", "fsync=off", "log_min_messages=log")
         command = [postgres, "-D", str(data), "-k", str(place)]
         command += [word for option in options for word in ("-c", option)]
@@ -58,11 +59,13 @@ def running_server() -> Iterator[str]:
         ) as server:
             try:
                 _wait_until_ready(server)
+                # A server whose pipe is full waits for ever: copies of databases log checkpoints.
+                threading.Thread(target=deque, args=(server.stderr, 0), daemon=True).start()
                 yield f"postgresql://tests@/postgres?host={place}"
             finally:
                 server.terminate()
                 try:
-                    server.communicate(timeout=20)
+                    server.wait(timeout=20)
                 except subprocess.TimeoutExpired:
                     server.kill()
     finally:
