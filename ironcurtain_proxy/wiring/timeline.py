@@ -52,5 +52,5 @@ def workspace_timeline(settings: Settings, clock: Clock) -> WorkspaceTimeline | 
             now=clock.now,
         )
     except OSError as error:
-        _LOGGER.warning("the workspace has no timeline: %s", error)
+        _LOGGER.warning("the workspace has no timeline: %s", error.strerror or error)
         return None
