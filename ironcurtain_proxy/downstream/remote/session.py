@@ -1,0 +1,127 @@
+"""One life of a server that is reached over HTTP: from its greeting until it forgets us.
+
+Knows which transport is spoken and how the operator's headers get their secrets; does not know what
+is said.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+import anyio
+
+from ironcurtain_proxy.downstream.options import DownstreamOptions
+from ironcurtain_proxy.downstream.remote.inbound import Inbound
+from ironcurtain_proxy.downstream.remote.legacy import LegacySse
+from ironcurtain_proxy.downstream.remote.network import open_client
+from ironcurtain_proxy.downstream.remote.requests import NoLogin, Requester
+from ironcurtain_proxy.downstream.remote.secrets import headers_of
+from ironcurtain_proxy.downstream.remote.streamable import StreamableHttp
+from ironcurtain_proxy.errors import DownstreamError
+from ironcurtain_proxy.jsonrpc.batch import Batch
+from ironcurtain_proxy.jsonrpc.wire import LineSink, LineSource
+from ironcurtain_proxy.model.remote import RemoteEndpoint
+from ironcurtain_proxy.model.server import ServerSpec
+
+_GOODBYE: Final = 1.0
+"""Seconds for telling a server that the session is over."""
+
+_OLDER: Final = (
+    "it speaks the HTTP transport of 2024-11-05 (SSE), which newer servers and clients leave out"
+)
+
+
+class HttpSession:
+    """Implements `starting.Life`, and the sink of its own wire."""
+
+    def __init__(
+        self, endpoint: RemoteEndpoint, requester: Requester, warn: Callable[[str], None]
+    ) -> None:
+        self._endpoint = endpoint
+        self._requester = requester
+        self._warn = warn
+        self._inbound = Inbound()
+        self._transport: StreamableHttp | LegacySse
+        if endpoint.transport == "sse":
+            self._transport = LegacySse(requester, endpoint.url, self._inbound)
+            warn(_OLDER)
+        else:
+            self._transport = StreamableHttp(requester, endpoint.url, self._inbound)
+
+    sandboxed: Final = False
+    """Nothing of it runs here."""
+    pid: Final = None
+    last_words: Final = ""
+
+    async def open(self, max_line: int, batch: Batch) -> tuple[LineSource, LineSink]:  # noqa: ARG002
+        """The wire to it. Its limit is the requester's."""
+        return self._inbound, self
+
+    async def watch(self) -> None:
+        """Carry messages until cancelled."""
+        transport = self._transport
+        await transport.run()
+        if isinstance(transport, StreamableHttp) and transport.older is not None:
+            self._warn(_OLDER)
+            self._transport = LegacySse(self._requester, self._endpoint.url, self._inbound)
+            self._transport.write(transport.older)
+            await self._transport.run()
+
+    async def close(self) -> None:
+        """Say goodbye, and close all connections."""
+        transport = self._transport
+        with anyio.move_on_after(_GOODBYE, shield=True):
+            if isinstance(transport, StreamableHttp):
+                with suppress(DownstreamError):  # it is gone
+                    await transport.say_goodbye()
+            await self._requester.client.aclose()
+
+    def ending(self) -> str:
+        """Why the session is over."""
+        return self._inbound.why
+
+    # --- the sink
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing can be sent any more."""
+        return self._transport.is_closed
+
+    @property
+    def backlog(self) -> int:
+        """Bytes that the server has not begun to answer."""
+        return self._transport.backlog
+
+    def write(self, line: bytes) -> None:
+        """Send a message; raises `BrokenPipeError`."""
+        self._transport.write(line)
+
+    def abort(self) -> None:
+        """Send no more."""
+        self._transport.abort()
+
+
+def begin_session(
+    spec: ServerSpec,
+    endpoint: RemoteEndpoint,
+    options: DownstreamOptions,
+    warn: Callable[[str], None],
+) -> HttpSession:
+    """Make a session; nothing is sent yet.
+
+    Raises:
+        ConfigurationError: a header names a credential that is not there.
+    """
+    headers = headers_of(spec, endpoint)
+    client = open_client(spec.name, endpoint)
+    return HttpSession(
+        endpoint,
+        Requester(
+            server=spec.name,
+            client=client,
+            authorizer=NoLogin(),
+            headers=headers,
+            max_message=options.max_message_bytes,
+        ),
+        warn,
+    )

@@ -1,0 +1,333 @@
+"""Streamable HTTP, from the client's side: each message is a request of its own.
+
+The answer to a request comes as JSON, or at the end of a stream of events that belongs to it. What
+the server says of its own accord comes in a stream that is opened once the server was greeted. A
+stream that breaks is taken up where it ended, if its events have ids; without them a request is
+lost, because it may have been carried out.
+
+A session that the server has forgotten (404) ends this one; whoever supervises greets it again.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import anyio
+import httpx2
+from anyio.abc import TaskGroup
+
+from ironcurtain_proxy.downstream.remote.answering import is_answer_to
+from ironcurtain_proxy.downstream.remote.inbound import Inbound
+from ironcurtain_proxy.downstream.remote.requests import (
+    UNAUTHORIZED,
+    Requester,
+    is_json,
+    is_packed,
+    is_stream,
+)
+from ironcurtain_proxy.downstream.versions import VERSIONS
+from ironcurtain_proxy.errors import DownstreamError, ServerUnavailableError, UnansweredError
+from ironcurtain_proxy.jsonrpc.codec import Malformed, MessageId, decode, message_id
+from ironcurtain_proxy.model.json import Json
+
+BOTH: Final = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+EVENTS: Final = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
+SESSION: Final = "mcp-session-id"
+_VERSION: Final = "mcp-protocol-version"
+_LAST_EVENT: Final = "last-event-id"
+_LONGEST_SESSION: Final = 1024
+
+_NOT_FOUND: Final = 404
+_REFUSED: Final = 400
+_OLDER: Final = frozenset({400, 404, 405})
+"""What a server of the transport before this one says to a message."""
+
+_RETRY: Final = 1.0
+_SHORTEST_RETRY: Final = 0.1
+_LONGEST_RETRY: Final = 30.0
+_ATTEMPTS: Final = 5
+"""A broken stream is taken up so many times in a row without an event in between."""
+
+
+_FORGOTTEN: Final = "it has forgotten the session"
+
+
+class ForgottenError(ServerUnavailableError):
+    """The server does not know the session any more. What was sent was not taken."""
+
+
+class StreamableHttp:
+    """Implements `jsonrpc.wire.LineSink`; what arrives is in `inbound`."""
+
+    def __init__(self, requester: Requester, url: str, inbound: Inbound) -> None:
+        self._requester = requester
+        self._url = url
+        self._inbound = inbound
+        self._server = requester.server
+        self._unsent: list[bytes] = []
+        self._backlog = 0
+        self._group: TaskGroup | None = None
+        self._closed = False
+        self._session: dict[str, str] = {}
+        self._greeted = anyio.Event()
+        self._under_way: dict[MessageId, anyio.CancelScope] = {}
+        self.older: bytes | None = None
+        """The greeting, if the server refused it as servers of the older transport do."""
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing can be sent any more."""
+        return self._closed
+
+    @property
+    def backlog(self) -> int:
+        """Bytes of messages that the server has not begun to answer."""
+        return self._backlog
+
+    def write(self, line: bytes) -> None:
+        """Send a message, side by side with all others."""
+        if self._closed:
+            raise BrokenPipeError("the session is over")
+        self._backlog += len(line)
+        if self._group is None:
+            self._unsent.append(line)
+        else:
+            self._group.start_soon(self._deliver, line)
+
+    def abort(self) -> None:
+        """Send no more."""
+        self._closed = True
+
+    async def run(self) -> None:
+        """Send what is written, until cancelled or until the greeting is to go another way."""
+        async with anyio.create_task_group() as self._group:
+            for line in self._unsent:
+                self._group.start_soon(self._deliver, line)
+            self._unsent = []
+            await anyio.sleep_forever()
+
+    async def say_goodbye(self) -> None:
+        """Tell the server that the session is over."""
+        if SESSION in self._session:
+            async with self._requester.open("DELETE", self._url, self._session):
+                pass
+
+    # --- one message
+
+    async def _deliver(self, line: bytes) -> None:
+        message = decode(line)
+        if isinstance(message, Malformed):
+            raise TypeError("what we write can be read")
+        method = message.get("method")
+        request_id = message_id(message.get("id")) if "method" in message else None
+        if not str(method).endswith("initialize") and method != "notifications/initialized":
+            await self._greeted.wait()
+        try:
+            with anyio.CancelScope() as scope:
+                if request_id is not None:
+                    self._under_way[request_id] = scope
+                await self._exchange(line, request_id, is_greeting=method == "initialize")
+        except DownstreamError as error:
+            if request_id is not None:
+                self._inbound.lose(request_id, error)
+            if isinstance(error, ForgottenError):
+                self._inbound.end(_FORGOTTEN)
+        finally:
+            if request_id is not None:
+                del self._under_way[request_id]
+        self._note_sent(method, message.get("params"))
+
+    def _note_sent(self, method: Json, params: Json) -> None:
+        if method == "notifications/initialized":
+            self._greeted.set()
+            if self._group is not None:
+                self._group.start_soon(self._listen)
+        elif method == "notifications/cancelled" and isinstance(params, dict):
+            withdrawn = message_id(params.get("requestId"))
+            scope = None if withdrawn is None else self._under_way.get(withdrawn)
+            if scope is not None:
+                scope.cancel()
+
+    async def _exchange(
+        self, line: bytes, request_id: MessageId | None, *, is_greeting: bool
+    ) -> None:
+        headers = {**BOTH, **self._session}
+        backlog = len(line)
+        try:
+            async with self._requester.open("POST", self._url, headers, line) as response:
+                self._backlog, backlog = self._backlog - backlog, 0
+                if is_greeting and response.status_code in _OLDER:
+                    await self._refused_greeting(response, line, request_id)
+                    return
+                self._check(response)
+                if is_greeting and len(said := response.headers.get(SESSION, "")):
+                    self._begin_session(said)
+                if request_id is not None:
+                    await self._answer(response, request_id, is_greeting=is_greeting)
+        finally:
+            self._backlog -= backlog
+
+    async def _refused_greeting(
+        self, response: httpx2.Response, line: bytes, request_id: MessageId | None
+    ) -> None:
+        """A server of this transport may refuse with JSON-RPC; one of the older knows no such."""
+        body = b"" if is_packed(response) else await self._requester.body(response)
+        if request_id is None:
+            return
+        if is_json(response) and is_answer_to(body, request_id):
+            await self._inbound.put(body)
+        else:
+            self.older = line
+            if self._group is not None:
+                self._group.cancel_scope.cancel()
+
+    def _check(self, response: httpx2.Response) -> None:
+        """Refuse what is no answer.
+
+        Raises:
+            DownstreamError: it is not.
+        """
+        status = response.status_code
+        if status == _NOT_FOUND and self._session:
+            raise ForgottenError(
+                f'server "{self._server}" has forgotten the session; it is greeted again, try again'
+            )
+        if status == UNAUTHORIZED:
+            raise ServerUnavailableError(
+                f'server "{self._server}" wants a login that the operator has not given'
+            )
+        if is_packed(response):
+            raise UnansweredError(
+                f'server "{self._server}" compresses its answers, which was not asked for'
+            )
+        if status >= _REFUSED and not is_json(response):
+            raise UnansweredError(f'server "{self._server}" answered with HTTP status {status}')
+
+    def _begin_session(self, said: str) -> None:
+        if len(said) > _LONGEST_SESSION or not (said.isascii() and said.isprintable()):
+            raise DownstreamError(f'server "{self._server}" names a session that no header can')
+        self._session[SESSION] = said
+
+    # --- its answer
+
+    async def _answer(
+        self, response: httpx2.Response, request_id: MessageId, *, is_greeting: bool
+    ) -> None:
+        if is_stream(response):
+            await self._until_answered(response, request_id, is_greeting=is_greeting)
+            return
+        line = await self._requester.body(response)
+        if not is_json(response) or not is_answer_to(line, request_id):
+            raise UnansweredError(
+                f'server "{self._server}" answered with HTTP status {response.status_code} and '
+                "no answer to the request"
+            )
+        await self._pass_on(line, request_id, is_greeting=is_greeting)
+
+    async def _pass_on(self, line: bytes, request_id: MessageId, *, is_greeting: bool) -> bool:
+        """Hand on what has arrived. True: it is the answer."""
+        is_answer = is_answer_to(line, request_id)
+        if is_answer and is_greeting:
+            message = decode(line)
+            result = None if isinstance(message, Malformed) else message.get("result")
+            version = result.get("protocolVersion") if isinstance(result, dict) else None
+            if isinstance(version, str) and version in VERSIONS:
+                self._session[_VERSION] = version
+        await self._inbound.put(line)
+        return is_answer
+
+    async def _until_answered(
+        self, response: httpx2.Response, request_id: MessageId, *, is_greeting: bool
+    ) -> None:
+        """Read the stream of a request to its answer; take it up again where it breaks."""
+        place = _Place()
+        lost = UnansweredError(f'server "{self._server}" ended its stream without an answer')
+        if await self._read(response, place, request_id, is_greeting=is_greeting):
+            return
+        while place.last_event and place.attempts < _ATTEMPTS:
+            await anyio.sleep(place.pause())
+            headers = {**EVENTS, **self._session, _LAST_EVENT: place.last_event}
+            try:
+                async with self._requester.open("GET", self._url, headers) as again:
+                    self._check(again)
+                    if not is_stream(again):
+                        raise lost
+                    if await self._read(again, place, request_id, is_greeting=is_greeting):
+                        return
+            except ForgottenError:
+                raise
+            except ServerUnavailableError:
+                pass  # it may be back for the next attempt
+        raise lost
+
+    async def _read(
+        self,
+        response: httpx2.Response,
+        place: "_Place",
+        request_id: MessageId | None,
+        *,
+        is_greeting: bool = False,
+    ) -> bool:
+        """Read a stream to its end, or to the answer. True: there it is."""
+        try:
+            async for event in self._requester.events(response):
+                place.note(event)
+                if event.event != "message" or not event.data:
+                    continue
+                line = event.data.encode()
+                if request_id is None:
+                    await self._inbound.put(line)
+                elif await self._pass_on(line, request_id, is_greeting=is_greeting):
+                    return True
+        except httpx2.SSEError:
+            raise
+        except httpx2.TransportError:
+            # Torn, like one that ends: what is missing can be asked for.
+            return False
+        return False
+
+    # --- what it says of its own accord
+
+    async def _listen(self) -> None:
+        """Read the stream that belongs to no request, if the server has one."""
+        place = _Place()
+        while True:
+            headers: Mapping[str, str] = {**EVENTS, **self._session}
+            if place.last_event:
+                headers = {**headers, _LAST_EVENT: place.last_event}
+            try:
+                async with self._requester.open("GET", self._url, headers) as response:
+                    self._check(response)
+                    if not is_stream(response) or response.status_code >= _REFUSED:
+                        return
+                    await self._read(response, place, None)
+            except ForgottenError:
+                self._inbound.end(_FORGOTTEN)
+                return
+            except ServerUnavailableError:
+                pass  # as above
+            except DownstreamError:
+                # Too large, or no answer: it is not asked for again.
+                place = _Place()
+            await anyio.sleep(place.pause())
+
+
+class _Place:
+    """Where a stream was when it ended."""
+
+    def __init__(self) -> None:
+        self.last_event = ""
+        self.attempts = 0
+        self._retry = _RETRY
+
+    def note(self, event: httpx2.ServerSentEvent) -> None:
+        if event.id and event.id.isascii() and event.id.isprintable():
+            self.last_event = event.id
+        if event.retry is not None:
+            self._retry = min(max(event.retry / 1000, _SHORTEST_RETRY), _LONGEST_RETRY)
+        self.attempts = 0
+
+    def pause(self) -> float:
+        """Seconds until the next attempt, which is counted."""
+        self.attempts += 1
+        longer: float = self._retry * (1 << min(self.attempts - 1, 10))
+        return min(longer, _LONGEST_RETRY)

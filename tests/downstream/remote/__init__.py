@@ -1,0 +1,1 @@
+"""Servers that are reached over HTTP."""

@@ -1,0 +1,385 @@
+"""Streamable HTTP against a real HTTP server: what is sent, and what goes wrong on the way back."""
+
+import gzip
+import threading
+from dataclasses import replace
+
+import anyio
+import orjson
+import pytest
+from starlette.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
+
+from ironcurtain_proxy.downstream.servers import DownstreamServers
+from ironcurtain_proxy.errors import (
+    CallLostError,
+    CallTimedOutError,
+    DownstreamError,
+    ServerUnavailableError,
+    UnansweredError,
+)
+from ironcurtain_proxy.model.json import Json
+from tests.downstream.remote.site import (
+    Heard,
+    Message,
+    Site,
+    done,
+    event,
+    remote,
+    reply,
+    serving,
+    stream,
+    talking_to,
+)
+from tests.downstream.scripted_servers import OPTIONS, a_call, running, text, text_of, until
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_server_is_greeted_once_and_each_later_request_names_session_and_version() -> None:
+    site = Site()
+    async with talking_to(site) as servers:
+        assert [tool.name for tool in (await servers.tools())["one"]] == ["echo"]
+        assert await text_of(servers, "echo") == "done"
+    first, *others = site.heard
+    assert first.said == "initialize"
+    assert "mcp-session-id" not in first.headers
+    assert "mcp-protocol-version" not in first.headers
+    assert {one.headers["mcp-session-id"] for one in others} == {"s-1"}
+    assert {one.headers["mcp-protocol-version"] for one in others} == {"2025-06-18"}
+    assert others[0].said == "notifications/initialized"
+    assert others[-1].method == "DELETE"
+
+
+async def test_an_answer_in_a_stream_comes_after_its_progress() -> None:
+    async def handler(heard: Heard) -> Response | None:
+        if heard.said != "tools/call":
+            return None
+        progress: Message = {"progressToken": "p", "progress": 1, "message": "half"}
+        note: Message = {
+            "jsonrpc": "2.0",
+            "method": "notifications/progress",
+            "params": progress,
+        }
+        return stream(event(note), b": comment\n\n", event(done(heard, "streamed")))
+
+    seen: list[Json] = []
+
+    async def on_progress(params: object) -> None:
+        seen.append(dict(params)["message"])  # type: ignore[call-overload]
+
+    async with talking_to(Site(handler=handler)) as servers:
+        call = a_call("echo", _meta={"progressToken": "p"})
+        assert text(await servers.forward(call, on_progress)) == "streamed"
+    assert seen == ["half"]
+
+
+async def test_a_slow_call_does_not_hold_up_a_fast_one() -> None:
+    fast_was_answered = anyio.Event()
+
+    async def handler(heard: Heard) -> Response | None:
+        if heard.body.get("method") != "tools/call":
+            return None
+        params = heard.body["params"]
+        assert isinstance(params, dict)
+        if params["name"] == "slow":
+            with anyio.fail_after(20):
+                await fast_was_answered.wait()
+        else:
+            fast_was_answered.set()
+        return JSONResponse(done(heard, str(params["name"])))
+
+    answers: list[str] = []
+
+    async def call(servers: DownstreamServers, tool: str) -> None:
+        answers.append(await text_of(servers, tool))
+
+    site = Site(handler=handler, tools=["slow", "fast"])
+    async with talking_to(site) as servers, anyio.create_task_group() as tasks:
+        tasks.start_soon(call, servers, "slow")
+        await until(lambda: len(site.said("tools/call")) == 1)
+        tasks.start_soon(call, servers, "fast")
+    assert sorted(answers) == ["fast", "slow"]
+
+
+async def test_a_torn_stream_is_taken_up_where_it_ended() -> None:
+    asked: list[Message] = []
+
+    async def handler(heard: Heard) -> Response | None:
+        if heard.said == "tools/call":
+            asked.append(heard.body)
+            return stream(event(id="e-7", retry="100"))
+        if heard.method == "GET" and "last-event-id" in heard.headers:
+            assert heard.headers["last-event-id"] == "e-7"
+            return stream(event(done(Heard("", "", {}, asked[0]), "resumed"), id="e-8"))
+        return None
+
+    async with talking_to(Site(handler=handler)) as servers:
+        assert await text_of(servers, "echo") == "resumed"
+
+
+async def test_a_stream_that_ends_without_an_answer_loses_the_call_and_nothing_else() -> None:
+    async def handler(heard: Heard) -> Response | None:
+        first = heard.said == "tools/call" and len(site.said("tools/call")) == 1
+        return stream(b": nothing\n\n") if first else None
+
+    site = Site(handler=handler)
+    async with talking_to(site) as servers:
+        with pytest.raises(UnansweredError, match="without an answer"):
+            await servers.forward(a_call("echo"))
+        assert await text_of(servers, "echo") == "done"
+
+
+async def test_a_connection_that_breaks_loses_its_call_as_one_that_may_have_been_done() -> None:
+    async def torn(heard: Heard) -> Response | None:
+        if heard.said != "tools/call":
+            return None
+        return Response(b"{", media_type="application/json", headers={"content-length": "100"})
+
+    async with talking_to(Site(handler=torn)) as servers:
+        with pytest.raises(CallLostError, match="broke before it answered"):
+            await servers.forward(a_call("echo"))
+
+
+async def test_a_session_that_the_server_forgot_is_begun_anew() -> None:
+    forgotten = False
+
+    async def handler(heard: Heard) -> Response | None:
+        old = heard.headers.get("mcp-session-id") == "s-1"
+        return Response(status_code=404) if forgotten and old else None
+
+    site = Site(handler=handler)
+    async with talking_to(site) as servers:
+        forgotten, site.session = True, "s-2"
+        with pytest.raises(ServerUnavailableError, match="forgotten the session"):
+            await servers.forward(a_call("echo"))
+        await until(lambda: servers.status()["one"].starts > 1)
+        await until(lambda: servers.status()["one"].state == "ready")
+        assert await text_of(servers, "echo") == "done"
+    assert [one.said for one in site.heard].count("initialize") == 2
+
+
+async def test_a_request_of_the_server_with_our_own_number_is_no_answer() -> None:
+    async def handler(heard: Heard) -> Response | None:
+        if heard.said != "tools/call":
+            return None
+        ping: Message = {"jsonrpc": "2.0", "id": heard.body["id"], "method": "ping"}
+        roots: Message = {"jsonrpc": "2.0", "id": "r", "method": "roots/list"}
+        return stream(event(ping), event(roots), event(done(heard)))
+
+    site = Site(handler=handler)
+    async with talking_to(site) as servers:
+        assert await text_of(servers, "echo") == "done"
+        await until(lambda: sum("result" in one.body for one in site.heard) == 2)
+    answers = [one.body["result"] for one in site.heard if "result" in one.body]
+    assert {} in answers
+    assert {"roots": []} in answers
+
+
+async def test_what_the_server_says_of_its_own_accord_comes_through_a_stream_of_its_own() -> None:
+    more = threading.Event()  # the site has a loop of its own
+
+    async def handler(heard: Heard) -> Response | None:
+        if heard.method != "GET":
+            return None
+
+        async def send() -> object:
+            yield b": hello\n\n"
+            while not more.is_set():  # noqa: ASYNC110  as above
+                await anyio.sleep(0.01)
+            yield event({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+            await anyio.sleep_forever()
+
+        return StreamingResponse(send(), media_type="text/event-stream")  # type: ignore[arg-type]
+
+    site = Site(handler=handler)
+    async with talking_to(site) as servers:
+        site.tools.append("new")
+        await until(lambda: any(one.method == "GET" for one in site.heard))
+        more.set()
+        await until(lambda: len(servers.tools_now()["one"]) == 2)
+
+
+async def test_a_call_without_an_answer_ends_at_its_deadline_and_is_withdrawn() -> None:
+    async def handler(heard: Heard) -> Response | None:
+        if heard.said == "tools/call":
+            await anyio.sleep_forever()
+        return None
+
+    site = Site(handler=handler)
+    async with talking_to(site, options=replace(OPTIONS, call_timeout=0.2)) as servers:
+        with pytest.raises(CallTimedOutError):
+            await servers.forward(a_call("echo"))
+        await until(lambda: len(site.said("notifications/cancelled")) == 1)
+
+
+@pytest.mark.parametrize("as_stream", [True, False])
+async def test_an_answer_over_the_limit_fails_its_call_alone(as_stream: bool) -> None:
+    async def handler(heard: Heard) -> Response | None:
+        if heard.said != "tools/call" or len(site.said("tools/call")) > 1:
+            return None
+        large = done(heard, "x" * 100_000)
+        return stream(event(large)) if as_stream else JSONResponse(large)
+
+    site = Site(handler=handler)
+    async with talking_to(site, options=replace(OPTIONS, max_message_bytes=50_000)) as servers:
+        with pytest.raises(UnansweredError, match="larger than 50000 bytes"):
+            await servers.forward(a_call("echo"))
+        assert await text_of(servers, "echo") == "done"
+
+
+async def test_a_compressed_answer_is_not_unpacked() -> None:
+    async def handler(heard: Heard) -> Response | None:
+        if heard.said != "tools/call":
+            return None
+        packed = gzip.compress(orjson.dumps(done(heard)))
+        return Response(packed, media_type="application/json", headers={"content-encoding": "gzip"})
+
+    site = Site(handler=handler)
+    async with talking_to(site) as servers:
+        with pytest.raises(UnansweredError, match="compresses"):
+            await servers.forward(a_call("echo"))
+    assert {one.headers.get("accept-encoding") for one in site.heard} == {"identity"}
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 500, 503])
+async def test_a_status_without_an_answer_is_an_error_of_its_call(status: int) -> None:
+    async def handler(heard: Heard) -> Response | None:
+        return Response("no", status_code=status) if heard.said == "tools/call" else None
+
+    async with talking_to(Site(handler=handler)) as servers:
+        with pytest.raises(DownstreamError, match=f"login|status {status}"):
+            await servers.forward(a_call("echo"))
+
+
+async def test_a_json_rpc_error_with_a_status_is_passed_on() -> None:
+    async def handler(heard: Heard) -> Response | None:
+        if heard.said != "tools/call":
+            return None
+        error: Message = {"code": -32602, "message": "no such tool"}
+        body: Message = {"jsonrpc": "2.0", "id": heard.body["id"], "error": error}
+        return JSONResponse(body, status_code=400)
+
+    async with talking_to(Site(handler=handler)) as servers:
+        answer = await servers.forward(a_call("echo"))
+        assert answer.error == {"code": -32602, "message": "no such tool"}
+
+
+async def test_a_redirect_within_the_origin_is_followed_with_the_message() -> None:
+    async def handler(heard: Heard) -> Response | None:
+        return None if heard.path == "/mcp/" else RedirectResponse("/mcp/", status_code=307)
+
+    site = Site(handler=handler)
+    async with talking_to(site) as servers:
+        assert await text_of(servers, "echo") == "done"
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "http://169.254.169.254/latest/meta-data/",
+        "http://[::ffff:7f00:1]:{port}/mcp",
+        "http://0x7f.1:{port}/mcp",
+        "http://localhost:{port}/mcp",
+        "http://127.0.0.1:{other}/mcp",
+        "http://user@127.0.0.1:{port}/mcp",
+        "https://127.0.0.1:{port}/mcp",
+        "file:///etc/passwd",
+    ],
+)
+async def test_a_redirect_to_another_origin_is_not_followed(target: str) -> None:
+    with serving(Site()) as other:
+
+        async def handler(heard: Heard) -> Response | None:
+            if heard.said != "tools/call":
+                return None
+            there = target.format(port=site.port, other=other.port)
+            return RedirectResponse(there, status_code=307)
+
+        site = Site(handler=handler)
+        async with talking_to(site) as servers:
+            with pytest.raises(ServerUnavailableError, match="only redirects within"):
+                await servers.forward(a_call("echo"))
+        assert other.heard == []
+        assert len(site.said("tools/call")) == 1
+
+
+async def test_a_redirect_that_would_drop_the_message_is_not_followed() -> None:
+    async def handler(heard: Heard) -> Response | None:
+        if heard.said != "tools/call":
+            return None
+        return RedirectResponse("/mcp/other", status_code=303)
+
+    site = Site(handler=handler)
+    async with talking_to(site) as servers:
+        with pytest.raises(ServerUnavailableError):
+            await servers.forward(a_call("echo"))
+    assert all(one.path == "/mcp" for one in site.heard)
+
+
+async def test_headers_get_their_secrets_from_the_credentials() -> None:
+    site = Site()
+    with serving(site):
+        spec = remote(
+            site.url, headers={"Authorization": "Bearer ${TOKEN}"}, credentials={"TOKEN": "t-1"}
+        )
+        async with running(spec) as servers:
+            await text_of(servers, "echo")
+    assert {one.headers["authorization"] for one in site.heard} == {"Bearer t-1"}
+    assert "t-1" not in repr(spec)
+
+
+async def test_a_header_without_its_secret_is_not_sent() -> None:
+    site = Site()
+    with serving(site):
+        async with running(remote(site.url, headers={"X-Key": "${KEY}"})) as servers:
+            status = servers.status()["one"]
+    assert "KEY is not in serverCredentials" in status.error
+    assert site.heard == []
+
+
+async def test_a_server_that_comes_late_is_greeted_then() -> None:
+    with serving(Site()) as gone:
+        url = gone.url
+    async with running(remote(url)) as servers:
+        assert "cannot be reached" in servers.status()["one"].error
+        assert servers.status()["one"].state == "failed"
+
+
+@pytest.mark.parametrize("status", [400, 404, 405])
+async def test_a_server_of_the_older_transport_is_spoken_to_as_it_likes(status: int) -> None:
+    outgoing, incoming = anyio.create_memory_object_stream[bytes](100)
+
+    async def handler(heard: Heard) -> Response | None:
+        if heard.method == "GET":
+
+            async def send() -> object:
+                yield b"event: endpoint\ndata: /messages?session=1\n\n"
+                async for one in incoming:
+                    yield one
+
+            return StreamingResponse(send(), media_type="text/event-stream")  # type: ignore[arg-type]
+        if heard.path == "/mcp":
+            return Response("no", status_code=status)
+        if "id" in heard.body and "method" in heard.body:
+            outgoing.send_nowait(event(reply(heard, site.result_of(heard)), event="message"))
+        return Response(status_code=202)
+
+    site = Site(handler=handler)
+    with outgoing, incoming:
+        async with talking_to(site) as servers:
+            assert await text_of(servers, "echo") == "done"
+    assert [one.path for one in site.said("tools/call")] == ["/messages"]
+
+
+async def test_the_older_transport_is_not_led_to_another_origin() -> None:
+    with serving(Site()) as other:
+
+        async def handler(heard: Heard) -> Response | None:
+            there = f"http://127.0.0.1:{other.port}/messages".encode()
+            return stream(b"event: endpoint\ndata: " + there + b"\n\n")
+
+        site = Site(handler=handler)
+        with serving(site):
+            async with running(remote(site.url, type="sse")) as servers:
+                assert "another origin" in servers.status()["one"].error
+        assert other.heard == []
