@@ -1,0 +1,96 @@
+"""`ironcurtain-proxy web`: answer calls that wait, and look at the record, in a browser."""
+
+import argparse
+import sys
+from typing import Final
+
+from ironcurtain_proxy.cli.audit import logs_to_read
+from ironcurtain_proxy.cli.audit_whole import local_time
+from ironcurtain_proxy.cli.reviewing import (
+    add_credential,
+    add_directories,
+    complain,
+    credential_of,
+    mailboxes_of,
+)
+from ironcurtain_proxy.config.extras import require
+
+DESCRIPTION: Final = """\
+Answer calls that wait for an approval in a browser, and look at the record. The page is served on
+this machine alone. While it runs, sessions ask, as with `review`. The command shows a link that
+opens the page once; after that it shows another, for another tab or device.
+"""
+
+EXAMPLES: Final = """\
+examples:
+  ironcurtain-proxy web
+  ironcurtain-proxy web --port 8790 --public-name laptop.example.net    behind a tunnel of yours
+  ironcurtain-proxy web --as ops --token-file ~/ops.token               answers carry a proof
+
+exit status: 0; 2 if the port is taken, or a directory cannot be used
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument(
+        "--port", type=_port, default=0, metavar="N", help="the port (default: any free one)"
+    )
+    parser.add_argument(
+        "--public-name",
+        action="append",
+        default=[],
+        metavar="HOST",
+        help="the name under which a tunnel shows the page; may be repeated",
+    )
+    add_directories(parser)
+    add_credential(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serve the page until the person stops the command."""
+    require("web", "web")
+    # Only this command needs a web server.
+    from ironcurtain_proxy.web.access import Access  # noqa: PLC0415
+    from ironcurtain_proxy.web.app import ReviewPage  # noqa: PLC0415
+    from ironcurtain_proxy.web.record import Record  # noqa: PLC0415
+    from ironcurtain_proxy.web.server import (  # noqa: PLC0415
+        loopback_socket,
+        origins_of,
+        serve_page,
+    )
+
+    credential = credential_of(options)
+    mailboxes, logs = mailboxes_of(options), logs_to_read(None)
+    access = Access()
+    with loopback_socket(options.port) as listening:
+        origins = origins_of(listening, options.public_name)
+        names = [origins[0], *[f"https://{name}" for name in options.public_name]]
+
+        def show_link() -> None:
+            for name in names:
+                sys.stdout.write(f"{name}/#{access.ticket}\n")
+            sys.stdout.flush()
+
+        page = ReviewPage(
+            mailboxes,
+            Record(logs.members, local_time),
+            access,
+            credential,
+            opened=show_link,
+            complain=complain,
+        )
+        try:
+            mailboxes.listen()
+            show_link()
+            complain("the link opens the page once; Ctrl-C ends it")
+            serve_page(page, access, origins, listening)
+        finally:
+            mailboxes.stop_listening()
+    return 0
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > 65535:  # noqa: PLR2004  ports
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port")
+    return int(text)

@@ -1,0 +1,260 @@
+"""The addresses of the page and of its data.
+
+`GET /` and `/static/…` are the page: files without secrets. Everything below `/api/` needs the key
+of an open page (`guard`), but for the trade of a ticket for such a key:
+
+- `POST /api/page` takes `{"ticket"}` and gives `{"key"}`.
+- `GET /api/questions` goes on for as long as the page is open: a JSON line with all questions
+  whenever they change.
+- `POST /api/answers` takes `{"id", "digest", "approve", "remember"?, "note"?}`. The digest says
+  which bytes were shown: a question whose file has changed since is not answered.
+- `GET /api/calls`, `/api/call` and `/api/day` read the audit log.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from datetime import datetime, timedelta
+from importlib.resources import files
+from typing import Final
+
+import anyio
+import anyio.to_thread
+import orjson
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from ironcurtain_proxy.audit.selection import REFUSALS, Selection
+from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.mailbox.answering import (
+    NOT_COUNTED,
+    ReviewerAnswer,
+    answer_async,
+    objection,
+    still_waits,
+)
+from ironcurtain_proxy.mailbox.credential import Credential
+from ironcurtain_proxy.mailbox.display import summary
+from ironcurtain_proxy.mailbox.mailboxes import Mailboxes
+from ironcurtain_proxy.mailbox.requests import PendingRequest, utc_now
+from ironcurtain_proxy.strict_json import strict_json
+from ironcurtain_proxy.web.access import Access
+from ironcurtain_proxy.web.questions import shown_question
+from ironcurtain_proxy.web.record import Record
+
+_LOOK_SECONDS: Final = 0.2
+_LISTEN_SECONDS: Final = 1.0
+_BEAT_SECONDS: Final = 10.0
+"""A line at least this often, so that both ends notice when the other has gone."""
+_FILES: Final = {
+    "/": ("index.html", "text/html; charset=utf-8"),
+    "/static/page.js": ("page.js", "text/javascript; charset=utf-8"),
+    "/static/style.css": ("style.css", "text/css; charset=utf-8"),
+}
+_SPANS: Final = {"hour": timedelta(hours=1), "day": timedelta(days=1), "week": timedelta(days=7)}
+
+
+class ReviewPage:
+    """The state of the page's server: what waits, and who watches."""
+
+    def __init__(
+        self,
+        mailboxes: Mailboxes,
+        record: Record,
+        access: Access,
+        credential: Credential | None,
+        *,
+        opened: Callable[[], None],
+        complain: Callable[[str], None],
+    ) -> None:
+        """Nothing is read yet.
+
+        Args:
+            mailboxes: where questions lie.
+            record: the audit logs.
+            access: tickets and keys.
+            credential: who answers; None: a person.
+            opened: called when a link was used; the next one is another.
+            complain: told what an operator should know.
+        """
+        self._mailboxes = mailboxes
+        self._record = record
+        self._access = access
+        self._credential = credential
+        self._opened = opened
+        self._complain = complain
+        self._waiting: dict[str, PendingRequest] = {}
+        self._changed = anyio.Event()
+
+    def app(self) -> Starlette:
+        """The application, without the guard."""
+        shown = [Route(path, _file(*file)) for path, file in _FILES.items()]
+        data = [
+            Route("/api/page", self._open, methods=["POST"]),
+            Route("/api/questions", self._questions),
+            Route("/api/answers", self._answer, methods=["POST"]),
+            Route("/api/calls", self._calls),
+            Route("/api/call", self._call),
+            Route("/api/day", self._day),
+        ]
+        return Starlette(routes=[*shown, *data], lifespan=self._lifespan)
+
+    @asynccontextmanager
+    async def _lifespan(self, _app: Starlette) -> AsyncIterator[None]:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._look)
+            yield
+            tasks.cancel_scope.cancel()
+
+    # --- what waits ------------------------------------------------------------------------------
+
+    async def _look(self) -> None:
+        listen_at, complaint = 0.0, ""
+        while True:
+            if anyio.current_time() >= listen_at:
+                listen_at = anyio.current_time() + _LISTEN_SECONDS
+                try:
+                    self._mailboxes.listen()
+                except ConfigurationError as error:
+                    if str(error) != complaint:
+                        complaint = str(error)
+                        self._complain(f"not listening: {complaint}")
+            found = {one.id: one for one in self._mailboxes.pending(utc_now())}
+            if found != self._waiting:
+                self._waiting = found
+                self._changed.set()
+                self._changed = anyio.Event()
+            # A directory without watches left tells of no change: looking always works.
+            await anyio.sleep(_LOOK_SECONDS)
+
+    async def _questions(self, _request: Request) -> Response:
+        return StreamingResponse(self._lines(), media_type="application/x-ndjson")
+
+    async def _lines(self) -> AsyncIterator[bytes]:
+        while True:
+            changed, waiting = self._changed, [*self._waiting.values()]
+            yield await anyio.to_thread.run_sync(self._line, waiting)
+            with anyio.move_on_after(_BEAT_SECONDS):
+                await changed.wait()
+
+    def _line(self, waiting: list[PendingRequest]) -> bytes:
+        now = utc_now()
+        shown = [shown_question(one, self._credential, now) for one in waiting]
+        return orjson.dumps({"questions": shown}, option=orjson.OPT_APPEND_NEWLINE)
+
+    # --- answers ---------------------------------------------------------------------------------
+
+    async def _open(self, request: Request) -> Response:
+        fields = await _body(request)
+        ticket = fields.get("ticket")
+        key = self._access.open_page(ticket) if isinstance(ticket, str) else None
+        if key is None:
+            words = "this link was used already, or is not the command's: open the one it shows now"
+            return _problem(403, words)
+        self._opened()
+        return JSONResponse({"key": key})
+
+    async def _answer(self, request: Request) -> Response:
+        fields = await _body(request)
+        one = self._waiting.get(str(fields.get("id")))
+        if one is None:
+            return _problem(409, "too late: the call does not wait any more")
+        if fields.get("digest") != one.request.digest:
+            return _problem(409, "the question has changed since it was shown: look at it again")
+        given = _answer_in(fields, len(one.request.candidates))
+        if given is None:
+            return _problem(400, "the answer is not understood")
+        if words := objection(one.request, self._credential):
+            return _problem(403, words)
+        return await self._put_down(one, replace(given, credential=self._credential))
+
+    async def _put_down(self, one: PendingRequest, given: ReviewerAnswer) -> Response:
+        place = self._mailboxes.place_of(one)
+        try:
+            taken = place is not None and await answer_async(place, one.request, given)
+        except OSError as error:
+            return _problem(500, f"the answer cannot be written: {error.strerror}")
+        if not taken:
+            waits = place is not None and still_waits(place, one.request)
+            return _problem(
+                409, NOT_COUNTED if waits else "too late: the call was answered or left"
+            )
+        word = "approved" if given.approved else "denied"
+        kept = " and remembered" if given.remember is not None else ""
+        return JSONResponse({"told": f"{word}{kept}: {summary(one)}"})
+
+    # --- the record ------------------------------------------------------------------------------
+
+    async def _calls(self, request: Request) -> Response:
+        chosen = _chosen(request, utc_now())
+        return await self._read(lambda: {"calls": self._record.calls(chosen)})
+
+    async def _call(self, request: Request) -> Response:
+        number = request.query_params.get("number", "")
+        return await self._read(lambda: {"lines": self._record.call(number)})
+
+    async def _day(self, request: Request) -> Response:
+        now = utc_now()
+        chosen = _chosen(request, now)
+        return await self._read(lambda: {"markup": self._record.day(chosen, now)})
+
+    async def _read(self, read: Callable[[], dict[str, object]]) -> Response:
+        try:
+            found = await anyio.to_thread.run_sync(read)
+        except FileNotFoundError:
+            return _problem(404, "no call was recorded yet")
+        except OSError as error:
+            return _problem(500, f"the audit log cannot be read: {error.strerror}")
+        return Response(orjson.dumps(found), media_type="application/json")
+
+
+def _answer_in(fields: dict[str, object], candidates: int) -> ReviewerAnswer | None:
+    approved, remember = fields.get("approve"), fields.get("remember")
+    note = fields.get("note", "")
+    if not isinstance(approved, bool) or not isinstance(note, str):
+        return None
+    if remember is None:
+        return ReviewerAnswer(approved=approved, note=note, place="a browser")
+    if isinstance(remember, bool) or not isinstance(remember, int) or not approved:
+        return None
+    if not 0 <= remember < candidates:
+        return None
+    return ReviewerAnswer(approved=True, remember=remember, note=note, place="a browser")
+
+
+def _chosen(request: Request, now: datetime) -> Selection:
+    asked = request.query_params
+    span = _SPANS.get(asked.get("since", ""))
+    decision = asked.get("decision", "")
+    decisions = REFUSALS if decision == "none" else frozenset({decision} if decision else ())
+    return Selection(
+        since=None if span is None else now - span,
+        decisions=frozenset(decisions),
+        text=asked.get("text", ""),
+    )
+
+
+async def _body(request: Request) -> dict[str, object]:
+    """The object in a request; empty if there is none. The guard has bounded its length."""
+    if request.headers.get("content-type", "").partition(";")[0] != "application/json":
+        return {}
+    with suppress(orjson.JSONDecodeError):
+        found = strict_json(await request.body())
+        if isinstance(found, dict):
+            return dict(found)
+    return {}
+
+
+def _problem(status: int, words: str) -> Response:
+    return JSONResponse({"problem": words}, status)
+
+
+def _file(name: str, kind: str) -> Callable[[Request], Response]:
+    content = (files("ironcurtain_proxy.web") / "static" / name).read_bytes()
+
+    def respond(_request: Request) -> Response:
+        return Response(content, media_type=kind)
+
+    return respond

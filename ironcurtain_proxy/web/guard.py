@@ -1,0 +1,99 @@
+"""What every request must have, and what every answer has.
+
+Attacks that this stops: a page of another origin that sends requests (no key, wrong origin); a host
+name of an attacker that leads to this machine (wrong host); a frame around the page; words of an
+agent that become markup after all (the content policy lets no script but our file run).
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ironcurtain_proxy.web.access import Access
+
+MAX_BODY: Final = 64 * 1024
+_API: Final = "/api/"
+_OPENING: Final = "/api/page"
+"""Where a ticket is traded for a key: the one address of data that needs no key."""
+_NONE: Final = ""
+_OWN: Final = "same-origin"
+_FOREIGN: Final = "the request comes from another page"
+_CLOSED: Final = "this page is closed: open the link that the command shows now"
+_CONTENT_POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_HEADERS: Final = (
+    ("content-security-policy", _CONTENT_POLICY),
+    ("x-content-type-options", "nosniff"),
+    ("referrer-policy", "no-referrer"),
+    ("cache-control", "no-store"),
+    ("cross-origin-opener-policy", "same-origin"),
+    ("cross-origin-resource-policy", "same-origin"),
+    ("permissions-policy", "camera=(), microphone=(), geolocation=()"),
+)
+
+
+class Guard:
+    """Refuses what does not come from an open page of ours."""
+
+    def __init__(self, app: ASGIApp, access: Access, origins: Iterable[str]) -> None:
+        """Wrap the page.
+
+        Args:
+            app: what answers the requests that are let through.
+            access: the tickets and keys.
+            origins: the origins of the page, such as `http://127.0.0.1:8790`.
+        """
+        self._app = app
+        self._access = access
+        self._origins = frozenset(origins)
+        self._hosts = frozenset(one.partition("://")[2] for one in self._origins)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in _HEADERS:
+                    headers[name] = value
+            await send(message)
+
+        headers = Headers(scope=scope)
+        status, problem = self._objection(scope, headers)
+        if problem:
+            await JSONResponse({"problem": problem}, status)(scope, receive, guarded)
+            return
+        await self._app(scope, receive, guarded)
+
+    def _objection(self, scope: Scope, headers: Headers) -> tuple[int, str]:
+        """The status and the words of a refusal; empty words: the request is let through."""
+        if headers.get("host", "") not in self._hosts:
+            return 421, "this address is not the page's; --public-name names another"
+        if headers.get("origin", _NONE) not in {_NONE, *self._origins}:
+            return 403, _FOREIGN
+        if not scope["path"].startswith(_API):
+            return 200, ""
+        if headers.get("sec-fetch-site", _OWN) != _OWN:
+            return 403, _FOREIGN
+        if _is_large(headers):
+            return 413, "the request is too large"
+        is_open = scope["path"] == _OPENING or self._has_key(headers)
+        return (200, "") if is_open else (401, _CLOSED)
+
+    def _has_key(self, headers: Headers) -> bool:
+        scheme, _, key = headers.get("authorization", "").partition(" ")
+        return scheme.lower() == "bearer" and self._access.is_open(key)
+
+
+def _is_large(headers: Headers) -> bool:
+    length = headers.get("content-length", "0")
+    stated = length.isdecimal() and "transfer-encoding" not in headers
+    return not stated or int(length) > MAX_BODY

@@ -1,0 +1,80 @@
+"""Calls of the audit log, as the page shows them. Reads only."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Final
+
+from ironcurtain_proxy.audit.calls import recorded_calls
+from ironcurtain_proxy.audit.display import LogEntry, details, printable
+from ironcurtain_proxy.audit.family import Member
+from ironcurtain_proxy.audit.files import parsed
+from ironcurtain_proxy.audit.finding import find_calls
+from ironcurtain_proxy.audit.selection import Selection
+from ironcurtain_proxy.audit.tailing import last_calls
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.report.calls_part import calls_part
+from ironcurtain_proxy.report.day import count_calls
+from ironcurtain_proxy.report.page import part_of_page
+
+MOST_CALLS: Final = 200
+
+
+class Record:
+    """The audit logs of a user."""
+
+    def __init__(
+        self, members: Callable[[], tuple[Member, ...]], local: Callable[[str], str]
+    ) -> None:
+        """Reads nothing yet.
+
+        Args:
+            members: gives the logs that there are now.
+            local: a record's time as the clock on the wall showed it.
+        """
+        self._members = members
+        self._local = local
+
+    def calls(self, chosen: Selection) -> list[Json]:
+        """The last chosen calls, newest first.
+
+        Raises:
+            OSError: a log cannot be read.
+        """
+        found = last_calls(self._members(), MOST_CALLS, chosen)
+        return [self._row(entry) for entry in reversed(found)]
+
+    def call(self, reference: str) -> list[str]:
+        """All that is recorded of a call, in lines; empty: there is no such call.
+
+        Raises:
+            OSError: a log cannot be read.
+        """
+        calls = find_calls(self._members(), reference)
+        if len(calls) != 1:
+            return []
+        lines: list[str] = []
+        for line in calls[0].lines:
+            lines += [line.where, *details(parsed(line.raw or b"") or {}), ""]
+        return lines
+
+    def day(self, chosen: Selection, now: datetime) -> str:
+        """The plots and tables of the report, as markup.
+
+        Raises:
+            OSError: a log cannot be read.
+        """
+        day = count_calls(recorded_calls(self._members(), chosen))
+        return part_of_page(calls_part(day, now, self._local))
+
+    def _row(self, entry: LogEntry) -> Json:
+        return {
+            "number": entry.number,
+            "time": self._local(entry.time),
+            "decision": entry.decision,
+            "by": printable(entry.by),
+            "tool": printable(entry.tool),
+            "argument": printable(entry.argument),
+            "rule": printable(entry.rule),
+            "outcome": printable(entry.outcome),
+            "client": printable(entry.client),
+        }

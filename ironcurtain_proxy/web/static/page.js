@@ -1,0 +1,313 @@
+// The reviewer's page. Every word of a question becomes a text node, never markup.
+"use strict";
+
+const GUARD_MS = 400; // no key answers what came up by itself just now
+const $ = (id) => document.getElementById(id);
+const state = { key: "", waiting: [], shown: null, readyAt: 0, seen: "", busy: false };
+
+// --- the server ---------------------------------------------------------------------------------
+
+async function openPage() {
+  const ticket = location.hash.slice(1);
+  if (ticket) {
+    history.replaceState(null, "", location.pathname);
+    const answer = await fetch("/api/page", {
+      method: "POST",
+      headers: { "Content-Type": "application/json" },
+      body: JSON.stringify({ ticket }),
+    });
+    const found = await answer.json();
+    if (!answer.ok) return found.problem;
+    sessionStorage.setItem("key", found.key);
+  }
+  state.key = sessionStorage.getItem("key") || "";
+  return state.key ? "" : "Open this page by the link that `ironcurtain-proxy web` shows.";
+}
+
+async function ask(path, fields) {
+  const headers = { Authorization: `Bearer ${state.key}` };
+  const how = fields === undefined ? { headers } : {
+    method: "POST",
+    headers: { ...headers, "Content-Type": "application/json" },
+    body: JSON.stringify(fields),
+  };
+  try {
+    const answer = await fetch(path, how);
+    const found = await answer.json();
+    return answer.ok ? found : { problem: found.problem || `error ${answer.status}` };
+  } catch {
+    return { problem: "the command has ended, or cannot be reached" };
+  }
+}
+
+async function follow() {
+  for (;;) {
+    try {
+      const answer = await fetch("/api/questions", {
+        headers: { Authorization: `Bearer ${state.key}` },
+      });
+      if (!answer.ok) {
+        $("link").textContent = (await answer.json()).problem;
+        if (answer.status === 401) return;
+      } else {
+        $("link").textContent = "listening";
+        await readLines(answer.body.getReader());
+      }
+    } catch {
+      $("link").textContent = "the command has ended, or cannot be reached";
+    }
+    await new Promise((resolve) => setTimeout(resolve, 1000));
+  }
+}
+
+async function readLines(reader) {
+  const decoder = new TextDecoder();
+  let rest = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    const lines = (rest + decoder.decode(value, { stream: true })).split("\n");
+    rest = lines.pop();
+    for (const line of lines) if (line) show(JSON.parse(line).questions);
+  }
+}
+
+// --- questions ----------------------------------------------------------------------------------
+
+function show(waiting) {
+  const known = new Set(state.waiting.map((one) => one.id));
+  const came = waiting.filter((one) => !known.has(one.id));
+  const at = Date.now();
+  state.waiting = waiting.map((one) => ({ ...one, ends: one.secondsLeft === null ? null
+    : at + one.secondsLeft * 1000 }));
+  $("count").textContent = waiting.length;
+  document.title = (waiting.length ? `(${waiting.length}) ` : "") + "ironcurtain-proxy";
+  if (came.length) notify(came);
+  const shown = state.shown && state.waiting.find((one) => one.id === state.shown.id);
+  if (shown && shown.digest === state.shown.digest) state.shown = shown;
+  else choose(state.waiting[0] || null, true);
+  drawList();
+}
+
+function notify(came) {
+  if (document.hasFocus() || !("Notification" in window)) return;
+  if (Notification.permission !== "granted") return;
+  new Notification("A call waits for you", { body: came[0].headline, tag: "ironcurtain" });
+}
+
+function drawList() {
+  $("waiting").replaceChildren(...state.waiting.map((one) => {
+    const button = element("button", { type: "button" }, one.headline);
+    const left = one.ends === null ? null : Math.max(0, Math.round((one.ends - Date.now()) / 1000));
+    if (left !== null) {
+      const words = `${Math.floor(left / 60)}:${String(left % 60).padStart(2, "0")} left`;
+      button.append(element("small", { class: left < 60 ? "soon" : "" }, words));
+    }
+    if (state.shown && one.id === state.shown.id) button.setAttribute("aria-current", "true");
+    button.addEventListener("click", () => { choose(one, false); drawList(); });
+    return element("li", {}, button);
+  }));
+}
+
+function choose(one, byItself) {
+  state.shown = one;
+  if (byItself) state.readyAt = Date.now() + GUARD_MS;
+  for (const id of ["question", "actions"]) $(id).hidden = one === null;
+  $("empty").hidden = one !== null;
+  if (one === null) return;
+  $("headline").textContent = one.headline;
+  $("asker").textContent = one.asker;
+  $("body").replaceChildren(...parts(one));
+  $("kind").replaceChildren(...one.candidates.map((words, place) =>
+    element("option", { value: String(place) }, words)));
+  $("kinds").hidden = one.candidates.length === 0;
+  $("note").value = "";
+  $("question").scrollTop = 0;
+  watchEnd();
+  setButtons();
+}
+
+function parts(one) {
+  const found = [];
+  const section = (title, inside) => found.push(element("h3", {}, title), inside);
+  if (one.arguments.length) section("Arguments, in full", list(one.arguments, ""));
+  if (one.changes.length) section("What it changes", change(one.changes));
+  section("Why it is asked about", list(one.reasons, "reasons first"));
+  section("What can be remembered", one.candidates.length
+    ? element("ul", {}, ...one.candidates.map((words) => element("li", {}, words)))
+    : element("p", {}, "Nothing of this call can be remembered."));
+  section("For the record", list(one.record, ""));
+  return found;
+}
+
+function list(fields, kind) {
+  const rows = fields.flatMap((field) => [
+    element("dt", {}, field.name), element("dd", {}, field.lines.join("\n"))]);
+  return element("dl", { class: kind }, ...rows);
+}
+
+function change(lines) {
+  const kinds = { "+": "add", "-": "del", "(": "say" };
+  return element("pre", { class: "change", tabindex: "0" }, ...lines.map((line) =>
+    element("span", { class: kinds[line[0]] || "" }, line || " ")));
+}
+
+let watcher = null;
+
+// A call can be approved once its end was on the screen, and not below the buttons.
+function watchEnd() {
+  if (watcher) watcher.disconnect();
+  watcher = new IntersectionObserver((entries) => {
+    if (!state.shown || !entries.some((one) => one.isIntersecting)) return;
+    state.seen = state.shown.digest;
+    setButtons();
+  }, { rootMargin: `0px 0px -${$("actions").offsetHeight}px 0px` });
+  watcher.observe($("end"));
+}
+
+function setButtons() {
+  const one = state.shown;
+  if (one === null) return;
+  const seen = state.seen === one.digest;
+  const may = !one.objection && !state.busy;
+  $("approve").disabled = !may || !seen;
+  $("remember").disabled = !may || !seen || one.candidates.length === 0;
+  $("deny").disabled = !may;
+  $("hint").textContent = one.objection
+    || (seen ? "" : "There is more below: read to the end, then it can be approved.");
+}
+
+async function answer(approve, remember) {
+  const one = state.shown;
+  const button = $(approve ? (remember === null ? "approve" : "remember") : "deny");
+  if (one === null || button.disabled) return;
+  if (Date.now() < state.readyAt) {
+    state.readyAt = Date.now() + GUARD_MS;
+    tell("That came too soon: another call had just come up.");
+    return;
+  }
+  state.busy = true;
+  setButtons();
+  const found = await ask("/api/answers", {
+    id: one.id, digest: one.digest, approve, remember, note: $("note").value,
+  });
+  state.busy = false;
+  tell(found.told || found.problem);
+  setButtons();
+}
+
+// --- the record and the day ---------------------------------------------------------------------
+
+async function drawRecord() {
+  const asked = new URLSearchParams({
+    text: $("text").value, decision: $("decision").value, since: $("since").value,
+  });
+  const found = await ask(`/api/calls?${asked}`);
+  if (found.problem) { tell(found.problem); return; }
+  $("nocalls").hidden = found.calls.length > 0;
+  $("calls").replaceChildren(...found.calls.map((one) => {
+    const number = element("button", { type: "button" }, one.number);
+    number.addEventListener("click", () => drawCall(one.number));
+    return element("tr", {}, element("td", {}, number), element("td", {}, one.time),
+      element("td", { class: one.decision }, one.decision), element("td", {}, one.by),
+      element("td", {}, one.tool), element("td", {}, one.argument),
+      element("td", {}, one.outcome));
+  }));
+}
+
+async function drawCall(number) {
+  const found = await ask(`/api/call?${new URLSearchParams({ number })}`);
+  $("lines").textContent = found.problem || found.lines.join("\n") || "There is no such call.";
+  $("call").showModal();
+}
+
+async function drawDay() {
+  const found = await ask(`/api/day?${new URLSearchParams({ since: $("span").value })}`);
+  if (found.problem) { tell(found.problem); return; }
+  // Markup of the server's own, in which every text is escaped; the content policy runs no script.
+  $("plots").innerHTML = found.markup;
+}
+
+// --- the page -----------------------------------------------------------------------------------
+
+function element(name, attributes, ...inside) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) if (value) made.setAttribute(key, value);
+  made.append(...inside);
+  return made;
+}
+
+function tell(words) {
+  $("told").textContent = words;
+  clearTimeout(tell.timer);
+  tell.timer = setTimeout(() => { $("told").textContent = ""; }, 6000);
+}
+
+function view(name) {
+  for (const button of document.querySelectorAll("nav button")) {
+    const here = button.dataset.view === name;
+    if (here) button.setAttribute("aria-current", "page");
+    else button.removeAttribute("aria-current");
+    $(button.dataset.view).hidden = !here;
+  }
+  if (name === "record") drawRecord();
+  if (name === "day") drawDay();
+}
+
+function move(step) {
+  const place = state.waiting.findIndex((one) => state.shown && one.id === state.shown.id);
+  const next = state.waiting[place + step];
+  if (next) { choose(next, false); drawList(); }
+}
+
+const KEYS = {
+  a: () => answer(true, null),
+  r: () => answer(true, Number($("kind").value)),
+  d: () => answer(false, null),
+  n: () => $("note").focus(),
+  j: () => move(1),
+  k: () => move(-1),
+  " ": () => $("question").scrollBy(0, $("question").clientHeight * 0.9),
+  q: () => view("questions"),
+  l: () => view("record"),
+  y: () => view("day"),
+};
+
+function onKey(event) {
+  const typing = event.target.closest("input, select, textarea, dialog[open]");
+  if (event.ctrlKey || event.metaKey || event.altKey || event.repeat) return;
+  if (typing) {
+    if (event.key === "Escape") event.target.blur();
+    return;
+  }
+  if (event.key === " " && event.target.closest("button")) return;
+  const act = KEYS[event.key];
+  if (!act) return;
+  event.preventDefault();
+  act();
+}
+
+async function start() {
+  $("approve").addEventListener("click", KEYS.a);
+  $("remember").addEventListener("click", KEYS.r);
+  $("deny").addEventListener("click", KEYS.d);
+  $("actions").addEventListener("submit", (event) => event.preventDefault());
+  $("filter").addEventListener("submit", (event) => event.preventDefault());
+  $("filter").addEventListener("input", drawRecord);
+  $("span").addEventListener("change", drawDay);
+  for (const button of document.querySelectorAll("nav button")) {
+    button.addEventListener("click", () => {
+      if ("Notification" in window && Notification.permission === "default") {
+        Notification.requestPermission();
+      }
+      view(button.dataset.view);
+    });
+  }
+  document.addEventListener("keydown", onKey);
+  const problem = await openPage();
+  if (problem) { $("link").textContent = problem; return; }
+  setInterval(drawList, 1000);
+  follow();
+}
+
+start();

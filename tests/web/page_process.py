@@ -1,0 +1,91 @@
+"""The page as its user meets it: the command in a process, and a real browser before it."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+import pytest
+from playwright.async_api import Browser, Page, async_playwright, expect
+
+_PATIENCE_MS = 60_000
+_QUIET = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+
+
+@dataclass
+class Command:
+    """A running `ironcurtain-proxy web`."""
+
+    process: "subprocess.Popen[str]"
+
+    async def link(self) -> str:
+        """The next link that the command shows."""
+        assert self.process.stdout is not None
+        with anyio.fail_after(30):
+            return (await anyio.to_thread.run_sync(self.process.stdout.readline)).strip()
+
+
+@asynccontextmanager
+async def a_command(
+    box: Path, home: Path, arguments: Sequence[str] = (), log: Path | None = None
+) -> AsyncIterator[Command]:
+    environ = {**os.environ, "HOME": str(home)}
+    if log is not None:
+        environ["AUDIT_LOG_PATH"] = str(log)
+    process = subprocess.Popen(  # noqa: ASYNC220  returns at once
+        [sys.executable, "-m", "ironcurtain_proxy", "web", "--dir", str(box), *arguments],
+        env=environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    try:
+        yield Command(process)
+    finally:
+        process.terminate()
+        await anyio.to_thread.run_sync(process.wait)
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+@asynccontextmanager
+async def a_browser() -> AsyncIterator[Browser]:
+    program = shutil.which("chromium")
+    if program is None:
+        if os.environ.get("REQUIRE_BROWSER"):
+            pytest.fail("Chromium is not installed")
+        pytest.skip("Chromium is not installed: apt-get install chromium")
+    expect.set_options(timeout=_PATIENCE_MS)
+    async with async_playwright() as driver:
+        browser = await driver.chromium.launch(executable_path=program, args=[*_QUIET])
+        try:
+            yield browser
+        finally:
+            await browser.close()
+
+
+@asynccontextmanager
+async def a_tab(
+    browser: Browser, link: str, width: int = 1200, height: int = 900
+) -> AsyncIterator[Page]:
+    page = await browser.new_page(viewport={"width": width, "height": height})
+    page.set_default_timeout(_PATIENCE_MS)
+    try:
+        await page.goto(link)
+        yield page
+    finally:
+        await page.close()

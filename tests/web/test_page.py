@@ -1,0 +1,231 @@
+"""The reviewer's page in a real browser, over a real mailbox and a real audit log."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import httpx
+import orjson
+import pytest
+from playwright.async_api import Page, expect
+
+from ironcurtain_proxy.audit.log import AuditLog
+from ironcurtain_proxy.audit.settings import LogSettings
+from ironcurtain_proxy.mailbox.credential import Credential
+from ironcurtain_proxy.model.audit import ResultSummary
+from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation
+from tests.audit.specimens import record
+from tests.mailbox.mailbox_fixture import Box, a_box, escalation, until
+from tests.questions import ETC, SRV
+from tests.web.page_process import a_browser, a_command, a_tab
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(240)]
+AXE = Path(__file__).parents[2] / "node_modules/axe-core/axe.min.js"
+PATIENCE = 120.0
+"""Seconds: a browser on a busy machine is slow."""
+EVIL = "<img src=x onerror=document.title='evil'>"
+
+
+@asynccontextmanager
+async def a_page(
+    tmp_path: Path, *, width: int = 1200, height: int = 900, log: Path | None = None
+) -> AsyncIterator[tuple[Box, Page]]:
+    async with (
+        a_browser() as browser,
+        a_box(tmp_path / "box", assume_listener=False) as box,
+        a_command(box.path, tmp_path, log=log) as command,
+        a_tab(browser, await command.link(), width, height) as page,
+    ):
+        await expect(page.locator("#link")).to_have_text("listening")
+        await until(box.mailbox.is_reachable)
+        yield box, page
+
+
+async def _press(page: Page, key: str, asked: Escalation, box: Box) -> None:
+    """Press a key until the call is answered.
+
+    A key that comes too soon holds all keys for a moment, so each has that moment to itself.
+    """
+    with anyio.fail_after(PATIENCE):
+        while asked.id not in box.rulings:
+            await page.keyboard.press(key)
+            with anyio.move_on_after(1):
+                await until(lambda: asked.id in box.rulings)
+
+
+async def test_a_person_reads_a_call_and_answers_by_key(tmp_path: Path) -> None:
+    target = tmp_path / "calc.py"
+    target.write_text("def add(a, b):\n    return a - b\n")
+    edits = [{"oldText": "a - b", "newText": "a + b"}]
+    first = escalation(
+        seconds=PATIENCE,
+        tool="edit_file",
+        arguments={"path": str(target), "edits": edits, "note": EVIL},  # type: ignore[dict-item]
+        candidates=(ETC, SRV),
+    )
+    async with a_page(tmp_path) as (box, page):
+        async with box.asked(first, PATIENCE):
+            await expect(page.locator("#headline")).to_contain_text("files/edit_file")
+            text = await page.locator("#question").inner_text()
+            for words in (EVIL, "-    return a - b", "+    return a + b", ETC.description):
+                assert words in text
+            assert await page.title() == "(1) ironcurtain-proxy"
+            await page.locator("#end").scroll_into_view_if_needed()
+            await page.select_option("#kind", "1")
+            await _press(page, "r", first, box)
+        ruling = box.rulings[first.id]
+        assert isinstance(ruling, Approved)
+        assert ruling.remember == 1
+        assert any("in a browser" in str(value) for _, value in ruling.details)
+
+
+async def test_a_long_call_is_read_to_its_end_and_denied_with_a_word(tmp_path: Path) -> None:
+    command = "make\n" + "x\n" * 100
+    second = escalation(seconds=PATIENCE, tool="run_command", arguments={"command": command})
+    async with a_page(tmp_path) as (box, page):
+        async with box.asked(second, PATIENCE):
+            await expect(page.locator("#headline")).to_contain_text("command=make")
+            await expect(page.locator("#approve")).to_be_disabled()
+            await expect(page.locator("#hint")).to_contain_text("There is more below")
+            await page.locator("#end").scroll_into_view_if_needed()
+            await expect(page.locator("#approve")).to_be_enabled()
+            await page.keyboard.press("n")
+            await expect(page.locator("#note")).to_be_focused()
+            await page.keyboard.type("use tox")
+            await expect(page.locator("#note")).to_have_value("use tox")
+            await page.keyboard.press("Escape")
+            await _press(page, "d", second, box)
+        ruling = box.rulings[second.id]
+        assert isinstance(ruling, Declined), ruling
+        assert ruling.note == "use tox", ruling
+        await expect(page.locator("#empty")).to_be_visible()
+
+
+async def test_a_phone_has_room_for_the_call_and_the_keys(tmp_path: Path) -> None:
+    asked = escalation(seconds=PATIENCE, arguments={"content": "a word " * 60})
+    async with a_page(tmp_path, width=390, height=800) as (box, page):
+        async with box.asked(asked, PATIENCE):
+            await expect(page.locator("#headline")).to_contain_text("files/read_file")
+            wide = await page.evaluate("document.documentElement.scrollWidth")
+            assert wide <= 390
+            await page.locator("#end").scroll_into_view_if_needed()
+            await expect(page.locator("#approve")).to_be_enabled()
+            await expect(page.locator("#approve")).to_be_in_viewport()
+            with anyio.fail_after(PATIENCE):
+                while asked.id not in box.rulings:
+                    await page.locator("#approve").click()
+                    with anyio.move_on_after(1):
+                        await until(lambda: asked.id in box.rulings)
+        assert isinstance(box.rulings[asked.id], Approved)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """An audit log with an attempt at markup."""
+    one = AuditLog.open(tmp_path / "audit.jsonl", LogSettings())
+    denied = ResultSummary(status="denied", error=EVIL)
+    refused = {"effect": "deny", "rule": EVIL, "reason": EVIL, "result": denied}
+    calls = [record(1), record(2, refused)]
+
+    async def write() -> None:
+        for call in calls:
+            await one.record(call)
+
+    anyio.run(write)
+    one.close()
+    return one.path
+
+
+async def test_the_record_and_the_day_show_words_and_no_markup(tmp_path: Path, log: Path) -> None:
+    async with a_page(tmp_path, log=log) as (_, page):
+        await page.keyboard.press("l")
+        await expect(page.locator("#calls tr")).to_have_count(2)
+        await page.select_option("#decision", "none")
+        await expect(page.locator("#calls tr")).to_have_count(1)
+        assert EVIL in await page.locator("#calls").inner_text()
+        await page.locator("#calls button").click()
+        await expect(page.locator("#lines")).to_contain_text("policyDecision")
+        await page.keyboard.press("Escape")
+        await page.keyboard.press("y")
+        await page.select_option("#span", "")
+        await expect(page.locator("#plots > p")).to_contain_text("2 calls of 1 session")
+        assert EVIL in await page.locator("#plots").inner_text()
+        assert await page.locator("img").count() == 0
+        assert await page.title() == "ironcurtain-proxy"
+
+
+async def test_no_view_has_a_serious_barrier(tmp_path: Path, log: Path) -> None:
+    if not AXE.exists():
+        pytest.skip("axe-core is not installed: scripts/setup")
+    asked = escalation(seconds=PATIENCE, arguments={"path": "/etc/hosts"}, candidates=(ETC,))
+    async with a_page(tmp_path, log=log) as (box, page), box.asked(asked, PATIENCE):
+        await expect(page.locator("#headline")).to_contain_text("files/read_file")
+        for key in ("q", "l", "y"):
+            await page.keyboard.press(key)
+            await page.evaluate(AXE.read_text("utf-8"))
+            found = await page.evaluate("axe.run()")
+            serious = [
+                (one["id"], one["nodes"][0]["html"])
+                for one in found["violations"]
+                if one["impact"] in {"serious", "critical"}
+            ]
+            assert serious == []
+        box.answer(asked, {"decision": "denied"})
+
+
+async def _shown_digest(client: httpx.AsyncClient, key: dict[str, str]) -> str:
+    """The digest of the first question that the page is told of."""
+    async with client.stream("GET", "/api/questions", headers=key) as lines:
+        async for line in lines.aiter_lines():
+            for one in orjson.loads(line)["questions"]:
+                return str(one["digest"])
+    raise AssertionError("no question")
+
+
+async def test_an_answer_is_bound_to_what_was_shown(tmp_path: Path) -> None:
+    async with (
+        a_box(tmp_path / "box") as box,
+        a_command(box.path, tmp_path) as command,
+    ):
+        origin, _, ticket = (await command.link()).partition("/#")
+        asked = escalation(seconds=PATIENCE, candidates=(ETC,))
+        async with httpx.AsyncClient(base_url=origin) as client, box.asked(asked, PATIENCE):
+            opened = await client.post("/api/page", json={"ticket": ticket})
+            key = {"authorization": f"Bearer {opened.json()['key']}"}
+            fields = {"id": asked.id, "digest": await _shown_digest(client, key), "approve": True}
+            for wrong, status in (
+                ({"digest": "0" * 64}, 409),
+                ({"id": "nothing"}, 409),
+                ({"approve": "yes"}, 400),
+                ({"remember": 7}, 400),
+                ({"remember": True}, 400),
+                ({"approve": False, "remember": 0}, 400),
+            ):
+                answer = await client.post("/api/answers", json={**fields, **wrong}, headers=key)
+                assert answer.status_code == status, wrong
+            assert asked.id not in box.rulings
+            assert (await client.post("/api/answers", json=fields, headers=key)).status_code == 200
+        assert isinstance(box.rulings[asked.id], Approved)
+
+
+async def test_an_answer_as_a_reviewer_carries_a_proof(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("0123456789abcdef0123456789abcdef\n")
+    token.chmod(0o600)
+    credential = Credential("ops", token.read_text().strip())
+    async with (
+        a_box(tmp_path / "box", credential=credential) as box,
+        a_command(box.path, tmp_path, ["--as", "ops", "--token-file", str(token)]) as command,
+    ):
+        origin, _, ticket = (await command.link()).partition("/#")
+        asked = escalation(seconds=PATIENCE)
+        async with httpx.AsyncClient(base_url=origin) as client, box.asked(asked, PATIENCE):
+            opened = await client.post("/api/page", json={"ticket": ticket})
+            key = {"authorization": f"Bearer {opened.json()['key']}"}
+            fields = {"id": asked.id, "digest": await _shown_digest(client, key), "approve": True}
+            answer = await client.post("/api/answers", json=fields, headers=key)
+            assert answer.status_code == 200, answer.text
+        ruling = box.rulings[asked.id]
+        assert isinstance(ruling, Approved)
+        assert ruling.by == "reviewer:ops"
