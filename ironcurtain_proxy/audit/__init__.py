@@ -8,5 +8,6 @@
 - `keys`, `provider_keys`: where keys of providers stand in a text. `denials`: how many denied calls
   are recorded one by one.
 - `family`, `known_logs`: all logs of a user. `finding`, `tailing`, `rows`: one call, the last ones,
-  and how they are shown.
+  and how they are shown. `calls`, `selection`: calls one by one, and a choice of them.
+- `export`: calls in the formats of other programs.
 """

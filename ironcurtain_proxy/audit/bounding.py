@@ -8,9 +8,10 @@ import json  # noqa: TID251  orjson refuses integers beyond 64 bits and lone sur
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Final, NamedTuple
+from typing import Final
 
 import orjson
+from msgspec import Struct
 
 from ironcurtain_proxy.audit.numbers import redact_integer
 from ironcurtain_proxy.audit.redaction import MARGIN, is_suspicious, redact_beginning, redact_text
@@ -41,7 +42,7 @@ SHORT: Final = RecordLimits(value=2048, text=4096, nodes=256)
 """For calls that were denied: an agent can make any number of them."""
 
 
-class Shaped(NamedTuple):
+class Shaped(Struct, frozen=True):
     """Arguments as they are written."""
 
     raw: bytes

@@ -6,10 +6,12 @@ and then the head file and every anchor kept elsewhere disagree.
 """
 
 from hashlib import sha256
-from typing import Final, NamedTuple
+from typing import Final
+
+from msgspec import Struct
 
 
-class Link(NamedTuple):
+class Link(Struct, frozen=True):
     """One line's place in the chain."""
 
     seq: int

@@ -104,15 +104,19 @@ def number_of(seq: int | None, process: str = "") -> str:
     return f"{process}:{seq}" if process else str(seq)
 
 
-def ended_at(entry: LogEntry) -> float:
-    """When a call had ended, in seconds since 1970; 0 if the record does not say."""
+def arrived_at(entry: LogEntry) -> float:
+    """When a call arrived, in seconds since 1970; 0 if the record does not say."""
     try:
         arrived = datetime.fromisoformat(entry.time)
     except ValueError:
         return 0.0
-    if arrived.tzinfo is None:
-        return 0.0
-    return arrived.timestamp() + (entry.duration_ms + entry.waited_ms) / 1000
+    return 0.0 if arrived.tzinfo is None else arrived.timestamp()
+
+
+def ended_at(entry: LogEntry) -> float:
+    """When a call had ended, in seconds since 1970; 0 if the record does not say."""
+    arrived = arrived_at(entry)
+    return arrived + (entry.duration_ms + entry.waited_ms) / 1000 if arrived else 0.0
 
 
 def details(fields: Mapping[str, object]) -> list[str]:

@@ -34,9 +34,11 @@ def redact_keys(text: str) -> str:
     return "".join([*pieces, text[copied:]]) if pieces else text
 
 
-def holds_key(text: str) -> bool:
-    """Whether `redact_keys` would change the text, or any text that this is the JSON of."""
-    return next(_keys(text), None) is not None
+def holds_key(raw: bytes) -> bool:
+    """Whether `redact_keys` would change any text that this is the JSON of."""
+    if _LONG_RUN not in raw.translate(_RUNS):
+        return False
+    return next(_keys(raw.decode("latin-1")), None) is not None
 
 
 def _keys(text: str) -> Iterator[tuple[int, int]]:

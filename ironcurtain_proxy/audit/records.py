@@ -10,6 +10,7 @@ from hashlib import sha256
 from typing import Final
 
 import orjson
+from msgspec import Struct
 
 from ironcurtain_proxy.audit.bounding import (
     SHORT,
@@ -24,8 +25,8 @@ from ironcurtain_proxy.audit.bounding import (
 )
 from ironcurtain_proxy.audit.denials import Counted
 from ironcurtain_proxy.model.audit import AuditRecord, OwnField, ResultSummary
-from ironcurtain_proxy.model.call import RequestId
 from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.operation import RequestId
 from ironcurtain_proxy.model.server import ToolResult
 
 ORIGINAL_FLAGS: Final = ("autoApproved", "whitelistApproved", "whitelistPatternId", "persona")
@@ -59,35 +60,54 @@ _KEPT_CALLS: Final = 64
 _KEPT_BYTES: Final = 32 * 1024
 _CLEAN_TEXTS: Final = 2048
 _CLEAN_LENGTH: Final = 512
+_PARTS: Final = 1024
+_PART_LENGTH: Final = 1024
+
+
+class _Head(Struct, frozen=True):
+    """The beginning of a record, up to the decision. The records of one call share it."""
+
+    record: AuditRecord
+    arguments: Shaped
+    written: bytes
+
+    def fits(self, record: AuditRecord) -> bool:
+        """Whether a later record of the call begins with the same bytes."""
+        mine = self.record
+        return (
+            mine.arguments is record.arguments
+            and mine.timestamp is record.timestamp
+            and (mine.server, mine.tool) == (record.server, record.tool)
+            and (mine.effect, mine.rule, mine.reason) == (record.effect, record.rule, record.reason)
+        )
 
 
 class RecordEncoder:
     """Turns records into JSON.
 
-    Remembers the arguments of calls under way as they were written in the intent, and short texts
-    that needed no change (names of tools and rules, reasons): what comes again costs a look-up.
+    A record is joined from parts, and most parts are the same from call to call. The encoder keeps
+    the beginning of calls under way, the JSON of tools, decisions and sessions, and short texts
+    that needed no change: what comes again costs a look-up.
     """
 
-    __slots__ = ("_clean", "_kept", "_redaction")
+    __slots__ = ("_clean", "_heads", "_parts", "_redaction")
 
     def __init__(self, *, redaction: bool) -> None:
         self._redaction = redaction
-        self._kept: dict[RequestId, tuple[object, Shaped]] = {}
+        self._heads: dict[RequestId, _Head] = {}
+        self._parts: dict[tuple[object, ...], bytes] = {}
         self._clean: set[str] = set()
 
     def encode(self, record: AuditRecord) -> bytes:
         """The record as compact JSON. Never raises for what agents and servers can send."""
         denied = record.result is not None and record.result.status == "denied"
         limits = SHORT if denied else WHOLE
-        arguments = self._arguments(record, limits)
-        fields = self._fields(record, arguments, limits)
-        try:
-            return orjson.dumps(fields)
-        except TypeError:
-            # A lone surrogate in a field of ours: nothing to be gained by being clever.
-            written = shape_fields({**fields, "arguments": None})
-            written["arguments"] = orjson.Fragment(arguments.raw)
-            return orjson.dumps(written)
+        head = self._head(record, limits)
+        parts = (head.written, self._outcome(record, limits), self._origin(record))
+        if head.arguments.size is None:
+            return b"{%b,%b,%b}" % parts
+        digest = {"size": head.arguments.size, "sha256": head.arguments.sha256}
+        return b"{%b,%b,%b,%b}" % (*parts, _members({"argumentsDigest": digest}))
 
     def encode_counted(self, counted: Counted) -> bytes:
         """Denied calls that were counted, in the shape of a record of one."""
@@ -116,34 +136,51 @@ class RecordEncoder:
         }
         return orjson.dumps(fields)
 
-    def _arguments(self, record: AuditRecord, limits: RecordLimits) -> Shaped:
-        if record.result is not None:
-            kept = self._kept.pop(record.request_id, None)
-            if kept is not None and kept[0] is record.arguments:
-                return kept[1]
-            return shape_arguments(record.arguments, redaction=self._redaction, limits=limits)
-        shaped = shape_arguments(record.arguments, redaction=self._redaction)
-        if len(shaped.raw) <= _KEPT_BYTES:
-            if len(self._kept) >= _KEPT_CALLS:
-                del self._kept[next(iter(self._kept))]
-            self._kept[record.request_id] = (record.arguments, shaped)
-        return shaped
+    def _head(self, record: AuditRecord, limits: RecordLimits) -> _Head:
+        if record.result is None:
+            shaped = shape_arguments(record.arguments, redaction=self._redaction)
+            head = _Head(record, shaped, self._beginning(record, shaped, limits))
+            if len(shaped.raw) <= _KEPT_BYTES:
+                if len(self._heads) >= _KEPT_CALLS:
+                    del self._heads[next(iter(self._heads))]
+                self._heads[record.request_id] = head
+            return head
+        kept = self._heads.pop(record.request_id, None)
+        if kept is not None and limits is WHOLE and kept.fits(record):
+            return kept
+        if kept is not None and kept.record.arguments is record.arguments:
+            shaped = kept.arguments
+        else:
+            shaped = shape_arguments(record.arguments, redaction=self._redaction, limits=limits)
+        return _Head(record, shaped, self._beginning(record, shaped, limits))
 
-    def _fields(
-        self, record: AuditRecord, arguments: Shaped, limits: RecordLimits
-    ) -> dict[str, object]:
-        fields: dict[str, object] = {
-            "timestamp": _timestamp(record.timestamp),
-            "requestId": record.request_id,
+    def _beginning(self, record: AuditRecord, arguments: Shaped, limits: RecordLimits) -> bytes:
+        names = ("names", record.server, record.tool, limits.value)
+        decision = ("decision", record.effect, record.rule, record.reason, limits.value)
+        moment = {"timestamp": _timestamp(record.timestamp), "requestId": record.request_id}
+        return b'%b,%b,"arguments":%b,%b' % (
+            _members(moment),
+            self._parts.get(names) or self._keep(names, self._names(record, limits)),
+            arguments.raw,
+            self._parts.get(decision) or self._keep(decision, self._decision(record, limits)),
+        )
+
+    def _names(self, record: AuditRecord, limits: RecordLimits) -> dict[str, object]:
+        return {
             "serverName": self._text(record.server, limits),
             "toolName": self._text(record.tool, limits),
-            "arguments": orjson.Fragment(arguments.raw),
-            "policyDecision": {
-                "status": record.effect,
-                "rule": self._text(record.rule, limits),
-                "reason": self._text(record.reason, limits),
-            },
         }
+
+    def _decision(self, record: AuditRecord, limits: RecordLimits) -> dict[str, object]:
+        decision = {
+            "status": record.effect,
+            "rule": self._text(record.rule, limits),
+            "reason": self._text(record.reason, limits),
+        }
+        return {"policyDecision": decision}
+
+    def _outcome(self, record: AuditRecord, limits: RecordLimits) -> bytes:
+        fields: dict[str, object] = {}
         if record.escalation_result is not None:
             fields["escalationResult"] = record.escalation_result
         if record.result is not None:
@@ -153,8 +190,22 @@ class RecordEncoder:
             fields["sandboxed"] = record.sandboxed
         if record.context:
             self._add_context(fields, record)
-        _add_ours(fields, record, arguments)
-        return fields
+        return _members(fields)
+
+    def _origin(self, record: AuditRecord) -> bytes:
+        key = (
+            *("intent" if record.result is None else "outcome", record.session, record.client),
+            *(record.decided_by, record.origins, record.policy_version),
+        )
+        return self._parts.get(key) or self._keep(key, _origin(record))
+
+    def _keep(self, key: tuple[object, ...], fields: dict[str, object]) -> bytes:
+        written = _members(fields)
+        if len(written) <= _PART_LENGTH:
+            if len(self._parts) >= _PARTS:
+                self._parts.clear()
+            self._parts[key] = written
+        return written
 
     def _result(self, result: ResultSummary, limits: RecordLimits) -> dict[str, object]:
         fields: dict[str, object] = {"status": result.status}
@@ -195,9 +246,9 @@ class RecordEncoder:
         return shaped
 
 
-def _add_ours(fields: dict[str, object], record: AuditRecord, arguments: Shaped) -> None:
-    if record.result is None:
-        fields["phase"] = "intent"
+def _origin(record: AuditRecord) -> dict[str, object]:
+    """Fields of our own: whose call it was, and who decided."""
+    fields: dict[str, object] = {"phase": "intent"} if record.result is None else {}
     fields["session"] = record.session
     if record.client:
         fields["client"] = record.client
@@ -206,8 +257,16 @@ def _add_ours(fields: dict[str, object], record: AuditRecord, arguments: Shaped)
         fields["origins"] = record.origins
     if record.policy_version:
         fields["policyVersion"] = record.policy_version
-    if arguments.size is not None:
-        fields["argumentsDigest"] = {"size": arguments.size, "sha256": arguments.sha256}
+    return fields
+
+
+def _members(fields: Mapping[str, object]) -> bytes:
+    """An object as JSON, without its braces."""
+    try:
+        return orjson.dumps(fields)[1:-1]
+    except TypeError:
+        # A lone surrogate in a field of ours: nothing to be gained by being clever.
+        return orjson.dumps(shape_fields(fields))[1:-1]
 
 
 def _timestamp(moment: datetime) -> str:

@@ -60,19 +60,19 @@ def is_suspicious(raw: bytes) -> bool:
     This runs on every record: a few searches in C instead of a walk with twenty patterns.
     """
     squeezed = raw.translate(_FOLD, b" -_")
-    if _TELLING.find_matches_as_indexes(squeezed):
+    found = {match[0] for match in _WORDS.find_matches_as_indexes(squeezed, overlapping=True)}
+    if found and (min(found) < _TELLING_COUNT or b"-----BEGIN" in raw or b"eyJ" in raw):
         return True
-    if _NINE_DIGITS in squeezed and (_SSN_WORDS.search(squeezed) or holds_number(raw)):
+    if _NINE_DIGITS in squeezed and (not _SSN_PLACES.isdisjoint(found) or holds_number(raw)):
         return True
-    if (b"@" in raw and b"://" in raw) or b"-----BEGIN" in raw or b"eyJ" in raw:
+    if b"@" in raw and b"://" in raw:
         return True
     if b"=" in raw and _QUERY.search(raw):
         return True
-    return holds_key(raw.decode("latin-1"))
+    return holds_key(raw)
 
 
 _NINE_DIGITS: Final = b"0" * 9
-_SSN_WORDS: Final = re.compile(b"ssn|social")
 _QUERY: Final = re.compile(rb"[?&;][a-z-]{2,16}=[\w%+/=.~-]{16}", re.IGNORECASE | re.ASCII)
 _TELLING_WORDS: Final = (
     *("passw", "passphrase", "passcode", "pass=", 'pass"', "pass:", "pwd", "secret", "token"),
@@ -118,8 +118,15 @@ _TELLING_WORDS: Final = (
 )
 """What tells of a secret, in lower case, without blanks, hyphens and underscores, digits as 0."""
 
-_TELLING: Final = BytesAhoCorasick([word.encode() for word in _TELLING_WORDS])
-"""All of them are searched for at once: one after the other takes fifteen times as long."""
+_TELLING_COUNT: Final = len(_TELLING_WORDS)
+_SSN_WORDS: Final = ("ssn", "social")
+_SSN_PLACES: Final = frozenset({_TELLING_COUNT, _TELLING_COUNT + 1})
+_WORDS: Final = BytesAhoCorasick(
+    [word.encode() for word in (*_TELLING_WORDS, *_SSN_WORDS, "begin", "eyj")]
+)
+"""All of them are searched for at once: one after the other takes fifteen times as long. Those that
+tell of nothing by themselves come last: a private key begins with `-----BEGIN`, a JWT with `eyJ`,
+and a social security number needs nine digits."""
 
 _FOLD: Final = bytes.maketrans(
     b"ABCDEFGHIJKLMNOPQRSTUVWXYZ123456789", b"abcdefghijklmnopqrstuvwxyz000000000"

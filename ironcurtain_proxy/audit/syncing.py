@@ -96,10 +96,12 @@ class Syncer:
             OSError: earlier lines have waited too long.
         """
         self._written = last
-        if self._waiting_since is None:
+        # Read once: the syncing thread may take it back at any moment.
+        since = self._waiting_since
+        if since is None:
             self._waiting_since = time.monotonic()
             self._wake.set()
-        elif time.monotonic() - self._waiting_since > STUCK_SECONDS:
+        elif time.monotonic() - since > STUCK_SECONDS:
             raise OSError(f"the disk has not taken what was written {STUCK_SECONDS:.0f} s ago")
 
     def is_held_up(self) -> bool:

@@ -11,38 +11,66 @@ from ironcurtain_proxy.audit.display import LogEntry, ended_at, entry_of
 from ironcurtain_proxy.audit.family import Member, newest_first
 from ironcurtain_proxy.audit.files import parsed, rotated_paths
 from ironcurtain_proxy.audit.reading import last_lines
+from ironcurtain_proxy.audit.selection import Selection
+
+EVERYTHING: Final = Selection()
 
 _SLACK: Final = 1.0
 """Seconds by which the clock of a file system may be behind."""
+_STEP_BACK: Final = 3600.0
+"""Seconds by which a clock that was set may have made a later record look older."""
 
 T = TypeVar("T")
 
 
-def last_calls(members: tuple[Member, ...], most: int) -> list[LogEntry]:
-    """The last calls of several logs, oldest first: their outcomes, or intents without one.
+def last_calls(
+    members: tuple[Member, ...], most: int, chosen: Selection = EVERYTHING
+) -> list[LogEntry]:
+    """The last chosen calls of several logs, oldest first: their outcomes, or intents without one.
 
     Raises:
         OSError: a log cannot be read.
     """
     found: list[tuple[float, LogEntry]] = []
     for member in _worth_a_look(members, most, found):
-        calls = list(islice(_calls_backwards(member), most))[::-1]
+        entries = _since(_calls_backwards(member), chosen)
+        calls = list(islice(filter(chosen.matches, entries), most))[::-1]
         found[:] = _merged(found, [(ended_at(one), one) for one in calls])[-most:]
     return [entry for _, entry in found]
 
 
-def last_records(members: tuple[Member, ...], most: int) -> list[bytes]:
-    """The last lines of several logs as they stand there, oldest first.
+def last_records(
+    members: tuple[Member, ...], most: int, chosen: Selection = EVERYTHING
+) -> list[bytes]:
+    """The last chosen lines of several logs as they stand there, oldest first.
 
     Raises:
         OSError: a log cannot be read.
     """
     found: list[tuple[float, bytes]] = []
     for member in _worth_a_look(members, most, found):
-        lines = list(islice(last_lines(member.path), most))[::-1]
-        timed = [(ended_at(entry_of(parsed(line) or {})), line) for line in lines]
+        timed = list(islice(_records_backwards(member, chosen), most))[::-1]
         found[:] = _merged(found, timed)[-most:]
     return [line for _, line in found]
+
+
+def _records_backwards(member: Member, chosen: Selection) -> Iterator[tuple[float, bytes]]:
+    for line in last_lines(member.path):
+        entry = entry_of(parsed(line) or {})
+        if chosen.is_everything or chosen.matches(entry):
+            yield ended_at(entry), line
+
+
+def _since(entries: Iterator[LogEntry], chosen: Selection) -> Iterator[LogEntry]:
+    """The entries until one is much older than all that is chosen."""
+    if chosen.since is None:
+        yield from entries
+        return
+    begin = chosen.since.timestamp() - _STEP_BACK
+    for entry in entries:
+        if 0 < ended_at(entry) < begin:
+            return
+        yield entry
 
 
 def _worth_a_look(

@@ -8,12 +8,13 @@ from typing import Final
 
 import anyio
 import orjson
+from msgspec import structs
 
 from ironcurtain_proxy.audit.log import AuditLog
 from ironcurtain_proxy.audit.settings import LogSettings
 from ironcurtain_proxy.model.audit import AuditRecord, ResultSummary
-from ironcurtain_proxy.model.call import RequestId
 from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.operation import RequestId
 
 NOON: Final = datetime(2026, 11, 21, 12, 0, 0, 799_000, tzinfo=UTC)
 
@@ -74,7 +75,7 @@ RECORD: Final = AuditRecord(
 )
 
 
-_changed: Final[Callable[..., AuditRecord]] = AuditRecord._replace
+_changed: Final[Callable[..., AuditRecord]] = structs.replace
 
 
 def record(number: int = 1, changes: Mapping[str, object] | None = None) -> AuditRecord:

@@ -13,6 +13,7 @@ from ironcurtain_proxy.audit.bounding import VALUE_LIMIT, shape_arguments, shape
 from ironcurtain_proxy.audit.redaction import is_suspicious, redact_beginning, redact_text
 from ironcurtain_proxy.model.json import Json
 from tests.audit.specimens import SECRETS, card, core
+from tests.examples import examples
 
 WRITTEN: Final = {
     "a card, in the original's format": ("4111 1111 1111 1111", "4111 ******** 1111"),
@@ -38,10 +39,7 @@ WRITTEN: Final = {
         "redis://:hunter2@cache:6379/0",
         "redis://:[redacted]@cache:6379/0",
     ),
-    "a token as user": (
-        "https://0123456789abcdef0123@host/x.git",
-        "https://[redacted]@host/x.git",
-    ),
+    "a token as user": ("https://0123456789abcdef0123@host/x.git", "https://[redacted]@host/x.git"),
     "an assignment": ("DB_PASSWORD=hunter2", "DB_PASSWORD=[redacted]"),
     "an abbreviated assignment": ("DB_PWD=hunter2", "DB_PWD=[redacted]"),
     "JSON in a text": ('{"api_key": "abc", "n": 1}', '{"api_key": "[redacted]", "n": 1}'),
@@ -245,7 +243,7 @@ def planted(draw: st.DrawFn) -> tuple[dict[str, Json], str]:
 
 
 @pytest.mark.requirement("C-38", "C-39", "C-40")
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(planted())
 def test_no_planted_secret_survives_wherever_it_is_nested(
     case: tuple[dict[str, Json], str],
@@ -265,14 +263,14 @@ pieces = st.one_of(
 )
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 @given(st.lists(pieces, max_size=8).map("".join))
 def test_redacting_twice_changes_nothing_more(text: str) -> None:
     once = redact_text(text)
     assert redact_text(once) == once
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 @given(st.lists(pieces, max_size=8).map("".join))
 def test_the_quick_look_never_misses_what_redaction_would_change(text: str) -> None:
     if redact_text(text) != text:
@@ -287,7 +285,7 @@ numbers = st.one_of(
 )
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=examples(600), deadline=None)
 @given(st.lists(numbers, max_size=12).map("".join))
 @example("4111 1111 1111 1111\n* ")
 def test_the_quick_look_never_misses_a_number(text: str) -> None:
@@ -312,7 +310,7 @@ json_values = st.recursive(
 
 
 @pytest.mark.requirement("C-41")
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.dictionaries(around, json_values, max_size=4))
 def test_with_redaction_off_arguments_are_written_unchanged(arguments: dict[str, Json]) -> None:
     assert orjson.loads(shape_arguments(arguments, redaction=False).raw) == arguments
@@ -350,7 +348,7 @@ def test_a_secret_longer_than_the_margin_is_known_by_its_beginning(secret: str) 
     assert "QUJDQUJD" not in shape_text(text, redaction=True)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(pieces, min_size=1, max_size=8).map("".join), st.integers(0, 200))
 def test_a_beginning_shows_nothing_that_the_whole_would_not(text: str, limit: int) -> None:
     assert redact_text(text).startswith(redact_beginning(text, limit)) or "eyJ" in text

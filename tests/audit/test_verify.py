@@ -13,6 +13,7 @@ from ironcurtain_proxy.audit.log import AuditLog
 from ironcurtain_proxy.audit.settings import LogSettings
 from ironcurtain_proxy.audit.verify import verify
 from tests.audit.specimens import intent, write_log
+from tests.examples import examples
 
 LINES = 12
 
@@ -49,7 +50,7 @@ def test_a_log_that_nobody_touched_is_whole(written: Path) -> None:
 
 
 shared = settings(
-    max_examples=300,
+    max_examples=examples(300),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

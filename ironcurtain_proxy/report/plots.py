@@ -1,0 +1,226 @@
+"""Plots as inline SVG, coloured by the page's style.
+
+Every text goes through `shown`: an agent's words never become markup. What is counted is named by
+the caller, with a colour for each name (`Palette`).
+"""
+
+import html
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Final, NamedTuple, TypeAlias
+
+_WIDTH: Final = 640
+_HEIGHT: Final = 220
+_LEFT: Final = 40
+_RIGHT: Final = 8
+_TOP: Final = 12
+_BOTTOM: Final = 28
+_PLOT_WIDTH: Final = _WIDTH - _LEFT - _RIGHT
+_PLOT_HEIGHT: Final = _HEIGHT - _TOP - _BOTTOM
+_ROW: Final = 30
+_LABELS: Final = 6
+_LABEL_ROOM: Final = 44
+_LONGEST: Final = 90
+_GAP: Final = 2
+_WIDEST_BAR: Final = 40.0
+_DAY: Final = timedelta(days=1)
+
+Palette: TypeAlias = Mapping[str, str]
+"""Names in the order of the legend, each with a class of the page's style: `c1` to `c5`."""
+
+
+def shown(text: str, *, longest: int = _LONGEST) -> str:
+    """Text for a page: what does not show itself as an escape, cut, and nothing of it markup."""
+    visible = "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
+    )
+    cut = visible if len(visible) <= longest else visible[: longest - 1] + "…"
+    return html.escape(cut)
+
+
+def legend(counts: Sequence[Mapping[str, int]], palette: Palette) -> str:
+    """The colours of what occurs at all, and what they stand for; empty if nothing does."""
+    items = "".join(
+        f'<li><span class="key {colour}"></span>{shown(name)}</li>'
+        for name, colour in palette.items()
+        if any(found.get(name, 0) for found in counts)
+    )
+    return f'<ul class="legend">{items}</ul>' if items else ""
+
+
+class Bar(NamedTuple):
+    """What was counted in one stretch of time."""
+
+    start: datetime
+    counts: Mapping[str, int]
+
+
+def stacked_over_time(bars: Sequence[Bar], step: timedelta, title: str, palette: Palette) -> str:
+    """Counts over time, a bar for each stretch."""
+    most = _ceiling(max(sum(bar.counts.values()) for bar in bars))
+    return _svg(title, _HEIGHT, "".join(_stacked_parts(bars, step, most, palette)))
+
+
+def _stacked_parts(
+    bars: Sequence[Bar], step: timedelta, most: int, palette: Palette
+) -> Iterator[str]:
+    yield from _grid([(value, str(value)) for value in _ticks(most)], most)
+    for index, bar in enumerate(bars):
+        x, width = _bar(index, len(bars))
+        base = 0
+        for name, colour in palette.items():
+            count = bar.counts.get(name, 0)
+            if count:
+                top = base + count
+                words = f"{_time(bar.start, step)}: {count} {name}"
+                high = (top - base) / most * _PLOT_HEIGHT
+                yield _rect(x, _y(top / most), width, high, colour, words)
+                base = top
+    yield from _time_axis([bar.start for bar in bars], step)
+
+
+class Rate(NamedTuple):
+    """A share in one stretch of time."""
+
+    start: datetime
+    part: int
+    whole: int
+
+
+def rate_over_time(rates: Sequence[Rate], step: timedelta, target: float, title: str) -> str:
+    """A share over time, with its target as a line."""
+    return _svg(title, _HEIGHT, "".join(_rate_parts(rates, step, target)))
+
+
+def _rate_parts(rates: Sequence[Rate], step: timedelta, target: float) -> Iterator[str]:
+    yield from _grid([(share, f"{share:.0%}") for share in (0.0, 0.25, 0.5, 0.75, 1.0)], 1)
+    y = _y(target)
+    yield f'<line class="target" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
+    yield _text(_WIDTH - _RIGHT, y + 14, f"target {target:.0%}", "end")
+    points = [(_bar(index, len(rates)), rate) for index, rate in enumerate(rates) if rate.whole]
+    places = [(x + width / 2, rate, rate.part / rate.whole) for (x, width), rate in points]
+    line = " ".join(f"{x:.1f},{_y(min(1.0, share)):.1f}" for x, _, share in places)
+    yield f'<polyline class="line" points="{line}"/>'
+    for x, rate, share in places:
+        words = f"{_time(rate.start, step)}: {rate.part} of {rate.whole}"
+        y = _y(min(1.0, share))
+        yield f'<circle class="c1" cx="{x:.1f}" cy="{y:.1f}" r="3.5">{_title(words)}</circle>'
+    yield from _time_axis([rate.start for rate in rates], step)
+
+
+def histogram(counts: Sequence[int], labels: Sequence[str], late_from: int, title: str) -> str:
+    """How many of each; from `late_from` on, the bars have the colour of what is too late."""
+    most = _ceiling(max(counts))
+    parts = list(_grid([(value, str(value)) for value in _ticks(most)], most))
+    for index, (count, label) in enumerate(zip(counts, labels, strict=True)):
+        x, width = _bar(index, len(counts), widest=_PLOT_WIDTH)
+        colour = "c5" if index >= late_from else "c2"
+        if count:
+            words = f"{label}: {count}"
+            high = count / most * _PLOT_HEIGHT
+            parts.append(_rect(x, _y(count / most), width, high, colour, words))
+            parts.append(_text(x + width / 2, _y(count / most) - 3, str(count), "middle"))
+        parts.append(_text(x + width / 2, _HEIGHT - 10, label, "middle"))
+    return _svg(title, _HEIGHT, "".join(parts))
+
+
+def stacked_rows(
+    rows: Mapping[str, Mapping[str, int]], title: str, palette: Palette, *, left: int = 84
+) -> str:
+    """A row of segments for each name.
+
+    Args:
+        rows: the counts by the name of the row.
+        title: what a reader of the screen hears.
+        palette: the colours.
+        left: the width of the names.
+    """
+    most = max(sum(counts.values()) for counts in rows.values())
+    right = 56
+    width = _WIDTH - left - right
+    parts = []
+    for index, (name, counts) in enumerate(rows.items()):
+        y = _TOP + index * _ROW
+        parts.append(_text(left - 10, y + 15, name, "end"))
+        x = float(left)
+        for kind, colour in palette.items():
+            count = counts.get(kind, 0)
+            if count:
+                long = count / most * width
+                parts.append(_rect(x, y, max(1.0, long - _GAP), 22, colour, f"{count} {kind}"))
+                x += long
+        parts.append(_text(x + 6, y + 15, str(sum(counts.values())), "start"))
+    return _svg(title, _TOP + len(rows) * _ROW + 4, "".join(parts))
+
+
+# --- parts ---------------------------------------------------------------------------------------
+
+
+def _svg(title: str, height: int, inside: str) -> str:
+    box = f'viewBox="0 0 {_WIDTH} {height}"'
+    return f'<svg {box} role="img" aria-label="{shown(title)}">{inside}</svg>'
+
+
+def _title(words: str) -> str:
+    return f"<title>{shown(words)}</title>"
+
+
+def _rect(x: float, y: float, width: float, height: float, colour: str, words: str) -> str:
+    return (
+        f'<rect class="{colour}" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}"'
+        f' height="{max(0.5, height):.1f}" rx="1.5">{_title(words)}</rect>'
+    )
+
+
+def _text(x: float, y: float, words: str, anchor: str) -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{shown(words)}</text>'
+
+
+def _grid(ticks: Sequence[tuple[float, str]], most: float) -> Iterator[str]:
+    for value, words in ticks:
+        y = _y(value / most)
+        yield f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
+        yield _text(_LEFT - 6, y + 4, words, "end")
+
+
+def _time_axis(starts: Sequence[datetime], step: timedelta) -> Iterator[str]:
+    every = -(-len(starts) // _LABELS)
+    for index in range(0, len(starts), every):
+        x, width = _bar(index, len(starts))
+        middle = x + width / 2
+        words = _time(starts[index], step)
+        if middle > _WIDTH - _LABEL_ROOM:
+            yield _text(_WIDTH - _RIGHT, _HEIGHT - 8, words, "end")
+        else:
+            yield _text(middle, _HEIGHT - 8, words, "middle")
+
+
+def _time(start: datetime, step: timedelta) -> str:
+    if step >= _DAY:
+        return f"{start:%Y-%m-%d}"
+    return f"{start:%m-%d %H:%M}"
+
+
+def _bar(index: int, count: int, widest: float = _WIDEST_BAR) -> tuple[float, float]:
+    """Where a bar begins, and its width."""
+    space = _PLOT_WIDTH / count
+    width = min(widest, space - min(_GAP * 2, space / 4))
+    return _LEFT + index * space + (space - width) / 2, width
+
+
+def _y(share: float) -> float:
+    return _TOP + (1 - share) * _PLOT_HEIGHT
+
+
+def _ceiling(most: int) -> int:
+    """A round number that is not less, and that four lines divide well."""
+    unit = 1
+    while True:
+        for factor in (4, 8, 12, 20, 40):
+            if most <= factor * unit:
+                return factor * unit
+        unit *= 10
+
+
+def _ticks(most: int) -> list[int]:
+    return [most * part // 4 for part in range(5)]
