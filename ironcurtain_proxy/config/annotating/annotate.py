@@ -13,6 +13,7 @@ from ironcurtain_proxy.config.annotating.known import (
     known_servers,
     properties_of,
 )
+from ironcurtain_proxy.config.annotating.propose import propose
 from ironcurtain_proxy.config.annotating.read_tool import ReadServer, ReadTool, ToolKind
 from ironcurtain_proxy.config.annotating.shell_tools import runs
 from ironcurtain_proxy.config.annotating.words import (
@@ -26,6 +27,7 @@ from ironcurtain_proxy.config.annotating.words import (
     speaks_of_leaving,
     words_of,
 )
+from ironcurtain_proxy.config.packs.pack import Pack
 from ironcurtain_proxy.model.json import Json
 
 WORKING_DIRECTORIES: Final = frozenset(
@@ -45,7 +47,10 @@ _EVERY_USE: Final[tuple[Json, ...]] = ("read-path", "write-path", "delete-path")
 
 
 def annotate(
-    name: str, tools: Sequence[Mapping[str, Json]], recognised: str | None = None
+    name: str,
+    tools: Sequence[Mapping[str, Json]],
+    recognised: str | None = None,
+    pack: Pack | None = None,
 ) -> ReadServer:
     """The annotations of a server's tools.
 
@@ -53,10 +58,13 @@ def annotate(
         name: the operator's name of the server.
         tools: objects of `tools/list`.
         recognised: the well-known server that its command starts.
+        pack: the pack of the package that its command starts.
     """
-    readable = [tool for tool in tools[:_MOST_TOOLS] if _can_be_written(tool)]
+    readable = [tool for tool in tools[:_MOST_TOOLS] if can_be_written(tool)]
     server = known_server(readable, {name} if recognised is None else {recognised})
     known = known_servers().get(server, {}) if server is not None else {}
+    if server is None and pack is not None:
+        return packed(name, readable, pack, left_out=len(tools) - len(readable))
     found = [_tool(tool, known.get(str(tool.get("name"))), server) for tool in readable]
     return ReadServer(
         name=name,
@@ -66,7 +74,62 @@ def annotate(
     )
 
 
-def _can_be_written(tool: Mapping[str, Json]) -> bool:
+def packed(
+    name: str, tools: Sequence[Mapping[str, Json]], pack: Pack, *, left_out: int = 0
+) -> ReadServer:
+    """The tools of a server as its pack describes them, and those that it does not as any other."""
+    found: list[ReadTool] = []
+    for tool in tools:
+        known = pack.tools.get(str(tool.get("name")))
+        live = properties_of(tool.get("inputSchema")) or {}
+        arguments = known.get("args") if known is not None else None
+        if known is None or not isinstance(arguments, dict) or not live.keys() <= arguments.keys():
+            found.append(_tool(tool, None, None))
+            continue
+        schema = tool.get("inputSchema")
+        effect = known.get("effect")
+        kind = _packed_kind(arguments, is_allowed=known["toolName"] in pack.allow)
+        found.append(
+            ReadTool(
+                name=str(known["toolName"]),
+                kind=kind,
+                arguments={one: arguments[one] for one in live},
+                schema=schema if isinstance(schema, dict) else {},
+                command=_command_of(arguments) if kind == "shell" else None,
+                changes=effect != "reads",
+                why="" if kind != "unknown" else "its pack asks about it",
+                effect=str(effect) if effect else None,
+            )
+        )
+    return ReadServer(name=name, annotations=pack.name, tools=tuple(found), left_out=left_out)
+
+
+def _packed_kind(arguments: Mapping[str, Json], *, is_allowed: bool) -> ToolKind:
+    roles = frozenset([role for one in arguments.values() for role in roles_in(one)])
+    resources = roles - {"none", "message", "identifier", "email-address", "email-body"}
+    if "command" in roles:
+        return "shell"
+    if resources and all(role.endswith("-path") for role in resources):
+        return "files"
+    return "looks" if is_allowed else "unknown"
+
+
+def _command_of(arguments: Mapping[str, Json]) -> str | None:
+    return next((name for name, one in arguments.items() if "command" in roles_in(one)), None)
+
+
+def roles_in(spec: Json) -> frozenset[str]:
+    """Every role of an argument as `tool-annotations.json` writes it."""
+    if isinstance(spec, list):
+        return frozenset([str(role) for role in spec])
+    if not isinstance(spec, dict):
+        return frozenset()
+    inside = spec.get("inside")
+    members = inside.values() if isinstance(inside, dict) else ()
+    return roles_in(spec.get("default")).union(*[roles_in(one) for one in members])
+
+
+def can_be_written(tool: Mapping[str, Json]) -> bool:
     """Whether a tool can be named in a configuration, and its schema stored in it.
 
     A name that no setting can hold would make the whole configuration unusable.
@@ -123,6 +186,9 @@ def _unfamiliar(tool: Mapping[str, Json], name: str, schema: dict[str, Json]) ->
     kind, why = _kind(tool, name, meanings)
     roles = _roles_of_paths(tool, name) if kind == "files" else _EVERY_USE
     arguments = {one: _roles(meaning, roles) for one, meaning in meanings.items()}
+    if kind == "unknown":
+        proposed = propose(tool).arguments
+        arguments = {one: proposed[one].as_json() for one in properties if one in proposed}
     return ReadTool(
         name=name,
         kind=kind,
@@ -212,11 +278,13 @@ def as_annotations(servers: Sequence[ReadServer]) -> dict[str, Json]:
         tools = document.setdefault(server.annotations, {})
         for tool in server.tools:
             if not tool.is_denied:
-                entry = {
+                entry: dict[str, Json] = {
                     "toolName": tool.name,
                     "args": dict(tool.arguments),
                     "inputSchema": dict(tool.schema),
                 }
+                if tool.effect is not None:
+                    entry["effect"] = tool.effect
                 tools.setdefault(tool.name, cast("Json", entry))
     return {
         "servers": {name: {"tools": [*tools.values()]} for name, tools in document.items() if tools}

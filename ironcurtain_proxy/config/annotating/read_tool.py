@@ -34,6 +34,8 @@ class ReadTool:
     """Whether it may do more than read."""
     why: str = ""
     """Why it is `unknown` or denied, for people."""
+    effect: str | None = None
+    """What its pack says that it does; None: it has none."""
     is_denied: bool = False
     """The tool is left out and so denied: any annotation would allow something unexamined."""
 

@@ -1,0 +1,146 @@
+"""`ironcurtain-proxy annotate SERVER`: what a server's tools take and do, proposed and written."""
+
+import argparse
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from ironcurtain_proxy.cli.annotate_screen import reviewed
+from ironcurtain_proxy.cli.annotate_showing import as_json, short_rules, shown_tool
+from ironcurtain_proxy.cli.init_servers import SECONDS, settings_for
+from ironcurtain_proxy.cli.init_talk import Talk, require_terminal
+from ironcurtain_proxy.config.annotating.described import DescribedServer, described
+from ironcurtain_proxy.config.annotating.written import with_server
+from ironcurtain_proxy.config.packs.pack import read_pack
+from ironcurtain_proxy.config.policy.policy_files import ANNOTATIONS_NAME, find_policy_files
+from ironcurtain_proxy.config.policy.policy_loading import load_policy
+from ironcurtain_proxy.config.presets.writing import planned, write
+from ironcurtain_proxy.config.reading.problems import Report, nearest, shown
+from ironcurtain_proxy.config.servers.client_file import read_client_file
+from ironcurtain_proxy.config.servers.recognition import recognised_pack
+from ironcurtain_proxy.config.settings import Settings, load_settings
+from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.question import visible
+from ironcurtain_proxy.model.server import ServerSpec
+from ironcurtain_proxy.own_process.clocks import SystemClock
+
+DESCRIPTION: Final = """\
+Start one server, print its tools, and propose what each argument names and what each tool does.
+The server runs in a sandbox where this machine has one, without a network. What cannot be told is
+proposed as the more careful role and marked "?". On a terminal you are asked about each tool: Enter
+accepts. The annotations are written below HOME/.ironcurtain/generated, with a copy of the file as
+it was.
+"""
+
+EXAMPLES: Final = """\
+examples:
+  ironcurtain-proxy annotate notes                 ask about each tool, then write
+  ironcurtain-proxy annotate notes --dry-run       print the proposal alone
+  ironcurtain-proxy annotate notes --yes           accept every proposal, for scripts
+  ironcurtain-proxy annotate notes --server-file mcp.json   a server that is not configured yet
+
+exit status: 0; 1 if the server did not answer; 2 if what was given cannot be used, or questions
+cannot be asked
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    add = parser.add_argument
+    add("server", metavar="SERVER", help="the server, by the name in your configuration")
+    add("--server-file", type=Path, metavar="FILE", help="a file with mcpServers to find it in")
+    add("--config", type=Path, metavar="FILE", help="the configuration file")
+    add("--yes", action="store_true", help="accept every proposal without a question")
+    add("--dry-run", action="store_true", help="print the proposal and write nothing")
+    add("--json", action="store_true", help="print one JSON object")
+    add("--seconds", type=float, default=SECONDS, metavar="N", help="how long it has to answer")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Annotate. 1 if the server did not answer.
+
+    Raises:
+        ConfigurationError: what was given cannot be used.
+    """
+    talk = Talk(yes=options.yes or options.dry_run, as_json=options.json)
+    require_terminal(talk, "annotate")
+    settings = _settings(options)
+    spec = _chosen(settings, options.server)
+    server = _read(replace(settings, servers=(spec,)), spec, options.seconds)
+    talk.answer |= {"server": spec.name, "annotations": server.annotations}
+    if server.error:
+        talk.say(f"{spec.name}: did not answer: {visible(server.error)}")
+        talk.answer["error"] = server.error
+        return talk.end(1)
+    for tool in server.tools:
+        for line in shown_tool(tool):
+            talk.say(line)
+    if server.left_out:
+        talk.say(f"{server.left_out} more tools cannot be written down: every call is denied")
+    if not talk.yes:
+        server = reviewed(server, talk)
+    talk.answer |= as_json(server)
+    if not options.dry_run:
+        _write(settings, server, talk)
+    for line in short_rules(server):
+        talk.say(line)
+    return talk.end(0)
+
+
+def _settings(options: argparse.Namespace) -> Settings:
+    if options.server_file is None:
+        return load_settings(os.environ, options.config)
+    report = Report()
+    client = read_client_file(options.server_file.expanduser(), report)
+    report.raise_errors()
+    return settings_for(client.entries, Path.cwd())
+
+
+def _chosen(settings: Settings, name: str) -> ServerSpec:
+    found = {spec.name: spec for spec in settings.servers}
+    if name not in found:
+        near = nearest(name, found)
+        hint = f" (did you mean {shown(near)}?)" if near else ""
+        known = ", ".join(sorted(found)) or "none"
+        raise ConfigurationError(f"there is no server {shown(name)}{hint}: there is {known}")
+    spec = found[name]
+    # Its tools can be listed without any host; a server that needs one says so, and is asked again.
+    return replace(spec, allowed_domains=(), sandbox=_offline(spec))
+
+
+def _offline(spec: ServerSpec) -> "Mapping[str, Json] | bool | None":
+    if not isinstance(spec.sandbox, dict):
+        return spec.sandbox
+    return {name: one for name, one in spec.sandbox.items() if name != "network"}
+
+
+def _read(settings: Settings, spec: ServerSpec, seconds: float) -> DescribedServer:
+    # Joins all folders: long to import, and only this step needs them.
+    from ironcurtain_proxy.wiring.live import list_live_tools  # noqa: PLC0415
+
+    found = list_live_tools(settings, load_policy(settings).policy, patience=seconds)
+    if spec.name not in found.answered:
+        why = found.silent.get(spec.name) or f"no answer within {seconds:g} seconds"
+        return DescribedServer(name=spec.name, annotations=spec.annotations, error=why)
+    tools = [tool.raw for tool in found.definitions if tool.server == spec.name]
+    packed = recognised_pack(spec.command, spec.args)
+    pack = None if packed is None else read_pack(packed)
+    return described(spec.name, spec.annotations, tools, pack)
+
+
+def _write(settings: Settings, server: DescribedServer, talk: Talk) -> None:
+    files = find_policy_files(settings, Report())
+    path = files.annotations or settings.state_dir / "generated" / ANNOTATIONS_NAME
+    try:
+        plan = planned(path, with_server(path, server))
+        done = write([plan], SystemClock().now())
+    except OSError as error:
+        raise ConfigurationError(f"{error.filename}: cannot be written: {error.strerror}") from None
+    for file, backup in done:
+        talk.say(f"{file.path}: written" + (f"; as it was: {backup.name}" if backup else ""))
+    if not done:
+        talk.say(f"{path}: says this already")
+    talk.answer["written"] = [str(file.path) for file, _ in done]

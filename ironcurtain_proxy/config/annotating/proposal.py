@@ -1,0 +1,53 @@
+"""What is proposed for a tool: the roles of its arguments, and its effect."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from ironcurtain_proxy.model.annotation import ArgumentRole, ToolEffect
+from ironcurtain_proxy.model.json import Json
+
+Roles: TypeAlias = tuple[ArgumentRole, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposed:
+    """The roles of one argument, or of one member of an object in it."""
+
+    roles: Roles
+    certain: bool = True
+    """False: the more careful of what it may be."""
+    why: str = ""
+    """What says so, in a few words."""
+    inside: Mapping[str, "Proposed"] = field(default_factory=dict)
+    """Of an object, or of a list of objects: its members. `roles` are those of all others."""
+
+    def as_json(self) -> Json:
+        """As `tool-annotations.json` writes it."""
+        if not self.inside:
+            return [*self.roles]
+        inside: dict[str, Json] = {name: one.as_json() for name, one in self.inside.items()}
+        return {"default": [*self.roles], "inside": inside}
+
+    def each(self, name: str) -> Iterator[tuple[str, "Proposed"]]:
+        """This and all members, with their names: `files`, `files.path`."""
+        yield name, self
+        for member, one in self.inside.items():
+            yield from one.each(f"{name}.{member}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProposedTool:
+    """A tool with the roles of its arguments and its effect."""
+
+    name: str
+    arguments: Mapping[str, Proposed]
+    effect: ToolEffect | None
+    """None: it cannot be told, so that containment never settles a call."""
+    why: str = ""
+    """What says so."""
+
+    def uncertain(self) -> tuple[str, ...]:
+        """The names of arguments and members that are not certain."""
+        found = [pair for name, one in self.arguments.items() for pair in one.each(name)]
+        return tuple([name for name, one in found if not one.certain])

@@ -1,0 +1,388 @@
+"""Proposals for the tools of a server: a role for each argument and member, and an effect.
+
+Deterministic. Objects and lists are looked into, whatever their depth; what is too deep, too large
+or not described is `unclear` as a whole. A server's hints only add care: `readOnlyHint` makes
+nothing read-only, `destructiveHint` and `openWorldHint` make a change more grave.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, cast
+
+from ironcurtain_proxy.config.annotating.argument_roles import types_of
+from ironcurtain_proxy.config.annotating.proposal import Proposed, ProposedTool, Roles
+from ironcurtain_proxy.config.annotating.shell_tools import runs
+from ironcurtain_proxy.config.annotating.texts import About, proposed_for
+from ironcurtain_proxy.config.annotating.words import (
+    DESTROYS,
+    FETCHES,
+    READS,
+    WRITES,
+    speaks_of_change,
+    speaks_of_destroying,
+    words_of,
+)
+from ironcurtain_proxy.model.annotation import ToolEffect
+from ironcurtain_proxy.model.json import Json
+
+_MOST_DEPTH: Final = 12
+_MOST_NODES: Final = 3_000
+"""Of one tool. A schema may be made to take for ever."""
+_MOST_TEXT: Final = 10_000
+_NO_TEXT: Final = frozenset({"boolean", "number", "integer", "null"})
+_NONE: Final[Roles] = ("none",)
+_UNCLEAR: Final[Roles] = ("unclear",)
+_SAYS: Final = frozenset(
+    {"comment", "dm", "email", "invite", "mail", "message", "note", "notify", "post", "publish"}
+    | {"reply", "review", "send", "share", "submit", "tweet", "chat", "announce", "discussion"}
+)
+_SENDS: Final = _SAYS | {"deploy", "forward", "merge", "push", "trigger", "upload", "webhook"}
+_RUNS: Final = frozenset(
+    {"bash", "call", "cmd", "command", "eval", "evaluate", "exec", "execute", "install", "invoke"}
+    | {"launch", "process", "python", "run", "script", "shell", "spawn", "terminal"}
+)
+_CHANGES: Final = WRITES | frozenset(
+    {"approve", "archive", "assign", "attach", "authorize", "book", "buy", "cancel", "checkout"}
+    | {
+        "click",
+        "close",
+        "commit",
+        "complete",
+        "configure",
+        "connect",
+        "convert",
+        "drag",
+        "duplicate",
+    }
+    | {
+        "enable",
+        "disable",
+        "fill",
+        "fork",
+        "generate",
+        "grant",
+        "handle",
+        "hover",
+        "import",
+        "init",
+    }
+    | {"label", "link", "lock", "mark", "navigate", "pay", "press", "publish", "rate", "record"}
+    | {
+        "register",
+        "reopen",
+        "request",
+        "resolve",
+        "restart",
+        "restore",
+        "retry",
+        "rollback",
+        "scale",
+    }
+    | {"schedule", "select", "start", "stop", "store", "subscribe", "switch", "sync", "tag"}
+    | {"transfer", "transition", "type", "unassign", "unlink", "unlock", "upsert", "wait"}
+)
+_LOOKS: Final = (
+    READS
+    | FETCHES
+    | frozenset(
+        {"analyze", "available", "calculate", "compare", "context", "download", "explain", "export"}
+        | {
+            "extract",
+            "history",
+            "log",
+            "logs",
+            "query",
+            "recommend",
+            "resolve",
+            "retrieve",
+            "screenshot",
+        }
+        | {"snapshot", "status", "summarize", "validate", "verify", "version", "whoami"}
+    )
+)
+_REMOVES: Final = DESTROYS | frozenset(
+    {"cleanup", "delete", "destroy", "discard", "expire", "flush", "kill", "revoke", "terminate"}
+    | {"uninstall", "unset", "void", "wipe"}
+)
+
+
+_NOUNS: Final = frozenset(
+    {"book", "branch", "call", "comment", "commit", "discussion", "document", "email", "export"}
+    | {"form", "fork", "import", "label", "link", "log", "mail", "mark", "merge", "message", "note"}
+    | {
+        "order",
+        "post",
+        "process",
+        "pull",
+        "rate",
+        "record",
+        "release",
+        "reply",
+        "request",
+        "review",
+    }
+    | {"run", "schedule", "script", "share", "start", "stop", "tag", "thread", "type", "webhook"}
+)
+"""Verbs that are nouns behind another verb: `get_pull_request`."""
+
+
+def _acting(words: Sequence[str]) -> frozenset[str]:
+    """The words of a name that say what the tool does: all, but nouns behind a verb that looks."""
+    verbs = _LOOKS | _CHANGES | _REMOVES | _SENDS | _RUNS
+    first = next((word for word in words if word in verbs), "")
+    if first not in _LOOKS - _NOUNS:
+        return frozenset(words)
+    return frozenset([word for word in words if word not in _NOUNS])
+
+
+@dataclass(slots=True)
+class _Walk:
+    """Looks into the schema of one tool."""
+
+    about: About
+    root: Mapping[str, Json]
+    nodes: int = 0
+
+    def argument(self, name: str, schema: Json, depth: int = _MOST_DEPTH) -> Proposed:
+        self.nodes += 1
+        if not isinstance(schema, Mapping) or depth == 0 or self.nodes > _MOST_NODES:
+            return Proposed(roles=_UNCLEAR, certain=False, why="it is not described, or too deep")
+        return self._of(name, _resolved(schema, self.root), depth)
+
+    def _of(self, name: str, schema: Mapping[str, Json], depth: int) -> Proposed:
+        forms = _forms(schema, self.root)
+        if forms:
+            return _joined([self.argument(name, one, depth - 1) for one in forms])
+        if _is_closed_choice(schema):
+            return Proposed(roles=_NONE, why="a choice of a list")
+        types = types_of(schema)
+        if types and types <= _NO_TEXT:
+            return Proposed(roles=_NONE, why="no text")
+        text = proposed_for(name, schema, self.about)
+        found = [text] if not types or "string" in types else []
+        found += [self._items(name, one, depth) for one in _lists_in(schema)]
+        found += [self._object(one, depth) for one in _objects_in(schema)]
+        if "array" in types and not any("items" in one for one in _variants(schema)):
+            found.append(Proposed(roles=_UNCLEAR, certain=False, why="its items are not described"))
+        if "object" in types and not any(True for _ in _objects_in(schema)):
+            found.append(
+                Proposed(roles=_UNCLEAR, certain=False, why="its members are not described")
+            )
+        return _joined(found)
+
+    def _items(self, name: str, schema: Mapping[str, Json], depth: int) -> Proposed:
+        items = schema.get("items")
+        if isinstance(items, list):
+            return _joined([self.argument(name, one, depth - 1) for one in items[:50]])
+        # What the list says of itself, it says of its items.
+        inner = dict(_resolved(items, self.root)) if isinstance(items, Mapping) else None
+        said = schema.get("description")
+        if inner is not None and "description" not in inner and isinstance(said, str):
+            inner["description"] = said
+        return self.argument(name, cast("Json", inner), depth - 1)
+
+    def _object(self, schema: Mapping[str, Json], depth: int) -> Proposed:
+        properties = schema.get("properties")
+        members = {
+            name: self.argument(name, one, depth - 1)
+            for name, one in (properties.items() if isinstance(properties, Mapping) else ())
+        }
+        if schema.get("additionalProperties", False) is False:
+            rest = Proposed(roles=_NONE, why="it lists its members")
+        else:
+            rest = Proposed(roles=_UNCLEAR, certain=bool(members), why="it may have other members")
+        told = [one for one in members.values() if one.inside or one.roles != _NONE]
+        if rest.roles == _NONE and not told:
+            return rest
+        return Proposed(roles=rest.roles, certain=rest.certain, why="an object", inside=members)
+
+
+def propose(tool: Mapping[str, Json], *, is_github: bool = False) -> ProposedTool:
+    """What is proposed for a tool.
+
+    Args:
+        tool: its object of `tools/list`.
+        is_github: whether the server works on GitHub, whose owners and repositories ignore case.
+    """
+    name = str(tool.get("name", ""))
+    text = f"{tool.get('title', '')} {tool.get('description', '')}"[:_MOST_TEXT]
+    schema = tool.get("inputSchema")
+    root = schema if isinstance(schema, Mapping) else {}
+    top = _resolved(root, root)
+    properties = _properties(top)
+    words = _acting(words_of(name))
+    found = runs(tool, properties)
+    about = About(
+        words=words,
+        text=text,
+        names=frozenset(["".join(words_of(one)) for one in properties]),
+        paths=_roles_of_paths(words, text, tool),
+        shell=found.argument if found is not None and found.is_shell else None,
+        says=not _SAYS.isdisjoint(words) and not _only_looks(words),
+        is_github=is_github,
+    )
+    walk = _Walk(about, root)
+    arguments = {one: walk.argument(one, inner) for one, inner in properties.items()}
+    effect, why = _effect(words, text, tool, arguments)
+    return ProposedTool(name=name, arguments=arguments, effect=effect, why=why)
+
+
+def works_on_github(tools: Sequence[Mapping[str, Json]], name: str) -> bool:
+    """Whether the tools of a server speak of GitHub, or its name does."""
+    said = [name, *[f"{tool.get('name')} {str(tool.get('description'))[:500]}" for tool in tools]]
+    return any("github" in text.lower() for text in said)
+
+
+def _only_looks(words: frozenset[str]) -> bool:
+    return not words.isdisjoint(_LOOKS) and words.isdisjoint(
+        _CHANGES | _REMOVES | {"send", "reply"}
+    )
+
+
+# --- effects -------------------------------------------------------------------------------------
+
+
+def _effect(
+    words: frozenset[str],
+    text: str,
+    tool: Mapping[str, Json],
+    arguments: Mapping[str, Proposed],
+) -> tuple[ToolEffect | None, str]:
+    hints = tool.get("annotations")
+    hinted = hints if isinstance(hints, Mapping) else {}
+    roles = {role for name, one in arguments.items() for _, p in one.each(name) for role in p.roles}
+    looks = _only_looks(words)
+    first = text.strip().split(". ")[0]
+    if "command" in roles or (words & _RUNS and not looks):
+        return "runs", "it runs a command or a program"
+    if words & _REMOVES or hinted.get("destructiveHint") is True:
+        return "destroys", "its name or a hint says that it deletes or moves"
+    if words & _SENDS and not looks:
+        return "sends", "it reaches other people or another machine"
+    if words & (_CHANGES - _LOOKS) or (looks and hinted.get("readOnlyHint") is False):
+        return _changing(first, hinted)
+    return _looking(first, has_sql="sql" in roles) if looks else (None, "its name says nothing")
+
+
+def _looking(first: str, *, has_sql: bool) -> tuple[ToolEffect, str]:
+    if has_sql:
+        return "writes", "its SQL says what it does"
+    if speaks_of_change(first):
+        return "writes", "its description speaks of a change"
+    return "reads", "its name says that it looks"
+
+
+def _changing(first: str, hinted: Mapping[str, Json]) -> tuple[ToolEffect, str]:
+    if speaks_of_destroying(first):
+        return "destroys", "its description speaks of deleting or moving"
+    if hinted.get("openWorldHint") is True:
+        return "sends", "a hint says that it changes another machine"
+    return "writes", "its name says that it changes"
+
+
+def _roles_of_paths(words: frozenset[str], text: str, tool: Mapping[str, Json]) -> Roles:
+    """What a path of the tool may be used for."""
+    hints = tool.get("annotations")
+    hinted = hints if isinstance(hints, Mapping) else {}
+    removes = words & _REMOVES or hinted.get("destructiveHint") is True
+    writes = words & (_CHANGES | _RUNS | _SENDS | FETCHES) or hinted.get("readOnlyHint") is False
+    looks = bool(words & (_LOOKS - FETCHES))
+    found: list[str] = ["read-path"]
+    if removes or writes or not looks or speaks_of_change(text):
+        found.append("write-path")
+    if removes or (writes and speaks_of_destroying(text)) or not (looks or writes):
+        found.append("delete-path")
+    if "repositor" in text.lower() or "git" in words:
+        found += ["write-history"] if len(found) > 1 else []
+        found += ["delete-history"] if removes else []
+    return cast("Roles", tuple(found))
+
+
+# --- schemas -------------------------------------------------------------------------------------
+
+
+def _resolved(schema: Mapping[str, Json], root: Mapping[str, Json]) -> Mapping[str, Json]:
+    """A schema with references into itself followed, a few steps far."""
+    for _ in range(8):
+        said = schema.get("$ref")
+        if not isinstance(said, str) or not said.startswith("#/"):
+            return schema
+        found: object = dict(root)
+        for part in said[2:].split("/"):
+            found = found.get(part) if isinstance(found, Mapping) else None
+        if not isinstance(found, Mapping):
+            return schema
+        schema = {**found, **{key: one for key, one in schema.items() if key != "$ref"}}
+    return {}
+
+
+def _forms(schema: Mapping[str, Json], root: Mapping[str, Json]) -> list[Json]:
+    """The forms that a value may have, each with what is said of all; none: it has one."""
+    outer = {key: one for key, one in schema.items() if key not in {"anyOf", "oneOf"}}
+    found: list[Json] = []
+    for word in ("anyOf", "oneOf"):
+        several = schema.get(word)
+        for one in several[:50] if isinstance(several, list) else ():
+            inner = _resolved(one, root) if isinstance(one, Mapping) else {}
+            found.append({**outer, **inner})
+    return found
+
+
+def _properties(schema: Mapping[str, Json]) -> Mapping[str, Json]:
+    found: dict[str, Json] = {}
+    for one in _variants(schema):
+        inner = one.get("properties")
+        found.update(inner if isinstance(inner, Mapping) else {})
+    return found
+
+
+def _variants(schema: Mapping[str, Json], depth: int = 4) -> Iterator[Mapping[str, Json]]:
+    """The schema and all that it may be instead."""
+    yield schema
+    for word in ("anyOf", "oneOf", "allOf"):
+        several = schema.get(word)
+        for one in several[:50] if isinstance(several, list) and depth else ():
+            if isinstance(one, Mapping):
+                yield from _variants(one, depth - 1)
+
+
+def _lists_in(schema: Mapping[str, Json]) -> Iterator[Mapping[str, Json]]:
+    for one in _variants(schema):
+        if "items" in one:
+            outer = {"description": schema["description"]} if "description" in schema else {}
+            yield {**outer, **one}
+
+
+def _objects_in(schema: Mapping[str, Json]) -> Iterator[Mapping[str, Json]]:
+    for one in _variants(schema):
+        if isinstance(one.get("properties"), Mapping) and one["properties"]:
+            yield one
+
+
+def _is_closed_choice(schema: Mapping[str, Json]) -> bool:
+    choice = schema.get("enum")
+    return "const" in schema or (isinstance(choice, list) and bool(choice))
+
+
+_CARE: Final[Mapping[str, int]] = {"none": 0, "message": 1, "email-address": 1, "identifier": 2}
+
+
+def _joined(found: Sequence[Proposed]) -> Proposed:
+    """One proposal of several forms of an argument: the more careful, or `unclear`."""
+    told = [one for one in found if one.inside]
+    plain = [one for one in found if not one.inside]
+    roles = list(dict.fromkeys([one.roles for one in plain])) or [_NONE]
+    calm = sorted(roles, key=lambda one: max(_CARE.get(role, 9) for role in one))
+    graver = [one for one in calm if max(_CARE.get(role, 9) for role in one) == 9]  # noqa: PLR2004
+    chosen = calm[-1] if len(graver) < 2 else _UNCLEAR  # noqa: PLR2004  two kinds of resource
+    best = next((one for one in plain if one.roles == chosen), None)
+    if not told:
+        return best or Proposed(roles=chosen, certain=False, why="several forms")
+    rest = [one.roles for one in told]
+    default = _UNCLEAR if _UNCLEAR in rest or chosen == _UNCLEAR else chosen
+    members: dict[str, Proposed] = {}
+    for one in told:
+        for name, inner in one.inside.items():
+            members[name] = _joined([members[name], inner]) if name in members else inner
+    return Proposed(roles=default, certain=all(one.certain for one in found), why="an object",
+                    inside=members)  # fmt: skip

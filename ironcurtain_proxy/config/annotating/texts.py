@@ -1,0 +1,393 @@
+"""The roles of one text argument, by its name, format, description, default and neighbours.
+
+Theory of operation. Names come first, because they are what programs use; a format or an example
+counts as much. A description is prose that the server wrote about itself: it can only add care. It
+turns an option or an identifier into a path or `unclear`, and never the other way round. So the
+least careful role that a server can get for an argument is what the argument's name says.
+
+What is left in doubt is `unclear`: each of its texts is read as what it looks like, and is sent as
+it came. A role of paths would rewrite a text that may be no path.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from ironcurtain_proxy.config.annotating.proposal import Proposed, Roles
+from ironcurtain_proxy.config.annotating.words import PATH_FORMATS, URL_FORMATS, words_of
+from ironcurtain_proxy.model.json import Json
+
+_PATHS: Final = frozenset(
+    {"cwd", "dir", "directories", "directory", "dirname", "dirpath", "dirs", "file", "filename"}
+    | {"filenames", "filepath", "filepaths", "files", "folder", "folders", "path", "paths"}
+    | {"pathname", "pathnames", "workdir", "worktree", "outfile", "infile", "logfile"}
+)
+_MAYBE_PATHS: Final = frozenset(
+    {"archive", "artifact", "attachment", "attachments", "config", "dest", "destination"}
+    | {"document", "documents", "home", "image", "images", "input", "kubeconfig", "location", "log"}
+    | {"manifest", "media", "notebook", "output", "pdf", "photo", "root", "roots", "screenshot"}
+    | {"source", "sources", "spreadsheet", "src", "target", "targets", "template", "upload"}
+    | {"values", "vault", "video", "audio", "workbook", "workspace"}
+)
+"""Names of what may lie in a file."""
+_URLS: Final = frozenset(
+    {"endpoint", "endpoints", "feed", "host", "hostname", "hosts", "href", "hyperlink", "link"}
+    | {"links", "origin", "permalink", "proxy", "remote", "uri", "uris", "url", "urls", "webhook"}
+    | {"webhooks", "webpage", "website", "address"}
+)
+_COMMANDS: Final = frozenset(
+    {"argv", "bash", "cmd", "cmdline", "command", "commandline", "commands", "exec", "executable"}
+    | {"powershell", "program", "shell", "shellcommand"}
+)
+_CODE: Final = frozenset(
+    {"applescript", "code", "eval", "expression", "function", "javascript", "js", "jscode", "lua"}
+    | {"predicate", "python", "script", "scripts", "snippet"}
+)
+_SQL: Final = frozenset({"sql", "sqls", "ddl", "dml"})
+_QUERIES: Final = frozenset({"queries", "query", "statement", "statements"})
+_PEOPLE: Final = frozenset(
+    {"attendee", "attendees", "bcc", "cc", "email", "emails", "mailto", "recipient", "recipients"}
+)
+_IDENTIFIERS: Final = frozenset(
+    {
+        "account",
+        "actor",
+        "agent",
+        "app",
+        "assignee",
+        "author",
+        "base",
+        "commitish",
+        "company",
+        "deal",
+        "board",
+        "branch",
+        "bucket",
+    }
+    | {"calendar", "campaign", "channel", "channels", "cluster", "collection", "column", "columns"}
+    | {
+        "commit",
+        "container",
+        "contact",
+        "context",
+        "conversation",
+        "customer",
+        "cycle",
+        "dashboard",
+    }
+    | {"database", "dataset", "db", "deployment", "domain", "domains", "entity", "entities"}
+    | {"environment", "epic", "event", "field", "function_name", "group", "groups", "guid", "head"}
+    | {"id", "identifier", "ids", "iid", "index", "instance", "issue", "issues", "job", "key"}
+    | {"keys", "milestone", "model", "name", "names", "namespace", "node", "nodes", "object"}
+    | {"org", "organisation", "organization", "owner", "owners", "package", "page", "parent"}
+    | {"pipeline", "pod", "product", "profile", "project", "projects", "pull", "queue", "ref"}
+    | {"region", "release", "repo", "repos", "repositories", "repository", "resource", "role"}
+    | {
+        "room",
+        "schema",
+        "schemas",
+        "secret",
+        "server",
+        "service",
+        "session",
+        "sha",
+        "sheet",
+        "slug",
+    }
+    | {"space", "sprint", "stack", "stream", "subject", "symbol", "table", "tables", "tag", "team"}
+    | {"tenant", "thread", "ticket", "token", "topic", "uid", "user", "userid", "username", "users"}
+    | {"uuid", "variable", "version", "view", "volume", "workflow", "zone"}
+)
+"""Last words that name a thing of the server's own."""
+_TEXTS: Final = frozenset(
+    {"body", "comment", "comments", "content", "contents", "description", "html", "markdown"}
+    | {
+        "message",
+        "messages",
+        "note",
+        "notes",
+        "post",
+        "reply",
+        "text",
+        "title",
+        "summary",
+        "subject",
+    }
+)
+_OPTIONS: Final = frozenset(
+    {"after", "align", "analysis", "answer", "at", "before", "button", "by", "case", "category"}
+    | {
+        "categories",
+        "city",
+        "clause",
+        "color",
+        "colour",
+        "confidence",
+        "country",
+        "cql",
+        "currency",
+    }
+    | {
+        "cursor",
+        "data",
+        "date",
+        "dates",
+        "day",
+        "depth",
+        "direction",
+        "duration",
+        "edits",
+        "effort",
+    }
+    | {"emoji", "encoding", "end", "exclude", "expand", "explanation", "extension", "extensions"}
+    | {"fields", "filter", "filters", "flags", "font", "format", "formats", "formula", "freshness"}
+    | {"glob", "goal", "height", "hour", "icon", "include", "indent", "instructions", "jql", "kind"}
+    | {"label", "labels", "lang", "language", "languages", "lat", "latitude", "level", "limit"}
+    | {"line", "lines", "lng", "locale", "longitude", "max", "metric", "mime", "mimetype", "min"}
+    | {"minute", "mode", "month", "newline", "number", "offset", "old", "new", "operator", "order"}
+    | {"orderby", "pattern", "patterns", "percent", "position", "prefix", "price", "priority"}
+    | {"progress", "prompt", "purpose", "query", "queries", "question", "range", "rationale"}
+    | {"reason", "regex", "replacement", "reply", "search", "selector", "separator", "severity"}
+    | {"since", "size", "sort", "start", "state", "states", "status", "str", "string", "style"}
+    | {"suffix", "term", "terms", "theme", "thought", "time", "timeframe", "timestamp", "timezone"}
+    | {"tone", "type", "types", "unit", "units", "until", "value", "visibility", "width", "year"}
+    | {"keyword", "hint", "tail", "ago", "from", "to", "sorts", "account_type", "attribute", "find"}
+    | {"candidate", "counter", "criteria", "csv", "delimiter", "display", "environment", "feedback"}
+    | {"header", "heading", "intent", "interval", "json", "layout", "lib", "log_level", "match"}
+    | {"merged", "message_type", "method", "nomerged", "onto", "option", "param", "parameter", "q"}
+    | {"quantity", "rating", "reference", "response", "row", "sample", "score", "seed", "shape"}
+    | {
+        "startpoint",
+        "strategy",
+        "tick",
+        "trigger",
+        "update",
+        "upstream",
+        "viewport",
+        "weight",
+        "why",
+    }
+)
+"""Last words that say how, when or with what content."""
+
+_FILE: Final = r"(?:paths?|director(?:y|ies)|folders?|file ?names?|file ?paths?|working directory)"
+_LEADING: Final = (
+    r"(?:\W|(?:optional|required|the|an?|of|or|one|more|list|array|name|full|base|target|source|local"
+    r"|absolute|relative|root|system|input|output|destination|file|directory|webhook|https?|web|page"
+    r"|callback|image)\b)*"
+)
+"""What may stand before the noun that a description begins with. Each step takes a word or a single
+character, so that no description makes the search long.
+"""
+_PATH_SUBJECT: Final = re.compile(rf"{_LEADING}\b{_FILE}\b", re.IGNORECASE)
+_PATH_WORDS: Final = re.compile(
+    r"\b(?:absolute|relative|file|filesystem|directory|folder|full|local|output|input|target)"
+    rf"[ -]?{_FILE}\b"
+    r"|\bpaths? (?:to|of|for|in|on|where)\b"
+    r"|\b(?:local|existing|saved?) (?:file|directory|folder)\b"
+    r"|\b(?:director(?:y|ies)|folders?|files?) (?:to|where|in which|containing)\b",
+    re.IGNORECASE,
+)
+_URL_SUBJECT: Final = re.compile(rf"{_LEADING}\bUR[LI]s?\b", re.IGNORECASE)
+_URL_WORDS: Final = re.compile(
+    r"\bUR[LI]s?\b|https?://|\bweb ?(?:page|site|address)\b", re.IGNORECASE
+)
+_SQL_WORDS: Final = re.compile(
+    r"(?<![a-z|])SQL\b(?! ?injection)|\bSELECT\b|(?i:\bpostgres(?:ql)?\b|\bmysql\b|\bsqlite\b)"
+    r"|(?i:\bduckdb\b)"
+    r"|\bclickhouse\b|\bsnowflake\b|\bbigquery\b|\bmariadb\b"
+)
+_OTHER_QUERIES: Final = re.compile(
+    r"\b(?:GraphQL|Cypher|SPARQL|PromQL|ES\|QL|KQL|LogQL|MQL|aggregation)\b",
+    re.IGNORECASE,
+)
+_RUNS: Final = re.compile(
+    r"\b(?:command lines?|shell|terminal|bash|executes? (?:a |the |an )?(?:command|program|script)"
+    r"|commands? to (?:run|execute)|run (?:a |the )?commands?)\b",
+    re.IGNORECASE,
+)
+_ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|localhost\b|(?:\d{1,3}\.){3}\d{1,3}\b")
+_PLACE: Final = re.compile(
+    r"(?:~|\.{1,2})?/|[A-Za-z]:\\|\.{1,2}$|[\w.-]+/[\w./-]+$|[\w-]+\.[a-z]{2,4}$"
+)
+_MENTIONED: Final = re.compile(r"(?:^|[\s(\"'`])((?:~|\.{1,2})?/[\w.-]+/[\w./-]*)")
+
+_MOST: Final = 4_000
+_MOST_EXAMPLE: Final = 300
+_NONE: Final[Roles] = ("none",)
+_UNCLEAR: Final[Roles] = ("unclear",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class About:
+    """The tool around an argument."""
+
+    words: frozenset[str]
+    """Of its name."""
+    text: str
+    """Its title and description."""
+    names: frozenset[str]
+    """Of all its arguments, in lower case without `_` and `-`."""
+    paths: Roles
+    """The roles of a path, by what the tool does."""
+    shell: str | None = None
+    """The argument that holds a command of the local shell."""
+    says: bool = False
+    """Whether the tool shows a text to other people."""
+    is_github: bool = False
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether paths are probably those of a service: beside the name of a repository."""
+        return bool(
+            self.names & {"owner", "repo", "projectid", "repoid", "workspaceslug", "reposlug"}
+        )
+
+
+def proposed_for(name: str, schema: Mapping[str, Json], about: About) -> Proposed:
+    """The roles of a text argument."""
+    said = _by_format(schema, about) or _by_name(name, about)
+    text = " ".join([str(schema.get(key, "")) for key in ("title", "description")]).strip()[:_MOST]
+    return _raised(said, name, text, schema, about)
+
+
+_FORMATS: Final[Mapping[str, Roles]] = MappingProxyType(
+    {
+        **dict.fromkeys(URL_FORMATS, ("fetch-url",)),
+        **dict.fromkeys(("hostname", "idn-hostname", "ipv4", "ipv6"), ("fetch-url",)),
+        **dict.fromkeys(("email", "idn-email"), ("email-address",)),
+        **dict.fromkeys(("date", "time", "date-time", "duration"), ("none",)),
+        "uuid": ("identifier",),
+    }
+)
+
+
+def _by_format(schema: Mapping[str, Json], about: About) -> Proposed | None:
+    said = schema.get("format")
+    if not isinstance(said, str):
+        return None
+    is_path = said in PATH_FORMATS or "path" in said
+    roles = about.paths if is_path else _FORMATS.get(said)
+    return None if roles is None else Proposed(roles=roles, why=f"format {said[:40]}")
+
+
+def _by_name(name: str, about: About) -> Proposed:
+    words = words_of(name)
+    last = words[-1] if words else ""
+    if last in {"name", "names"} and words[-2:-1] and words[-2] in _PATHS:
+        last = words[-2]
+    if name == about.shell:
+        return Proposed(roles=("command",), why="a command of the local shell")
+    for read in (_of_programs, _of_places, _of_people, _of_service):
+        found = read(words, last, about)
+        if found is not None:
+            return found
+    if not (_OPTIONS | _TEXTS).isdisjoint((last, last.removesuffix("s"), "".join(words))):
+        return Proposed(roles=_NONE, why=f"the word {last}")
+    return Proposed(roles=_UNCLEAR, certain=False, why="its name says nothing")
+
+
+def _of_programs(words: tuple[str, ...], last: str, about: About) -> Proposed | None:
+    whole = "".join(words)
+    if not _SQL.isdisjoint(words) or (last in _QUERIES and _speaks_of_sql(about)):
+        return Proposed(roles=("sql",), why="SQL")
+    if not _COMMANDS.isdisjoint((whole, last)) or (whole == "args" and _RUNS.search(about.text)):
+        return Proposed(roles=_UNCLEAR, certain=False, why="a command, but not of the local shell")
+    runs = about.words & {"run", "execute", "exec", "eval", "evaluate", "script", "code", "command"}
+    if last in _CODE and (runs or last in {"script", "javascript", "js", "function"}):
+        return Proposed(roles=_UNCLEAR, certain=False, why="a program, but not of the local shell")
+    return None
+
+
+def _of_people(words: tuple[str, ...], last: str, about: About) -> Proposed | None:
+    if last in _PEOPLE or (words in {("to",), ("from",)} and about.says):
+        return Proposed(roles=("email-address",), why=f"the word {last}")
+    if last in _TEXTS and about.says:
+        return Proposed(roles=("message",), why="a text for other people")
+    return None
+
+
+def _speaks_of_sql(about: About) -> bool:
+    text = f"{' '.join(about.words)} {about.text}"
+    return _SQL_WORDS.search(text) is not None and not _OTHER_QUERIES.search(text)
+
+
+def _of_places(words: tuple[str, ...], last: str, about: About) -> Proposed | None:
+    whole = "".join(words)
+    if not _URLS.isdisjoint((last, whole, *words[:1])):
+        return Proposed(roles=("fetch-url",), why=f"the word {last}")
+    if not _PATHS.isdisjoint((last, whole)) or whole.endswith(("path", "filename", "directory")):
+        if about.is_remote and last not in {"cwd", "localpath"} and "local" not in words:
+            return Proposed(roles=_UNCLEAR, certain=False, why="a path, perhaps of the service")
+        return Proposed(roles=about.paths, why=f"the word {last}")
+    if last in _MAYBE_PATHS:
+        return Proposed(roles=_UNCLEAR, certain=False, why=f"the word {last} may name a file")
+    return None
+
+
+def _of_service(words: tuple[str, ...], last: str, about: About) -> Proposed | None:
+    whole = "".join(words)
+    if about.is_github and whole in {"owner", "organization", "org"}:
+        return Proposed(roles=("github-owner",), why=f"the word {last}")
+    if about.is_github and whole in {"repo", "repository"} and "owner" in about.names:
+        return Proposed(roles=("github-repo",), why=f"the word {last}")
+    named = not _IDENTIFIERS.isdisjoint((last, last.removesuffix("s")))
+    if not named and not whole.endswith(("id", "ids", "key", "uuid")):
+        return None
+    if last == "token" and whole.startswith(("page", "next", "continuation")):
+        return Proposed(roles=_NONE, why="a place in a list")
+    return Proposed(roles=("identifier",), why=f"the word {last}")
+
+
+_NUMBERS: Final = frozenset({"guid", "id", "iid", "number", "sha", "uid", "uuid"})
+"""Last words of names of things, which descriptions call by what they are: "the file to read"."""
+_PATH_OR_URL: Final = re.compile(r"\bpaths?\b|\bUR[LI]s?\b|(?:^|\s)~?/\w", re.IGNORECASE)
+_CALM: Final = frozenset({"none", "message", "identifier", "email-address"})
+
+
+def _raised(
+    said: Proposed, name: str, text: str, schema: Mapping[str, Json], about: About
+) -> Proposed:
+    """The proposal with what a description, a default or an example adds. Nothing lowers it."""
+    words = words_of(name)
+    if words and words[-1].removesuffix("s") in _NUMBERS and not _PATH_OR_URL.search(text):
+        return said
+    is_text = bool(words) and words[-1] in _TEXTS
+    path, url = _spoken_of(text, schema, is_text=is_text)
+    if not _CALM.issuperset(said.roles):
+        is_both = (said.roles == ("fetch-url",) and path and not _URL_SUBJECT.match(text)) or (
+            said.roles == about.paths and url and not _PATH_SUBJECT.match(text)
+        )
+        why = "a URL or a path"
+        return Proposed(roles=_UNCLEAR, certain=False, why=why) if is_both else said
+    what = ["a path"] if path else ["a URL"] if url else []
+    if _RUNS.search(text) and not is_text:
+        what = ["a command"]
+    if not what:
+        return said
+    return Proposed(roles=_UNCLEAR, certain=False, why=f"its description speaks of {what[0]}")
+
+
+def _spoken_of(text: str, schema: Mapping[str, Json], *, is_text: bool) -> tuple[bool, bool]:
+    """Whether a description, a default or an example speaks of a path, and of a URL.
+
+    The description of a content may speak of the file that it is for.
+    """
+    examples = _examples(schema)
+    path = bool(_PATH_SUBJECT.match(text)) or any(map(_PLACE.match, examples))
+    url = bool(_URL_SUBJECT.match(text)) or any(map(_ADDRESS.match, examples))
+    if is_text:
+        return path, url
+    return (
+        path or bool(_PATH_WORDS.search(text) or _MENTIONED.search(text)),
+        url or bool(_URL_WORDS.search(text)),
+    )
+
+
+def _examples(schema: Mapping[str, Json]) -> list[str]:
+    found = [schema.get("default")]
+    several = schema.get("examples")
+    found += several[:20] if isinstance(several, list) else []
+    return [one[:_MOST_EXAMPLE] for one in found if isinstance(one, str) and one]

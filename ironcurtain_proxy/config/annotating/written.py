@@ -1,0 +1,46 @@
+"""The annotations of one server in a file that holds those of others, too."""
+
+from pathlib import Path
+
+from ironcurtain_proxy.config.annotating.described import DescribedServer, input_hash
+from ironcurtain_proxy.config.reading.problems import Report
+from ironcurtain_proxy.config.reading.reading import is_there, read_document
+from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.model.json import Json
+
+
+def with_server(path: Path, server: DescribedServer) -> dict[str, Json]:
+    """The file with the annotations of the server in place of those it had.
+
+    Raises:
+        ConfigurationError: what is there cannot be read, and is left as it is.
+        OSError: it could not be opened.
+    """
+    document: Json = {}
+    if is_there(path):
+        report = Report()
+        read = read_document(path, report)
+        report.raise_errors()
+        document = None if read is None else read[1].value
+    servers = document.get("servers", {}) if isinstance(document, dict) else None
+    if not isinstance(document, dict) or not isinstance(servers, dict):
+        raise ConfigurationError(f"{path}: is no file of annotations: it is left as it is")
+    return {**document, "servers": {**servers, server.annotations: _entry(server)}}
+
+
+def _entry(server: DescribedServer) -> dict[str, Json]:
+    tools: list[Json] = []
+    for tool in server.tools:
+        schema = tool.raw.get("inputSchema")
+        entry: dict[str, Json] = {
+            "toolName": tool.name,
+            "args": {name: one.as_json() for name, one in tool.proposal.arguments.items()},
+            "inputSchema": schema if isinstance(schema, dict) else {},
+        }
+        if tool.proposal.effect is not None:
+            entry["effect"] = tool.proposal.effect
+        doubts = tool.proposal.uncertain()
+        if doubts:
+            entry["comment"] = f"Not certain: {', '.join(doubts)[:500]}"
+        tools.append(entry)
+    return {"inputHash": input_hash(server), "tools": tools}

@@ -1,0 +1,8 @@
+"""Annotations of well-known servers, made from what each of them lists.
+
+`shipped` has one file for each server, in the format of `tool-annotations.json`, and `index.json`,
+which says by which package a server is recognised. Only the packs of configured servers are read.
+`scripts/packs` makes them.
+
+- `pack`: the packs by name and by package.
+"""

@@ -1,0 +1,89 @@
+"""The packs that come with the package, by name and by the package that starts a server.
+
+A pack describes the tools of one version of a server. A tool that a later version adds has no
+annotation, and an argument that it adds is denied until somebody describes it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+import orjson
+
+from ironcurtain_proxy.model.json import Json
+
+_SHIPPED: Final = Path(__file__).parent / "shipped"
+_INDEX: Final = _SHIPPED.parent / "index.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pack:
+    """What is known of one server."""
+
+    name: str
+    """The server's name in policy and annotations."""
+    package: str
+    """`npm:NAME` or `pypi:NAME`."""
+    version: str
+    """Of the package that its tools were read from."""
+    obtained: str
+    """`started`: the server listed its tools. `published schema`: its package describes them."""
+    tools: Mapping[str, Mapping[str, Json]]
+    """By name, as `tool-annotations.json` has them."""
+    schemas: Mapping[str, str]
+    """By name, the digest of a tool's input schema."""
+    allow: frozenset[str]
+    """Tools that only read, which a policy may allow; all others are asked about."""
+
+
+@cache
+def _index() -> Mapping[str, str]:
+    found = orjson.loads(_INDEX.read_bytes())
+    return {str(package): str(name) for package, name in found.items()}
+
+
+def pack_of(package: str) -> str | None:
+    """The name of the pack for a package, `npm:NAME` or `pypi:NAME`; None: there is none."""
+    return _index().get(package)
+
+
+def pack_file(name: str) -> Path | None:
+    """The file of a pack; None: there is none of this name."""
+    return _SHIPPED / f"{name}.json" if name in _names() else None
+
+
+@cache
+def _names() -> frozenset[str]:
+    return frozenset(_index().values())
+
+
+@cache
+def read_pack(name: str) -> Pack | None:
+    """A pack; None: there is none of this name."""
+    file = pack_file(name)
+    if file is None:
+        return None
+    document = orjson.loads(file.read_bytes())
+    about = document["pack"]
+    tools = document["servers"][name]["tools"]
+    return Pack(
+        name=name,
+        package=about["package"],
+        version=about["version"],
+        obtained=about["obtained"],
+        tools={tool["toolName"]: tool for tool in tools},
+        schemas=about["schemas"],
+        allow=frozenset(about["policy"]["allow"]),
+    )
+
+
+def schema_digest(schema: Json) -> str:
+    """A digest of an input schema, whatever the order of its keys: 16 hexadecimal digits."""
+    try:
+        data = orjson.dumps(schema, option=orjson.OPT_SORT_KEYS)
+    except TypeError:
+        return ""
+    return sha256(data).hexdigest()[:16]

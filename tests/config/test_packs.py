@@ -1,0 +1,113 @@
+"""The packs: read strictly, recognised by package, and read for configured servers alone."""
+
+from pathlib import Path
+
+import orjson
+import pytest
+
+from ironcurtain_proxy.config.annotating.annotate import annotate
+from ironcurtain_proxy.config.annotating.described import described
+from ironcurtain_proxy.config.packs.pack import pack_file, pack_of, read_pack
+from ironcurtain_proxy.config.policy.annotations_file import read_annotations_file
+from ironcurtain_proxy.config.policy.policy_loading import packs_of
+from ironcurtain_proxy.config.reading.problems import Report
+from ironcurtain_proxy.config.servers.recognition import recognised, recognised_pack
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.server import ServerSpec
+
+PACKS = Path(__file__).parents[2] / "ironcurtain_proxy" / "config" / "packs"
+NAMES = sorted(file.stem for file in (PACKS / "shipped").glob("*.json"))
+
+
+def test_there_are_packs_for_many_servers() -> None:
+    assert len(NAMES) >= 25
+    assert sorted(orjson.loads((PACKS / "index.json").read_bytes()).values()) == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_pack_is_a_file_of_annotations_that_says_where_it_comes_from(name: str) -> None:
+    file = pack_file(name)
+    pack = read_pack(name)
+    assert file is not None
+    assert pack is not None
+    report = Report()
+    read = read_annotations_file(file, report)
+    assert [str(problem) for problem in report.problems] == []
+    assert read is not None
+    assert read.servers == {name}
+    assert pack.obtained in {"started", "published schema"}
+    assert pack.version
+    assert pack_of(pack.package) == name
+    assert pack.allow <= pack.tools.keys() == pack.schemas.keys()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_pack_proposes_to_allow_only_what_reads(name: str) -> None:
+    pack = read_pack(name)
+    assert pack is not None
+    assert {tool: pack.tools[tool].get("effect") for tool in pack.allow} == dict.fromkeys(
+        pack.allow, "reads"
+    )
+
+
+@pytest.mark.parametrize(
+    ("command", "args", "name"),
+    [
+        ("npx", ["-y", "@notionhq/notion-mcp-server@2.5.2"], "notion"),
+        ("npx", ["tavily-mcp"], "tavily"),
+        ("uvx", ["mcp-atlassian==0.23.1"], "atlassian"),
+        ("uv", ["tool", "run", "mcp-obsidian"], "obsidian"),
+        ("/home/me/.local/bin/mcp-atlassian", [], "atlassian"),
+        ("node", ["/x/node_modules/@playwright/mcp/cli.js"], "playwright"),
+        ("python", ["-m", "mcp_obsidian"], "obsidian"),
+        ("uvx", ["tavily-mcp"], None),
+        ("npx", ["other", "@notionhq/notion-mcp-server"], None),
+        ("npx", ["@evil/notion-mcp-server"], None),
+    ],
+)
+def test_a_pack_is_recognised_by_the_package_that_is_started(
+    command: str, args: list[str], name: str | None
+) -> None:
+    assert recognised_pack(command, args) == name
+    assert recognised(command, args) is None
+
+
+def spec(name: str, command: str, *args: str, annotations: str | None = None) -> ServerSpec:
+    return ServerSpec(name=name, annotations=annotations or name, command=command, args=args)
+
+
+def test_only_the_packs_of_configured_servers_are_read() -> None:
+    assert packs_of([]) == ()
+    (file,) = packs_of([spec("tavily", "npx", "tavily-mcp"), spec("mine", "./server")])
+    assert file.name == "tavily.json"
+    (named,) = packs_of([spec("web", "npx", "tavily-mcp", annotations="tavily")])
+    assert named == file
+
+
+def test_a_server_that_only_has_the_name_of_a_pack_has_no_pack() -> None:
+    assert packs_of([spec("tavily", "./my-own-server")]) == ()
+
+
+def listed(name: str, *arguments: str) -> dict[str, Json]:
+    properties: dict[str, Json] = {one: {"type": "string"} for one in arguments}
+    return {"name": name, "inputSchema": {"type": "object", "properties": properties}}
+
+
+def test_a_tool_that_the_pack_does_not_describe_is_worked_out() -> None:
+    pack = read_pack("slack-reference")
+    assert pack is not None
+    known = listed("slack_list_channels", "limit", "cursor")
+    newer = listed("slack_list_channels", "limit", "path")
+    other = listed("slack_delete_everything", "path")
+    read = annotate("slack", [known, other], None, pack)
+    assert read.annotations == "slack-reference"
+    assert [(tool.kind, tool.effect) for tool in read.tools] == [
+        ("looks", "reads"),
+        ("files", None),
+    ]
+    (changed,) = annotate("slack", [newer], None, pack).tools
+    assert changed.kind != "looks"
+    told = described("slack", "slack", [newer, other], pack)
+    assert "of another schema" in told.tools[0].source
+    assert "read-path" in told.tools[0].proposal.arguments["path"].roles
+    assert told.tools[1].source == ""
