@@ -1,0 +1,308 @@
+"""The set-up of the MCP clients of this machine, from finding to the last word.
+
+Not a command itself. The order is what makes an interruption harmless: the proxy's own files are
+whole before a client's file names the proxy, and each client's file is replaced in one step, with a
+copy and a record that were written before.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import orjson
+
+from ironcurtain_proxy.cli.init_after import look_after
+from ironcurtain_proxy.cli.init_files import digests, planned_files, write_files
+from ironcurtain_proxy.cli.init_servers import (
+    lasting_entries,
+    read_servers,
+    settings_for,
+    summed_up,
+)
+from ironcurtain_proxy.cli.init_showing import (
+    diff_lines,
+    found_json,
+    found_lines,
+    short,
+    unconfined,
+)
+from ironcurtain_proxy.cli.init_talk import Talk, clean, require_terminal
+from ironcurtain_proxy.config.clients.finding import ClientFile, Found, find
+from ironcurtain_proxy.config.clients.journal import (
+    Journal,
+    change,
+    only_one,
+    read_journal,
+    write_journal,
+)
+from ironcurtain_proxy.config.clients.own_command import own_command
+from ironcurtain_proxy.config.clients.plan import (
+    FileChange,
+    Moving,
+    OwnStart,
+    behind,
+    changes,
+    movings,
+    origin_of,
+    startable,
+)
+from ironcurtain_proxy.config.presets.preset import PresetName, preset
+from ironcurtain_proxy.config.reading.layers import CONFIG_NAME
+from ironcurtain_proxy.config.reading.operator_paths import STATE_DIRECTORY
+from ironcurtain_proxy.config.reading.problems import Report
+from ironcurtain_proxy.config.servers.client_file import read_client_file
+from ironcurtain_proxy.config.servers.server_choice import SERVERS_NAME
+from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.own_process.clocks import SystemClock
+
+if TYPE_CHECKING:
+    from ironcurtain_proxy.config.annotating.read_tool import ReadServer
+
+_NOTHING: Final = (
+    "no server to protect was found: the known clients have none here that the proxy can start. "
+    "Name a client's file with --from"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What the command line says."""
+
+    preset: PresetName
+    home: Path
+    workspace: Path
+    why_workspace: str
+    given: tuple[Path, ...]
+    seconds: float
+    force: bool
+    dry_run: bool
+
+    @property
+    def state(self) -> Path:
+        """Where the proxy keeps its files."""
+        return self.home / STATE_DIRECTORY
+
+
+def set_up(talk: Talk, wish: Wish) -> int:
+    """Find, ask, read, write. 1 if it is not complete.
+
+    Raises:
+        ConfigurationError: something cannot be used, and nothing was changed.
+    """
+    talk.say(f"workspace  {short(wish.workspace, wish.home)}  ({wish.why_workspace})")
+    found = find(wish.home, wish.workspace, os.environ, wish.given)
+    present = _present(wish.state)
+    origins = read_journal(wish.state).origins
+    moving = movings(found.files, present, origins)
+    _show(talk, wish, found, moving, present)
+    if not moving:
+        return _nothing(talk, found)
+    start = _start(wish)
+    if wish.dry_run:
+        return _dry_run(talk, wish, moving, start)
+    require_terminal(talk)
+    moving = movings(_chosen(talk, wish, moving), present, origins)
+    count = len({one.name for one in moving})
+    if not moving or talk.ask(f"Start {_count(count, 'server')} now, to read the tools?") == "n":
+        talk.say("nothing was changed")
+        return talk.end(1)
+    return _carry_out(talk, wish, moving, present, start)
+
+
+def _carry_out(
+    talk: Talk,
+    wish: Wish,
+    moving: Sequence[Moving],
+    present: Mapping[str, Mapping[str, Json]],
+    start: OwnStart,
+) -> int:
+    entries = behind(moving, present)
+    settings = settings_for(startable(moving, entries, os.environ), wish.workspace)
+    talk.say(
+        f"\nreading the tools of {_count(len(entries), 'server')} (up to {wish.seconds:g} s) …"
+    )
+    servers = read_servers(settings, wish.seconds)
+    silent = {one.name for one in servers if one.error} - present.keys()
+    for line in summed_up(servers):
+        talk.say(f"  {clean(line, 200)}")
+    for name in sorted(silent):
+        talk.say(f"{clean(name)} stays where it is: run init again when it starts")
+    answering = [one for one in servers if one.name not in silent]
+    lasting = lasting_entries(entries, settings, servers, wish.workspace)
+    kept = {name: entry for name, entry in lasting.items() if name not in silent}
+    changed, refused = changes(moving, start, silent)
+    for file, why in refused:
+        talk.say(f"{short(file.path, wish.home)}: {clean(why)}: stays as it is")
+    if not changed:
+        talk.say("nothing was changed")
+        return talk.end(1)
+    if not _agreed(talk, wish, changed):
+        talk.say("nothing was changed")
+        return talk.end(1)
+    origins = {one.name: origin_of(one.taken.entry) for one in moving if one.name not in silent}
+    if not _write(talk, wish, answering, kept, changed, origins):
+        return talk.end(1)
+    is_right = look_after(talk)
+    _last_words(talk, changed)
+    return talk.end(int(bool(silent) or bool(refused) or not is_right))
+
+
+def _present(state: Path) -> dict[str, dict[str, Json]]:
+    """The servers that are behind the proxy already."""
+    file = state / SERVERS_NAME
+    if not file.exists():
+        return {}
+    report = Report()
+    client = read_client_file(file, report)
+    report.raise_errors()
+    return client.entries
+
+
+def _start(wish: Wish) -> OwnStart:
+    command, args = own_command(os.environ)
+    configured = _workspace_of(wish.state / CONFIG_NAME)
+    other = configured is not None and Path(configured).resolve() != wish.workspace
+    return OwnStart(
+        command=command, args=tuple(args), workspace=str(wish.workspace) if other else None
+    )
+
+
+def _workspace_of(config: Path) -> str | None:
+    try:
+        found = orjson.loads(config.read_bytes())
+    except (OSError, orjson.JSONDecodeError):
+        return None
+    named = found.get("allowedDirectory") if isinstance(found, dict) else None
+    return named if isinstance(named, str) else None
+
+
+def _show(
+    talk: Talk,
+    wish: Wish,
+    found: Found,
+    moving: Sequence[Moving],
+    present: Mapping[str, Mapping[str, Json]],
+) -> None:
+    entries = startable(moving, behind(moving, present), os.environ)
+    open_ones = unconfined(settings_for(entries, wish.workspace), os.environ) if moving else {}
+    for line in found_lines(found, moving, open_ones, wish.home):
+        talk.say(line)
+    talk.say()
+    talk.answer |= {"workspace": str(wish.workspace), "found": found_json(found, moving)}
+
+
+def _nothing(talk: Talk, found: Found) -> int:
+    if any(table.ours for file in found.files for table in file.tables):
+        talk.say("nothing to do: every server that the proxy can start is behind it already")
+        return talk.end(0)
+    if talk.as_json:
+        return talk.end(1)
+    raise ConfigurationError(_NOTHING)
+
+
+def _dry_run(talk: Talk, wish: Wish, moving: Sequence[Moving], start: OwnStart) -> int:
+    changed, refused = changes(moving, start)
+    for one in changed:
+        for line in diff_lines(one, wish.home):
+            talk.say(line)
+    for file, why in refused:
+        talk.say(f"{short(file.path, wish.home)}: {clean(why)}: would stay as it is")
+    talk.say(f"\nwould start {_count(len({one.name for one in moving}), 'server')} to read the "
+             f"tools, and write below {short(wish.state, wish.home)}; nothing was started or "
+             "changed")  # fmt: skip
+    talk.answer["diffs"] = {
+        str(one.file.path): "\n".join(diff_lines(one, wish.home)) for one in changed
+    }
+    return talk.end(0)
+
+
+def _chosen(talk: Talk, wish: Wish, moving: Sequence[Moving]) -> list[ClientFile]:
+    files = {id(one.file): one.file for one in moving}
+    chosen: list[ClientFile] = []
+    for key, file in files.items():
+        count = _count(sum(id(one.file) == key for one in moving), "server")
+        where = f"{file.client.name}, {short(file.path, wish.home)}"
+        if talk.ask(f"Put {count} of {where} behind the proxy?") == "y":
+            chosen.append(file)
+    return chosen
+
+
+def _agreed(talk: Talk, wish: Wish, changed: Sequence[FileChange]) -> bool:
+    names = ", ".join(short(one.file.path, wish.home) for one in changed)
+    question = (
+        f"\nWrite {short(wish.state, wish.home)} and change {names}? (d shows the difference)"
+    )
+    while (answer := talk.ask(question, ("y", "n", "d"))) == "d":
+        for one in changed:
+            for line in diff_lines(one, wish.home):
+                talk.say(line)
+    return answer == "y"
+
+
+def _write(
+    talk: Talk,
+    wish: Wish,
+    servers: Sequence["ReadServer"],
+    entries: Mapping[str, Json],
+    changed: Sequence[FileChange],
+    origins: Mapping[str, str],
+) -> bool:
+    """Write our own files, then change the clients'. False: nothing, or not everything, is done."""
+    configured = _workspace_of(wish.state / CONFIG_NAME)
+    workspace = wish.workspace if configured is None else Path(configured)
+    files = planned_files(wish.state, preset(wish.preset), servers, entries, workspace)
+    with only_one(wish.state):
+        journal = read_journal(wish.state)
+        if not write_files(files, talk.say, force=wish.force, own=journal.written):
+            return False
+        journal = Journal(
+            entries=journal.entries,
+            written=digests(files, journal.written),
+            origins={**origins, **journal.origins},
+        )
+        try:
+            write_journal(wish.state, journal)
+            done = _change_files(talk, wish, journal, changed)
+        except KeyboardInterrupt:
+            talk.say("stopped: `ironcurtain-proxy init --undo` puts back what was changed")
+            raise
+        except OSError as error:
+            raise ConfigurationError(
+                f"{error.filename or wish.state}: cannot be written: {error.strerror}; "
+                "`ironcurtain-proxy init --undo` puts back what was changed"
+            ) from None
+    talk.answer["changed"] = done
+    return len(done) == len(changed)
+
+
+def _change_files(
+    talk: Talk, wish: Wish, journal: Journal, changed: Sequence[FileChange]
+) -> list[Json]:
+    done: list[Json] = []
+    for one in changed:
+        path = one.file.path
+        try:
+            journal = change(wish.state, journal, one, SystemClock().now())
+        except OSError as error:
+            talk.say(f"{path}: left as it is: {error.strerror}")
+            continue
+        talk.say(f"{path}: {_count(len(one.servers), 'server')} behind the proxy")
+        if one.file.is_project and (wish.workspace / ".git").exists():
+            talk.say("  this file may be shared by a repository: the change names paths of this "
+                     "machine")  # fmt: skip
+        done.append({"file": str(path), "client": one.file.client.id, "servers": [*one.servers]})
+    return done
+
+
+def _last_words(talk: Talk, changed: Sequence[FileChange]) -> None:
+    clients = ", ".join(dict.fromkeys(one.file.client.name for one in changed))
+    talk.say(f"\nRestart {clients}: from then on every tool call passes the proxy.")
+    talk.say("Run `ironcurtain-proxy review` in a terminal: it asks you what the policy leaves "
+             "open. (`ironcurtain-proxy init --undo` takes everything back.)")  # fmt: skip
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -1,0 +1,220 @@
+"""Reading the tools of servers for `init`, and the entries by which they are started from then on.
+
+Not a command itself.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import orjson
+
+from ironcurtain_proxy.config.annotating.annotate import annotate
+from ironcurtain_proxy.config.annotating.read_tool import ReadServer, ReadTool, ToolKind
+from ironcurtain_proxy.config.packs.pack import read_pack
+from ironcurtain_proxy.config.policy.policy_loading import load_policy
+from ironcurtain_proxy.config.reading.environment import CONFIG_VARIABLE, SERVERS_VARIABLE
+from ironcurtain_proxy.config.reading.problems import shown
+from ironcurtain_proxy.config.servers.recognition import recognised, recognised_pack
+from ironcurtain_proxy.config.servers.servers_file import WORKSPACE
+from ironcurtain_proxy.config.settings import Settings, load_settings
+from ironcurtain_proxy.downstream.working_directory import settle
+from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.question import visible
+from ironcurtain_proxy.model.server import ServerSpec
+from ironcurtain_proxy.sandbox.launchers import launched
+
+SECONDS: Final = 60.0
+"""For all servers together: the first start of `npx` or `uvx` fetches a package."""
+
+_PYTHON: Final = re.compile(r"(python|pypy)[0-9.]*")
+_RUNS_MODULE: Final = re.compile(r"-[bBdEiIOPqRsSuvx]*[mc]")
+
+
+def settings_for(entries: Mapping[str, Mapping[str, Json]], workspace: Path) -> Settings:
+    """The settings under which these servers are started, to read their tools."""
+    environ = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in {CONFIG_VARIABLE, "SERVER_FILTER", "GENERATED_DIR", "TOOL_ANNOTATIONS_DIR"}
+    }
+    environ[SERVERS_VARIABLE] = orjson.dumps({**entries}).decode()
+    environ["ALLOWED_DIRECTORY"] = str(workspace)
+    return load_settings(environ)
+
+
+def read_servers(settings: Settings, seconds: float) -> list[ReadServer]:
+    """Start the servers, list their tools, and stop them again."""
+    # Joins all folders: long to import, and only this step needs them.
+    from ironcurtain_proxy.wiring.live import list_live_tools  # noqa: PLC0415
+
+    policy = load_policy(settings).policy
+    # What runs unconfined is said before anybody is asked.
+    found = list_live_tools(settings, policy, seconds, lambda _text: None)
+    servers: list[ReadServer] = []
+    for spec in settings.servers:
+        if spec.name not in found.answered:
+            why = found.silent.get(spec.name) or f"no answer within {seconds:g} seconds"
+            servers.append(ReadServer(name=spec.name, annotations=spec.annotations, error=why))
+            continue
+        tools = [tool.raw for tool in found.definitions if tool.server == spec.name]
+        packed = recognised_pack(spec.command, spec.args)
+        pack = None if packed is None else read_pack(packed)
+        servers.append(annotate(spec.name, tools, recognised(spec.command, spec.args), pack))
+    _refuse_shared_names(servers)
+    return servers
+
+
+def _refuse_shared_names(servers: Sequence[ReadServer]) -> None:
+    """Two servers may share annotations only if both are the same known server."""
+    own = [one for one in servers if one.annotations in {one.name, f"{one.name}-server"}]
+    names = Counter(one.annotations for one in own)
+    for name, count in names.items():
+        if count > 1:
+            raise ConfigurationError(f"two servers would be annotated as {shown(name)}: rename one")
+
+
+def lasting_entries(
+    written: Mapping[str, Mapping[str, Json]],
+    settings: Settings,
+    servers: Sequence[ReadServer],
+    base: Path,
+) -> dict[str, Json]:
+    """The servers as they are started from now on.
+
+    Args:
+        written: as the client has them.
+        settings: with the same servers.
+        servers: with their tools.
+        base: what relative words of a command were meant in.
+    """
+    read = {server.name: server for server in servers}
+    entries: dict[str, Json] = {}
+    for spec in settings.servers:
+        server = read[spec.name]
+        entry: dict[str, Json] = {**written[spec.name]}
+        if server.annotations != spec.annotations and not server.error:
+            entry["annotations"] = server.annotations
+        if spec.cwd is None:
+            entry.update(_place(spec, server, settings, entry, base))
+        entries[spec.name] = entry
+    return entries
+
+
+def _place(
+    spec: ServerSpec,
+    server: ReadServer,
+    settings: Settings,
+    entry: Mapping[str, Json],
+    base: Path,
+) -> Mapping[str, Json]:
+    """What the client's working directory gave a server, said in its entry."""
+    # Relative words of the command were meant where the client starts it, not where it will run.
+    there = settle(spec, settings.state_dir, base, make=False)
+    words: dict[str, Json] = {}
+    if there.command != spec.command:
+        words["command"] = there.command
+    if there.args != spec.args:
+        words["args"] = [*there.args]
+    runs_commands = any(tool.kind == "shell" for tool in server.tools)
+    if runs_commands and launched(spec.command, spec.args) is None:
+        # Commands without a directory of their own work on the project. What a launcher would run
+        # must not be looked for there: the agent may have written it.
+        words["cwd"] = WORKSPACE
+        words.update(_safe_path(spec, there.args, entry))
+    return words
+
+
+def _safe_path(
+    spec: ServerSpec, args: Sequence[str], entry: Mapping[str, Json]
+) -> Mapping[str, Json]:
+    """What keeps a server in Python from importing modules of the workspace that it runs in.
+
+    An option where there can be one: a variable would hold for the commands that it runs, too, and
+    `python -m unittest` would not find the project's own tests.
+    """
+    if _PYTHON.fullmatch(spec.command.rpartition("/")[2]):
+        if not _imports_from_here(args):
+            return {}
+        path = {**os.environ, **spec.env}.get("PATH")
+        program = shutil.which(spec.command, path=path)
+        # Older than 3.11 it knows neither the option nor the variable.
+        return {"args": ["-P", *args]} if program and _knows_safe_path(program) else {}
+    if any("python" in word for word in (spec.command, *args)):
+        env = entry.get("env")
+        return {"env": {"PYTHONSAFEPATH": "1", **(env if isinstance(env, dict) else {})}}
+    return {}
+
+
+def _imports_from_here(args: Sequence[str]) -> bool:
+    """Whether Python looks for modules in its working directory: not if it is given a script."""
+    words = iter(args)
+    for word in words:
+        if word in {"-X", "-W"}:
+            next(words, "")
+        elif _RUNS_MODULE.match(word) or word == "-":
+            return True
+        elif not word.startswith("-"):
+            return False
+    return True
+
+
+def _knows_safe_path(program: str) -> bool:
+    with suppress(OSError, subprocess.SubprocessError):
+        given = [program, "-I", "-P", "-S", "-c", ""]
+        done = subprocess.run(given, capture_output=True, timeout=SECONDS, check=False)  # noqa: S603  the operator's own program
+        return done.returncode == 0
+    return False
+
+
+def described(servers: Sequence[ReadServer]) -> Iterator[str]:
+    """What was read, a line for each tool."""
+    for server in servers:
+        yield _heading(server)
+        for tool in server.tools:
+            why = f": {visible(tool.why)}" if tool.is_denied or tool.kind == "unknown" else ""
+            yield f"  {visible(tool.name)}: {_meaning(tool)}{why}"
+        if server.left_out:
+            yield f"  {server.left_out} more cannot be described, so never free"
+
+
+def summed_up(servers: Sequence[ReadServer]) -> Iterator[str]:
+    """What was read, a line for each kind of tools."""
+    for server in servers:
+        yield _heading(server)
+        kinds: dict[str, list[str]] = {}
+        for tool in server.tools:
+            kinds.setdefault(_meaning(tool), []).append(visible(tool.name))
+        for meaning, names in kinds.items():
+            yield f"  {meaning}: {', '.join(names)}"
+        if server.left_out:
+            yield f"  not described, so never free: {server.left_out} more"
+
+
+def _heading(server: ReadServer) -> str:
+    if server.error:
+        return f"{server.name}: did not answer: {visible(server.error)}"
+    known = "" if server.annotations == server.name else f" (as {server.annotations})"
+    count = len(server.tools)
+    return f"{server.name}{known}: {count} tool{'' if count == 1 else 's'}"
+
+
+def _meaning(tool: ReadTool) -> str:
+    return "not described, so never free" if tool.is_denied else _MEANS[tool.kind]
+
+
+_MEANS: Final[Mapping[ToolKind, str]] = {
+    "files": "works on the files that it is given",
+    "fetches": "fetches the URL that it is given",
+    "shell": "runs a shell command",
+    "looks": "shows what is its server's own",
+    "keeps": "changes what is its server's own",
+    "unknown": "not recognised, so never free",
+}

@@ -1,0 +1,139 @@
+"""What `init` found, for people and for programs. Not a command itself."""
+
+import difflib
+import os
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import orjson
+
+from ironcurtain_proxy.cli.init_talk import clean
+from ironcurtain_proxy.config.clients.finding import ClientFile, Found
+from ironcurtain_proxy.config.clients.plan import FileChange, Moving
+from ironcurtain_proxy.config.clients.text_format import table_at
+from ironcurtain_proxy.config.settings import Settings
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.sandbox.installed import NotInstalled
+from ironcurtain_proxy.sandbox.replaced_launchers import installation_of, look_up
+
+_SHORTEST_SECRET: Final = 6
+
+
+def found_lines(
+    found: Found, moving: Sequence[Moving], unconfined: Mapping[str, str], home: Path
+) -> Iterator[str]:
+    """A paragraph for each file: its servers, and those that stay."""
+    for file in found.files:
+        here = [one for one in moving if one.file is file]
+        left = [one for table in file.tables for one in table.left]
+        ours = any(table.ours for table in file.tables)
+        if not here and not left and not ours:
+            continue
+        yield ""
+        yield f"{file.client.name}  {short(file.path, home)}"
+        if ours:
+            yield "  starts the proxy already"
+        for one in here:
+            yield from _server_lines(one, unconfined)
+        for stays in left:
+            yield f"  {clean(stays.name)}: stays as it is: {clean(stays.why)}"
+    for unusable in found.unusable:
+        yield ""
+        yield f"{short(unusable.path, home)}: {clean(unusable.why)}: stays as it is"
+
+
+def _server_lines(moving: Moving, unconfined: Mapping[str, str]) -> Iterator[str]:
+    entry = moving.taken.entry
+    args = entry.get("args")
+    words = [str(entry["command"]), *[str(one) for one in (args if isinstance(args, list) else [])]]
+    renamed = "" if moving.name == moving.taken.name else f" (as {clean(moving.name)})"
+    yield f"  {clean(moving.taken.name)}{renamed}: {clean(shlex.join(words))}"
+    env = entry.get("env")
+    names = [*(env if isinstance(env, dict) else {})]
+    if names:
+        yield f"    its variables move to the proxy's own file: {clean(', '.join(names))}"
+    if kept := moving.taken.open_variables:
+        yield f"    {moving.file.client.name} goes on to fill in {clean(', '.join(kept))}"
+    if moving.taken.unused:
+        yield f"    means nothing to the proxy: {clean(', '.join(moving.taken.unused))}"
+    if remedy := unconfined.get(moving.name):
+        yield f"    runs without a sandbox until it is installed: {clean(remedy, 200)}"
+
+
+def unconfined(settings: Settings, environ: Mapping[str, str]) -> dict[str, str]:
+    """The servers that no sandbox can hold as they are started, each with what helps."""
+    # Joins all folders: long to import.
+    from ironcurtain_proxy.wiring.confinement import machine_of  # noqa: PLC0415
+
+    machine = machine_of(settings, environ)
+    return {
+        spec.name: installation_of(spec)
+        for spec in settings.servers
+        if isinstance(look_up(spec, machine), NotInstalled)
+    }
+
+
+def diff_lines(change: FileChange, home: Path) -> Iterator[str]:
+    """The change of a file as a unified diff, without the values of variables."""
+    name = short(change.file.path, home)
+    secrets = sorted(_secrets(change.file), key=len, reverse=True)
+    before, after = change.file.text.splitlines(), change.after.splitlines()
+    for line in difflib.unified_diff(
+        before, after, name, f"{name} (behind the proxy)", lineterm=""
+    ):
+        hidden = line
+        for secret in secrets:
+            hidden = hidden.replace(secret, "***")
+        yield clean(hidden, 500)
+
+
+def _secrets(file: ClientFile) -> set[str]:
+    """What its servers' variables, headers and settings hold, as the file may write it."""
+    document = file.form.parse(file.text)
+    entries = [
+        one for table in file.tables for one in (table_at(document, table.place) or {}).values()
+    ]
+    tables = [one for entry in entries if isinstance(entry, dict) for one in entry.values()]
+    found = {text for one in tables if isinstance(one, dict) for text in _texts(one)}
+    long = {text for text in found if len(text) >= _SHORTEST_SECRET}
+    return long | {orjson.dumps(text).decode()[1:-1] for text in long}
+
+
+def _texts(value: Json) -> Iterator[str]:
+    match value:
+        case dict():
+            for one in value.values():
+                yield from _texts(one)
+        case list():
+            for one in value:
+                yield from _texts(one)
+        case str():
+            yield value
+        case _:
+            pass
+
+
+def found_json(found: Found, moving: Sequence[Moving]) -> Json:
+    """The same as `found_lines`, as data."""
+    files: list[Json] = [_file_json(file, moving) for file in found.files]
+    unusable: list[Json] = [{"file": str(one.path), "why": one.why} for one in found.unusable]
+    return files + unusable
+
+
+def _file_json(file: ClientFile, moving: Sequence[Moving]) -> Json:
+    here = [one for one in moving if one.file is file]
+    return {
+        "client": file.client.id,
+        "file": str(file.path),
+        "servers": [{"name": one.taken.name, "behind": one.name} for one in here],
+        "left": [{"name": one.name, "why": one.why} for table in file.tables for one in table.left],
+        "startsProxy": any(table.ours for table in file.tables),
+    }
+
+
+def short(path: Path, home: Path) -> str:
+    """A path with `~`."""
+    text = str(path)
+    return f"~{text.removeprefix(str(home))}" if text.startswith(f"{home}{os.sep}") else text

@@ -1,0 +1,171 @@
+"""One server of a client's file in the proxy's own form, or the reason why it stays there."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Final, TypeAlias
+
+from ironcurtain_proxy.config.clients.known import Client
+from ironcurtain_proxy.config.clients.variables import Places, filled, is_open
+from ironcurtain_proxy.config.servers.remote_entry import NETWORK_TYPES
+from ironcurtain_proxy.model.json import Json
+
+OURSELVES: Final = frozenset({"ironcurtain-proxy", "ironcurtain_proxy"})
+_ADDRESSES: Final = ("url", "serverUrl", "httpUrl", "uri")
+_LIMITS: Final = (
+    *("disabledTools", "excludeTools", "includeTools", "disabled_tools", "enabled_tools"),
+    *("available_tools", "tools"),
+)
+_FROM_ELSEWHERE: Final = ("envFile", "env_keys", "env_vars")
+_MAX_NAME: Final = 100
+_ITS_OWN: Final = frozenset(
+    {"type", "name", "command", "cmd", "args", "env", "envs", "cwd", "description", "enabled"}
+    | {"disabled", "source", "bundled", "timeout", "startup_timeout_sec", "tool_timeout_sec"}
+)
+"""Keys that are understood, or that say nothing of the server itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """A server that moves behind the proxy."""
+
+    name: str
+    """In the client's file."""
+    entry: Mapping[str, Json]
+    """In the proxy's form."""
+    open_variables: Mapping[str, str] = field(default_factory=dict)
+    """Its variables that only the client can fill in, with their texts."""
+    unused: tuple[str, ...] = ()
+    """Keys of the client that mean nothing to the proxy."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Left:
+    """A server that stays as it is."""
+
+    name: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ours:
+    """An entry that starts this proxy already."""
+
+    name: str
+    value: Mapping[str, Json]
+
+
+Read: TypeAlias = Taken | Left | Ours
+
+
+def read_entry(client: Client, name: str, value: Json, places: Places) -> Read:
+    """An entry of a client's file."""
+    if not isinstance(value, dict):
+        return Left(name=name, why="its entry is not understood")
+    entry = _unwrapped(value)
+    words = _words(client, entry)
+    if words is not None and any(PurePosixPath(word).name in OURSELVES for word in words):
+        return Ours(name, value)
+    why = _why_left(client, name, entry) or _why_odd(entry, words)
+    if why or words is None:
+        return Left(name=name, why=why or "its command is not understood")
+    return _taken(client, name, entry, words, places)
+
+
+def _unwrapped(value: dict[str, Json]) -> dict[str, Json]:
+    """The entry, in one form for all clients; before 2025-09 Zed had the command as an object."""
+    entry = dict(value)
+    command = entry.get("command")
+    if isinstance(command, dict):
+        entry |= {"command": command.get("path"), "args": command.get("args", [])}
+        entry |= {"env": command["env"]} if command.get("env") is not None else {}
+    for theirs, ours in (("cmd", "command"), ("envs", "env")):
+        if theirs in entry and ours not in entry:
+            entry[ours] = entry[theirs]
+    return entry
+
+
+def _words(client: Client, entry: Mapping[str, Json]) -> list[str] | None:
+    """The command and its arguments; None: they are not texts."""
+    del client
+    command, args = entry.get("command"), entry.get("args")
+    words = [command, *(args if isinstance(args, list) else [])]
+    is_odd = args is not None and not isinstance(args, list)
+    texts = [word for word in words if isinstance(word, str) and "\0" not in word]
+    return None if is_odd or not command or len(texts) < len(words) else texts
+
+
+def _why_left(client: Client, name: str, entry: Mapping[str, Json]) -> str:
+    return next(filter(None, _reasons(client, name, entry)), "")
+
+
+def _reasons(client: Client, name: str, entry: Mapping[str, Json]) -> Iterator[str]:
+    if entry.get("disabled") is True or entry.get("enabled") is False:
+        yield "it is switched off there"
+    kind = entry.get("type")
+    if kind in NETWORK_TYPES or kind == "streamable_http" or any(entry.get(a) for a in _ADDRESSES):
+        yield "it is reached over the network: move its entry by hand"
+    if client.form == "goose" and kind != "stdio":
+        yield f"it is a part of {client.name}"
+    if client.form == "zed" and entry.get("command") is None:
+        yield "an extension of Zed starts it"
+    yield from [f'"{key}" limits its tools there' for key in _LIMITS if entry.get(key)]
+    for key in _FROM_ELSEWHERE:
+        if entry.get(key):
+            yield f'its "{key}" takes variables from where the proxy cannot'
+    yield _why_not_named(name)
+
+
+def _why_not_named(name: str) -> str:
+    """Why the proxy has no use for a name; the reader of `mcp-servers.json` says the same."""
+    is_wrong = not name or name != name.strip() or len(name) > _MAX_NAME or "/" in name
+    if is_wrong or not name.isprintable() or name.startswith("_") or name == "proxy":
+        return "its name cannot be used here: rename it"
+    return ""
+
+
+def _why_odd(entry: Mapping[str, Json], words: list[str] | None) -> str:
+    if words is None:
+        return "its command is not understood"
+    env, cwd = entry.get("env"), entry.get("cwd")
+    variables = env if isinstance(env, dict) else {}
+    texts = [text for text in variables.values() if isinstance(text, str | int | float)]
+    if (env is not None and not isinstance(env, dict)) or len(texts) < len(variables):
+        return "its variables are not understood"
+    if any(not key or "=" in key or "\0" in key for key in variables):
+        return "its variables are not understood"
+    return "" if cwd is None or isinstance(cwd, str) else "its directory is not understood"
+
+
+def _taken(
+    client: Client, name: str, entry: Mapping[str, Json], words: list[str], places: Places
+) -> Taken | Left:
+    line = [filled(word, client, places) for word in words]
+    cwd = entry.get("cwd")
+    where = filled(cwd, client, places) if isinstance(cwd, str) else None
+    if unclear := [word for word in (*line, where or "") if is_open(word, client)]:
+        found = client.variables.search(unclear[0])
+        what = "" if found is None else found[0]
+        return Left(name=name, why=f"only {client.name} can fill in {what} of its command line")
+    variables = dict(_variables(client, entry, places))
+    still_open = {key: text for key, text in variables.items() if is_open(text, client)}
+    written: dict[str, Json] = {"command": line[0], "args": [*line[1:]]}
+    env: dict[str, Json] = {key: text for key, text in variables.items() if key not in still_open}
+    if env:
+        written["env"] = env
+    if where:
+        written["cwd"] = where
+    description = entry.get("description")
+    if isinstance(description, str) and description:
+        written["description"] = description
+    unused = tuple(sorted(entry.keys() - _ITS_OWN))
+    return Taken(name=name, entry=written, open_variables=still_open, unused=unused)
+
+
+def _variables(
+    client: Client, entry: Mapping[str, Json], places: Places
+) -> Iterator[tuple[str, str]]:
+    env = entry.get("env")
+    for key, value in env.items() if isinstance(env, dict) else ():
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        yield key, filled(text, client, places)

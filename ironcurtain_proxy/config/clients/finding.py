@@ -1,0 +1,156 @@
+"""Which clients have a configuration here, and which servers stand in it."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ironcurtain_proxy.config.clients.entries import Left, Ours, Taken, read_entry
+from ironcurtain_proxy.config.clients.known import (
+    CLIENTS,
+    FORMATS,
+    Client,
+    client_of,
+    format_of,
+    places_of,
+)
+from ironcurtain_proxy.config.clients.text_format import (
+    NotUnderstoodError,
+    Place,
+    TextFormat,
+    table_at,
+)
+from ironcurtain_proxy.config.clients.variables import Places
+from ironcurtain_proxy.config.reading.problems import Report
+from ironcurtain_proxy.config.reading.reading import is_there, read_file
+from ironcurtain_proxy.model.json import Json
+
+_MOVED: Final = {"CODEX_HOME": ".codex", "XDG_CONFIG_HOME": ".config"}
+"""Directories below the home directory that a variable moves."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """A table of servers in a client's file."""
+
+    place: Place
+    taken: tuple[Taken, ...] = ()
+    left: tuple[Left, ...] = ()
+    ours: tuple[Ours, ...] = ()
+    names: frozenset[str] = frozenset()
+    """All names that are used in it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientFile:
+    """A configuration of a client."""
+
+    client: Client
+    path: Path
+    form: TextFormat
+    text: str
+    tables: tuple[Table, ...]
+    is_project: bool
+    """Whether it lies in the workspace, where others who work there may share it."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnusableFile:
+    """A configuration that stays as it is."""
+
+    path: Path
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """All configurations."""
+
+    files: tuple[ClientFile, ...]
+    unusable: tuple[UnusableFile, ...]
+
+
+def find(
+    home: Path, workspace: Path, environ: Mapping[str, str], given: Sequence[Path] = ()
+) -> Found:
+    """The configurations of the known clients, or the given files instead."""
+    found: dict[str, ClientFile] = {}
+    unusable: list[UnusableFile] = []
+    places = Places(str(workspace), str(home))
+    candidates = [(None, path) for path in given] or _candidates(home, workspace, environ)
+    for client, path in candidates:
+        key = os.path.realpath(path)
+        if key in found or (not given and not is_there(path)):
+            continue
+        try:
+            found[key] = _read(client, path, workspace, places)
+        except NotUnderstoodError as error:
+            unusable.append(UnusableFile(path, str(error)))
+    return Found(tuple(found.values()), tuple(unusable))
+
+
+def _candidates(
+    home: Path, workspace: Path, environ: Mapping[str, str]
+) -> Iterator[tuple[Client | None, Path]]:
+    for client in CLIENTS:
+        for name in client.user_files:
+            yield client, _below_home(name, home, environ)
+        for name in client.project_files:
+            yield client, workspace / name
+
+
+def _below_home(name: str, home: Path, environ: Mapping[str, str]) -> Path:
+    for variable, directory in _MOVED.items():
+        moved = environ.get(variable, "")
+        if moved.startswith("/") and name.startswith(f"{directory}/"):
+            return Path(moved) / name.removeprefix(f"{directory}/")
+    return home / name
+
+
+def _read(client: Client | None, path: Path, workspace: Path, places: Places) -> ClientFile:
+    form = FORMATS[format_of(path) if client is None else client.format]
+    is_project = path.resolve().is_relative_to(workspace.resolve())
+    if client is not None and path.is_relative_to(workspace) and not is_project:
+        # A repository of somebody else must not choose which file is changed.
+        raise NotUnderstoodError("is a link that leads out of the workspace")
+    text = _text(path)
+    document = form.parse(text) if text.strip() else {}
+    client = client or client_of(path, document)
+    if client is None:
+        raise NotUnderstoodError("has no servers in a form that is known")
+    tables = [
+        _table(client, place, table, places)
+        for place in places_of(client, str(workspace))
+        if (table := table_at(document, place)) is not None
+    ]
+    return ClientFile(
+        client=client,
+        path=path,
+        form=form,
+        text=text,
+        tables=tuple(tables),
+        is_project=is_project,
+    )
+
+
+def _text(path: Path) -> str:
+    report = Report()
+    data = read_file(path, report)
+    if data is None or report.has_errors:
+        raise NotUnderstoodError(report.problems[0].message)
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise NotUnderstoodError("is not UTF-8") from None
+
+
+def _table(client: Client, place: Place, table: Mapping[str, Json], places: Places) -> Table:
+    read = [read_entry(client, name, value, places) for name, value in table.items()]
+    return Table(
+        place=place,
+        taken=tuple([one for one in read if isinstance(one, Taken)]),
+        left=tuple([one for one in read if isinstance(one, Left)]),
+        ours=tuple([one for one in read if isinstance(one, Ours)]),
+        names=frozenset(table),
+    )

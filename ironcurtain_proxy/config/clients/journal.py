@@ -1,0 +1,265 @@
+"""The record of clients' files that were changed, and putting them back.
+
+The record and a copy of each file lie below `~/.ironcurtain`, where no tool call reaches and no
+repository takes up secrets. A change is recorded before it is made: after a crash the record may
+name a change that did not happen, and putting that back does nothing.
+
+A file that nobody changed since gets its old bytes. Where other parts changed, the servers come
+back in place of the proxy's entry, and the other parts stay. Where that entry changed, too, the
+file stays as it is.
+"""
+
+import hashlib
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Final, Literal, TypeAlias
+
+import orjson
+
+from ironcurtain_proxy.config.clients.known import FORMATS, FormatName, format_of
+from ironcurtain_proxy.config.clients.plan import FileChange
+from ironcurtain_proxy.config.clients.text_format import Move, NotUnderstoodError, given_back
+from ironcurtain_proxy.config.migration.rewriting import exchange
+from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.private_files import locked_file, make_private_directory, write_whole
+
+_DIRECTORY: Final = "clients"
+_NAME: Final = "journal.json"
+_VERSION: Final = 1
+
+UndoState: TypeAlias = Literal["restored", "same", "merged", "refused"]
+"""`restored`: the old bytes. `same`: it had them already. `merged`: the servers are back, and other
+parts are as they were changed since. `refused`: the file is as it was found."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One changed file."""
+
+    file: Path
+    client: str
+    """Its name for people."""
+    format: FormatName
+    backup: str
+    after: str
+    """The SHA-256 of the file after the change."""
+    at: str
+    moves: tuple[Move, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """The record."""
+
+    entries: tuple[Entry, ...] = ()
+    written: Mapping[str, str] = field(default_factory=dict)
+    """The SHA-256 of each file of ours as `init` wrote it, by its path below the directory."""
+    origins: Mapping[str, str] = field(default_factory=dict)
+    """What each server was made of, by its name behind the proxy; see `plan.origin_of`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Undone:
+    """What became of one file."""
+
+    entry: Entry
+    state: UndoState
+    why: str = ""
+    backup: Path | None = None
+    """The copy that is kept."""
+
+
+def digest(content: bytes) -> str:
+    """The SHA-256 of a content."""
+    return hashlib.sha256(content).hexdigest()
+
+
+@contextmanager
+def only_one(state: Path) -> Iterator[None]:
+    """Keeps a second `init` out.
+
+    Raises:
+        ConfigurationError: there is one.
+    """
+    directory = state / _DIRECTORY
+    make_private_directory(directory)
+    descriptor = locked_file(directory / ".lock")
+    if descriptor is None:
+        raise ConfigurationError("another `init` is running: wait for it")
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def read_journal(state: Path) -> Journal:
+    """The record; an empty one if there is none.
+
+    Raises:
+        ConfigurationError: it cannot be read.
+    """
+    file = state / _DIRECTORY / _NAME
+    try:
+        data = orjson.loads(file.read_bytes())
+        if data["version"] != _VERSION:
+            raise ConfigurationError(f"{file}: is of another version of ironcurtain-proxy")
+        entries = tuple([_entry(one) for one in data["clients"]])
+        written = {str(key): str(value) for key, value in data["written"].items()}
+        origins = {str(key): str(value) for key, value in data["origins"].items()}
+    except FileNotFoundError:
+        return Journal()
+    except OSError as error:
+        raise ConfigurationError(f"{file}: cannot be read: {error.strerror}") from None
+    except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
+        raise ConfigurationError(
+            f"{file}: is damaged: the copies of your clients' files lie beside it"
+        ) from None
+    return Journal(entries, written, origins)
+
+
+def write_journal(state: Path, journal: Journal) -> None:
+    """Write the record.
+
+    Raises:
+        OSError: it could not be written; the old one is there.
+    """
+    directory = state / _DIRECTORY
+    make_private_directory(directory)
+    document = {
+        "version": _VERSION,
+        "clients": [_document(entry) for entry in journal.entries],
+        "written": {**journal.written},
+        "origins": {**journal.origins},
+    }
+    write_whole(directory / _NAME, orjson.dumps(document, option=orjson.OPT_INDENT_2), locked=True)
+
+
+def change(state: Path, journal: Journal, what: FileChange, now: datetime) -> Journal:
+    """Change a client's file. Returns the record with it.
+
+    Raises:
+        OSError: the file could not be changed, or was changed meanwhile; it is as it was.
+    """
+    before, after = what.file.text.encode(), what.after.encode()
+    number = 1 + max([int(one.backup.partition("-")[0]) for one in journal.entries], default=0)
+    entry = Entry(
+        file=what.file.path,
+        client=what.file.client.name,
+        format=format_of(what.file.path),
+        backup=f"{number}-{what.file.path.name}",
+        after=digest(after),
+        at=now.isoformat(timespec="seconds"),
+        moves=what.moves,
+    )
+    directory = state / _DIRECTORY
+    make_private_directory(directory)
+    write_whole(directory / entry.backup, before, locked=True)
+    recorded = replace(journal, entries=(*journal.entries, entry))
+    write_journal(state, recorded)
+    try:
+        exchange(what.file.path, before, after)
+    except OSError:
+        write_journal(state, journal)
+        (directory / entry.backup).unlink(missing_ok=True)
+        raise
+    return recorded
+
+
+def undo(state: Path, journal: Journal) -> tuple[list[Undone], Journal]:
+    """Put all files back, the latest change first. Returns what is left of the record, too."""
+    results: list[Undone] = []
+    for entry in reversed(journal.entries):
+        result = _undone(state / _DIRECTORY / entry.backup, entry)
+        results.append(result)
+        if result.state == "refused":
+            continue
+        rest = tuple([one for one in journal.entries if one is not entry])
+        journal = replace(journal, entries=rest)
+        write_journal(state, journal)
+        if result.backup is None:
+            with suppress(OSError):
+                (state / _DIRECTORY / entry.backup).unlink(missing_ok=True)
+    return results, journal
+
+
+def _undone(backup: Path, entry: Entry) -> Undone:
+    try:
+        return Undone(entry, *_restored(backup, entry))
+    except NotUnderstoodError as error:
+        why = f"it was changed since, and {error}"
+    except UnicodeDecodeError:
+        why = "it was changed since, and is not UTF-8"
+    except FileNotFoundError as error:
+        why = "it is gone" if error.filename == str(entry.file) else "its copy is gone"
+    except OSError as error:
+        why = f"it cannot be written: {error.strerror}"
+    return Undone(entry, "refused", why, backup)
+
+
+def _restored(backup: Path, entry: Entry) -> tuple[UndoState, str, Path | None]:
+    before, now = backup.read_bytes(), entry.file.read_bytes()
+    if now == before:
+        return "same", "", None
+    if digest(now) == entry.after:
+        exchange(entry.file, now, before)
+        return "restored", "", None
+    text, old = now.decode(), before.decode()
+    for move in reversed(entry.moves):
+        text = given_back(FORMATS[entry.format], text, old, move)
+    exchange(entry.file, now, text.encode())
+    return "merged", "", backup
+
+
+def _document(entry: Entry) -> dict[str, Json]:
+    return {
+        "file": str(entry.file),
+        "client": entry.client,
+        "format": entry.format,
+        "backup": entry.backup,
+        "after": entry.after,
+        "at": entry.at,
+        "moves": [
+            {
+                "place": [*move.place],
+                "names": [*move.names],
+                "name": move.name,
+                "value": {**move.value},
+            }
+            for move in entry.moves
+        ],
+    }
+
+
+def _entry(data: Mapping[str, Json]) -> Entry:
+    moves = data["moves"]
+    backup = str(data["backup"])
+    if not isinstance(moves, list) or "/" in backup or not backup.partition("-")[0].isdigit():
+        raise TypeError
+    return Entry(
+        file=Path(str(data["file"])),
+        client=str(data["client"]),
+        format=format_of(Path(str(data["file"]))),
+        backup=backup,
+        after=str(data["after"]),
+        at=str(data["at"]),
+        moves=tuple([_move(move) for move in moves]),
+    )
+
+
+def _move(data: Json) -> Move:
+    if not isinstance(data, dict):
+        raise TypeError
+    place, names, value = data["place"], data["names"], data["value"]
+    if not isinstance(place, list) or not isinstance(names, list) or not isinstance(value, dict):
+        raise TypeError
+    return Move(
+        place=tuple(map(str, place)),
+        names=tuple(map(str, names)),
+        name=str(data["name"]),
+        value=value,
+    )

@@ -1,0 +1,227 @@
+"""The servers of all clients together, and the change of each client's file.
+
+Two clients may call different servers by one name, or the same server twice. Each client keeps to
+the servers that were its own: its entry names them in `SERVER_FILTER`.
+"""
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from itertools import chain, count
+from typing import Final
+
+import orjson
+
+from ironcurtain_proxy.config.clients.entries import Ours, Taken
+from ironcurtain_proxy.config.clients.finding import ClientFile, Table
+from ironcurtain_proxy.config.clients.known import entry_of
+from ironcurtain_proxy.config.clients.text_format import Move, NotUnderstoodError, moved
+from ironcurtain_proxy.config.clients.variables import guessed
+from ironcurtain_proxy.model.json import Json
+
+ENTRY_NAME: Final = "ironcurtain"
+_FILTER: Final = "SERVER_FILTER"
+_CREDENTIALS: Final = "SERVER_CREDENTIALS"
+_WORKSPACE: Final = "ALLOWED_DIRECTORY"
+_STARTS: Final = ("command", "args", "env", "cwd")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moving:
+    """A server on its way from a client's table to the proxy."""
+
+    file: ClientFile
+    table: Table
+    taken: Taken
+    name: str
+    """Its name behind the proxy."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileChange:
+    """What becomes of a client's file."""
+
+    file: ClientFile
+    moves: tuple[Move, ...]
+    after: str
+    servers: tuple[str, ...]
+    """Behind the proxy from now on, by their names there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnStart:
+    """What a client is told to start."""
+
+    command: str
+    args: tuple[str, ...]
+    workspace: str | None = None
+    """For files of a project that is not the configured workspace."""
+
+
+def movings(
+    files: Sequence[ClientFile],
+    present: Mapping[str, Mapping[str, Json]],
+    origins: Mapping[str, str],
+) -> list[Moving]:
+    """Every server that moves, each with the name that it gets.
+
+    Args:
+        files: of the clients that are to be changed.
+        present: servers that are behind the proxy already.
+        origins: of what these were made, by `origin_of`: since then words may have been added.
+    """
+    made_of = {name: origins.get(name) or origin_of(entry) for name, entry in present.items()}
+    found: list[Moving] = []
+    for file in files:
+        for table in file.tables:
+            for taken in table.taken:
+                name = _name(taken, file, made_of)
+                made_of.setdefault(name, origin_of(taken.entry))
+                found.append(Moving(file=file, table=table, taken=taken, name=name))
+    return found
+
+
+def origin_of(entry: Mapping[str, Json]) -> str:
+    """Tells entries that start the same from others, without the secrets that they hold."""
+    words = {key: entry[key] for key in _STARTS if entry.get(key)}
+    return sha256(orjson.dumps(words, option=orjson.OPT_SORT_KEYS)).hexdigest()
+
+
+def _name(taken: Taken, file: ClientFile, made_of: Mapping[str, str]) -> str:
+    # Without what could end it early in `server__tool`.
+    base = re.sub("__+", "-", taken.name).strip("_") or "server"
+    wanted = (taken.name, base, f"{base}-{file.client.id}")
+    numbered = (f"{base}-{number}" for number in count(2))
+    return next(name for name in chain(wanted, numbered) if _is_free(name, taken, made_of))
+
+
+def _is_free(name: str, taken: Taken, made_of: Mapping[str, str]) -> bool:
+    there = made_of.get(name)
+    if there is not None:
+        return there == origin_of(taken.entry)
+    # `a__b__c` could be tool `b__c` of server `a`, or tool `c` of server `a__b`.
+    return not any(_collides(name, other) for other in made_of)
+
+
+def _collides(one: str, other: str) -> bool:
+    return f"{one}__".startswith(f"{other}__") or f"{other}__".startswith(f"{one}__")
+
+
+def behind(
+    moving: Sequence[Moving], present: Mapping[str, Mapping[str, Json]]
+) -> dict[str, dict[str, Json]]:
+    """All servers behind the proxy, as its own file has them."""
+    entries = {name: {**entry} for name, entry in present.items()}
+    for one in moving:
+        entries.setdefault(one.name, {**one.taken.entry})
+    return entries
+
+
+def startable(
+    moving: Sequence[Moving], entries: Mapping[str, dict[str, Json]], environ: Mapping[str, str]
+) -> dict[str, dict[str, Json]]:
+    """The same entries, as they are started to read their tools.
+
+    What only the client can fill in is guessed, or stands there as it is written: most servers look
+    at a key when it is used, not when they start.
+    """
+    found = {name: {**entry} for name, entry in entries.items()}
+    for one in moving:
+        env = found[one.name].get("env")
+        guesses: dict[str, Json] = {
+            key: guessed(text, one.file.client, environ)
+            for key, text in one.taken.open_variables.items()
+        }
+        if guesses:
+            found[one.name]["env"] = {**(env if isinstance(env, dict) else {}), **guesses}
+    return found
+
+
+def changes(
+    moving: Sequence[Moving], start: OwnStart, without: Collection[str] = ()
+) -> tuple[list[FileChange], list[tuple[ClientFile, str]]]:
+    """The change of each file, and the files that cannot be changed, with the reason.
+
+    Args:
+        moving: the servers.
+        start: what the clients start from now on.
+        without: names behind the proxy of servers that stay where they are.
+    """
+    done: list[FileChange] = []
+    refused: list[tuple[ClientFile, str]] = []
+    files = {id(one.file): one.file for one in moving}
+    for key, file in files.items():
+        here = [one for one in moving if id(one.file) == key and one.name not in without]
+        if not here:
+            continue
+        try:
+            done.append(_change(file, here, start))
+        except NotUnderstoodError as error:
+            refused.append((file, str(error)))
+    return done, refused
+
+
+def _change(file: ClientFile, moving: Sequence[Moving], start: OwnStart) -> FileChange:
+    moves: list[Move] = []
+    text = file.text
+    for table in file.tables:
+        here = [one for one in moving if one.table is table]
+        if here:
+            moves.append(_move(file, table, here, start))
+            text = moved(file.form, text, moves[-1])
+    names = dict.fromkeys(one.name for one in moving)
+    return FileChange(file=file, moves=tuple(moves), after=text, servers=tuple(names))
+
+
+def _move(file: ClientFile, table: Table, moving: Sequence[Moving], start: OwnStart) -> Move:
+    old = next(iter(table.ours), None)
+    names = [one.taken.name for one in moving]
+    name = _entry_name(table, names) if old is None else old.name
+    is_project = file.is_project or len(table.place) > 1
+    env = dict(_env(moving, old, start.workspace if is_project else None))
+    if old is None:
+        value = entry_of(file.client, start.command, [*start.args], env)
+    else:
+        names.append(old.name)
+        key = "envs" if file.client.form == "goose" else "env"
+        value = {**old.value, key: {**env}}
+    return Move(place=table.place, names=tuple(names), name=name, value=value)
+
+
+def _entry_name(table: Table, going: Collection[str]) -> str:
+    taken = table.names - frozenset(going)
+    numbered = (f"{ENTRY_NAME}-{number}" for number in count(2))
+    names = (ENTRY_NAME, f"{ENTRY_NAME}-proxy", *[next(numbered) for _ in taken])
+    return next(name for name in names if name not in taken)
+
+
+def _env(
+    moving: Sequence[Moving], old: Ours | None, workspace: str | None
+) -> Iterator[tuple[str, str]]:
+    there = old.value.get("env", old.value.get("envs")) if old else None
+    env = {str(key): str(text) for key, text in there.items()} if isinstance(there, dict) else {}
+    names = dict.fromkeys(one.name for one in moving)
+    if old is None or _FILTER in env:
+        # Without a filter the old entry has every server, and so these.
+        before = [name.strip() for name in env.get(_FILTER, "").split(",") if name.strip()]
+        env[_FILTER] = ",".join(dict.fromkeys([*before, *names]))
+    credentials = _read(env.get(_CREDENTIALS, "{}"))
+    credentials.update(
+        {one.name: {**one.taken.open_variables} for one in moving if one.taken.open_variables}
+    )
+    if credentials:
+        env[_CREDENTIALS] = orjson.dumps(credentials).decode()
+    if workspace is not None:
+        env[_WORKSPACE] = workspace
+    yield from env.items()
+
+
+def _read(text: str) -> dict[str, Json]:
+    try:
+        found = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        found = None
+    if not isinstance(found, dict):
+        raise NotUnderstoodError(f"the {_CREDENTIALS} of the proxy's entry is not understood")
+    return found

@@ -1,0 +1,169 @@
+"""TOML, as Codex writes its configuration: a table for each server.
+
+The text is parsed by the standard library. To change it, the lines of a server's tables are found
+and replaced: a library that edits TOML refuses tables that stand apart from each other, and a
+configuration that grew over time has such.
+"""
+
+import re
+import tomllib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, cast
+
+import orjson
+
+from ironcurtain_proxy.config.clients.text_format import (
+    Edit,
+    NotUnderstoodError,
+    Place,
+    newline,
+    spliced,
+)
+from ironcurtain_proxy.model.json import Json
+
+_TOKEN: Final = re.compile(
+    r'"""(?:[^\\]|\\.)*?"""|\'\'\'.*?\'\'\'|"(?:[^"\\\n]|\\.)*"|\'[^\'\n]*\'|#[^\n]*|[\[\]{}\n]',
+    re.DOTALL,
+)
+_BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class _Section:
+    """The lines of one table: from its header to its last value."""
+
+    path: tuple[str, ...]
+    start: int
+    end: int
+
+
+class TomlText:
+    """The format."""
+
+    def parse(self, text: str) -> Json:
+        """The value. Dates become text: no server has one."""
+        try:
+            return _plain(tomllib.loads(text))
+        except (tomllib.TOMLDecodeError, RecursionError) as error:
+            raise NotUnderstoodError(f"is not TOML: {_one_line(error)}") from None
+
+    def sources(self, text: str, place: Place) -> Mapping[str, str]:
+        """Each server's tables, with those inside of it."""
+        found: dict[str, str] = {}
+        for name, section in _named(text, place):
+            source = text[section.start : section.end]
+            found[name] = f"{found[name]}{newline(text)}{source}" if name in found else source
+        return found
+
+    def written(self, text: str, place: Place, name: str, value: Mapping[str, Json]) -> str:
+        """A table with one line for each key."""
+        end = newline(text)
+        header = f"[{'.'.join(map(_key, (*place, name)))}]{end}"
+        return header + "".join(f"{_key(key)} = {_value(one)}{end}" for key, one in value.items())
+
+    def replaced(
+        self, text: str, place: Place, names: Collection[str], sources: Sequence[str]
+    ) -> str:
+        """Comments stay, except those inside of what is replaced."""
+        going = [(name, section) for name, section in _named(text, place) if name in names]
+        if missing := sorted(set(names) - {name for name, _ in going}):
+            raise NotUnderstoodError(f'"{missing[0]}" is not written as a table of its own')
+        first = going[0][1]
+        edits: list[Edit] = [(first.start, first.end, newline(text).join(sources))]
+        edits += [(one.start, _blank_end(text, one.end), "") for _, one in going[1:]]
+        return spliced(text, edits)
+
+
+def _named(text: str, place: Place) -> Iterator[tuple[str, _Section]]:
+    depth = len(place)
+    for section in _sections(text):
+        if section.path[:depth] == place and len(section.path) > depth:
+            yield section.path[depth], section
+
+
+def _sections(text: str) -> list[_Section]:
+    headers: list[tuple[int, tuple[str, ...]]] = []
+    depth = 0
+    for token in _TOKEN.finditer(text):
+        word = token[0]
+        if word in ("[", "{"):
+            begin = text.rfind("\n", 0, token.start()) + 1
+            if depth == 0 and word == "[" and not text[begin : token.start()].strip():
+                headers.append((begin, _path(text, begin)))
+            depth += 1
+        elif word in ("]", "}"):
+            depth -= 1
+    ends = [start for start, _ in headers[1:]] + [len(text)]
+    values = _TOKEN.sub(lambda found: _blanked(found[0]), text)
+    return [
+        _Section(path, start, _line_end(text, start + len(values[start:end].rstrip())))
+        for (start, path), end in zip(headers, ends, strict=True)
+    ]
+
+
+def _blanked(word: str) -> str:
+    return " " * len(word) if word.startswith("#") else word
+
+
+def _path(text: str, begin: int) -> tuple[str, ...]:
+    """The keys of a header, such as `[a."b c"]`."""
+    line = text[begin : _line_end(text, begin)]
+    keys: list[str] = []
+    inner: object = tomllib.loads(line)
+    while inner:
+        if isinstance(inner, list):
+            inner = inner[0]
+        elif isinstance(inner, dict):
+            ((key, inner),) = inner.items()
+            keys.append(str(key))
+    return tuple(keys)
+
+
+def _line_end(text: str, at: int) -> int:
+    end = text.find("\n", at)
+    return len(text) if end < 0 else end + 1
+
+
+def _blank_end(text: str, at: int) -> int:
+    """The end of the blank lines that follow."""
+    while at < len(text) and not text[at : (end := _line_end(text, at))].strip():
+        at = end
+    return at
+
+
+def _key(key: str) -> str:
+    return key if _BARE.fullmatch(key) else _text(key)
+
+
+def _text(text: str) -> str:
+    return orjson.dumps(text).decode().replace("\x7f", "\\u007f")
+
+
+def _value(value: Json) -> str:
+    match value:
+        case str():
+            return _text(value)
+        case list():
+            return "[" + ", ".join(map(_value, value)) + "]"
+        case dict():
+            inner = ", ".join(f"{_key(key)} = {_value(one)}" for key, one in value.items())
+            return f"{{ {inner} }}" if inner else "{}"
+        case _:
+            return orjson.dumps(value).decode()
+
+
+def _plain(value: object) -> Json:
+    match value:
+        case dict():
+            return {str(key): _plain(one) for key, one in value.items()}
+        case list():
+            return [_plain(one) for one in value]
+        case bool() | int() | float() | str():
+            return cast("Json", value)
+        case _:
+            return str(value)
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())

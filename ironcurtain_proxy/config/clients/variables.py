@@ -1,0 +1,58 @@
+"""What clients fill into the entries of servers: `${workspaceFolder}`, `${env:TOKEN}`, `${TOKEN}`.
+
+A text with only the workspace and the home directory can be written out. Anything else, such as
+`${input:token}`, is known to the client alone: in a server's variables it stays in the client's
+file and reaches the proxy from there; in a command line nothing can take it there.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from ironcurtain_proxy.config.clients.known import Client
+
+_WORKSPACE: Final = frozenset({"workspaceFolder", "workspaceRoot"})
+_HOME: Final = frozenset({"userHome", "HOME", "env:HOME"})
+_SLASH: Final = frozenset({"pathSeparator", "/"})
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """What can be written out."""
+
+    workspace: str
+    home: str
+
+
+def filled(text: str, client: Client, places: Places) -> str:
+    """A text with the directories that are known written out."""
+    return client.variables.sub(lambda found: _known(found, places), text)
+
+
+def is_open(text: str, client: Client) -> bool:
+    """Whether a text still needs the client."""
+    return client.variables.search(text) is not None
+
+
+def guessed(text: str, client: Client, environ: Mapping[str, str]) -> str:
+    """A text with the variables of this environment, good enough to list a server's tools."""
+    return client.variables.sub(lambda found: _from(environ, found), text)
+
+
+def _known(found: re.Match[str], places: Places) -> str:
+    name = _name(found)
+    if name in _WORKSPACE:
+        return places.workspace
+    if name in _HOME:
+        return places.home
+    return "/" if name in _SLASH else found[0]
+
+
+def _from(environ: Mapping[str, str], found: re.Match[str]) -> str:
+    name, _, default = _name(found).removeprefix("env:").partition(":-")
+    return environ.get(name, default or found[0])
+
+
+def _name(found: re.Match[str]) -> str:
+    return found[0].removeprefix("$").removeprefix("{").removesuffix("}")

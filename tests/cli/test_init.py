@@ -1,0 +1,233 @@
+"""`init` as a person runs it: clients are found, changed, and put back."""
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import orjson
+import pytest
+
+from ironcurtain_proxy.model.json import Json
+from tests import program
+from tests.config.presets.test_presets import SERVER
+from tests.e2e.raw_client import RawClient
+from tests.program import PROXY
+
+SILENT = "import sys, pathlib; pathlib.Path(sys.argv[1]).touch(); sys.stdin.read()"
+
+
+class Machine:
+    """A home with a project and clients."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.home = root, root / "home"
+        self.workspace = self.home / "project"
+        (self.workspace / ".git").mkdir(parents=True)
+        (self.workspace / "src").mkdir()
+        (root / "server.py").write_text(SERVER)
+        (root / "silent.py").write_text(SILENT)
+        self.cursor = self.home / ".cursor/mcp.json"
+        self.codex = self.home / ".codex/config.toml"
+
+    def server(self, kind: str) -> dict[str, Json]:
+        return {"command": sys.executable, "args": [str(self.root / "server.py"), kind]}
+
+    def silent(self) -> dict[str, Json]:
+        args = [str(self.root / "silent.py"), str(self.root / "started")]
+        return {"command": sys.executable, "args": [*args]}
+
+    def give_cursor(self, **servers: Json) -> bytes:
+        self.cursor.parent.mkdir(parents=True, exist_ok=True)
+        inner = orjson.dumps({"mcpServers": {**servers}}, option=orjson.OPT_INDENT_2).decode()
+        self.cursor.write_text(f"// mine\n{inner}\n")
+        return self.cursor.read_bytes()
+
+    def give_codex(self) -> bytes:
+        self.codex.parent.mkdir(parents=True, exist_ok=True)
+        self.codex.write_text(
+            f'[mcp_servers.pages]\ncommand = "{sys.executable}"\n'
+            f'args = ["{self.root / "server.py"}", "fetch"]\n[tui]\n'
+        )
+        return self.codex.read_bytes()
+
+    @property
+    def environ(self) -> dict[str, str]:
+        return {**os.environ, "HOME": str(self.home)}
+
+    def run(self, *arguments: str, cwd: str = "src") -> tuple[int, str, str]:
+        words = [*PROXY, "init", *arguments]
+        done = program.run(words, self.environ, self.workspace / cwd)
+        return done.returncode, done.stdout, done.stderr
+
+    def files(self) -> dict[str, bytes]:
+        return {
+            str(file.relative_to(self.home)): file.read_bytes()
+            for file in self.home.rglob("*")
+            if file.is_file()
+        }
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+def started_by(value: Mapping[str, Json], machine: Machine) -> RawClient:
+    """The proxy, as a client starts it from its entry."""
+    env, args = value["env"], value["args"]
+    assert isinstance(env, dict)
+    assert isinstance(args, list)
+    words = [str(value["command"]), *map(str, args)]
+    environ = {**machine.environ, **{name: str(text) for name, text in env.items()}}
+    return RawClient(words, environ, machine.root / "stderr", machine.root)
+
+
+def test_clients_start_their_servers_through_the_proxy_until_it_is_undone(machine: Machine) -> None:
+    before = machine.give_cursor(files=machine.server("files"), off={"url": "https://x"})
+    codex = machine.give_codex()
+    code, said, faults = machine.run("--yes")
+    assert code == 0, said + faults
+    assert "Restart Cursor, Codex" in said
+    assert "ironcurtain-proxy review" in said
+    assert "doctor:" in said
+    assert "check --live: 0 errors" in said
+    config = orjson.loads((machine.home / ".ironcurtain/config.json").read_bytes())
+    assert config["allowedDirectory"] == str(machine.workspace)
+    text = machine.cursor.read_text()
+    assert text.startswith("// mine\n")
+    servers = orjson.loads(text.removeprefix("// mine\n"))["mcpServers"]
+    assert servers["off"] == {"url": "https://x"}
+    entry = servers["ironcurtain"]
+    assert Path(entry["command"]).is_absolute()
+    with started_by(entry, machine) as client:
+        client.initialize()
+        tools = client.tool_names()
+    assert "read_doc" in tools
+    assert "fetch" not in tools
+
+    code, said, _ = machine.run("--yes")
+    assert code == 0
+    assert "nothing to do" in said
+    code, said, _ = machine.run("--undo")
+    assert code == 0
+    assert (machine.cursor.read_bytes(), machine.codex.read_bytes()) == (before, codex)
+    code, said, _ = machine.run("--undo")
+    assert "nothing to undo" in said
+
+
+def test_a_server_that_does_not_answer_stays_where_it_is(machine: Machine) -> None:
+    machine.give_cursor(files=machine.server("files"), silent=machine.silent())
+    code, said, _ = machine.run("--yes", "--seconds", "8", "--json")
+    answer = orjson.loads(said)
+    assert code == 1
+    servers = orjson.loads(machine.cursor.read_text().removeprefix("// mine\n"))["mcpServers"]
+    assert servers.keys() == {"ironcurtain", "silent"}
+    assert answer["ok"] is False
+    assert answer["changed"] == [
+        {"file": str(machine.cursor), "client": "cursor", "servers": ["files"]}
+    ]
+    assert answer["check"]["problems"] is not None
+
+
+def test_without_a_terminal_it_says_what_to_pass(machine: Machine) -> None:
+    machine.give_cursor(files=machine.server("files"))
+    before = machine.files()
+    code, _, faults = machine.run()
+    assert code == 2
+    assert "--yes" in faults
+    assert "--dry-run" in faults
+    assert machine.files() == before
+
+
+def test_a_dry_run_shows_the_difference_without_secrets_and_changes_nothing(
+    machine: Machine,
+) -> None:
+    secret: dict[str, Json] = {"TOKEN": 'ghp_"0123456789'}
+    machine.give_cursor(files={**machine.server("files"), "env": secret})
+    before = machine.files()
+    code, said, _ = machine.run("--dry-run")
+    assert code == 0
+    assert "--- ~/.cursor/mcp.json" in said
+    assert '+    "ironcurtain": {' in said
+    assert "0123456789" not in said
+    assert machine.files() == before
+
+
+def test_a_machine_without_servers_is_told_what_to_name(machine: Machine) -> None:
+    machine.give_cursor(remote={"url": "https://x"})
+    code, said, faults = machine.run("--yes")
+    assert code == 2
+    assert "over the network" in said
+    assert "--from" in faults
+
+
+def test_the_home_directory_is_no_workspace(machine: Machine) -> None:
+    code, _, faults = machine.run("--yes", cwd="..")
+    assert code == 2
+    assert "--workspace" in faults
+
+
+@contextmanager
+def terminal(machine: Machine) -> Iterator[tuple[int, "subprocess.Popen[bytes]"]]:
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [*PROXY, "init", "--seconds", "40"], env=machine.environ, cwd=machine.workspace,
+        stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
+    )  # fmt: skip
+    os.close(theirs)
+    try:
+        yield ours, process
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+
+
+def read_until(descriptor: int, word: str) -> str:
+    said = b""
+    while word.encode() not in said:
+        said += os.read(descriptor, 4096)
+    return said.decode()
+
+
+def test_every_step_is_asked_about_and_no_changes_nothing(machine: Machine) -> None:
+    machine.give_cursor(files=machine.server("files"))
+    before = machine.cursor.read_bytes()
+    with terminal(machine) as (screen, process):
+        read_until(screen, "behind the proxy? [Y/n]")
+        os.write(screen, b"\n")
+        read_until(screen, "Start 1 server now")
+        os.write(screen, b"what\n")
+        read_until(screen, "Start 1 server now")
+        os.write(screen, b"y\n")
+        said = read_until(screen, "[Y/n/d]")
+        assert "works on the files that it is given" in said
+        os.write(screen, b"d\n")
+        assert '+    "ironcurtain": {' in read_until(screen, "[Y/n/d]")
+        os.write(screen, b"n\n")
+        read_until(screen, "nothing was changed")
+        assert process.wait(30) == 1
+    assert machine.cursor.read_bytes() == before
+    assert not (machine.home / ".ironcurtain/config.json").exists()
+
+
+def test_an_interruption_while_servers_are_read_changes_nothing(machine: Machine) -> None:
+    before = machine.give_cursor(silent=machine.silent())
+    process = subprocess.Popen(
+        [*PROXY, "init", "--yes", "--seconds", "50"], env=machine.environ, cwd=machine.workspace,
+        stdout=subprocess.PIPE, start_new_session=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    for line in process.stdout:
+        if b"reading the tools" in line:
+            break
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=40)
+    assert process.returncode != 0
+    assert machine.cursor.read_bytes() == before
+    assert not (machine.home / ".ironcurtain/config.json").exists()
