@@ -1,7 +1,10 @@
 """The policy: rules, annotations and lists. The files of the package are in `shipped`.
 
-- `policy_files`, `policy_loading`: which files are read, and how they are joined. -
-`policy_file`, `annotations_file`, `lists_file`, `engine_file`: one format each. - `protection`:
-files that no rule makes accessible. - `lint`, `lint_annotations`, `lint_subjects`: rules and
-annotations without effect.
+- `policy_files`, `policy_loading`: which files are read, and how they are joined.
+- `layer_reading`: the rules of every layer.
+- `policy_file`, `short_form`, `annotations_file`, `lists_file`, `engine_file`: one format each.
+- `protection`: files that no rule makes accessible.
+- `editing`: a rule is added to the text of a file.
+- `difference`: what differs between two policies. `watched_files`: whether files changed.
+- `lint`, `lint_annotations`, `lint_subjects`: rules and annotations without effect.
 """

@@ -21,12 +21,16 @@ from ironcurtain_proxy.model.annotation import (
     ToolEffect,
 )
 from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.operation import label
 
-_FILE_KEYS: Final = ("generatedAt", "servers")
-_SERVER_KEYS: Final = ("inputHash", "tools")
+_FILE_KEYS: Final = ("generatedAt", "pack", "servers")
+_SERVER_KEYS: Final = ("inputHash", "tools", "prompts")
+_PROMPT_KEYS: Final = ("promptName", "serverName", "comment", "args")
 _TOOL_KEYS: Final = ("toolName", "serverName", "comment", "args", "inputSchema", "effect")
 _EFFECTS: Final[tuple[ToolEffect, ...]] = get_args(ToolEffect)
 _OPERATORS: Final = ("equals", "in", "is")
+_MOST_DEPTH: Final = 16
+"""Levels of `inside`."""
 _PRESENCES: Final[tuple[Presence, ...]] = get_args(Presence)
 
 
@@ -36,6 +40,8 @@ class AnnotationsFile:
 
     data: bytes
     annotations: Annotations
+    prompts: Annotations
+    """By server and prompt."""
     servers: frozenset[str]
     """Every server in the file, including those without tools."""
 
@@ -48,13 +54,34 @@ def read_annotations_file(path: Path, report: Report) -> AnnotationsFile | None:
     data, root = read
     servers = root.object(_FILE_KEYS).required("servers").members()
     annotations: dict[tuple[str, str], ToolAnnotation] = {}
+    prompts: dict[tuple[str, str], ToolAnnotation] = {}
     for server, spot in servers.items():
-        for tool in spot.object(_SERVER_KEYS).required("tools").items():
+        members = spot.object(_SERVER_KEYS)
+        for tool in members.required("tools").items():
             annotation = _annotation(server, tool)
             if (server, annotation.tool) in annotations:
                 tool.inner("toolName", None).error(f"{shown(annotation.tool)} is annotated twice")
             annotations[server, annotation.tool] = annotation
-    return AnnotationsFile(data, annotations, frozenset(servers))
+        for prompt in members.read("prompts", Spot.items, []):
+            name, annotation = _prompt(server, prompt)
+            if (server, name) in prompts:
+                prompt.inner("promptName", None).error(f"{shown(name)} is annotated twice")
+            prompts[server, name] = annotation
+    return AnnotationsFile(data, annotations, prompts, frozenset(servers))
+
+
+def _prompt(server: str, spot: Spot) -> tuple[str, ToolAnnotation]:
+    """The name of a prompt, and what its arguments name."""
+    members = spot.object(_PROMPT_KEYS)
+    name = members.required("promptName").name()
+    arguments = members.required("args").members()
+    return name, ToolAnnotation(
+        server=server,
+        tool=label("prompts/get", name),
+        arguments={one: _spec(roles, tuple(arguments)) for one, roles in arguments.items()},
+        comment=members.read("comment", Spot.text, ""),
+        method="prompts/get",
+    )
 
 
 def _annotation(server: str, spot: Spot) -> ToolAnnotation:
@@ -76,13 +103,13 @@ def _annotation(server: str, spot: Spot) -> ToolAnnotation:
     )
 
 
-def _spec(spot: Spot, arguments: tuple[str, ...]) -> RoleSpec:
+def _spec(spot: Spot, arguments: tuple[str, ...], depth: int = _MOST_DEPTH) -> RoleSpec:
     if isinstance(spot.value, list):
         return RoleSpec(default=spot.each(role))
     if not isinstance(spot.value, dict):
-        spot.error("must be a list of roles, or an object with default and when")
+        spot.error("must be a list of roles, or an object with default, when and inside")
         return RoleSpec(default=())
-    members = spot.object(("default", "when"))
+    members = spot.object(("default", "when", "inside"))
     cases: list[RoleCase] = []
     for item in members.read("when", Spot.items, []):
         case = item.object(("condition", "roles"))
@@ -90,7 +117,25 @@ def _spec(spot: Spot, arguments: tuple[str, ...]) -> RoleSpec:
         case_roles = case.required("roles").each(role)
         if condition is not None:
             cases.append(RoleCase(condition=condition, roles=case_roles))
-    return RoleSpec(default=members.required("default").each(role), cases=tuple(cases))
+    inside = members.get("inside")
+    if inside is not None and (cases or depth == 0):
+        inside.error("cannot stand beside when" if cases else "is nested too deeply")
+        inside = None
+    return RoleSpec(
+        default=members.required("default").each(role),
+        cases=tuple(cases),
+        inside={} if inside is None else _inside(inside, depth - 1),
+    )
+
+
+def _inside(spot: Spot, depth: int) -> dict[str, RoleSpec]:
+    members: dict[str, RoleSpec] = {}
+    for name, inner in spot.members().items():
+        spec = _spec(inner, (), depth)
+        if spec.cases:
+            inner.error("when is for arguments: members of an object have the same roles always")
+        members[name] = spec
+    return members
 
 
 def _condition(spot: Spot, arguments: tuple[str, ...]) -> RoleCondition | None:

@@ -18,6 +18,7 @@ from ironcurtain_proxy.config.policy.policy_files import (
     PolicyFiles,
 )
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, read_rule_files
+from ironcurtain_proxy.config.policy.short_form import SHORT_NAME
 from ironcurtain_proxy.config.reading.document import Members, Spot
 from ironcurtain_proxy.config.reading.operator_paths import absolute, real, working_directory
 from ironcurtain_proxy.config.reading.problems import Report
@@ -71,11 +72,13 @@ class _EngineReader:
     def __init__(self, directory: Path, home: Path, report: Report) -> None:
         self._report = report
         self._home = home
-        lists = directory / LISTS_NAME
+        lists, short = directory / LISTS_NAME, directory / SHORT_NAME
         self._files = PolicyFiles(
             policy=directory / POLICY_NAME,
             annotations=directory / ANNOTATIONS_NAME,
             lists=lists if is_there(lists) else None,
+            short=short if is_there(short) else None,
+            alone=True,
         )
         self._data, self._said = self._read(directory / ENGINE_NAME)
         self._home = self._path("home") or home
@@ -89,10 +92,11 @@ class _EngineReader:
             self._report,
             workspace=workspace,
             purpose=purpose,
-            with_shipped=False,
+            shipped=(),
         )
         policy = Policy(
-            rules=read.policy.rules,
+            rules=read.rules.rules,
+            floors=read.rules.floors,
             workspace=workspace,
             protected_paths=self._protected(workspace),
             domain_allowlists=self._allowlists(),
@@ -104,6 +108,7 @@ class _EngineReader:
             policy=policy,
             annotations=read.annotations,
             files=self._files,
+            rules=read.rules,
             warnings=tuple(warnings),
         )
         alias = self._optional("containerWorkspaceDir")

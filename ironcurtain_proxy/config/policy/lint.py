@@ -4,12 +4,12 @@ All findings are warnings: the policy is valid, but perhaps not what its author 
 compared with every annotated tool that it could apply to.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from ironcurtain_proxy.config.policy.lint_subjects import RuleSubject, Subjects
-from ironcurtain_proxy.config.reading.document import DocumentPlace
+from ironcurtain_proxy.config.reading.document import DocumentPlace, RulePlace
 from ironcurtain_proxy.config.reading.problems import Report, nearest, shown
 from ironcurtain_proxy.model.annotation import Annotations, ArgumentRole
 from ironcurtain_proxy.model.path import RealPath
@@ -21,10 +21,20 @@ _URL_MARKS: Final = ("://", " ", "?", "#", "@")
 
 
 def lint_rules(
-    rules: tuple[Rule, ...], annotations: Annotations, source: object, report: Report
+    rules: tuple[Rule, ...],
+    annotations: Annotations,
+    places: Sequence[RulePlace],
+    report: Report,
 ) -> None:
-    """Report suspicious rules of one file, in file order."""
-    _Linter(Subjects.of(annotations), str(source), report).lint(rules)
+    """Report suspicious rules of one layer, in their order.
+
+    Args:
+        rules: the layer's. Rules of a lower layer may follow.
+        annotations: of all tools.
+        places: where the rules of the layer stand; a rule without a place is not looked at.
+        report: gets the warnings.
+    """
+    _Linter(Subjects.of(annotations), tuple(places), report).lint(rules[: len(places)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,18 +48,21 @@ class _Said:
 @dataclass(frozen=True, slots=True)
 class _Linter:
     subjects: Subjects
-    source: str
+    places: tuple[RulePlace, ...]
     report: Report
     said: dict[RuleSubject, list[_Said]] = field(default_factory=dict)
     """Subjects that earlier rules cover."""
 
     def lint(self, rules: tuple[Rule, ...]) -> None:
         for index, rule in enumerate(rules):
-            place: DocumentPlace = ("rules", index)
+            place: DocumentPlace = (index,)
             before = len(self.report.problems)
             self._names(rule, place)
             self._empty(rule, place)
             self._hosts(rule, place)
+            if not rule.is_about_tools:
+                # Which resources and prompts there are, only a running server says.
+                continue
             subjects = self.subjects.of_rule(rule)
             if not subjects and len(self.report.problems) == before:
                 self._warn((*place, "if"), f"{_named(rule)} can never match: {self._why(rule)}")
@@ -59,7 +72,10 @@ class _Linter:
             self._remember(rule, index, subjects)
 
     def _warn(self, place: DocumentPlace, message: str, suggestion: str = "") -> None:
-        self.report.warning(self.source, place, message, suggestion)
+        at = self.places[int(place[0])]
+        # In the short form the parts of a rule have no places of their own.
+        inner = () if at.text else place[1:]
+        self.report.warning(at.source, (*at.path, *inner), at.text + message, suggestion)
 
     def _names(self, rule: Rule, place: DocumentPlace) -> None:
         servers = self.subjects.tools_by_server
@@ -104,7 +120,12 @@ class _Linter:
 
     def _breadth(self, rule: Rule, place: DocumentPlace) -> None:
         conditions = (rule.roles, rule.servers, rule.tools, rule.paths, rule.names, rule.domains)
-        if rule.effect == "allow" and not rule.lists and all(c is None for c in conditions):
+        if (
+            rule.effect == "allow"
+            and not rule.lists
+            and not rule.sql
+            and all(c is None for c in conditions)
+        ):
             self._warn((*place, "if"), f"{_named(rule)} has no condition: it allows every call")
 
     def _containment(self, rule: Rule, place: DocumentPlace) -> None:
@@ -120,6 +141,8 @@ class _Linter:
         for inner in (rule.paths, rule.names, rule.domains, *rule.lists):
             if inner is not None and not self.subjects.have_role(rule, inner.roles):
                 return f"no such tool has an argument of role {_words(inner.roles)}"
+        if rule.sql is not None and not self.subjects.have_role(rule, frozenset({"sql"})):
+            return "no such tool has an argument of role sql"
         return "its conditions are about different roles, and a rule is asked about one at a time"
 
     def _shadow(
@@ -148,7 +171,7 @@ class _Linter:
         return None
 
     def _remember(self, rule: Rule, index: int, subjects: frozenset[RuleSubject]) -> None:
-        if rule.names is not None or rule.domains is not None or rule.lists:
+        if rule.names is not None or rule.domains is not None or rule.lists or rule.sql:
             return
         within = None if rule.paths is None else rule.paths.within
         for subject in subjects:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from ironcurtain_proxy.config.annotating.words import words_of
 from ironcurtain_proxy.config.reading.document import DocumentPlace
 from ironcurtain_proxy.config.reading.problems import Report, nearest, shown
 from ironcurtain_proxy.model.annotation import Annotations, RoleSpec, ToolAnnotation
@@ -70,12 +71,21 @@ def lint_live(
             if tool in known:
                 _compare(known[tool], definition.input_schema, place, report)
             else:
-                message = "has no annotation: every call is denied"
-                report.warning(place, (), message, nearest(tool, known))
+                message = (
+                    "has no annotation: every call is denied, or asked about (unknownTools). Run "
+                    f"`ironcurtain-proxy annotate {spec.name}`"
+                )
+                report.warning(place, (), message, nearest(tool, _same_verb(tool, known)))
         for tool in known:
             if tool not in tools:
                 place = f"{spec.name}/{tool}"
                 report.warning(place, (), "is annotated, but the server does not offer it")
+
+
+def _same_verb(tool: str, known: Iterable[str]) -> list[str]:
+    """The tools that begin with the same word: who meant `write_query` never meant `read_query`."""
+    first = words_of(tool)[:1]
+    return [other for other in known if words_of(other)[:1] == first]
 
 
 def _compare(annotation: ToolAnnotation, schema: Json, place: str, report: Report) -> None:
@@ -91,7 +101,10 @@ def _compare(annotation: ToolAnnotation, schema: Json, place: str, report: Repor
             report.warning(place, (), message, nearest(name, live))
     same_names = live.keys() == annotation.arguments.keys()
     if annotation.input_schema and same_names and annotation.input_schema != schema:
-        message = "its input schema has changed since it was annotated: look at its roles again"
+        message = (
+            "its input schema has changed since it was annotated: look at its roles again with "
+            "`ironcurtain-proxy annotate`"
+        )
         report.warning(place, (), message)
 
 

@@ -98,7 +98,8 @@ class Subjects:
 
 
 def _cases(spec: RoleSpec) -> list[frozenset[ArgumentRole]]:
-    return [frozenset(spec.default), *[frozenset(case.roles) for case in spec.cases]]
+    inside = frozenset().union(*[one.every_role() for one in spec.inside.values()])
+    return [inside | {*spec.default}, *[inside | {*case.roles} for case in spec.cases]]
 
 
 def _can_match(rule: Rule, role: ArgumentRole | None, roles: frozenset[ArgumentRole]) -> bool:
@@ -110,5 +111,7 @@ def _can_match(rule: Rule, role: ArgumentRole | None, roles: frozenset[ArgumentR
         return False
     # A tool without resource roles has no paths and no URLs.
     if rule.paths is not None or rule.names is not None or rule.domains is not None:
+        return False
+    if rule.sql is not None:
         return False
     return all(entry.roles & roles for entry in rule.lists)

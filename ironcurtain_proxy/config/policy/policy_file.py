@@ -4,27 +4,38 @@ A rule that cannot be read stops the load. An engine that skips it, or ignores t
 does not know, lets an allow rule match everything.
 """
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, get_args
 
 from ironcurtain_proxy.config.policy.lists_file import DynamicLists
-from ironcurtain_proxy.config.reading.document import Spot
+from ironcurtain_proxy.config.reading.document import RulePlace, Spot
 from ironcurtain_proxy.config.reading.operator_paths import real, rooted
 from ironcurtain_proxy.config.reading.problems import Report, nearest, shown
 from ironcurtain_proxy.config.reading.reading import read_document
 from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
 from ironcurtain_proxy.model.decision import SEVERITY, Effect
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.operation import Method
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import (
+    RULED,
     DomainCondition,
     ListCondition,
     ListKind,
     NameCondition,
     PathCondition,
     Rule,
+    UriCondition,
 )
+from ironcurtain_proxy.model.sql import SqlEffect
+
+BaseName: TypeAlias = Literal["shipped", "none", "coding", "supervised", "read-only"]
+"""What lies below the operator's rules: the shipped policy, nothing, or the policy of a preset."""
+
+BASES: Final[tuple[BaseName, ...]] = get_args(BaseName)
 
 Purpose: TypeAlias = Literal["enforce", "replay"]
 """The purpose of loading a policy. `replay` (`decide`) reduces two errors of existing policies to
@@ -34,8 +45,13 @@ WORKSPACE: Final = "@workspace"
 """A placeholder for the session's workspace where a directory is expected, so that one policy
 serves all projects."""
 
+NOWHERE: Final = RealPath(("\0",))
+"""A directory that no path lies in."""
+
 ROLES: Final[tuple[ArgumentRole, ...]] = tuple(ROLE_TRAITS)
 _EFFECTS: Final[tuple[Effect, ...]] = tuple(SEVERITY)
+_SQL_BOUNDS: Final[tuple[SqlEffect, ...]] = ("reads", "writes", "destroys")
+"""`runs` would bound nothing: leave the condition out."""
 _LIST_KINDS: Final[tuple[ListKind, ...]] = get_args(ListKind)
 
 _FILE_KEYS: Final = (
@@ -46,6 +62,8 @@ _FILE_KEYS: Final = (
     "rules",
     "listDefinitions",
     "skippedServers",
+    "base",
+    "commandServers",
 )
 _DEFINITION_KEYS: Final = (
     "name",
@@ -57,8 +75,16 @@ _DEFINITION_KEYS: Final = (
 )
 _MOST_STARS: Final = 3
 """Each multiplies the time that a long name takes, and the agent chooses names."""
-_RULE_KEYS: Final = ("name", "description", "principle", "if", "then", "reason", "contained")
-_CONDITION_KEYS: Final = ("roles", "server", "tool", "paths", "names", "domains", "lists")
+_RULE_KEYS: Final = (
+    *("name", "description", "principle", "if", "then", "reason"),
+    *("contained", "everywhere"),
+)
+_CONDITION_KEYS: Final = (
+    *("roles", "server", "tool", "paths", "names", "domains", "lists", "sql"),
+    *("operations", "prompt", "uris"),
+)
+_SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*", re.ASCII)
+_OTHER_SCHEMES: Final = frozenset({"file", "http", "https"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +93,12 @@ class PolicyFile:
 
     data: bytes
     rules: tuple[Rule, ...]
+    places: tuple[RulePlace, ...] = ()
+    """Where each rule stands, in the same order."""
+    base: BaseName | None = None
+    """None: the file does not say."""
+    command_servers: tuple[str, ...] = ()
+    """Servers that run commands, about which a preset has rules of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +126,66 @@ class PolicyReader:
         for skipped in file.read("skippedServers", Spot.items, []):
             skipped.object(("serverName", "reason")).required("serverName").text()
         rules = _RulesReader(self, defined)
-        return PolicyFile(data, file.required("rules").each(rules.rule))
+        found = file.required("rules").each(rules.rule)
+        return PolicyFile(
+            data,
+            found,
+            tuple([RulePlace(str(path), ("rules", index)) for index in range(len(found))]),
+            base=file.read("base", lambda spot: spot.word(BASES), None),
+            command_servers=file.read("commandServers", Spot.texts, ()),
+        )
+
+    def rules_of(self, document: Json, source: str) -> tuple[Rule, ...]:
+        """The rules of a document that the package holds."""
+        return Spot(document, source, self.report).each(_RulesReader(self, frozenset()).rule)
+
+    def directory(self, spot: Spot, base: RealPath | None = None) -> RealPath:
+        """The directory that a path condition names.
+
+        Args:
+            spot: absolute, beginning with `~/`, or `@workspace`.
+            base: what a relative path is taken from; None: there may be none.
+        """
+        text = spot.name()
+        if text == WORKSPACE:
+            return self.workspace or NOWHERE
+        path = rooted(text, self.home)
+        if path is None and base is not None and text:
+            return real(f"{base}/{text}")
+        if path is None:
+            if text:
+                spot.error("must be an absolute path, or begin with ~/")
+            # Matches nothing; and the report stops the load.
+            return NOWHERE
+        return real(path)
+
+    def entries(self, spot: Spot, defined: frozenset[str] = frozenset()) -> tuple[str, ...]:
+        """Hosts or names, with every `@name` replaced by the entries of its list."""
+        found: list[str] = []
+        for item in spot.items():
+            entry = item.name()
+            is_list = entry.startswith("@")
+            found.extend(self._dynamic(item, entry, defined) if is_list else (entry,))
+        return tuple(found)
+
+    def _dynamic(self, spot: Spot, entry: str, defined: frozenset[str]) -> tuple[str, ...]:
+        name, lists = entry[1:], self.lists
+        if lists is None:
+            # A literal "@name" must never match anything, not even a GitHub owner of that name.
+            spot.warning(f"there is no file of lists: {shown(entry)} is empty")
+        elif name in lists:
+            return lists[name]
+        elif name in defined:
+            spot.warning(f"{shown(entry)} is not resolved yet: it is empty")
+        else:
+            near = nearest(name, [*lists, *defined])
+            self.slip(spot, f"there is no list {shown(entry)}", f"@{near}" if near else "")
+        return ()
+
+    def slip(self, spot: Spot, message: str, suggestion: str = "") -> None:
+        """Report a mistake that a replayed policy may have."""
+        note: Callable[[str, str], None] = spot.error if self.purpose == "enforce" else spot.warning
+        note(message, suggestion)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +196,7 @@ class _RulesReader:
     defined: frozenset[str]
     """The lists that the policy itself defines, resolved or not."""
     names: set[str] = field(default_factory=set)
-    directories: dict[str, RealPath | None] = field(default_factory=dict)
+    directories: dict[str, RealPath] = field(default_factory=dict)
     """A cache of resolved directories: thousands of rules may name the same one."""
 
     def rule(self, spot: Spot) -> Rule:
@@ -126,15 +217,20 @@ class _RulesReader:
             names=condition.read("names", names, None),
             domains=None if domains is None else self._domains(domains),
             lists=condition.read("lists", lambda lists: lists.each(self._list), ()),
+            sql=condition.read("sql", lambda spot: spot.word(_SQL_BOUNDS), None),
+            methods=condition.read("operations", _methods, None),
+            prompts=condition.read("prompt", _names, None),
+            uris=condition.read("uris", _uris, None),
             description=description,
             principle=members.read("principle", Spot.text, ""),
             contained=members.read("contained", Spot.switch, default=True),
+            everywhere=members.read("everywhere", Spot.switch, default=False),
         )
 
     def _name(self, spot: Spot) -> str:
         name = spot.name()
         if name in self.names:
-            self._slip(spot, f"{shown(name)} names two rules")
+            self.reader.slip(spot, f"{shown(name)} names two rules")
         self.names.add(name)
         return name
 
@@ -146,19 +242,10 @@ class _RulesReader:
         )
 
     def _directory(self, spot: Spot) -> RealPath:
-        text = spot.name()
-        if text == WORKSPACE:
-            return self.reader.workspace or RealPath(("\0",))
+        text = spot.value if isinstance(spot.value, str) else ""
         if text not in self.directories:
-            path = rooted(text, self.reader.home)
-            self.directories[text] = None if path is None else real(path)
-        found = self.directories[text]
-        if found is None:
-            if text:
-                spot.error("must be an absolute path, or begin with ~/")
-            # Matches nothing; and the report stops the load.
-            return RealPath(("\0",))
-        return found
+            self.directories[text] = self.reader.directory(spot)
+        return self.directories[text]
 
     def _domains(self, spot: Spot) -> DomainCondition:
         members = spot.object(("roles", "allowed"))
@@ -178,32 +265,7 @@ class _RulesReader:
         )
 
     def _entries(self, spot: Spot) -> tuple[str, ...]:
-        """The entries, with every `@name` replaced by the entries of its list."""
-        found: list[str] = []
-        for item in spot.items():
-            entry = item.name()
-            found.extend(self._dynamic(item, entry) if entry.startswith("@") else (entry,))
-        return tuple(found)
-
-    def _dynamic(self, spot: Spot, entry: str) -> tuple[str, ...]:
-        name, lists = entry[1:], self.reader.lists
-        if lists is None:
-            # A literal "@name" must never match anything, not even a GitHub owner of that name.
-            spot.warning(f"there is no file of lists: {shown(entry)} is empty")
-        elif name in lists:
-            return lists[name]
-        elif name in self.defined:
-            spot.warning(f"{shown(entry)} is not resolved yet: it is empty")
-        else:
-            near = nearest(name, [*lists, *self.defined])
-            self._slip(spot, f"there is no list {shown(entry)}", f"@{near}" if near else "")
-        return ()
-
-    def _slip(self, spot: Spot, message: str, suggestion: str = "") -> None:
-        note: Callable[[str, str], None] = (
-            spot.error if self.reader.purpose == "enforce" else spot.warning
-        )
-        note(message, suggestion)
+        return self.reader.entries(spot, self.defined)
 
 
 def names(spot: Spot) -> NameCondition:
@@ -211,9 +273,14 @@ def names(spot: Spot) -> NameCondition:
     members = spot.object(("roles", "matching", "unless"))
     return NameCondition(
         roles=roles(members.required("roles")),
-        matching=frozenset(members.required("matching").each(_pattern)),
-        unless=members.read("unless", lambda spot: frozenset(spot.each(_pattern)), frozenset()),
+        matching=name_patterns(members.required("matching")),
+        unless=members.read("unless", name_patterns, frozenset()),
     )
+
+
+def name_patterns(spot: Spot) -> frozenset[str]:
+    """A list of the last names of paths."""
+    return frozenset(spot.each(_pattern))
 
 
 def _pattern(spot: Spot) -> str:
@@ -243,6 +310,39 @@ def host_patterns(entries: Iterable[str]) -> frozenset[str]:
     """Host patterns with the host in lower case; the path of `host/path` unchanged."""
     parted = [entry.partition("/") for entry in entries]
     return frozenset([host.lower() + slash + path for host, slash, path in parted])
+
+
+def _methods(spot: Spot) -> frozenset[Method]:
+    return frozenset(spot.each(lambda one: one.word(RULED)))
+
+
+def _uris(spot: Spot) -> UriCondition:
+    members = spot.object(("schemes", "patterns"))
+    return UriCondition(
+        schemes=frozenset(members.read("schemes", lambda spot: spot.each(_scheme), ())),
+        patterns=frozenset(members.read("patterns", lambda spot: spot.each(_uri), ())),
+    )
+
+
+def _scheme(spot: Spot) -> str:
+    text = spot.name()
+    if text in _OTHER_SCHEMES:
+        spot.error("is judged by its path or host: write paths or domains instead of uris")
+    elif text and not _SCHEME.fullmatch(text):
+        spot.error('must be a scheme in lower case, such as "memo"')
+    return text
+
+
+def _uri(spot: Spot) -> str:
+    text = spot.name()
+    scheme, colon, _ = text.partition(":")
+    if text and not (colon and _SCHEME.fullmatch(scheme)):
+        spot.error('must be a URI with a scheme, such as "memo://insights" or "demo://text/*"')
+    elif scheme in _OTHER_SCHEMES:
+        spot.error("is judged by its path or host: write paths or domains instead of uris")
+    elif text.count("*") > _MOST_STARS:
+        spot.error(f"must have * at most {_MOST_STARS} times")
+    return text
 
 
 def _names(spot: Spot) -> frozenset[str]:

@@ -1,13 +1,21 @@
-"""Choosing the files that the policy is read from.
+"""Choosing the files of each layer of policy.
 
-An explicit directory is never skipped silently: a policy that is missing where the operator
+    project   WORKSPACE/.ironcurtain/    may narrow
+    user      ~/.ironcurtain/            may narrow and widen
+    shipped   the package                the base, never copied
+
+A layer has rules in short (`policy.yaml`), rules in full (`compiled-policy.json`), or both; the
+user's layer also has annotations and lists. A directory that the operator names is the whole
+policy: nothing is merged. It is never skipped silently: a policy that is missing where the operator
 named it must not be replaced by another one.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from ironcurtain_proxy.config.policy.short_form import SHORT_NAME
+from ironcurtain_proxy.config.reading.operator_paths import STATE_DIRECTORY
 from ironcurtain_proxy.config.reading.problems import Report, shown
 from ironcurtain_proxy.config.reading.reading import is_there
 from ironcurtain_proxy.config.settings import Settings
@@ -20,46 +28,133 @@ SHIPPED: Final = Path(__file__).parent / "shipped"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectFiles:
+    """The files of the project's layer."""
+
+    directory: Path
+    short: Path | None = None
+    policy: Path | None = None
+    lists: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyFiles:
     """The files of one policy."""
 
     policy: Path
+    """The operator's, or the shipped one where the operator wrote none in full."""
     annotations: Path | None
     """The operator's; None: only the shipped ones."""
     lists: Path | None
+    short: Path | None = None
+    """The operator's rules in short; None: there are none."""
+    project: ProjectFiles | None = None
+    """None: there is no project layer."""
+    alone: bool = False
+    """The operator named a directory: nothing is merged."""
     absent: frozenset[Path] = frozenset()
     """Files that do not exist. They are reported and not read."""
+    possible: tuple[Path, ...] = ()
+    """Every path where a file of a layer counts, once there is one."""
 
     @property
     def operators(self) -> tuple[Path, ...]:
         """The files that the operator wrote, and the paths where one could exist."""
-        files = [self.policy, self.policy.with_name(LISTS_NAME), self.annotations]
-        return tuple([file for file in files if file is not None and file.parent != SHIPPED])
+        files = [self.policy, self.policy.with_name(LISTS_NAME), self.annotations, *self.possible]
+        return tuple(dict.fromkeys([f for f in files if f is not None and f.parent != SHIPPED]))
+
+    def read(self) -> tuple[Path, ...]:
+        """The files that rules are read from, the upper layer first."""
+        project = self.project
+        upper = [] if project is None else [project.short, project.policy]
+        return tuple([file for file in (*upper, self.short, self.policy) if file is not None])
 
 
 def find_policy_files(settings: Settings, report: Report) -> PolicyFiles:
-    """Find the files in the operator's directories, `~/.ironcurtain/generated`, or the package."""
+    """Find the files of all layers."""
     usual = settings.state_dir / "generated"
     absent: set[Path] = set()
-    policy = _first(POLICY_NAME, settings.generated_dir, usual) or SHIPPED / POLICY_NAME
-    if settings.generated_dir is not None and policy.parent != settings.generated_dir:
-        policy = settings.generated_dir / POLICY_NAME
+    named = settings.generated_dir
+    policy = _policy(settings, usual)
+    short = _there((named or settings.state_dir) / SHORT_NAME)
+    if named is not None and policy.parent != named and short is None:
+        policy = named / POLICY_NAME
         absent.add(policy)
         _note_absent(settings, "generatedDir", policy, report)
-    annotations = _first(ANNOTATIONS_NAME, settings.generated_dir, usual)
+    annotations = _first(ANNOTATIONS_NAME, named, usual)
     if settings.tool_annotations_dir is not None:
         annotations = settings.tool_annotations_dir / ANNOTATIONS_NAME
         if not is_there(annotations):
             absent.add(annotations)
             _note_absent(settings, "toolAnnotationsDir", annotations, report)
     # Lists belong to the policy that names them; another policy's lists would allow other hosts.
-    lists = policy.with_name(LISTS_NAME)
+    lists = (named or usual) / LISTS_NAME
+    project = None if named is not None else _project(settings)
     return PolicyFiles(
         policy=policy,
         annotations=annotations,
         lists=lists if is_there(lists) else None,
+        short=short,
+        project=project,
+        alone=named is not None,
         absent=frozenset(absent),
+        possible=possible_files(settings),
     )
+
+
+def _policy(settings: Settings, usual: Path) -> Path:
+    """The rules in full. A named directory with rules in short needs none."""
+    named = settings.generated_dir
+    if named is None:
+        return _first(POLICY_NAME, usual) or SHIPPED / POLICY_NAME
+    if is_there(named / POLICY_NAME) or not is_there(named / SHORT_NAME):
+        return _first(POLICY_NAME, named, usual) or SHIPPED / POLICY_NAME
+    return SHIPPED / POLICY_NAME
+
+
+def project_directory(settings: Settings) -> Path | None:
+    """Where the project's layer lies; None: it has none."""
+    workspace = settings.workspace
+    if workspace is None or not settings.project_policy or settings.generated_dir is not None:
+        return None
+    directory = Path(str(workspace)) / STATE_DIRECTORY
+    # The operator's own files are no project's.
+    return None if directory == settings.state_dir else directory
+
+
+def with_candidate(files: PolicyFiles, candidate: Path) -> PolicyFiles:
+    """The same with another file of the operator's rules: in short by its ending, or in full."""
+    if candidate.suffix.lower() in {".yaml", ".yml"}:
+        return replace(files, short=candidate)
+    return replace(files, policy=candidate)
+
+
+def _project(settings: Settings) -> ProjectFiles | None:
+    directory = project_directory(settings)
+    if directory is None:
+        return None
+    short, policy = _there(directory / SHORT_NAME), _there(directory / POLICY_NAME)
+    if short is None and policy is None:
+        return None
+    lists = _there(directory / LISTS_NAME)
+    return ProjectFiles(directory=directory, short=short, policy=policy, lists=lists)
+
+
+def possible_files(settings: Settings) -> tuple[Path, ...]:
+    """Every path where a file of a layer counts, once there is one."""
+    named = settings.generated_dir
+    generated = named or settings.state_dir / "generated"
+    files = [generated / name for name in (POLICY_NAME, ANNOTATIONS_NAME, LISTS_NAME)]
+    files.append((named or settings.state_dir) / SHORT_NAME)
+    if settings.tool_annotations_dir is not None:
+        files.append(settings.tool_annotations_dir / ANNOTATIONS_NAME)
+    if (project := project_directory(settings)) is not None:
+        files += [project / name for name in (SHORT_NAME, POLICY_NAME, LISTS_NAME)]
+    return tuple(files)
+
+
+def _there(path: Path) -> Path | None:
+    return path if is_there(path) else None
 
 
 def _note_absent(settings: Settings, key: str, file: Path, report: Report) -> None:

@@ -1,31 +1,33 @@
 """Joining policy, annotations and lists into the kernel's input."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
+from typing import Final
 
+from ironcurtain_proxy.config.packs.pack import pack_file
 from ironcurtain_proxy.config.policy.annotations_file import AnnotationsFile, read_annotations_file
-from ironcurtain_proxy.config.policy.lists_file import ListsFile, read_lists_file
-from ironcurtain_proxy.config.policy.policy_file import (
-    PolicyFile,
-    PolicyReader,
-    Purpose,
-    host_patterns,
-)
+from ironcurtain_proxy.config.policy.layer_reading import LayerReader, ReadRules, read_lists
+from ironcurtain_proxy.config.policy.lists_file import ListsFile
+from ironcurtain_proxy.config.policy.policy_file import PolicyReader, Purpose, host_patterns
 from ironcurtain_proxy.config.policy.policy_files import (
     ANNOTATIONS_NAME,
     SHIPPED,
     PolicyFiles,
     find_policy_files,
+    with_candidate,
 )
 from ironcurtain_proxy.config.policy.protection import protected_names, protected_paths
 from ironcurtain_proxy.config.reading.problems import Problem, Report, shown
+from ironcurtain_proxy.config.servers.recognition import recognised_pack
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.model.annotation import Annotations
 from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.model.policy import Policy
+from ironcurtain_proxy.model.policy import AskKind, Policy
 from ironcurtain_proxy.model.server import ServerSpec
+
+SHIPPED_ANNOTATIONS: Final = SHIPPED / ANNOTATIONS_NAME
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +37,10 @@ class LoadedPolicy:
     policy: Policy
     annotations: Annotations
     files: PolicyFiles
+    rules: ReadRules
+    """The rules of each layer, and where they stand."""
+    prompts: Annotations = field(default_factory=dict)
+    """Those of prompts, by server and prompt."""
     warnings: tuple[Problem, ...] = ()
 
     @property
@@ -47,8 +53,9 @@ class LoadedPolicy:
 class RuleFiles:
     """The files of a policy, read."""
 
-    policy: PolicyFile
+    rules: ReadRules
     annotations: Annotations
+    prompts: Annotations
     version: str
 
 
@@ -67,19 +74,61 @@ def load_policy(settings: Settings) -> LoadedPolicy:
 def gather_policy(settings: Settings, report: Report) -> LoadedPolicy:
     """Read the same for `check`. Never raises; unreadable parts are left out."""
     files = find_policy_files(settings, report)
-    read = read_rule_files(files, settings.home, report, workspace=settings.workspace)
+    return load_files(settings, files, report)
+
+
+def load_candidate(settings: Settings, candidate: Path, report: Report) -> LoadedPolicy:
+    """Read the policy as it would be with another file of the operator's rules. Never raises."""
+    files = with_candidate(find_policy_files(settings, Report()), candidate)
+    return load_files(settings, files, report)
+
+
+def load_files(settings: Settings, files: PolicyFiles, report: Report) -> LoadedPolicy:
+    """Read the policy of these files. Never raises."""
+    read = read_rule_files(
+        files,
+        settings.home,
+        report,
+        workspace=settings.workspace,
+        shipped=(SHIPPED_ANNOTATIONS, *(() if files.alone else packs_of(settings.servers))),
+    )
     policy = Policy(
-        rules=read.policy.rules,
+        rules=read.rules.rules,
+        floors=read.rules.floors,
         workspace=settings.workspace,
         protected_paths=protected_paths(settings, files, report),
         protected_names=protected_names(settings),
         domain_allowlists=_domain_allowlists(settings.servers, report),
+        unknown_tools=settings.unknown_tools,
+        may_ask=_may_ask(settings.servers),
         version=read.version,
     )
     warnings = [problem for problem in report.problems if problem.severity == "warning"]
     return LoadedPolicy(
-        policy=policy, annotations=read.annotations, files=files, warnings=tuple(warnings)
+        policy=policy,
+        annotations=read.annotations,
+        prompts=read.prompts,
+        files=files,
+        rules=read.rules,
+        warnings=tuple(warnings),
     )
+
+
+def packs_of(servers: Iterable[ServerSpec]) -> tuple[Path, ...]:
+    """The packs of these servers, each once.
+
+    A server has a pack if its command starts the pack's package, or if its entry names the pack. A
+    name that only happens to be that of a pack counts for nothing.
+    """
+    found: dict[str, Path] = {}
+    for spec in servers:
+        file = pack_file(spec.annotations)
+        named = spec.annotations != spec.name
+        if file is not None and (
+            named or recognised_pack(spec.command, spec.args) == spec.annotations
+        ):
+            found[spec.annotations] = file
+    return tuple(found.values())
 
 
 def read_rule_files(
@@ -89,10 +138,19 @@ def read_rule_files(
     *,
     workspace: RealPath | None = None,
     purpose: Purpose = "enforce",
-    with_shipped: bool = True,
+    shipped: Sequence[Path] = (SHIPPED_ANNOTATIONS,),
 ) -> RuleFiles:
-    """Read the files; the operator's annotations of a server replace the shipped ones."""
-    lists = None if files.lists is None else read_lists_file(files.lists, report)
+    """Read the files of all layers.
+
+    Args:
+        files: which.
+        home: what `~` stands for.
+        report: gets the problems.
+        workspace: what `@workspace` stands for.
+        purpose: what the policy is loaded for.
+        shipped: the annotations of the package that count, packs among them.
+    """
+    lists = read_lists(files.lists, report)
     reader = PolicyReader(
         home=home,
         workspace=workspace,
@@ -100,35 +158,62 @@ def read_rule_files(
         purpose=purpose,
         report=report,
     )
-    policy = None if files.policy in files.absent else reader.read(files.policy)
+    rules = LayerReader(reader=reader, report=report).read(files)
     own = None
     if files.annotations is not None and files.annotations not in files.absent:
         own = read_annotations_file(files.annotations, report)
-    shipped = read_annotations_file(SHIPPED / ANNOTATIONS_NAME, report) if with_shipped else None
-    policy = policy or PolicyFile(b"", ())
+    ours = [read_annotations_file(file, report) for file in shipped]
     return RuleFiles(
-        policy=policy,
-        annotations=_merged(shipped, own),
-        version=_version((policy, lists, own, shipped)),
+        rules=rules,
+        annotations=_merged(ours, own, lambda file: file.annotations, by_server=files.alone),
+        prompts=_merged(ours, own, lambda file: file.prompts, by_server=files.alone),
+        version=_version((*rules.data, *[_data(file) for file in (lists, own, *ours)])),
     )
 
 
-def _merged(shipped: AnnotationsFile | None, own: AnnotationsFile | None) -> Annotations:
-    if shipped is None or own is None:
-        one = shipped or own
-        return {} if one is None else one.annotations
-    kept = {key: a for key, a in shipped.annotations.items() if key[0] not in own.servers}
-    return {**kept, **own.annotations}
+def _merged(
+    shipped: Sequence[AnnotationsFile | None],
+    own: AnnotationsFile | None,
+    of: Callable[[AnnotationsFile], Annotations],
+    *,
+    by_server: bool,
+) -> Annotations:
+    """The operator's annotation of a tool or prompt replaces the shipped one.
+
+    In a directory that stands alone, the operator's annotations of a server replace all shipped
+    ones of that server.
+    """
+    replaced = own.servers if own is not None and by_server else frozenset()
+    kept = {
+        key: annotation
+        for file in shipped
+        if file is not None
+        for key, annotation in of(file).items()
+        if key[0] not in replaced
+    }
+    return kept if own is None else {**kept, **of(own)}
 
 
-def _version(files: Iterable[PolicyFile | AnnotationsFile | ListsFile | None]) -> str:
+def _data(file: AnnotationsFile | ListsFile | None) -> bytes:
+    return b"" if file is None else file.data
+
+
+def _version(files: Iterable[bytes]) -> str:
     digest = sha256()
-    for file in files:
-        data = b"" if file is None else file.data
+    for data in files:
         # With its length: moving bytes from one file to the next must not give the same hash.
         digest.update(len(data).to_bytes(8, "big"))
         digest.update(data)
     return digest.hexdigest()
+
+
+def _may_ask(servers: Iterable[ServerSpec]) -> Mapping[str, frozenset[AskKind]]:
+    """By annotation name: what all servers with that name may ask."""
+    allowed: dict[str, frozenset[AskKind]] = {}
+    for server in servers:
+        mine = frozenset(server.ask)
+        allowed[server.annotations] = allowed.get(server.annotations, mine) & mine
+    return allowed
 
 
 def _domain_allowlists(

@@ -9,9 +9,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from ironcurtain_proxy.config.policy.policy_files import PolicyFiles
+from ironcurtain_proxy.config.policy.policy_files import PolicyFiles, project_directory
 from ironcurtain_proxy.config.reading.operator_paths import as_named, real
 from ironcurtain_proxy.config.reading.problems import Report
+from ironcurtain_proxy.config.reading.reading import is_there
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.path import RealPath
@@ -31,7 +32,12 @@ _STEERING_FILES: Final = (
     # or another repository, or take the parent directory for one.
     (".git",),
     (".claude", "settings*"),
+    # A project's own layer of policy. The agent must not loosen it.
+    (".ironcurtain", "policy*"),
+    (".ironcurtain", "compiled-policy*"),
+    (".ironcurtain", "dynamic-lists*"),
 )
+_STEERING_DIRECTORIES: Final = (".claude", ".ironcurtain")
 
 
 def protected_paths(
@@ -65,7 +71,9 @@ def protected_names(settings: Settings) -> tuple[ProtectedName, ...]:
     """
     names = [ProtectedName(parts=parts, roles=_CHANGES) for parts in _STEERING_FILES]
     # A file assembled elsewhere and moved here would have the same effect.
-    names.append(ProtectedName(parts=(".claude",), roles=_CHANGES, whole=True))
+    names += [
+        ProtectedName(parts=(name,), roles=_CHANGES, whole=True) for name in _STEERING_DIRECTORIES
+    ]
     for log in (settings.audit.path, settings.session_log):
         # The head file, rotated logs and the log of a second process lie beside it.
         directory = real(log.parent)
@@ -98,7 +106,10 @@ def _own_places(settings: Settings, files: PolicyFiles) -> Iterable[Path]:
     for file in (settings.config_file, settings.servers_file):
         if file is not None:
             yield file
-    yield from files.operators
+    # The sandbox program closes a path that does not exist by an empty file, which it leaves in the
+    # workspace. A project's layer that does not exist is protected by its names alone.
+    project = project_directory(settings)
+    yield from (file for file in files.operators if file.parent != project or is_there(file))
     for directory in (settings.generated_dir, settings.tool_annotations_dir):
         # The directory is protected, too, lest it be moved away and replaced, unless that would
         # close the workspace itself.

@@ -28,6 +28,16 @@ def test_an_annotation_is_read_with_its_cases(tmp_path: Path) -> None:
     assert found.arguments["path"].roles({}) == ("read-path", "write-path")
 
 
+def test_members_of_an_object_have_roles_of_their_own(tmp_path: Path) -> None:
+    inside: Json = {"path": ["write-path"], "more": {"default": [], "inside": {"sql": ["sql"]}}}
+    document = replaced(TOOL, ("args", "dryRun"), {"default": ["none"], "inside": inside})
+    file = read_annotations_file(write(tmp_path / "a.json", annotations(document)), Report())
+    assert file is not None
+    spec = file.annotations["filesystem", "edit_file"].arguments["dryRun"]
+    assert spec.inside["path"].default == ("write-path",)
+    assert spec.inside["more"].inside["sql"].default == ("sql",)
+
+
 @pytest.mark.parametrize(
     ("condition", "expected"),
     [
@@ -50,7 +60,12 @@ def test_every_kind_of_condition_is_read(condition: Json, expected: object, tmp_
         (("tool",), "x", "unknown key [toolName]"),
         (("toolName",), "", "must not be empty"),
         (("args", "dryRun", 0), "non", '"non" is not one of read-path'),
-        (("args", "dryRun"), "none", "must be a list of roles, or an object with default and when"),
+        (("args", "dryRun"), {"default": [], "inside": ["x"]}, "must be an object"),
+        (
+            ("args", "dryRun"),
+            "none",
+            "must be a list of roles, or an object with default, when and inside",
+        ),
         (("args", "path", "otherwise"), [], "unknown key"),
         (("args", "path", "default"), None, "must be a list, not null"),
         (("inputSchema",), [], "must be an object, not a list"),

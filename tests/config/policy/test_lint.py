@@ -58,7 +58,7 @@ def lint(
     file = PolicyReader(home=Path("/h"), report=report).read(write(path / "p.json", policy(*rules)))
     assert file is not None
     assert report.problems == ()
-    lint_rules(file.rules, annotations, "p.json", report)
+    lint_rules(file.rules, annotations, file.places, report)
     assert not report.has_errors
     return said(report)
 
@@ -236,7 +236,7 @@ def test_a_rule_that_asks_nobody_keeps_nothing_from_containment(
     file = reader.read(write(tmp_path / "p.json", policy(*rules)))
     assert file is not None
     assert [rule.contained for rule in file.rules] == [False, False]
-    lint_rules(file.rules, annotations, "p", report)
+    lint_rules(file.rules, annotations, file.places, report)
     assert [problem.message for problem in report.problems] == [
         'rule "a" asks nobody: contained counts in rules that escalate'
     ]

@@ -20,6 +20,10 @@ READ = ToolAnnotation(
     arguments={"path": RoleSpec(default=("read-path",))},
     input_schema=SCHEMA,
 )
+NOBODY = (
+    "has no annotation: every call is denied, or asked about (unknownTools). Run "
+    "`ironcurtain-proxy annotate files`"
+)
 FILES = ServerSpec(name="files", annotations="filesystem", command="x")
 
 
@@ -47,7 +51,11 @@ def test_annotations_that_fit_are_left_alone() -> None:
         ({}, "files/read_file: is annotated, but the server does not offer it"),
         (
             {"read_file": SCHEMA, "read_files": SCHEMA},
-            'files/read_files: has no annotation: every call is denied (did you mean "read_file"?)',
+            f'files/read_files: {NOBODY} (did you mean "read_file"?)',
+        ),
+        (
+            {"read_file": SCHEMA, "write_file": SCHEMA},
+            f"files/write_file: {NOBODY}",
         ),
         (
             {"read_file": {"properties": {"path": {}, "follow": {}}}},
@@ -65,7 +73,7 @@ def test_annotations_that_fit_are_left_alone() -> None:
             {"read_file": {"properties": {"path": {"type": "array"}}}},
             (
                 "files/read_file: its input schema has changed since it was annotated: "
-                "look at its roles again"
+                "look at its roles again with `ironcurtain-proxy annotate`"
             ),
         ),
         (

@@ -161,6 +161,18 @@ def test_a_policy_that_lies_in_the_workspace_is_protected_there(home: Path) -> N
     assert not is_protected(policy, home / "work/other.json", "write-path")
 
 
+def test_a_project_layer_is_protected_by_its_path_only_where_it_exists(home: Path) -> None:
+    """A sandbox would leave an empty file in the workspace for each path that does not exist."""
+    layer = home / "work/.ironcurtain"
+    layer.mkdir()
+    (layer / "policy.yaml").write_text("deny filesystem: delete_file\n")
+    policy = load(home, ALLOWED_DIRECTORY="~/work")
+    inside = [one.path for one in policy.protected_paths if one.path.is_within(real(layer))]
+    assert inside == [real(layer / "policy.yaml")]
+    for name in ("policy.yaml", "compiled-policy.json", "dynamic-lists.json"):
+        assert is_protected(policy, layer / name, "write-path")
+
+
 def test_a_link_is_protected_with_what_it_leads_to(home: Path) -> None:
     (home / "vault").mkdir()
     (home / ".ssh").symlink_to("vault")
@@ -175,3 +187,11 @@ def test_a_protected_root_leaves_only_the_workspace(home: Path) -> None:
     policy = load(home, ALLOWED_DIRECTORY="~/work", PROTECTED_PATHS='["/"]')
     assert is_protected(policy, Path("/etc/hosts"))
     assert not is_protected(policy, home / "work/a.txt")
+
+
+def test_git_in_a_workspace_without_a_layer_of_its_own_is_not_asked_about(home: Path) -> None:
+    work = home / "work"
+    policy = load(home, ALLOWED_DIRECTORY=str(work))
+    inside = [one.path for one in policy.protected_paths if one.path.is_within(real(work))]
+    assert inside == []
+    assert is_protected(policy, work / ".ironcurtain/policy.yaml", "write-path")

@@ -10,13 +10,14 @@ from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.model.path import RealPath
 
 RULES = {
+    "base": "none",
     "rules": [
         {
             "name": "own",
             "if": {"paths": {"roles": ["read-path"], "within": "@workspace"}},
             "then": "allow",
         }
-    ]
+    ],
 }
 
 

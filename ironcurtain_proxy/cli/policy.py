@@ -1,0 +1,74 @@
+"""`ironcurtain-proxy policy`: show, change, test and replay the policy."""
+
+import argparse
+from pathlib import Path
+from typing import Final
+
+from ironcurtain_proxy.cli.policy_change import change
+from ironcurtain_proxy.cli.policy_judging import replay, test
+from ironcurtain_proxy.cli.policy_show import export, show
+
+DESCRIPTION: Final = """\
+Show the rules of all layers, add a rule to yours, hold the policy to scenarios, or decide recorded
+calls again by other rules. Nothing is started or forwarded.
+"""
+
+EXAMPLES: Final = """\
+examples:
+  ironcurtain-proxy policy show                             the rules of all layers, in order
+  ironcurtain-proxy policy allow sqlite/read_query          add a rule to ~/.ironcurtain/policy.yaml
+  ironcurtain-proxy policy ask fetch/fetch --host '*.org' --dry-run
+  ironcurtain-proxy policy test scenarios.yaml              are these calls decided as expected?
+  ironcurtain-proxy policy replay --candidate new.yaml      which recorded calls would differ?
+  ironcurtain-proxy policy export DIR                       the shipped files, for reading
+
+exit status: 0; 1 if a scenario is not met; 2 if something cannot be used
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    commands = parser.add_subparsers(dest="policy_command", metavar="COMMAND", required=True)
+
+    def command(name: str, words: str) -> argparse.ArgumentParser:
+        added = commands.add_parser(name, help=words, description=words[0].upper() + words[1:])
+        if name != "export":
+            added.add_argument("--config", type=Path, metavar="FILE", help="the configuration file")
+        return added
+
+    shown = command("show", "show the rules of all layers, in the order in which they are asked")
+    shown.add_argument("--json", action="store_true", help="write one JSON object")
+    for verb in ("allow", "ask", "deny"):
+        changed = command(verb, f"add a rule to your layer: {verb} a tool")
+        changed.add_argument("tool", metavar="SERVER/TOOL", help="a tool, or SERVER/* for all")
+        add = changed.add_argument
+        add("--path", action="append", default=[], metavar="P", help="only below this directory")
+        add("--host", action="append", default=[], metavar="H", help="only for this host")
+        add("--dry-run", action="store_true", help="show the change, and write nothing")
+    tested = command("test", "hold the policy to files of scenarios")
+    tested.add_argument("files", nargs="+", type=Path, metavar="FILE", help="scenarios, as YAML")
+    replayed = command("replay", "decide recorded calls again, by another file of rules")
+    replayed.add_argument("--candidate", type=Path, required=True, metavar="FILE")
+    replayed.add_argument("--log", type=Path, metavar="PATH", help="default: your audit log")
+    replayed.add_argument("--json", action="store_true", help="write one JSON object")
+    exported = command("export", "write the shipped policy and annotations into a directory")
+    exported.add_argument("directory", type=Path, metavar="DIR")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Carry out one of the commands.
+
+    Raises:
+        ConfigurationError: something cannot be used.
+    """
+    match options.policy_command:
+        case "show":
+            return show(options)
+        case "test":
+            return test(options)
+        case "replay":
+            return replay(options)
+        case "export":
+            return export(options)
+        case verb:
+            return change(verb, options)

@@ -1,0 +1,107 @@
+"""`policy allow|ask|deny`: a rule for the operator's own layer, with what it changes."""
+
+import argparse
+import difflib
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from ironcurtain_proxy.cli.explain_names import about_unknown_tool, tool_meant
+from ironcurtain_proxy.cli.policy_show import about, say
+from ironcurtain_proxy.config.policy.editing import with_rule
+from ironcurtain_proxy.config.policy.policy_loading import (
+    LoadedPolicy,
+    load_candidate,
+    load_policy,
+)
+from ironcurtain_proxy.config.policy.short_form import EVERY, SHORT_NAME, VERBS
+from ironcurtain_proxy.config.reading.problems import Report
+from ironcurtain_proxy.config.settings import Settings, load_settings
+from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.model.policy import Rule
+
+
+def change(verb: str, options: argparse.Namespace) -> int:
+    """Add a rule to the user's layer.
+
+    Raises:
+        ConfigurationError: the policy or the arguments cannot be used.
+    """
+    settings = load_settings(os.environ, options.config)
+    before = load_policy(settings)
+    configured = {spec.name: spec.annotations for spec in settings.servers}
+    server, tool = tool_meant(options.tool, [*configured], may_be_bare=False)
+    known_as = configured.get(server, server)
+    if known_as != server:
+        say(f"rules know {server} as {known_as}")
+    if tool != EVERY:
+        for note in about_unknown_tool(known_as, tool, before.annotations)[1:]:
+            say(f"warning: {note}")
+    conditions = [("within", options.path), ("hosts", options.host)]
+    file = (settings.generated_dir or settings.state_dir) / SHORT_NAME
+    old = file.read_text("utf-8") if file.exists() else ""
+    new = with_rule(old, verb, known_as, tool, [one for one in conditions if one[1]])
+    after = _checked(settings, file, new)
+    for line in difflib.unified_diff(
+        old.splitlines(), new.splitlines(), str(file), str(file), lineterm="", n=2
+    ):
+        say(line)
+    for line in consequences(before, after, after.policy.rules[0]):
+        say(line)
+    if options.dry_run:
+        say("nothing was written (--dry-run)")
+        return 0
+    _write(file, new)
+    say("written; running sessions take it within two seconds")
+    return 0
+
+
+def consequences(before: LoadedPolicy, after: LoadedPolicy, rule: Rule) -> Iterator[str]:
+    """What a rule that was put first changes, for the operator. Pure."""
+    server, tool = next(iter(rule.servers or {EVERY})), next(iter(rule.tools or {EVERY}))
+    verb = VERBS[rule.effect]
+    yield f"from now on: {verb} {about(rule)}"
+    old = before.policy.book.for_tool(server, tool)
+    for other in old:
+        if other.effect not in {rule.effect, "deny"}:
+            yield f"  asked before this one no more: {VERBS[other.effect]} by {other.name}"
+        if rule.effect == "allow" and other.names is not None and other.effect != "allow":
+            yield "  this opens files that usually hold secrets, too, where its conditions hold"
+    if not old:
+        yield "  until now: no rule, so that every call was denied"
+    if rule.effect == "allow":
+        yield from _still_restricting(after, server, tool)
+
+
+def _still_restricting(after: LoadedPolicy, server: str, tool: str) -> Iterator[str]:
+    for floor in after.policy.floors:
+        for other in floor.book.for_tool(server, tool):
+            if other.effect == "deny" or (floor.asks and other.effect == "escalate"):
+                yield f"  but {other.name} of the {other.layer} layer still restricts it"
+
+
+def _checked(settings: Settings, file: Path, text: str) -> LoadedPolicy:
+    """The policy with this text in the place of the file."""
+    report = Report()
+    with tempfile.TemporaryDirectory() as directory:
+        candidate = Path(directory) / file.name
+        candidate.write_text(text, "utf-8")
+        after = load_candidate(settings, candidate, report)
+    report.raise_errors()
+    return after
+
+
+def _write(file: Path, text: str) -> None:
+    """Replace the file as a whole, for its user alone."""
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        target = file.resolve()
+        descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{file.name}.")
+        with os.fdopen(descriptor, "w", encoding="utf-8") as out:
+            out.write(text)
+            out.flush()
+            os.fsync(out.fileno())
+        Path(name).replace(target)
+    except OSError as error:
+        raise ConfigurationError(f"{file}: cannot be written: {error.strerror}") from None

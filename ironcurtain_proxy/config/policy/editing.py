@@ -1,0 +1,77 @@
+"""Adding a rule to the text of `policy.yaml`, so that it is asked first.
+
+The text is changed where the rule goes and nowhere else: comments and order stay. The result is
+read again by whoever writes it.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+import orjson
+
+from ironcurtain_proxy.config.policy.short_form import EVERY
+from ironcurtain_proxy.errors import ConfigurationError
+
+_PLAIN: Final = re.compile(r"[A-Za-z_/~.][A-Za-z0-9_./~-]*")
+_READ_OTHERWISE: Final = frozenset(
+    {"y", "n", "yes", "no", "on", "off", "true", "false", "null", "~", "."}
+)
+_KEY: Final = re.compile(r"^(allow|ask|deny)(?:[ ]+(\S.*?))?[ ]*:", re.MULTILINE)
+
+
+def with_rule(
+    text: str, verb: str, server: str, tool: str, conditions: Sequence[tuple[str, Sequence[str]]]
+) -> str:
+    """The text with a rule before all others.
+
+    Args:
+        text: of the file; empty: there is none.
+        verb: `allow`, `ask` or `deny`.
+        server: the server's name in rules.
+        tool: its own name of the tool, or `*`.
+        conditions: keys of an entry, such as `within`, with their values.
+
+    Raises:
+        ConfigurationError: the file has such a line already, which has to be edited by hand.
+    """
+    value = _scalar(tool)
+    if conditions:
+        inner = [f"tools: {value}", *[f"{key}: {_list(values)}" for key, values in conditions]]
+        value = "{" + ", ".join(inner) + "}"
+    keys = {match.group(1, 2) for match in _KEY.finditer(text)}
+    name = _scalar(server)
+    if (verb, name) not in keys and (verb, server) not in keys:
+        line = f"{verb} {name}: {value}\n"
+    elif (verb, None) not in keys:
+        # Another spelling of the same: two equal keys are refused.
+        line = f"{verb}: {{{name}: {value}}}\n"
+    else:
+        raise ConfigurationError(
+            f"the file has rules that {verb} {server} already: put this first among them: {value}"
+        )
+    place = _place(text)
+    return text[:place] + line + text[place:]
+
+
+def _place(text: str) -> int:
+    """Behind the comments at the top, and before the first rule."""
+    place = 0
+    for line in text.splitlines(keepends=True):
+        if line.strip() and not line.lstrip().startswith("#") and not line.startswith("base:"):
+            break
+        if not line.endswith("\n"):
+            break
+        place += len(line)
+    return place
+
+
+def _list(values: Sequence[str]) -> str:
+    found = [_scalar(value) for value in values]
+    return found[0] if len(found) == 1 else f"[{', '.join(found)}]"
+
+
+def _scalar(text: str) -> str:
+    if text != EVERY and _PLAIN.fullmatch(text) and text.lower() not in _READ_OTHERWISE:
+        return text
+    return orjson.dumps(text).decode()

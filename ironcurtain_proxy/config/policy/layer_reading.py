@@ -1,0 +1,164 @@
+"""Reading the rules of every layer, and joining them.
+
+The user's rules come first, then those of the base. What the base denies, and what the project's
+layer asks about or denies, holds whatever the user allows: these are floors. The project's layer is
+a stranger's file: its rules are marked with its name, its reasons are cut, and what it allows is
+left out.
+"""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, assert_never
+
+from ironcurtain_proxy.config.policy.lists_file import DynamicLists, ListsFile, read_lists_file
+from ironcurtain_proxy.config.policy.policy_file import (
+    BaseName,
+    PolicyFile,
+    PolicyReader,
+)
+from ironcurtain_proxy.config.policy.policy_files import (
+    POLICY_NAME,
+    SHIPPED,
+    PolicyFiles,
+    ProjectFiles,
+)
+from ironcurtain_proxy.config.policy.short_form import ShortReader
+from ironcurtain_proxy.config.reading.document import RulePlace
+from ironcurtain_proxy.config.reading.operator_paths import real
+from ironcurtain_proxy.config.reading.problems import Report, shown
+from ironcurtain_proxy.model.policy import Floor, Rule
+
+PROJECT_PREFIX: Final = "project:"
+"""Begins the names of the project's rules, which could otherwise take the name of another."""
+_REASON: Final = 200
+_SHIPPED_FILE: Final = SHIPPED / POLICY_NAME
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadRules:
+    """The rules of all layers."""
+
+    rules: tuple[Rule, ...]
+    """The user's, then those of the base."""
+    floors: tuple[Floor, ...]
+    places: tuple[RulePlace, ...]
+    """Where each of the user's rules stands; those of the base have no place."""
+    project: tuple[tuple[Rule, RulePlace], ...]
+    base: BaseName
+    says_base: bool
+    """Whether a file names the base."""
+    data: tuple[bytes, ...]
+    """What was read, for the version."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerReader:
+    """Reads the layers of one policy."""
+
+    reader: PolicyReader
+    report: Report
+
+    def read(self, files: PolicyFiles) -> ReadRules:
+        """The rules of all layers. Never raises; what cannot be read is in the report."""
+        short = None if files.short is None else ShortReader(reader=self.reader).read(files.short)
+        full = None
+        if files.policy.parent != SHIPPED and files.policy not in files.absent:
+            full = self.reader.read(files.policy)
+        base = self._base(files, short, full)
+        own = _joined(short, full)
+        # A preset has rules about commands; the operator says which servers run them.
+        below = self._base_rules(base, () if full is None else full.command_servers)
+        lower = tuple([replace(rule, layer="shipped") for rule in below.rules])
+        project, more = ((), ()) if files.project is None else self._project(files.project)
+        floors = [Floor(rules=tuple([rule for rule, _ in project]), asks=True)] if project else []
+        if own.rules and any(rule.effect == "deny" for rule in lower):
+            floors.append(Floor(rules=lower, asks=False))
+        data = [b"" if file is None else file.data for file in (short, full)]
+        return ReadRules(
+            rules=(*own.rules, *lower),
+            floors=tuple(floors),
+            places=own.places,
+            project=project,
+            base=base,
+            says_base=any(file is not None and file.base is not None for file in (short, full)),
+            data=(*data, base.encode(), below.data, *more),
+        )
+
+    def _base(
+        self, files: PolicyFiles, short: PolicyFile | None, full: PolicyFile | None
+    ) -> BaseName:
+        said = [file.base for file in (short, full) if file is not None and file.base is not None]
+        if len(set(said)) > 1:
+            self.report.error(
+                files.short, ("base",), f"{files.policy} names another base: {shown(said[1])}"
+            )
+        return said[0] if said else "none" if files.alone else "shipped"
+
+    def _base_rules(self, base: BaseName, command_servers: tuple[str, ...]) -> PolicyFile:
+        # The package's own files need no report of the operator's.
+        reader = replace(self.reader, lists=None)
+        match base:
+            case "none":
+                return PolicyFile(b"", ())
+            case "shipped":
+                return reader.read(_SHIPPED_FILE) or PolicyFile(b"", ())
+            case "coding" | "supervised" | "read-only":
+                # Read only where it is the base.
+                from ironcurtain_proxy.config.presets.base import base_document  # noqa: PLC0415
+
+                data, rules = base_document(base, command_servers)
+                return PolicyFile(data, reader.rules_of(rules, f"preset {base}"))
+            case _:
+                assert_never(base)
+
+    def _project(
+        self, files: ProjectFiles
+    ) -> tuple[tuple[tuple[Rule, RulePlace], ...], tuple[bytes, ...]]:
+        lists = None if files.lists is None else read_lists_file(files.lists, self.report)
+        own: DynamicLists = {} if lists is None else lists.lists
+        reader = replace(self.reader, lists={**(self.reader.lists or {}), **own})
+        workspace = real(files.directory.parent)
+        short = None
+        if files.short is not None:
+            short = ShortReader(reader=reader, relative_to=workspace, may_have_base=False).read(
+                files.short
+            )
+        full = None if files.policy is None else reader.read(files.policy)
+        found = _joined(short, full)
+        kept: list[tuple[Rule, RulePlace]] = []
+        for rule, place in zip(found.rules, found.places, strict=True):
+            if rule.effect == "allow":
+                message = f"{place.text}rule {shown(rule.name)} allows: it has no effect here, "
+                message += "a project may only ask and deny"
+                self.report.warning(place.source, place.path, message)
+            else:
+                kept.append((_of_project(rule), place))
+        data = tuple([b"" if file is None else file.data for file in (short, full, lists)])
+        return tuple(kept), data
+
+
+def read_lists(file: Path | None, report: Report) -> ListsFile | None:
+    """The operator's lists; None: there are none, or they cannot be read."""
+    return None if file is None else read_lists_file(file, report)
+
+
+def _joined(short: PolicyFile | None, full: PolicyFile | None) -> PolicyFile:
+    """The rules of one layer: those in short are asked first."""
+    files = [file for file in (short, full) if file is not None]
+    return PolicyFile(
+        b"",
+        tuple([rule for file in files for rule in file.rules]),
+        tuple([place for file in files for place in file.places]),
+    )
+
+
+def _of_project(rule: Rule) -> Rule:
+    # These words are shown to reviewers, and may be a stranger's.
+    said = " ".join("".join(c if c.isprintable() else " " for c in rule.reason).split())
+    reason = said if len(said) <= _REASON else said[:_REASON] + " …"
+    return replace(
+        rule,
+        layer="project",
+        name=PROJECT_PREFIX + rule.name[:_REASON],
+        reason=f"The project's policy says: {reason}",
+    )

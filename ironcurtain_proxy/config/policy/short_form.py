@@ -1,0 +1,264 @@
+"""`policy.yaml`: rules in short, compiled to the same values as those of `compiled-policy.json`.
+
+    allow sqlite: [list_tables, read_query]
+    ask sqlite: "*"
+    deny filesystem:
+      - tools: move_file
+        within: ~/Documents
+
+The order of the file is the order of the rules. Every rule is about one tool of one server, or
+about all of its tools. Rules that ask or deny are asked before the workspace settles a path: who
+writes `deny filesystem: write_file` means every file. Only text is taken where a name is expected,
+so that `no`, `on`, `1:30` and `2026-01-01`, which YAML 1.1 reads as something else, are refused.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+from ironcurtain_proxy.config.policy.policy_file import (
+    BASES,
+    BaseName,
+    PolicyFile,
+    PolicyReader,
+    host_patterns,
+    name_patterns,
+    role,
+)
+from ironcurtain_proxy.config.reading.document import Members, RulePlace, Spot
+from ironcurtain_proxy.config.reading.problems import MarkedReport, PathPart, shown
+from ironcurtain_proxy.config.reading.reading import parse, read_file
+from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
+from ironcurtain_proxy.model.decision import Effect
+from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.policy import DomainCondition, NameCondition, PathCondition, Rule
+
+SHORT_NAME: Final = "policy.yaml"
+
+MAX_BYTES: Final = 128 * 1024
+"""The reader of YAML is written in Python, and a project's file is a stranger's: this much takes it
+a second or two."""
+_MAX_RULES: Final = 5000
+
+_EFFECTS: Final[dict[str, Effect]] = {"allow": "allow", "ask": "escalate", "deny": "deny"}
+VERBS: Final[dict[Effect, str]] = {effect: verb for verb, effect in _EFFECTS.items()}
+_PAST: Final[dict[Effect, str]] = {"allow": "allows", "escalate": "asks about", "deny": "denies"}
+EVERY: Final = "*"
+_ENTRY_KEYS: Final = (
+    *("tools", "within", "hosts", "names", "except", "roles", "reason", "contained"),
+)
+
+
+def _roles_of(category: str) -> frozenset[ArgumentRole]:
+    return frozenset([r for r, traits in ROLE_TRAITS.items() if traits.category == category])
+
+
+_PATHS: Final = _roles_of("path")
+_URLS: Final = _roles_of("url")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShortReader:
+    """Reads the short form into rules."""
+
+    reader: PolicyReader
+    relative_to: RealPath | None = None
+    """What a relative directory is taken from; None: it is refused."""
+    may_have_base: bool = True
+
+    def read(self, path: Path) -> PolicyFile | None:
+        """The file's rules, or None with the reason in the report."""
+        data = read_file(path, self.reader.report)
+        return None if data is None else self.read_bytes(data, str(path))
+
+    def read_bytes(self, data: bytes, source: str) -> PolicyFile | None:
+        """The rules of a text, or None with the reason in the report."""
+        report = MarkedReport(self.reader.report)
+        if len(data) > MAX_BYTES:
+            message = f"is larger than {MAX_BYTES // 1024} KiB: write long policies as JSON"
+            report.error(source, (), message)
+            return None
+        before = len(report.problems)
+        document = parse(data, source, report, yaml=True)
+        if len(report.problems) != before:
+            return None
+        return _FileReader(self, report).file(data, Spot(document, source, report))
+
+
+@dataclass(slots=True)
+class _FileReader:
+    """Reads one file."""
+
+    short: ShortReader
+    report: MarkedReport
+    names: dict[str, int] = field(default_factory=dict)
+    base: BaseName | None = None
+
+    def file(self, data: bytes, root: Spot) -> PolicyFile:
+        rules: list[Rule] = []
+        places: list[RulePlace] = []
+        for key, spot in root.members().items():
+            if key.startswith("_"):
+                continue
+            for rule, place in self._key(key, spot):
+                rules.append(rule)
+                mark = self.report.marked(place.place)
+                places.append(RulePlace(root.source, place.place, mark))
+                if len(rules) > _MAX_RULES:
+                    spot.error(f"makes more than {_MAX_RULES} rules")
+                    return PolicyFile(data, ())
+        return PolicyFile(data, tuple(rules), tuple(places), base=self.base)
+
+    def _key(self, key: str, spot: Spot) -> Iterator[tuple[Rule, Spot]]:
+        verb, _, server = key.partition(" ")
+        # In the middle of a key YAML leaves quotes as they are.
+        server = server.strip().strip("\"'")
+        if key == "base" and self.short.may_have_base:
+            self.base = spot.word(BASES)
+        elif verb in _EFFECTS and server:
+            yield from self._subject(_EFFECTS[verb], server, spot)
+        elif verb in _EFFECTS:
+            for name, inner in spot.members().items():
+                yield from self._subject(_EFFECTS[verb], name, inner)
+        else:
+            spot.error('must be "allow SERVER", "ask SERVER" or "deny SERVER"', _meant(verb))
+
+    def _subject(self, effect: Effect, server: str, spot: Spot) -> Iterator[tuple[Rule, Spot]]:
+        listed = spot.items() if isinstance(spot.value, list) else [spot]
+        if not listed:
+            spot.error('names no tool: write "*" for all of them, or leave the line out')
+        for item in listed:
+            if isinstance(item.value, dict):
+                yield from self._entry(effect, server, item)
+            else:
+                tool = _word(item)
+                rule = self._rule(effect, server, tool, Members(item, {}))
+                if tool == EVERY and len(listed) > 1 and effect == "allow":
+                    item.warning("allows every tool: the other names of this list say no more")
+                yield self._checked(rule, item), item
+
+    def _entry(self, effect: Effect, server: str, item: Spot) -> Iterator[tuple[Rule, Spot]]:
+        members = item.object(_ENTRY_KEYS)
+        for tool in _words(members.required("tools")):
+            within = members.get("within")
+            for directory in (None,) if within is None else _each(within):
+                rule = self._rule(effect, server, tool, members)
+                yield self._checked(self._within(rule, directory, members), item), item
+
+    def _rule(self, effect: Effect, server: str, tool: str, members: Members) -> Rule:
+        verb = VERBS[effect]
+        about = "every tool" if tool == EVERY else tool
+        return Rule(
+            name=self._name("-".join([verb, server, *([] if tool == EVERY else [tool])])),
+            effect=effect,
+            reason=members.read("reason", _word, "")
+            or f"Your policy {_PAST[effect]} {server}/{about}",
+            servers=None if server == EVERY else frozenset([server]),
+            tools=None if tool == EVERY else frozenset([tool]),
+            roles=members.read("roles", _roles, None),
+            contained=members.read("contained", Spot.switch, default=True),
+            everywhere=effect != "allow",
+        )
+
+    def _within(self, rule: Rule, within: Spot | None, members: Members) -> Rule:
+        hosts, names = members.get("hosts"), members.get("names")
+        said = rule.roles
+        paths = _PATHS if said is None else said & _PATHS
+        urls = _URLS if said is None else said & _URLS
+        if hosts is not None and (within is not None or names is not None):
+            hosts.error("cannot stand beside within or names: a rule is asked about one argument")
+        if "except" in members and names is None:
+            members.required("except").error("counts beside names only")
+        reader = self.short.reader
+        if within is not None:
+            directory = reader.directory(_text(within), self.short.relative_to)
+            rule = replace(rule, paths=PathCondition(roles=paths, within=directory))
+        if names is not None:
+            unless = members.read("except", _patterns, frozenset())
+            condition = NameCondition(roles=paths, matching=_patterns(names), unless=unless)
+            rule = replace(rule, names=condition)
+        if hosts is not None:
+            allowed = host_patterns(reader.entries(_as_list(hosts)))
+            rule = replace(rule, domains=DomainCondition(roles=urls, allowed=allowed))
+        return rule
+
+    def _checked(self, rule: Rule, spot: Spot) -> Rule:
+        conditions = (rule.servers, rule.tools, rule.paths, rule.names, rule.domains)
+        if rule.effect == "allow" and all(one is None for one in conditions):
+            spot.error("allows every tool of every server: name the server")
+        return rule
+
+    def _name(self, name: str) -> str:
+        count = self.names[name] = self.names.get(name, 0) + 1
+        return name if count == 1 else f"{name}-{count}"
+
+
+def _meant(verb: str) -> str:
+    return {"escalate": "ask", "permit": "allow", "block": "deny", "forbid": "deny"}.get(verb, "")
+
+
+def _word(spot: Spot) -> str:
+    """A text that was written as one: YAML takes some words for other things."""
+    if isinstance(spot.value, str):
+        return spot.name()
+    if spot.value is None or isinstance(spot.value, bool | int | float):
+        what = {bool: "true or false", type(None): "nothing"}.get(type(spot.value), "a number")
+        spot.error(f"YAML reads this as {what}: put it in quotes")
+        return ""
+    return spot.text()
+
+
+def _text(spot: Spot) -> Spot:
+    return spot if isinstance(spot.value, str) else Spot(_word(spot), spot.source, None, spot.place)
+
+
+def _each(spot: Spot) -> list[Spot]:
+    if not isinstance(spot.value, list):
+        return [spot]
+    if not spot.value:
+        spot.error("is empty")
+    return spot.items()
+
+
+def _words(spot: Spot) -> list[str]:
+    return [_word(item) for item in _each(spot)]
+
+
+def _patterns(spot: Spot) -> frozenset[str]:
+    return name_patterns(_as_list(spot))
+
+
+def _as_list(spot: Spot) -> Spot:
+    """The same as a list, each of its items a text."""
+    items = [(item.place, _word(item)) for item in _each(spot)]
+    return _Texts(spot, items)
+
+
+class _Texts(Spot):
+    """A list of texts that may have been written as one text."""
+
+    __slots__ = ("_items", "_of")
+
+    def __init__(self, of: Spot, items: list[tuple[tuple[PathPart, ...], str]]) -> None:
+        super().__init__([text for _, text in items], of.source, None, of.place)
+        self._of = of
+        self._items = items
+
+    def items(self) -> list[Spot]:
+        """The items, which report where they stand."""
+        inner = self._of.inner
+        return [
+            inner(place[-1], text) if place != self._of.place else self._of
+            for place, text in self._items
+        ]
+
+
+def _roles(spot: Spot) -> frozenset[ArgumentRole]:
+    return frozenset([role(item) for item in _each(spot)])
+
+
+def as_line(rule: Rule) -> str:
+    """A rule of the short form as its key and value, for people."""
+    verb, server = VERBS[rule.effect], ", ".join(sorted(rule.servers or {EVERY}))
+    return f"{verb} {shown(server)[1:-1]}: {', '.join(sorted(rule.tools or {EVERY}))}"

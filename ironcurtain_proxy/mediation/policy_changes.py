@@ -1,0 +1,92 @@
+"""A policy that changes while a call is on its way: the call is judged again, by the new one.
+
+Each attempt to carry a call to its reply belongs to one policy, the one that was in force when its
+facts were gathered. An attempt ends without a reply where another policy came into force before the
+call was sent. What a reviewer said of the old policy's question is not used.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+from ironcurtain_proxy.mediation.journal import Journal
+from ironcurtain_proxy.mediation.judge import Judge
+from ironcurtain_proxy.mediation.refusals import turn_down
+from ironcurtain_proxy.model.case import Case
+from ironcurtain_proxy.model.escalation import (
+    Approved,
+    Declined,
+    Escalation,
+    Held,
+    Ruling,
+    Superseded,
+    Taken,
+    Unreachable,
+)
+from ironcurtain_proxy.model.grounds import CHANGED
+from ironcurtain_proxy.model.progress import pulse
+from ironcurtain_proxy.model.reply import Refused, Reply
+from ironcurtain_proxy.ports import ProgressListener, World
+
+_MOST_AGAIN: Final = 16
+"""How often a call is judged again before it is refused."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyChanges:
+    """Notices that another policy is in force than the one that a call was judged by."""
+
+    world: World
+    journal: Journal
+    judge: Judge
+
+    def affect(self, case: Case) -> bool:
+        """Whether another policy came into force since the call was judged."""
+        return self.judge.has_changed(case.policy_version)
+
+    async def settle(self, case: Case, attempt: Callable[[bool], Awaitable[Reply | None]]) -> Reply:
+        """The reply of the first attempt that no change of the policy ended.
+
+        Args:
+            case: the call.
+            attempt: carries the call to its reply by one policy; is told whether it is a further
+                attempt.
+        """
+        reply = await attempt(False)  # noqa: FBT003  the first
+        for _ in range(_MOST_AGAIN):
+            if reply is not None:
+                return reply
+            if case.question is not None:
+                await self.journal.unused(case.question)
+            case.start_over()
+            reply = await attempt(True)  # noqa: FBT003  a further one
+        if reply is None:
+            case.overrule(CHANGED)
+        return reply or await self.journal.refuse(case, "policy", CHANGED)
+
+    async def refuse(self, case: Case) -> Refused | None:
+        """Refuse a call that is not what was judged. None: another policy came into force."""
+        return None if self.affect(case) else await self.journal.refuse(case, "policy", CHANGED)
+
+    async def turn_down(
+        self, case: Case, question: Escalation, ruling: Declined | Unreachable | Held | None
+    ) -> Refused | None:
+        """Refuse a call that was not approved. None: another policy came into force."""
+        return None if ruling is None else await turn_down(self.journal, case, question, ruling)
+
+    async def answer(
+        self, case: Case, question: Escalation, on_progress: ProgressListener | None
+    ) -> Ruling | Held | Taken | None:
+        """A reviewer's answer. None: another policy came into force, and nobody refused."""
+        if self.affect(case):
+            return None
+        asked = self.world.clock.monotonic()
+        ruling = await self.world.desk.settle(question, pulse(case.call.params, on_progress))
+        case.wait(self.world.clock.monotonic() - asked)
+        if isinstance(ruling, Superseded):
+            return None
+        if self.affect(case) and not isinstance(ruling, Declined):
+            if isinstance(ruling, Approved):
+                await self.journal.unused(ruling.question or question.id)
+            return None
+        return ruling

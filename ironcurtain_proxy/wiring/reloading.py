@@ -1,0 +1,216 @@
+"""A changed policy takes effect in a running session, as a whole or not at all.
+
+Theory of operation:
+
+    look ── same as before ──▶ nothing
+      │ changed, and still as at the last look
+      ▼
+    load in a thread ── cannot be read, or a file is gone ──▶ the policy stays; it is said once
+      │
+      ▼
+    record ── cannot be written ──▶ the policy stays
+      │
+      ▼
+    replace policy and annotations; withdraw the questions of the old one; void grants
+
+A file counts once two looks in a row found it unchanged, so that a file in the middle of its
+writing is not read: the first lines of a policy may be a policy that lacks its denials. A file that
+is gone is no permission to go on without it. The files are looked at instead of watched: a handful
+of `stat` calls costs less than a watch, sees links and permissions, and needs no directory.
+Loading takes at most a quarter of the time, however often the files change.
+
+Protected paths, the workspace, the servers' hosts and their sandboxes stay as at the start.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Final, TypeVar
+
+import anyio
+import anyio.to_thread
+
+from ironcurtain_proxy.config.policy.difference import Basis, rule_changes
+from ironcurtain_proxy.config.policy.policy_files import possible_files
+from ironcurtain_proxy.config.policy.policy_loading import (
+    LoadedPolicy,
+    gather_policy,
+    load_candidate,
+)
+from ironcurtain_proxy.config.policy.watched_files import FileStates, file_states, gone
+from ironcurtain_proxy.config.reading.problems import Report
+from ironcurtain_proxy.config.settings import Settings
+from ironcurtain_proxy.facts.live_catalogue import LiveCatalogue
+from ironcurtain_proxy.grants.session_grants import SessionGrants
+from ironcurtain_proxy.mediation.in_force import PolicyInForce
+from ironcurtain_proxy.mediation.journal import Journal
+from ironcurtain_proxy.model.decision import Ground
+from ironcurtain_proxy.model.grant import CallPattern, FamilyPattern, GrantPattern, Pattern
+from ironcurtain_proxy.model.policy import Policy
+from ironcurtain_proxy.own_process.operator_log import say
+from ironcurtain_proxy.review.open_questions import Desk
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_EVERY: Final = 0.5
+"""Seconds between two looks."""
+_SHARE: Final = 3.0
+"""Loading is followed by a pause of so many times its own duration."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Reloading:
+    """Takes changed policies over into one session."""
+
+    settings: Settings
+    loaded: LoadedPolicy
+    in_force: PolicyInForce
+    catalogue: LiveCatalogue
+    journal: Journal
+    desk: Desk
+    grants: SessionGrants
+    tell: Callable[[str, str], None] = lambda _version, _problem: None
+    """Publishes the version in force and what is wrong with the files, for `status`."""
+    on_change: Callable[[], Awaitable[None]] | None = None
+    """Called after another policy took effect."""
+    problem: str = ""
+    """Why the files are not what is in force; empty: they are."""
+    _seen: FileStates = field(default=(), init=False)
+    """As of the last look."""
+    _taken: FileStates = field(default=(), init=False)
+    """As of the last load, whatever came of it."""
+    _good: FileStates = field(default=(), init=False)
+    """As of the policy in force."""
+
+    def __post_init__(self) -> None:
+        self._seen = self._taken = self._good = file_states(self._paths)
+
+    @property
+    def _paths(self) -> tuple[Path, ...]:
+        return possible_files(self.settings)
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        while True:
+            started = self.journal.clock.monotonic()
+            has_loaded = await self.look()
+            took = self.journal.clock.monotonic() - started
+            await anyio.sleep(_EVERY + (took * _SHARE if has_loaded else 0))
+
+    async def look(self) -> bool:
+        """Look once. Whether the files were read."""
+        now = await _in_thread(partial(file_states, self._paths))
+        is_settled, self._seen = now == self._seen, now
+        if not is_settled or now == self._taken:
+            return False
+        self._taken = now
+        if missing := gone(self._paths, self._good, now):
+            self._refuse(f"{missing[0]} is gone")
+            return True
+        report = Report()
+        found = await _in_thread(partial(gather_policy, self.settings, report))
+        if await _in_thread(partial(file_states, self._paths)) != now:
+            # Changed while it was read: the next looks decide.
+            self._taken = ()
+            return True
+        errors = [str(one) for one in report.problems if one.severity == "error"]
+        if errors:
+            self._refuse(errors[0])
+        elif found.version == self.in_force.version:
+            self._good = now
+            self._settle(found)
+        else:
+            await self._take(found, now)
+        return True
+
+    def _refuse(self, why: str) -> None:
+        """Keep the policy, and say so once for each reason."""
+        if why != self.problem:
+            self.problem = why
+            text = f"the policy stays as it was, because its files cannot be used: {why}"
+            say(text)
+            _log.warning("%s", text)
+            self.tell(self.in_force.version, why)
+
+    def _settle(self, found: LoadedPolicy) -> None:
+        self.loaded = found
+        if self.problem:
+            self.problem = ""
+            say("the files of the policy can be used again")
+            self.tell(self.in_force.version, "")
+
+    async def _take(self, found: LoadedPolicy, now: FileStates) -> None:
+        old = self.in_force.policy
+        new = replace(
+            found.policy,
+            workspace=old.workspace,
+            protected_paths=old.protected_paths,
+            protected_names=old.protected_names,
+            domain_allowlists=old.domain_allowlists,
+            may_ask=old.may_ask,
+        )
+        changes = rule_changes(old, new)
+        ground = Ground("policy-change", f"Another policy takes effect ({changes})")
+        about = {"before": old.version, "after": new.version, **changes.as_json()}
+        if not await self.journal.note_change(ground, about):
+            self._refuse("that it changed cannot be recorded")
+            self._taken = ()
+            return
+        self.grants.take_back()
+        before = Basis(old, self.loaded.annotations)
+        after = Basis(new, found.annotations)
+        # INVARIANT: nothing waits from here on until all of it is replaced.
+        self.in_force.policy = new
+        self.catalogue.annotate(found.annotations)
+        voided = self._void(before, after)
+        asked = self.desk.supersede(new.version)
+        self.grants.under(new.version)
+        self._good = now
+        self._settle(found)
+        _log.info("%s; %d questions and %d grants ended", ground.reason, asked, voided)
+        self.tell(new.version, "")
+        if self.on_change is not None:
+            await self.on_change()
+
+    def _void(self, before: Basis, after: Basis) -> int:
+        """Forget grants whose rules changed. How many there were."""
+        names = {spec.name: spec.annotations for spec in self.settings.servers}
+        book = self.grants.approvals.grants
+        gone_ones = [
+            one.grant.id
+            for one in book.list()
+            if (about := _about(one.grant.pattern)) is not None
+            and before.of(names.get(about[0], ""), about[1])
+            != after.of(names.get(about[0], ""), about[1])
+        ]
+        for identifier in gone_ones:
+            book.revoke(identifier)
+        return len(gone_ones)
+
+
+def _about(pattern: Pattern) -> tuple[str, str] | None:
+    """The server and tool of a grant that rests on the policy; None: it rests on something else."""
+    if isinstance(pattern, GrantPattern | FamilyPattern | CallPattern):
+        return pattern.server, pattern.tool
+    return None
+
+
+def candidate_of(settings: Settings) -> Policy | None:
+    """The policy that is judged beside the one in force; None: there is none."""
+    if settings.shadow_policy is None:
+        return None
+    report = Report()
+    found = load_candidate(settings, settings.shadow_policy, report)
+    if report.has_errors:
+        error = next(one for one in report.problems if one.severity == "error")
+        say(f"warning: policy.shadow is not judged: {error}")
+        return None
+    return found.policy
+
+
+async def _in_thread(work: Callable[[], T]) -> T:
+    return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)

@@ -1,0 +1,127 @@
+"""`policy`: show, change, test, replay and export, as a person runs them."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import orjson
+import pytest
+
+from ironcurtain_proxy.config.policy.editing import with_rule
+from ironcurtain_proxy.errors import ConfigurationError
+
+
+class Place:
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.work = home / "work"
+        self.work.mkdir()
+        self.file = home / ".ironcurtain/policy.yaml"
+        self.log = home / ".ironcurtain/audit.jsonl"
+
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        environ = {"HOME": str(self.home), "ALLOWED_DIRECTORY": str(self.work)}
+        return subprocess.run(
+            [sys.executable, "-m", "ironcurtain_proxy", "policy", *words],
+            env={**environ, "PATH": os.environ["PATH"]},
+            capture_output=True, text=True, timeout=50, check=False,
+        )  # fmt: skip
+
+    def record(self, *lines: object) -> None:
+        self.log.parent.mkdir(exist_ok=True)
+        self.log.write_bytes(b"".join([orjson.dumps(line) + b"\n" for line in lines]))
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path.resolve())
+
+
+def test_a_rule_is_shown_before_it_is_written_and_comes_first(place: Place) -> None:
+    tried = place.run("deny", "time/convert_time", "--dry-run")
+    assert "+deny time: convert_time" in tried.stdout
+    assert "allow by allow-time" in tried.stdout
+    assert not place.file.exists()
+    assert place.run("deny", "time/convert_time").returncode == 0
+    assert place.file.read_text() == "deny time: convert_time\n"
+    assert place.run("allow", "fetch/fetch", "--host", "docs.rs").returncode == 0
+    shown = orjson.loads(place.run("show", "--json").stdout)
+    names = [(rule["layer"], rule["name"]) for rule in shown["rules"]]
+    assert names[:2] == [("user", "allow-fetch-fetch"), ("user", "deny-time-convert_time")]
+    assert names[2][0] == "shipped"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("# mine\nask s: a\n", "# mine\nallow s: t\nask s: a\n"),
+        ("allow s: a\n", "allow: {s: t}\nallow s: a\n"),
+        ("base: none\nask s: a # why\n", "base: none\nallow s: t\nask s: a # why\n"),
+    ],
+)
+def test_a_rule_is_added_where_it_is_asked_first_and_nothing_else_changes(
+    text: str, expected: str
+) -> None:
+    assert with_rule(text, "allow", "s", "t", []) == expected
+
+
+def test_a_name_that_yaml_would_read_otherwise_is_quoted_and_a_full_file_is_left() -> None:
+    assert with_rule("", "ask", "s", "no", []) == 'ask s: "no"\n'
+    assert with_rule("", "ask", "s", "*", [("within", ["/a b"])]) == (
+        'ask s: {tools: "*", within: "/a b"}\n'
+    )
+    with pytest.raises(ConfigurationError, match="put this first"):
+        with_rule("allow s: a\nallow: {x: y}\n", "allow", "s", "t", [])
+
+
+def test_scenarios_that_are_not_met_fail(place: Place) -> None:
+    scenarios = place.home / "s.yaml"
+    good = "- {call: time/get_current_time, args: {timezone: UTC}, expect: allow}\n"
+    scenarios.write_text(good)
+    assert place.run("test", str(scenarios)).returncode == 0
+    scenarios.write_text(good + "- {call: fetch/fetch, args: {url: 'https://x.org'}, expect: deny}")
+    failed = place.run("test", str(scenarios))
+    assert failed.returncode == 1
+    assert "expected deny; ask by escalate-fetch" in failed.stdout
+    scenarios.write_text("- {call: time/get_current_time, expect: maybe}")
+    refused = place.run("test", str(scenarios))
+    assert refused.returncode == 2
+    assert "line 1, column" in refused.stderr
+
+
+def call(tool: str, arguments: object, server: str = "time") -> dict[str, object]:
+    return {"serverName": server, "toolName": tool, "arguments": arguments, "requestId": "1"}
+
+
+def test_recorded_calls_are_replayed_and_what_cannot_be_is_counted(place: Place) -> None:
+    utc = {"timezone": "UTC"}
+    place.record(
+        call("get_current_time", utc),
+        call("get_current_time", utc),
+        {**call("get_current_time", utc), "phase": "intent"},
+        call("get_current_time", {"timezone": "[redacted]"}),
+        {**call("get_current_time", {}), "argumentsDigest": {"size": 9}},
+        call("\x1b[2Jx", {}, server="gone"),
+        call("policy_change", {}, server="ironcurtain"),
+        [1],
+    )
+    candidate = place.home / "c.yaml"
+    candidate.write_text("deny time: '*'\n")
+    done = place.run("replay", "--candidate", str(candidate))
+    assert done.returncode == 0, done.stderr
+    assert "2 x time/get_current_time" in done.stdout
+    assert "allow by allow-time → deny by deny-time" in done.stdout
+    assert "2 of 5 recorded calls replayed; 2 decided otherwise" in done.stdout
+    for why in ("an argument is masked", "an argument is cut", "no such server", "is no record"):
+        assert f"1 not replayed: {why}" in done.stdout or why in done.stdout
+    assert "\x1b" not in done.stdout
+
+
+def test_the_shipped_files_are_exported_and_nothing_is_overwritten(place: Place) -> None:
+    target = place.home / "out"
+    assert place.run("export", str(target)).returncode == 0
+    assert (target / "compiled-policy.json").exists()
+    again = place.run("export", str(target))
+    assert again.returncode == 2
+    assert "file exists" in again.stderr
