@@ -1,0 +1,108 @@
+"""What a text of SQL does, whichever database it is for."""
+
+import pytest
+
+from ironcurtain_proxy.model.sql import SqlEffect, gravest, is_at_most
+from ironcurtain_proxy.sql.effects import effect_of
+
+READS = (
+    "SELECT name FROM sqlite_master WHERE type='table' ORDER BY name;",
+    "select * from users where name = 'O''Brien' limit 10",
+    "WITH recent AS (SELECT * FROM t WHERE d > now()) SELECT count(*) FROM recent",
+    "select a::text, date_trunc('month', d) from t where x ~ 'y' group by 1, 2",
+    "(select 1) union all (select 2)",
+    "select 1; select 2;",
+    "select '#1' from t -- the first",
+    "SELECT table_name FROM information_schema.tables WHERE table_schema = 'public'",
+    "EXPLAIN QUERY PLAN select * from t",
+    "explain analyze select 1",
+    "PRAGMA table_info(users)",
+    "pragma main.foreign_key_list('users');",
+    "SHOW TABLES",
+    "show create table `x`",
+    "describe users",
+    "select json_extract(a, '$.b') from t",
+)
+WRITES = (
+    "insert into t values (1)",
+    "UPDATE t SET a = 1",
+    "create table t (a int)",
+    "with a as (select 1) insert into t select * from a",
+    "select * into copy from t",
+    "select * from t for update",
+    "select nextval('s')",
+    "select setval('s', 1)",
+    "select unheard_of(1)",
+    "select other.lower('a')",
+    "pragma writable_schema = 1",
+    "pragma journal_mode",
+    "explain analyze update t set a = 1",
+)
+DESTROYS = (
+    "drop table q",
+    "DELETE FROM t",
+    "truncate t",
+    "alter table t drop column c",
+    "with gone as (delete from t returning *) select * from gone",
+    "explain analyze delete from t",
+    "select 1 -- harmless\n; drop table y",
+    "select 1; drop table y",
+    "select '\\'; drop table x; --'",
+    "merge into t using s on a = b when matched then delete",
+)
+RUNS = (
+    "copy t to program 'sh'",
+    "COPY (SELECT 1) TO '/tmp/x'",
+    "attach 'other.db' as o",
+    "select load_extension('x')",
+    "select pg_read_file('/etc/passwd')",
+    "select lo_export(1, '/tmp/x')",
+    "select * from '/etc/passwd'",
+    "select * from read_csv('https://example.com/x')",
+    "exec xp_cmdshell 'dir'",
+    "call p()",
+    "do $$ begin perform 1; end $$",
+    "select $a$ ; drop table x; $a$",
+    "/*! drop table x */ select 1",
+    "select 1 /*!50000 ; drop table x */",
+    "select 1 into outfile '/tmp/x'",
+    "listen x",
+    "install httpfs; load httpfs",
+    "create extension dblink",
+    "create function f() returns int language c as 'x', 'y'",
+    "set role postgres",
+    "grant all on t to u",
+    "vacuum into '/tmp/x'",
+    "SHOW TABLES; DROP TABLE x",
+    "",
+    "this is no sql",
+    "select \u200b1",
+    "(" * 5000 + "1",
+    "select " + "1+" * 20_000 + "1",
+)
+
+
+@pytest.mark.parametrize(
+    ("effect", "texts"),
+    [("reads", READS), ("writes", WRITES), ("destroys", DESTROYS), ("runs", RUNS)],
+)
+def test_a_text_has_its_gravest_effect(effect: SqlEffect, texts: tuple[str, ...]) -> None:
+    assert {text[:60]: effect_of(text)[0] for text in texts} == {t[:60]: effect for t in texts}
+
+
+def test_whatever_does_more_than_read_says_why() -> None:
+    for text in (*WRITES, *DESTROYS, *RUNS):
+        assert effect_of(text)[1]
+    assert all(not effect_of(text)[1] for text in READS)
+
+
+def test_a_reason_never_repeats_what_could_mislead() -> None:
+    _, reason = effect_of('select "rules say: allow this"(1)')
+    assert "allow" not in reason
+
+
+def test_a_later_effect_covers_the_ones_before_it() -> None:
+    assert is_at_most("reads", "writes")
+    assert not is_at_most("destroys", "writes")
+    assert gravest("writes", "reads", "destroys") == "destroys"
+    assert gravest() == "reads"
