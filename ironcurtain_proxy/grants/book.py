@@ -11,6 +11,7 @@ from typing import TypeAlias, assert_never
 from ironcurtain_proxy.grants.families import covering, of_command
 from ironcurtain_proxy.grants.matching import covers, has_expired, is_of
 from ironcurtain_proxy.grants.patterns import EscalatedCall
+from ironcurtain_proxy.grants.whole_calls import is_granted_whole
 from ironcurtain_proxy.model.capability import Capability
 from ironcurtain_proxy.model.grant import (
     CallPattern,
@@ -80,6 +81,13 @@ class GrantBook:
         """The grant by which the approval mode need not ask about a call's tool."""
         for grant in self._alive((call.server, call.tool), now):
             if isinstance(grant.pattern, ToolPattern) and is_of(grant.pattern, call):
+                return grant
+        return None
+
+    def find_call(self, call: EscalatedCall, now: datetime) -> Grant | None:
+        """The grant of the identical call, or of a tool that nobody described."""
+        for grant in self._alive((call.server, call.tool), now):
+            if is_granted_whole(grant, call):
                 return grant
         return None
 

@@ -5,14 +5,14 @@ approved for this project, or when it is the identical call. How families are ma
 `shell.families`; what files say of them stands in the place of the command, read with its facts.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
 from ironcurtain_proxy.grants.matching import is_of
 from ironcurtain_proxy.grants.patterns import HISTORY, EscalatedCall
 from ironcurtain_proxy.model.annotation import same_scalar
-from ironcurtain_proxy.model.family import Family
+from ironcurtain_proxy.model.family import ONLY_READS, Family
 from ironcurtain_proxy.model.grant import CallPattern, FamilyPattern, Grant, SameFlag
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.path import RealPath
@@ -68,7 +68,7 @@ def command_candidates(
             )
             for families in chosen
         ]
-    identical = _identical(call)
+    identical = identical_call(call)
     if identical is not None:
         patterns.append(identical)
     return CommandCandidates(patterns=tuple(patterns), is_general=not is_never_general(call))
@@ -111,7 +111,7 @@ def covering(grants: Sequence[Grant], call: EscalatedCall) -> tuple[Grant, ...] 
     """
     if not grants:
         return None
-    digest = _digest(call)
+    digest = digest_of(call)
     patterns = [(grant, grant.pattern) for grant in grants]
     for grant, pattern in patterns:
         if isinstance(pattern, CallPattern) and pattern.digest == digest:
@@ -120,13 +120,29 @@ def covering(grants: Sequence[Grant], call: EscalatedCall) -> tuple[Grant, ...] 
     if needed is None or not all(map(_may_be_general, needed)) or not _is_about_the_project(call):
         return None
     given = [(grant, one) for grant, one in patterns if isinstance(one, FamilyPattern)]
-    given = [(grant, one) for grant, one in given if _counts(one, call)]
+    given = [(grant, one) for grant, one in given if _is_called_alike(one, call)]
     if not needed:
-        return next(((grant,) for grant, one in given if not one.families), None)
-    approved = {family: grant for grant, one in reversed(given) for family in one.families}
-    used = [approved.get(one) for one in needed]
+        return next(
+            ((grant,) for grant, one in given if not one.families and _is_here(one, call)), None
+        )
+    approved = {
+        family: grant
+        for grant, one in reversed(given)
+        for family in one.families
+        if family.is_of_remote or _is_here(one, call)
+    }
+    used = [approved.get(one) or _by_a_wider(one, approved) for one in needed]
     found = {grant.id: grant for grant in used if grant is not None}
     return None if None in used else tuple(found.values())
+
+
+def _by_a_wider(family: Family, approved: Mapping[Family, Grant]) -> Grant | None:
+    """The grant of a family that covers this one besides others."""
+    # With the tables of families, as above.
+    from ironcurtain_proxy.shell.kinds import wider  # noqa: PLC0415
+
+    found = wider(family)
+    return None if found is None else approved.get(found)
 
 
 def _may_be_general(family: Family) -> bool:
@@ -134,13 +150,21 @@ def _may_be_general(family: Family) -> bool:
     return family.is_general and family.meaning is not None
 
 
-def _counts(pattern: FamilyPattern, call: EscalatedCall) -> bool:
-    """Whether a pattern was given for this project, and for the same arguments beside."""
+def _is_here(pattern: FamilyPattern, call: EscalatedCall) -> bool:
+    """Whether a pattern was given for this project."""
+    return str(pattern.workspace) == call.place.workspace
+
+
+def _is_called_alike(pattern: FamilyPattern, call: EscalatedCall) -> bool:
+    """Whether a pattern was given for the same arguments beside the command."""
     said = {flag.argument: flag.value for flag in pattern.beside}
     now = {flag.argument: flag.value for flag in beside(call)}
-    return str(pattern.workspace) == call.place.workspace and (
-        said.keys() == now.keys() and all(same_scalar(said[name], now[name]) for name in now)
-    )
+    return said.keys() == now.keys() and all(same_scalar(said[name], now[name]) for name in now)
+
+
+def is_of_remote(pattern: FamilyPattern) -> bool:
+    """Whether a pattern speaks of remote repositories alone, whichever clone of them it is."""
+    return bool(pattern.families) and all(one.is_of_remote for one in pattern.families)
 
 
 def _needed(call: EscalatedCall) -> tuple[Family, ...] | None:
@@ -148,7 +172,9 @@ def _needed(call: EscalatedCall) -> tuple[Family, ...] | None:
     # The tables of families, which only calls with a command need.
     from ironcurtain_proxy.shell.families import families_of  # noqa: PLC0415
 
-    found = None if call.command is None else families_of(call.command, call.place)
+    if call.command is None:
+        return None
+    found = families_of(call.command, call.place, held=call.held)
     if found is None:
         return None
     return tuple([replace(one, meaning=None) if one.defined_in else one for one in found])
@@ -189,7 +215,7 @@ def _is_a_limit(name: str, value: Json) -> bool:
     )
 
 
-def _identical(call: EscalatedCall) -> CallPattern | None:
+def identical_call(call: EscalatedCall) -> CallPattern | None:
     """What remembers nothing but this call; None: what it means cannot be told."""
     if any(meaning is None for _, meaning in call.place.meanings or ()):
         return None
@@ -197,15 +223,15 @@ def _identical(call: EscalatedCall) -> CallPattern | None:
         server=call.server,
         tool=call.tool,
         definition=call.definition,
-        digest=_digest(call),
+        digest=digest_of(call),
         description=visible(
             f"exactly this call again, in this session ({call.server}/{call.tool})"
         ),
     )
 
 
-def _digest(call: EscalatedCall) -> str:
-    """Of everything that says what a call does."""
+def digest_of(call: EscalatedCall) -> str:
+    """SHA-256 of everything that says what a call does."""
     arguments = sorted(as_json(name) + as_json(value) for name, value in call.arguments.items())
     said = repr((call.server, call.tool, arguments, call.place))
     return sha256(said.encode("utf-8", "surrogatepass")).hexdigest()
@@ -231,14 +257,32 @@ def described(
 def _phrase(family: Family, workspace: str, home: RealPath | None) -> str:
     words = [*family.program, *family.kept]
     target = ""
+    if family.program[-1:] == (ONLY_READS,):
+        return _reading_phrase(family, workspace, home)
     if words[:2] in (["git", "push"], ["git", "fetch"], ["git", "pull"]):
         named = [word for word in words[2:] if not word.startswith("-")]
         target = f" to {'/'.join(named)}" if words[1] == "push" else f" from {' '.join(named)}"
         target = target if named else ""
         words = [word for word in words if word not in named]
-    place = _short(family.directory or workspace, home)
-    reach = f" (reaches {' and '.join(family.hosts)})" if family.hosts else ""
-    return f"`{_plain(family.spelled(words))}`{_plain(target)} in {_plain(place)}{_plain(reach)}"
+    place = _place_phrase(family, workspace, home)
+    return f"`{_plain(family.spelled(words))}`{_plain(target)} {place}{_reach_phrase(family)}"
+
+
+def _reading_phrase(family: Family, workspace: str, home: RealPath | None) -> str:
+    """`gh` commands that only read other/app (reaches api.github.com)."""
+    named = [one.removeprefix("--repo=") for one in family.kept]
+    place = _plain(named[0]) if named else _place_phrase(family, workspace, home)
+    program = family.spelled(family.program[:-1])
+    return f"`{_plain(program)}` {ONLY_READS} {place}{_reach_phrase(family)}"
+
+
+def _place_phrase(family: Family, workspace: str, home: RealPath | None) -> str:
+    place = _plain(_short(family.directory or workspace, home))
+    return f"in {place} and other clones of its remote" if family.is_of_remote else f"in {place}"
+
+
+def _reach_phrase(family: Family) -> str:
+    return _plain(f" (reaches {' and '.join(family.hosts)})" if family.hosts else "")
 
 
 def _plain(text: str) -> str:

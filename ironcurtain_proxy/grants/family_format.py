@@ -13,7 +13,7 @@ from ironcurtain_proxy.grants.fields import (
 from ironcurtain_proxy.model.family import Family
 from ironcurtain_proxy.model.json import Json
 
-_KEYS: Final = frozenset({"program", "kept", "around", "directory", "meaning", "hosts"})
+_KEYS: Final = frozenset({"program", "kept", "around", "directory", "meaning", "hosts", "ofRemote"})
 
 
 def family_fields(family: Family) -> dict[str, Json]:
@@ -31,6 +31,7 @@ def family_fields(family: Family) -> dict[str, Json]:
         "directory": family.directory,
         "meaning": family.meaning,
         "hosts": [*family.hosts],
+        "ofRemote": family.is_of_remote,
     }
 
 
@@ -49,8 +50,9 @@ def families_of(fields: Mapping[str, Json]) -> tuple[tuple[Family, ...], tuple[s
 
 
 def _family(value: Json) -> Family:
-    # What was kept before had none.
-    fields = object_of({"hosts": [], **value} if isinstance(value, dict) else value, _KEYS)
+    # What was kept before had none of these.
+    earlier: dict[str, Json] = {"hosts": [], "ofRemote": False}
+    fields = object_of({**earlier, **value} if isinstance(value, dict) else value, _KEYS)
     directory, program = fields["directory"], _texts(fields["program"])
     if not program:
         raise MalformedError("a family has no program")
@@ -61,6 +63,7 @@ def _family(value: Json) -> Family:
         directory=None if directory is None else str(path_of(directory)),
         meaning=any_text(fields["meaning"]),
         hosts=_texts(fields["hosts"]),
+        is_of_remote=fields["ofRemote"] is True,
     )
 
 

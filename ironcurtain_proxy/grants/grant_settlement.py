@@ -18,6 +18,7 @@ from ironcurtain_proxy.grants.families import (
     single_families,
 )
 from ironcurtain_proxy.grants.patterns import EscalatedCall
+from ironcurtain_proxy.grants.whole_calls import is_never_remembered
 from ironcurtain_proxy.model.capability import CAPABILITIES, Capability
 from ironcurtain_proxy.model.escalation import Approved, Decider, Escalation, OriginReason
 from ironcurtain_proxy.model.grant import (
@@ -62,6 +63,12 @@ def discharge(
         if is_never_general(call):
             # INVARIANT: nothing that speaks of the whole tool speaks of a forced push.
             return Discharged(tuple(reasons), ())
+    if is_never_remembered(call):
+        # INVARIANT: what deletes unnamed things is asked about each time.
+        return Discharged(tuple(reasons), ())
+    whole = book.find_call(call, now)
+    if whole is not None:
+        return Discharged((), (whole,))
     still_open: list[OriginReason] = []
     used: dict[GrantId, Grant] = {}
     for reason in reasons:
@@ -207,6 +214,7 @@ def offered(
     patterns: Sequence[GrantPattern],
     tool: ToolPattern | None,
     command: CommandCandidates | None = None,
+    whole: Sequence[CallPattern] = (),
 ) -> tuple[Pattern, ...]:
     """What a reviewer may choose to remember: what the policy asks first.
 
@@ -215,11 +223,14 @@ def offered(
         patterns: what may be remembered of the arguments.
         tool: what "always allow" would remember.
         command: what may be remembered of the shell command, if the call has one.
+        whole: what may be remembered of a call that no pattern describes.
     """
+    if whole:
+        return tuple(whole)
     asked = {reason.origin for reason in reasons}
     if command is not None:
-        whole = tool is not None and command.is_general and asked == {"tool-policy"}
-        return (*command.patterns, *([tool] if tool is not None and whole else []))
+        general = tool is not None and command.is_general and asked == {"tool-policy"}
+        return (*command.patterns, *([tool] if tool is not None and general else []))
     found: list[Pattern] = list(patterns) if "policy" in asked else []
     if tool is None or "tool-policy" not in asked:
         return tuple(found)

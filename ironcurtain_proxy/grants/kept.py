@@ -14,6 +14,7 @@ import anyio
 from anyio import to_thread
 
 from ironcurtain_proxy.grants.book import Remembered
+from ironcurtain_proxy.grants.families import is_of_remote
 from ironcurtain_proxy.grants.file import GrantsContent, GrantsFile, GrantsFileError, Stamp
 from ironcurtain_proxy.grants.format import KeptGrant, KeptScope, can_be_kept
 from ironcurtain_proxy.model.boot_moment import BootMoment
@@ -75,8 +76,12 @@ class Circumstances:
         # The narrower of two scopes: what was given for all projects is not used where the
         # operator wants approvals of this project alone.
         here = kept.workspace == self.workspace and self.workspace is not None
-        fits = here if kept.scope == "project" else self.scope == "user"
         grant = kept.remembered.grant
+        pattern = grant.pattern
+        if isinstance(pattern, FamilyPattern) and is_of_remote(pattern):
+            # Its project is the remote repository: whether it is this one is compared with a call.
+            here = self.workspace is not None
+        fits = here if kept.scope == "project" else self.scope == "user"
         return (
             fits
             and kept.policy_version == self.policy_version
@@ -88,7 +93,9 @@ class Circumstances:
 
     def _is_of_this_project(self, pattern: Pattern) -> bool:
         # Families speak of files of one project, whatever the scope.
-        return not isinstance(pattern, FamilyPattern) or pattern.workspace == self.workspace
+        if not isinstance(pattern, FamilyPattern) or is_of_remote(pattern):
+            return True
+        return pattern.workspace == self.workspace
 
     def restored(self, kept: KeptGrant) -> Remembered:
         """The same for the book, with the shorter of its own lifetime and today's."""
@@ -185,6 +192,11 @@ class PersistedGrants:
         self._known = {one.grant.id: one for one in restored}
         self._seen = tuple(restored)
         return self._seen
+
+    def under(self, policy_version: str) -> None:
+        """Keep grants under another policy. All that are remembered are written again under it."""
+        self._here = replace(self._here, policy_version=policy_version)
+        self._known, self._seen = {}, ()
 
     def withdrawn(self) -> frozenset[GrantId]:
         """Grants of this session that were taken out of the file since it was last read.

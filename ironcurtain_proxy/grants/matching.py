@@ -7,7 +7,7 @@ is no longer defined as it was.
 from datetime import datetime
 
 from ironcurtain_proxy.grants.patterns import HISTORY, EscalatedCall, places_of
-from ironcurtain_proxy.model.annotation import ArgumentRole, same_scalar
+from ironcurtain_proxy.model.annotation import IGNORES_CASE, ArgumentRole, same_scalar
 from ironcurtain_proxy.model.grant import (
     CallPattern,
     Constraint,
@@ -20,7 +20,7 @@ from ironcurtain_proxy.model.grant import (
     ToolPattern,
     WithinDirectory,
 )
-from ironcurtain_proxy.model.request import PathValue, TextValue, UrlValue, Value
+from ironcurtain_proxy.model.request import PathValue, SqlValue, TextValue, UrlValue, Value
 
 
 def covers(grant: Grant, call: EscalatedCall, now: datetime) -> bool:
@@ -41,7 +41,13 @@ def covers(grant: Grant, call: EscalatedCall, now: datetime) -> bool:
     if has_expired(grant, now):
         return False
     flags = {found.argument: found for found in pattern.constraints if isinstance(found, SameFlag)}
-    return _flags_hold(flags, call) and _roles_hold(pattern.constraints, flags, call)
+    # INVARIANT: a directory that was approved for ordinary files does not open its `.env`.
+    constraints = tuple(
+        found
+        for found in pattern.constraints
+        if not (call.goes_by_name and isinstance(found, WithinDirectory))
+    )
+    return _flags_hold(flags, call) and _roles_hold(constraints, flags, call)
 
 
 def is_of(
@@ -96,14 +102,14 @@ def _one_holds(value: Value, constraints: list[Constraint]) -> bool:
     return any(_holds(value, constraint) for constraint in constraints)
 
 
-def _holds(value: PathValue | TextValue, constraint: Constraint) -> bool:
+def _holds(value: PathValue | SqlValue | TextValue, constraint: Constraint) -> bool:
     match (constraint, value):
         case (WithinDirectory(directory=directory), PathValue(path=path)):
             return path != directory and path.is_within(directory)
         case (ExactValue(value=wanted), PathValue(path=path)):
             return str(path) == wanted
-        case (ExactValue(value=wanted), TextValue(text=text)):
-            return text.lower() == wanted
+        case (ExactValue(role=role, value=wanted), TextValue(text=text)):
+            return (text.lower() if role in IGNORES_CASE else text) == wanted
         case _:
             return False
 

@@ -7,11 +7,11 @@ the call does, as it was. What cannot be put into such a pattern cannot be remem
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final, assert_never
 
-from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
+from ironcurtain_proxy.model.annotation import IGNORES_CASE, ROLE_TRAITS, ArgumentRole
 from ironcurtain_proxy.model.command import ParsedCommand
 from ironcurtain_proxy.model.grant import (
     Constraint,
@@ -70,6 +70,11 @@ class EscalatedCall:
     """The shell command in the arguments, where there is one."""
     place: Place = NOWHERE
     """Where that command runs."""
+    held: bool = False
+    """A sandbox holds the local parts of the command, and the timeline takes back what they do."""
+    goes_by_name: bool = False
+    """A rule asks about a file of the call by its name, such as `.env`: only an approval of that
+    very path covers it."""
 
     @property
     def open_roles(self) -> tuple[ArgumentRole, ...]:
@@ -109,6 +114,8 @@ class Places:
     """Never part of what is remembered, nor is a directory that contains one."""
     ending: str = ""
     """Until when what is remembered holds, in words; empty: that is not sure."""
+    alone: bool = False
+    """Of each path the path alone is remembered, never its directory."""
 
     def constraints(self, role: ArgumentRole, path: RealPath) -> tuple[Constraint, ...]:
         """What is remembered of one path.
@@ -119,7 +126,7 @@ class Places:
         is_directory = path in self.directories
         directory = path if is_directory else RealPath(path.parts[:-1])
         itself = ExactValue(role, str(path))
-        if not directory.parts or self._holds_too_much(directory):
+        if self.alone or not directory.parts or self._holds_too_much(directory):
             return (itself,)
         below = WithinDirectory(role, directory)
         return (itself, below) if is_directory else (below,)
@@ -133,7 +140,7 @@ def candidates(call: EscalatedCall, places: Places) -> tuple[GrantPattern, ...]:
     """What may be remembered of a call: one pattern, or none if it cannot be remembered."""
     if not call.definition:
         return ()
-    constraints = _constraints(call, places)
+    constraints = _constraints(call, replace(places, alone=call.goes_by_name))
     if constraints is None:
         return ()
     return (
@@ -265,7 +272,7 @@ def _of_value(role: ArgumentRole, value: Value, places: Places) -> tuple[Constra
         case ("url", UrlValue(domains=domains, ordinary=True)) if domains and all(domains):
             return tuple([OnHost(role, place) for place in places_of(role, value)])
         case ("identifier", TextValue(text=text)) if text:
-            return (ExactValue(role, text.lower()),)
+            return (ExactValue(role, text.lower() if role in IGNORES_CASE else text),)
         case _:
             return ()
 

@@ -32,6 +32,11 @@ class SessionGrants:
             for identifier in self.persisted.withdrawn():
                 self.approvals.grants.revoke(identifier)
 
+    def under(self, policy_version: str) -> None:
+        """Keep what is remembered from now on under another policy."""
+        if self.persisted is not None:
+            self.persisted.under(policy_version)
+
     async def keep(self, *, at_once: bool = False) -> None:
         """Write down what changed, where grants are kept; `at_once`: uses, too."""
         if self.persisted is not None:

@@ -1,11 +1,14 @@
 """Shell commands: grammar, effects, kinds of operations.
 
-- `parse`, `statements`, `words`: a text becomes a `ParsedCommand`.
+- `parse`, `statements`, `words`, `constants`: a text becomes a `ParsedCommand`.
 - `effects`: what a command can do, the worst of its parts.
 - `reads`, `readers`, `git_readers`, `find_reader`, `test_reader`, `options`: what only reads.
 - `outward`, `beyond`, `places`, `secrets`, `targets`: what leaves the sandbox, and where to.
+- `messages`: texts for people, which name no files.
 - `wrappers`: programs that run others.
 - `capabilities`, `operations`, `branches`: what a profile and the engine ask of a command.
-- `families`, `family_table`, `family_words`: what an approval of a command may cover.
+- `families`, `family_options`, `family_table`, `family_words`, `kinds`: what an approval of a
+  command may cover.
+- `quiet`: local parts that need no approval beside one that reaches out.
 - `disturbances`: what one part of a command may change of the others.
 """

@@ -6,7 +6,7 @@ from ironcurtain_proxy.model.command import Redirection, SimpleCommand, Word
 from ironcurtain_proxy.model.place import Place
 from ironcurtain_proxy.shell.options import words
 from ironcurtain_proxy.shell.outward import name_of, sub_commands, why_privileged
-from ironcurtain_proxy.shell.places import is_inside, may_write, path_of
+from ironcurtain_proxy.shell.places import may_write, path_of
 
 _WRITERS: Final = words(
     """
@@ -49,7 +49,10 @@ def _leaves(one: Redirection, place: Place) -> bool:
 def _why_not_here(name: str, word: Word, place: Place) -> str | None:
     path = path_of(word, place)
     if path is None:
-        outside = word.prefix.startswith(("/", "~")) and not is_inside(word.prefix, place)
+        # Of `/tmp/x/*.log` the directory is known. What else it leads to, the sandbox holds.
+        around = path_of(Word(word.prefix.rpartition("/")[0] or "/"), place)
+        absolute = word.prefix.startswith(("/", "~"))
+        outside = absolute and (around is None or not may_write(around, place))
         return f"{name} works outside the workspace" if outside else None
     if not may_write(path, place):
         return f"{name} works outside the workspace"

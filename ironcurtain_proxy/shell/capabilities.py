@@ -10,6 +10,7 @@ from typing import Final
 from ironcurtain_proxy.model.capability import Capability
 from ironcurtain_proxy.model.command import ParsedCommand, SimpleCommand, Word
 from ironcurtain_proxy.shell.effects import CommandEffect
+from ironcurtain_proxy.shell.messages import without_messages
 from ironcurtain_proxy.shell.options import words
 from ironcurtain_proxy.shell.outward import name_of, sub_commands, why_outward
 from ironcurtain_proxy.shell.secrets import names_a_secret
@@ -29,6 +30,7 @@ _DELETERS: Final = words(
 _GIT_DELETERS: Final = words("clean rm gc prune reset checkout restore stash")
 _OPTIONS: Final = words("-delete --delete --remove --remove-files --remove-source-files")
 _SHOW_SECRETS: Final = words("env printenv export declare typeset set security pass op vault gpg")
+_DECLARE: Final = words("export declare typeset")
 
 
 def needs_of(parsed: ParsedCommand, found: CommandEffect) -> frozenset[Capability]:
@@ -48,7 +50,7 @@ def needs_of(parsed: ParsedCommand, found: CommandEffect) -> frozenset[Capabilit
         needed.add(_EGRESS)
     if any(map(_deletes, (*inner, *loose))):
         needed.add(_DELETES)
-    if any(map(_touches_secrets, (*inner, *loose))):
+    if any(map(_touches_secrets, (*without_messages(inner), *loose))):
         needed.add(_SECRETS)
     return frozenset(needed)
 
@@ -81,5 +83,14 @@ def _deletes(command: SimpleCommand) -> bool:
 
 def _touches_secrets(command: SimpleCommand) -> bool:
     named = (*command.words, *(one.target for one in command.redirections))
+    if names_a_secret(named):
+        return True
+    if name_of(command) in _DECLARE and _declares(command):
+        return False
     runs_nothing = unwrapped(command) in {None, Unwrapped()}
-    return names_a_secret(named) or (runs_nothing and name_of(command) in _SHOW_SECRETS)
+    return runs_nothing and name_of(command) in _SHOW_SECRETS
+
+
+def _declares(command: SimpleCommand) -> bool:
+    """Whether `export` and the like give a variable a value, and show none."""
+    return bool(command.words[1:]) and all("=" in word.prefix for word in command.words[1:])

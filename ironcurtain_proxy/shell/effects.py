@@ -101,6 +101,11 @@ def _parts(parsed: ParsedCommand, place: Place, depth: int) -> Iterator[Part]:
             place = _moved(command, place)
 
 
+def effect_of_part(command: SimpleCommand, place: Place) -> EffectLevel:
+    """What one simple command can do where it runs, its `cd` already taken into account."""
+    return worst([part.effect for part in _part(command, place, assigned(()), _DEPTH)])
+
+
 _MOVES: Final = frozenset({"cd", "pushd", "popd", "chdir"})
 
 
@@ -122,6 +127,7 @@ def _elsewhere(place: Place, directory: str | None) -> Place:
 def _part(
     command: SimpleCommand, place: Place, variables: frozenset[str], depth: int
 ) -> Iterator[Part]:
+    command, place = _in_its_directory(command, place)
     reason = _why_not_read(command, place, variables)
     if reason is None:
         yield Part(command=command, effect="reads", reason="it only reads", place=place)
@@ -143,6 +149,17 @@ def _part(
         shown = name_of(command)
         text = f"{shown}: {reason}" if shown else reason
         yield Part(command=command, effect="local", reason=text, place=place)
+
+
+def _in_its_directory(command: SimpleCommand, place: Place) -> tuple[SimpleCommand, Place]:
+    """`git -C DIR status` as what it is: `git status` in that directory."""
+    while name_of(command) == "git" and [word.text for word in command.words[1:2]] == ["-C"]:
+        there = directory_after(command.words[2:3], place)
+        if there is None:
+            break
+        place = place if there == place.directory else _elsewhere(place, there)
+        command = replace(command, words=(command.words[0], *command.words[3:]))
+    return command, place
 
 
 _TRANSPARENT: Final = {

@@ -21,16 +21,15 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from ironcurtain_proxy.model.command import ParsedCommand, SimpleCommand, Word
-from ironcurtain_proxy.model.family import Family, Sought
+from ironcurtain_proxy.model.family import ONLY_READS, Family, Sought
 from ironcurtain_proxy.model.place import Place
 from ironcurtain_proxy.shell.disturbances import Disturbance, disturbances
 from ironcurtain_proxy.shell.effects import Part, effect_of
+from ironcurtain_proxy.shell.family_options import reduced
 from ironcurtain_proxy.shell.family_table import (
-    GENERIC,
     LAUNCHERS,
     YARN_RUNS,
     Task,
-    behind_dashes,
     hoisted,
     names_what_is_never_general,
     never_general,
@@ -38,24 +37,31 @@ from ironcurtain_proxy.shell.family_table import (
     task_of,
 )
 from ironcurtain_proxy.shell.family_words import (
-    is_free,
     is_free_path,
-    is_free_value,
-    shortened,
     spelled,
 )
+from ironcurtain_proxy.shell.kinds import plain_request, reading, reading_of_api, wider
 from ironcurtain_proxy.shell.places import (
     is_inside,
     path_of,
 )
+from ironcurtain_proxy.shell.quiet import is_quiet
 
 
-def families_of(parsed: ParsedCommand, place: Place) -> tuple[Family, ...] | None:
+def families_of(
+    parsed: ParsedCommand, place: Place, *, held: bool = False
+) -> tuple[Family, ...] | None:
     """The families that all parts of a command need; None if that cannot be told.
 
     Parts that only read need none.
+
+    Args:
+        parsed: the command.
+        place: where it runs.
+        held: a sandbox holds the command and the timeline takes back what it changes, so that
+            parts which only change files of the workspace need none either.
     """
-    found = _found(parsed, place)
+    found = _found(parsed, place, held=held)
     if found is None:
         return None
     families = [_settled(family, place, disturbed) for family, disturbed, _ in found]
@@ -91,7 +97,7 @@ def _paths(parts: Sequence[Part]) -> Iterator[str]:
 
 
 def _found(
-    parsed: ParsedCommand, place: Place
+    parsed: ParsedCommand, place: Place, *, held: bool = False
 ) -> list[tuple[Family, frozenset[Disturbance], Part]] | None:
     """The family of each part, with what the other parts may change of its meaning."""
     if parsed.unreadable is not None:
@@ -100,6 +106,8 @@ def _found(
     parts = [part for part in all_parts if part.effect != "reads"]
     found: list[tuple[Family, frozenset[Disturbance], Part]] = []
     for part in parts:
+        if held and is_quiet(part):
+            continue
         # All of the others: of what stands behind it, too, as one in the background may run first.
         others = disturbances([one for one in parts if one is not part])
         at = part.place
@@ -134,10 +142,21 @@ def _settled(family: Family, place: Place, disturbed: frozenset[Disturbance]) ->
         return family
     directory = None if of_git else family.directory
     meaning = place.meaning_of(family)
-    return replace(family, meaning=meaning, directory=directory, defined_in=(), hosts=hosts)
+    # Where there is no repository, only the directory says which one is meant.
+    is_of_remote = of_git and meaning not in {None, NO_REPOSITORY}
+    return replace(
+        family,
+        meaning=meaning,
+        directory=directory,
+        defined_in=(),
+        hosts=hosts,
+        is_of_remote=is_of_remote,
+    )
 
 
 GIT_CONFIGURATION: Final = "/.git/config"
+NO_REPOSITORY: Final = "absent"
+"""The meaning of a family of git where no repository is."""
 _HARMLESS_VARIABLES: Final = frozenset(
     {"CI", "NO_COLOR", "FORCE_COLOR", "CLICOLOR", "TERM", "LANG", "LC_ALL", "TZ", "DEBUG",
      "NODE_ENV", "RUST_BACKTRACE", "RUST_LOG", "PYTHONUNBUFFERED", "COLUMNS", "VERBOSE",
@@ -145,11 +164,14 @@ _HARMLESS_VARIABLES: Final = frozenset(
 )  # fmt: skip
 
 
-def covers(granted: Sequence[Family], parsed: ParsedCommand, place: Place) -> bool:
-    """Whether every part of a command belongs to a family that was approved."""
-    needed = families_of(parsed, place)
+def covers(
+    granted: Sequence[Family], parsed: ParsedCommand, place: Place, *, held: bool = False
+) -> bool:
+    """Whether every part of a command belongs to a family that was approved; see `families_of`."""
+    needed = families_of(parsed, place, held=held)
     return needed is not None and all(
-        family in granted and family.meaning is not None for family in needed
+        (family in granted or wider(family) in granted) and family.meaning is not None
+        for family in needed
     )
 
 
@@ -203,12 +225,19 @@ def _of_task(task: Task | None, started: _Started, place: Place) -> Family:
         where = place.directory if outside or task is None else at
         return Family(program=texts[:1], kept=texts[1:], directory=where,
                       is_general=False, defined_in=defined)  # fmt: skip
-    return Family(
-        program=(*launcher, *task.path),
-        kept=tuple(_reduced(task, rest[len(task.path) :], place)),
-        directory=at,
-        defined_in=defined,
-    )
+    path, kept = _of_kind(task, reduced(task, rest[len(task.path) :], place))
+    return Family(program=(*launcher, *path), kept=kept, directory=at, defined_in=defined)
+
+
+def _of_kind(task: Task, kept: list[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The sub-command, or the kind of sub-commands that it belongs to, and what stays behind it."""
+    words = tuple(kept)
+    if task.path == ("gh", "api"):
+        words = plain_request(words)
+        found = reading_of_api(words)
+    else:
+        found = reading(words) if task.only_reads else None
+    return (task.path, words) if found is None else ((task.path[0], ONLY_READS), found)
 
 
 def _of_script(words: Sequence[Word], script: str, place: Place) -> Family:
@@ -295,76 +324,3 @@ def _launched(words: Sequence[Word]) -> tuple[tuple[str, ...] | None, list[Word]
             launcher += found
             rest = rest[len(found) :]
     return (tuple(launcher), rest) if rest else (None, rest)
-
-
-def _reduced(task: Task, words: Sequence[Word], place: Place) -> list[str]:
-    """The options and operands that belong to the family."""
-    options: set[str] = set()
-    operands: list[str] = []
-    at = 0
-    while at < len(words):
-        word = words[at]
-        following = words[at + 1] if at + 1 < len(words) else None
-        at += 1
-        if word.text == "--":
-            after = task.after if task.after is not None else behind_dashes(task)
-            inner = _reduced(after, words[at:], place)
-            return [*sorted(options), *operands, *(["--", *inner] if inner else ())]
-        if word.text is not None and word.text.startswith("-") and len(word.text) > 1:
-            kept, width = _option(task, word.text, following, place)
-            options.update(kept)
-            at += width
-            continue
-        if not is_free(task, word, len(operands), place):
-            operands.append(shortened(task, word))
-    return [*sorted(options), *operands]
-
-
-def _option(task: Task, text: str, following: Word | None, place: Place) -> tuple[list[str], int]:
-    """What stays of an option, and how many more words it takes."""
-    name, equals, value = text.partition("=")
-    kind = task.options.get(name) or GENERIC.get(name)
-    match kind:
-        case None if not text.startswith("--") and len(text) > 2:  # noqa: PLR2004
-            return _cluster(task, text, following, place)
-        case None:
-            return _not_known(text, following)
-        case "flag" | "keep":
-            return ([text] if equals else [name] if kind == "keep" else []), 0
-        case _:
-            given = Word(value) if equals else following
-            width = 0 if equals else 1
-            return ([text], 0) if given is None else (_valued(kind, name, given, place), width)
-
-
-def _not_known(text: str, following: Word | None) -> tuple[list[str], int]:
-    """Whether the option takes a value is not known: the next word stays with it."""
-    if "=" in text or following is None or following.prefix.startswith("-"):
-        return [text], 0
-    return [f"{text} {spelled(following)}"], 1
-
-
-def _valued(kind: str, name: str, given: Word, place: Place) -> list[str]:
-    """What stays of an option with a value."""
-    if kind == "field=" and given.text is not None:
-        field, _, content = given.text.partition("=")
-        plain = content and not content.startswith("@")
-        return [f"{name}={field if plain else given.text}"]
-    free = kind != "keep=" and is_free_value(kind, given, place)
-    return [] if free else [f"{name}={spelled(given)}"]
-
-
-def _cluster(task: Task, text: str, following: Word | None, place: Place) -> tuple[list[str], int]:
-    """`-xvs`, `-j8`."""
-    kept: list[str] = []
-    for at, letter in enumerate(text[1:], start=2):
-        kind = task.options.get(f"-{letter}") or GENERIC.get(f"-{letter}")
-        if kind is None:
-            return _not_known(text, following)
-        if kind == "keep":
-            kept.append(f"-{letter}")
-        elif kind != "flag":
-            joined = f"-{letter}={text[at:]}" if text[at:] else f"-{letter}"
-            more, width = _option(task, joined, following, place)
-            return [*kept, *more], width
-    return kept, 0

@@ -6,7 +6,7 @@ The table itself is `families.txt`, with its format at the top.
 import itertools
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from typing import Final, Literal, TypeAlias
 
@@ -27,6 +27,8 @@ class Task:
     files: tuple[str, ...] = ()
     after: "Task | None" = None
     """For the words behind `--`; None: those of a test runner."""
+    only_reads: bool = False
+    """It is one kind with the other sub-commands of its program that only read."""
 
     @property
     def has_meaning(self) -> bool:
@@ -48,8 +50,11 @@ def _task(path: tuple[str, ...], rest: str) -> Task:
     options: dict[str, str] = {}
     operands: OperandKind = "stay"
     files: tuple[str, ...] = ()
+    only_reads = False
     for token in rest.split():
-        if token.startswith("("):
+        if token == "(reads)":  # noqa: S105  no password
+            only_reads = True
+        elif token.startswith("("):
             operands = _OPERANDS[token.strip("()")]
         elif token.startswith("<"):
             files = tuple(token.strip("<>").split(","))
@@ -59,7 +64,7 @@ def _task(path: tuple[str, ...], rest: str) -> Task:
         else:
             name, equals, kind = token.partition("=")
             options[name] = _KINDS[kind] if equals else "flag"
-    return Task(path=path, options=options, operands=operands, files=files)
+    return Task(path=path, options=options, operands=operands, files=files, only_reads=only_reads)
 
 
 _OPERANDS: Final[Mapping[str, OperandKind]] = {
@@ -84,19 +89,9 @@ falls out: it may install another package."""
 
 YARN_RUNS: Final = tuple(
     (name,)
-    for name in (
-        "jest",
-        "vitest",
-        "eslint",
-        "tsc",
-        "prettier",
-        "mocha",
-        "playwright",
-        "cypress",
-        "stylelint",
-        "webpack",
-    )
-)
+    for name in ("jest", "vitest", "eslint", "tsc", "prettier", "mocha", "playwright", "cypress",
+                 "stylelint", "webpack")
+)  # fmt: skip
 """Programs that `yarn NAME` starts from the project."""
 
 
@@ -223,8 +218,7 @@ def _table_name(text: str) -> str | None:
 
 
 def _renamed(found: Task, texts: Sequence[str]) -> Task:
-    return Task(path=tuple(texts), options=found.options, operands=found.operands,
-                files=found.files, after=found.after)  # fmt: skip
+    return replace(found, path=tuple(texts))
 
 
 def _with_task(found: Task, texts: tuple[str, ...]) -> Task:

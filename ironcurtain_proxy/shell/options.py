@@ -26,6 +26,8 @@ class Options:
     """Those of `values` whose value is a file that the program reads."""
     number: bool = False
     """`-5` is an option of its own."""
+    pairs: frozenset[str] = frozenset()
+    """Long options that take two words: a name and its value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,7 @@ def options(text: str) -> Options:
 
 
 _SHORT: Final = 2
+_PAIR: Final = 2
 
 
 def read_options(known: Options, rest: Sequence[Word]) -> ParsedOptions | str:
@@ -100,7 +103,7 @@ def read_options(known: Options, rest: Sequence[Word]) -> ParsedOptions | str:
         if word.text is None or len(word.text) < _SHORT or word.text[0] != "-":
             operands.append(word)
             continue
-        taken = _option(known, word.text, rest[at : at + 1])
+        taken = _option(known, word.text, rest[at : at + _PAIR])
         if isinstance(taken, str):
             return taken
         found += taken[0]
@@ -114,6 +117,10 @@ def _option(
     known: Options, text: str, following: Sequence[Word]
 ) -> tuple[list[tuple[str, Word | None]], int] | str:
     """The options that a word is, and how many words behind it are a value."""
+    if text in known.pairs:
+        if len(following) < _PAIR or following[0].text is None or following[1].splits:
+            return f"{text} has no value"
+        return [(text, following[1])], _PAIR
     taken = _long(known, text) if text.startswith("--") else _cluster(known, text)
     if isinstance(taken, str):
         return taken

@@ -25,6 +25,7 @@ MAX_LENGTH: Final = 8192
 MAX_DEPTH: Final = 4
 """Of texts in texts, such as `sh -c "sh -c ls"`."""
 
+_CONTINUED: Final = re.compile(r"\A(?:[ \t\n]*\\\n)+")
 _NAMES: Final = re.compile(r"[\w.+-]+")
 
 TEXT_RUNNERS: Final = frozenset(
@@ -38,6 +39,8 @@ def parse_command(text: str, *, depth: int = MAX_DEPTH) -> ParsedCommand:
 
     A text that is empty, or only a comment, runs nothing and is readable.
     """
+    # A shell joins continued lines first: at the start of a text they say nothing.
+    text = _CONTINUED.sub("", text, count=1)
     reason = _unfit(text)
     if reason is None and depth <= 0:
         reason = "commands are nested too deeply"

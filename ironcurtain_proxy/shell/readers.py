@@ -44,8 +44,11 @@ def _sed(reading: ParsedOptions) -> str | None:
     return None
 
 
+_LINE: Final = r"/(?:[^/\\\n\[]|\\[^\n]|\[\^?\]?[^\]\n/]*\])*/"
+"""An expression that a line matches. It runs nothing."""
 _AWK: Final = re.compile(
-    r"\s*(?:NR ?[<>=!]=? ?\d+|NF|/[\w .:^$-]*/)?(?: ?(?:&&|\|\|) ?NR ?[<>=!]=? ?\d+)?\s*"
+    rf"\s*(?:NR ?[<>=!]=? ?\d+|NF|{_LINE}(?:, ?{_LINE})?)?"
+    r"(?: ?(?:&&|\|\|) ?NR ?[<>=!]=? ?\d+)?\s*"
     r"""(?:\{ ?print(?: (?:\$(?:\d+|NF)|NR|NF|"[\w :/.-]*")"""
     r"""(?:, ?| ?(?=[$"NR])|(?= ?\})))* ?\})?\s*"""
 )
@@ -141,6 +144,7 @@ _JQ: Final = reader(
     " color-output sort-keys join-output ascii-output tab indent: R raw-input",
     "pattern",
     check=_jq,
+    pairs="--arg --argjson",
 )
 _LS: Final = (
     "a A l h r t S R d 1 F i s p n g o L H k c u U m C Q X x G q N all almost-all human-readable"

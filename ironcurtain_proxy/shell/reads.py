@@ -12,7 +12,7 @@ runners, version managers), files outside the workspace, and names that commonly
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias, assert_never
 
 from ironcurtain_proxy.model.command import Assignment, Redirection, SimpleCommand, Word
@@ -51,11 +51,12 @@ def reader(
     *,
     most: int | None = None,
     pattern: str = "",
+    pairs: str = "",
     check: Callable[[ParsedOptions], str | None] | None = None,
 ) -> ReadingProgram:
     """A reader, its options as a text for `options`."""
     return ReadingProgram(
-        options=options(known),
+        options=replace(options(known), pairs=frozenset(pairs.split())),
         operands=operands,
         most=most,
         pattern_options=frozenset(pattern.split()),

@@ -23,13 +23,25 @@ _KEYS: Final = re.compile(
 _SEPARATORS: Final = re.compile(r"[/\\=:@,;'\"\s]+")
 
 
+_ENGLISH: Final = frozenset({"shadow", "gshadow", "sudoers", "environ", "keychains", "credentials"})
+"""Names that are words of English as well. In a text of several words they name a file only where
+the text says so: `/etc/shadow`, `open('credentials')`."""
+_AS_FILE: Final = re.compile(
+    rf"(?<=[/\\\\=:@'\"])(?:{'|'.join(_ENGLISH)})|(?:{'|'.join(_ENGLISH)})(?=[/\\\\'\"])"
+)
+
+
 def names_a_secret(words: Iterable[Word]) -> bool:
     """Whether a word names a file that commonly holds keys or passwords, or may match one."""
-    return any(
-        _may_be_secret(part) if word.text is None else _is_secret(part)
-        for word in words
-        for part in _SEPARATORS.split((word.pattern if word.text is None else word.text).lower())
-    )
+    return any(_names_one(word) for word in words)
+
+
+def _names_one(word: Word) -> bool:
+    text = (word.pattern if word.text is None else word.text).lower()
+    parts = set(_SEPARATORS.split(text))
+    if len(text.split()) > 1 and not _AS_FILE.search(text):
+        parts -= _ENGLISH
+    return any(_may_be_secret(part) if word.text is None else _is_secret(part) for part in parts)
 
 
 def _may_be_secret(part: str) -> bool:

@@ -23,25 +23,19 @@ _LIVE: Final = re.compile(rb"[`\\]|\$[^A-Za-z_\s]")
 """What a here-document without quotes around its delimiter may not contain."""
 
 _TOKENS: Final = frozenset(
-    {
-        ";", "&", "\n", "&&", "||", "|", "|&", "!", "{", "}", "(", ")", "$(", "`", "<(", ">(",
-        "if", "then", "elif", "else", "fi", "while", "until", "do", "done", "for", "in",
-    }
+    {";", "&", "\n", "&&", "||", "|", "|&", "!", "{", "}", "(", ")", "$(", "`", "<(", ">(",
+     "if", "then", "elif", "else", "fi", "while", "until", "do", "done", "for", "in",}
 )  # fmt: skip
 
 _CONTAINERS: Final = frozenset(
-    {
-        "program", "list", "pipeline", "negated_command", "subshell", "compound_statement",
-        "if_statement", "elif_clause", "else_clause", "while_statement", "for_statement",
-        "do_group", "command_substitution", "process_substitution",
-    }
+    {"program", "list", "pipeline", "negated_command", "subshell", "compound_statement",
+     "if_statement", "elif_clause", "else_clause", "while_statement", "for_statement",
+     "do_group", "command_substitution", "process_substitution",}
 )  # fmt: skip
 
 _RESERVED: Final = frozenset(
-    {
-        "if", "then", "elif", "else", "fi", "while", "until", "do", "done", "for", "in", "case",
-        "esac", "select", "function", "coproc", "{", "}", "!", "[[", "]]", "((",
-    }
+    {"if", "then", "elif", "else", "fi", "while", "until", "do", "done", "for", "in", "case",
+     "esac", "select", "function", "coproc", "{", "}", "!", "[[", "]]", "((",}
 )  # fmt: skip
 
 _REDIRECTIONS: Final = frozenset({"<", ">", ">>", ">|", "&>", "&>>", "<&", ">&", "<&-", ">&-"})
@@ -150,7 +144,7 @@ def _for_head(reading: TextReading, node: "Node") -> None:
         previous = child
     named = frozenset[str]().union(*(word.variables for word in values))
     value = Word(None, variables=named if values else frozenset({"@"}))
-    reading.add(node, SimpleCommand(assignments=(Assignment(name, value),)))
+    reading.add(node, SimpleCommand(assignments=(Assignment(name, value),)), tuple(values))
 
 
 def _command(reading: TextReading, node: "Node") -> None:
@@ -330,13 +324,18 @@ def _heredoc_body(reading: TextReading, node: "Node", start: "Node", *, strip: b
 def _declaration(reading: TextReading, node: "Node") -> None:
     """`export`, `declare`, `local`, `readonly`, `typeset`, `unset`: as a program."""
     words = [Word(reading.text_of(node.children[0]).decode(errors="replace"))]
-    words += [Word(None, splits=True) for _ in node.children[1:]]
-    for child in node.children[1:]:
-        if child.type == "variable_assignment":
-            _assignment_part(reading, child, _CommandParts())
-        elif child.type in WORD_KINDS:
-            read_word(reading, child)
+    words += [Word(None, _declared(reading, one), splits=True) for one in node.children[1:]]
     reading.add(node, SimpleCommand(words=tuple(words)))
+
+
+def _declared(reading: TextReading, node: "Node") -> str:
+    """What is known of a word of a declaration: `NAME=*`, or the word."""
+    if node.type == "variable_assignment":
+        parts = _CommandParts()
+        _assignment_part(reading, node, parts)
+        return f"{parts.assignments[0].name}=*"
+    text = (read_word(reading, node).text or "") if node.type in WORD_KINDS else ""
+    return "" if "*" in text else text
 
 
 def _test(reading: TextReading, node: "Node") -> None:

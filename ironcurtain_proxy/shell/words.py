@@ -9,7 +9,8 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from ironcurtain_proxy.model.command import SimpleCommand, Word
+from ironcurtain_proxy.model.command import Piece, SimpleCommand, Word
+from ironcurtain_proxy.shell.constants import Located, with_constants
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -26,6 +27,8 @@ _VARIABLE: Final = re.compile(rb"\$(?:[A-Za-z_][A-Za-z0-9_]*|[0-9?$#@*!-])")
 _NUMERIC: Final = re.compile(rb"\$(?:[?$#!]|\{[?#]\}|\{PIPESTATUS\[[0-9]+\]\})")
 """Expansions whose value is a number, so that no name or option can come out of them."""
 _NAMED: Final = re.compile(rb"\$\{?[#!]?([A-Za-z_][A-Za-z0-9_]*|[0-9@*-])")
+_VALUE: Final = re.compile(rb"\$(?:[A-Za-z_][A-Za-z0-9_]*|\{[A-Za-z_][A-Za-z0-9_]*\})")
+"""The value of a variable, unchanged."""
 _EXPANSION: Final = re.compile(
     rb"\$\{(?:#?[A-Za-z_][A-Za-z0-9_]*(?:\[[0-9@*]+\])?|[0-9@*#?]"
     rb"|[A-Za-z_0-9]+(?::?[-+?]|%%?|##?)[A-Za-z0-9_./:*?,@ -]*)\}"
@@ -59,8 +62,8 @@ class TextReading:
     """One text while it is read."""
 
     source: bytes
-    found: list[tuple[int, SimpleCommand]] = field(default_factory=list)
-    """Commands, and where each begins."""
+    found: list[Located] = field(default_factory=list)
+    """Commands, and where each stands."""
     unreadable: str | None = None
     pending: "list[Node]" = field(default_factory=list)
     """Parts of the tree with commands in them that are still to be read."""
@@ -69,13 +72,21 @@ class TextReading:
     @property
     def commands(self) -> tuple[SimpleCommand, ...]:
         """The commands in the order of the text."""
-        return tuple(command for _, command in sorted(self.found, key=lambda pair: pair[0]))
+        found = sorted(self.found, key=lambda one: one.start)
+        return tuple(with_constants(found))
 
-    def add(self, node: "Node", command: SimpleCommand) -> None:
-        """A command that begins with this part of the tree."""
+    def add(self, node: "Node", command: SimpleCommand, values: tuple[Word, ...] = ()) -> None:
+        """A command that begins with this part of the tree.
+
+        Args:
+            node: the command, or the loop that it is the head of.
+            command: as it was read.
+            values: of the head of a loop: the words that its variable goes through.
+        """
         if not _is_certain(node):
             command = replace(command, is_certain=False)
-        self.found.append((node.start_byte, command))
+        is_first = _is_certain(node) and _leads(node)
+        self.found.append(Located(node.start_byte, command, is_first, values, node.end_byte))
 
     def refuse(self, reason: str) -> None:
         """Make the text unreadable; the first reason stays."""
@@ -119,6 +130,16 @@ def _is_certain(node: "Node") -> bool:
     return True
 
 
+def _leads(node: "Node") -> bool:
+    """Whether nothing before a command decides whether it runs: it stands first in its list."""
+    at: Node | None = node
+    while at is not None and at.parent is not None:
+        if at.parent.type == "list" and at.parent.children[0].id != at.id:
+            return False
+        at = at.parent
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class _Piece:
     """A part of a word: known text, or None."""
@@ -127,6 +148,8 @@ class _Piece:
     quoted: bool
     variable: str | None = None
     """The name of the variable that it is."""
+    is_plain: bool = False
+    """It is the value of that variable, unchanged."""
 
 
 def read_word(reading: TextReading, node: "Node") -> Word:
@@ -163,7 +186,22 @@ def _joined(pieces: list[_Piece]) -> Word:
     if known:
         return Word(text)
     pattern = _SET.sub("*", text).replace("?", "*")
-    return Word(None, pattern, splits, variables=variables)
+    return Word(None, pattern, splits, variables=variables, template=_template(pieces))
+
+
+def _template(pieces: list[_Piece]) -> tuple[Piece, ...]:
+    """The parts of a word; empty where one is no plain variable, or is matched to files."""
+    found: list[Piece] = []
+    for piece in pieces:
+        if piece.text is None:
+            if not piece.is_plain or piece.variable is None:
+                return ()
+            found.append(Piece(piece.variable, is_variable=True, splits=not piece.quoted))
+        elif not piece.quoted and (_GLOB.search(piece.text) or "~" in piece.text):
+            return ()
+        else:
+            found.append(Piece(piece.text, is_variable=False))
+    return tuple(found)
 
 
 def _pieces(reading: TextReading, node: "Node") -> list[_Piece]:
@@ -254,7 +292,8 @@ def _expanded(reading: TextReading, node: "Node", *, quoted: bool) -> _Piece:
         return _Piece("0", quoted=True)
     reading.pending.append(node)
     named = _NAMED.match(raw) if node.type in {"simple_expansion", "expansion"} else None
-    return _Piece(None, quoted, None if named is None else named[1].decode())
+    is_plain = _VALUE.fullmatch(raw) is not None
+    return _Piece(None, quoted, None if named is None else named[1].decode(), is_plain)
 
 
 def _check_expansion(reading: TextReading, node: "Node", raw: bytes) -> None:

@@ -49,7 +49,10 @@ def project(tmp_path: Path) -> Project:
 def test_families_are_offered_first_each_by_itself_and_then_the_identical_call(
     project: Project,
 ) -> None:
-    push = "`git push` to origin/feature-x in ~/project (reaches example.org)"
+    push = (
+        "`git push` to origin/feature-x in ~/project and other clones of its remote "
+        "(reaches example.org)"
+    )
     found = [one.description for one in project.offered("go test ./... && git push origin HEAD")]
     assert found[:3] == [
         f"`go test` in ~/project and {push}",

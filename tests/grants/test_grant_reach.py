@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from ironcurtain_proxy.grants.matching import covers
 from ironcurtain_proxy.grants.patterns import (
@@ -20,6 +21,7 @@ from ironcurtain_proxy.model.request import (
     UrlValue,
     Value,
 )
+from tests.examples import examples
 from tests.grants.test_book import NOW, PROTECTED, a_call, fact, path, remembered
 
 pytestmark = pytest.mark.requirement("X-12")
@@ -71,7 +73,7 @@ def pairs(draw: st.DrawFn) -> tuple[EscalatedCall, EscalatedCall]:
     """A call and one like it: of two calls that have nothing in common there is nothing to say."""
     first = draw(calls())
     facts = tuple(
-        replace(found, values=tuple(draw(st.lists(values_of(found.roles[0]), max_size=2))))
+        structs.replace(found, values=tuple(draw(st.lists(values_of(found.roles[0]), max_size=2))))
         if draw(st.booleans())
         else found
         for found in first.request.arguments
@@ -83,7 +85,9 @@ def pairs(draw: st.DrawFn) -> tuple[EscalatedCall, EscalatedCall]:
             arguments[found.name] = found.values[0].text
     if draw(st.integers(0, 3)) == 0:
         arguments[draw(st.sampled_from(MORE))] = draw(st.sampled_from((True, False, "x")))
-    second = replace(first, request=replace(first.request, arguments=facts), arguments=arguments)
+    second = replace(
+        first, request=structs.replace(first.request, arguments=facts), arguments=arguments
+    )
     return first, second
 
 
@@ -100,7 +104,7 @@ def test_every_candidate_covers_the_call_it_came_from(
     assert covers(grant, call, NOW)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(pairs(), known_directories)
 def test_a_grant_covers_only_what_lies_where_the_approved_call_went(
     pair: tuple[EscalatedCall, EscalatedCall], directories: frozenset[str]

@@ -137,3 +137,20 @@ def test_a_remote_that_leads_to_no_known_host_cannot_be_remembered(
     domains: tuple[str, ...],
 ) -> None:
     assert description(pushing(*domains)) == ""
+
+
+def test_a_directory_that_was_approved_does_not_open_a_file_that_is_asked_about_by_name() -> None:
+    book = GrantBook()
+    book.add(named("one", reading("/srv/app/notes.txt")))
+    assert book.find(reading("/srv/app/todo.txt"), NOW) is not None
+    assert book.find(replace(reading("/srv/app/.env"), goes_by_name=True), NOW) is None
+
+
+def test_an_approval_of_a_file_by_its_name_covers_this_file_alone() -> None:
+    secret = replace(reading("/srv/app/.env"), goes_by_name=True)
+    book = GrantBook()
+    book.add(named("one", secret))
+    assert book.find(secret, NOW) is not None
+    for other in ("/srv/app/.env.local", "/srv/app/todo.txt"):
+        for by_name in (True, False):
+            assert book.find(replace(reading(other), goes_by_name=by_name), NOW) is None

@@ -1,5 +1,6 @@
 """Effects of shell commands."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -138,3 +139,20 @@ def test_no_labelled_command_that_asks_is_judged_to_read(file: Path) -> None:
         and effect_of(parse_command(row["command"]), PROJECT).effect == "reads"
     ]
     assert wrong == []
+
+
+@pytest.mark.parametrize(
+    ("command", "effect"),
+    [
+        ("rm -rf /tmp/x/*.log", "local"),
+        ("chmod +x /tmp/x/*.sh", "local"),
+        ("rm -rf /tmp/../home/u/*.log", "beyond"),
+        ("rm -rf /home/u/other/*.log", "beyond"),
+        ("rm -rf ~/*", "beyond"),
+        ("rm -rf /*", "beyond"),
+        ("rm -rf /tm*/x", "beyond"),
+    ],
+)
+def test_a_glob_counts_by_the_directory_that_is_known(command: str, effect: str) -> None:
+    place = replace(PROJECT, writable=("/tmp",))
+    assert effect_of(parse_command(command), place).effect == effect

@@ -1,0 +1,161 @@
+"""Variables of a command whose values stand in its text.
+
+    owner=me; gh api repos/$owner/app/pulls     for n in 1 2; do gh pr view $n; done
+
+A variable is replaced only where its value is certain: it is defined once in the whole text, by
+known words, at a place that runs before every use of it, and nothing in the text could define it
+otherwise. A use in a loop stands for a command with each of the values. All other variables stay
+unknown.
+"""
+
+import itertools
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from ironcurtain_proxy.model.command import Redirection, SimpleCommand, Word
+
+_PLAIN: Final = re.compile(r"[\w./:@%+,=-]+")
+"""A value that stays one word, and matches no files, without quotes around it."""
+_REDEFINES: Final = frozenset(
+    {"eval", "source", ".", "mapfile", "readarray", "let", "getopts", "trap", "alias", "unset",
+     "typeset", "local", "declare", "readonly", "builtin", "coproc", "enable", "set", "shopt",
+     "exec", "shift", "select", "function", "printf", "wait"}
+)  # fmt: skip
+"""Programs that may give any variable another value, in ways that are not read here."""
+_SPECIAL: Final = re.compile(
+    r"(?:BASH|FUNC|COMP|PIPE|DIR|HIST|EPOCH).*|IFS|PWD|OLDPWD|S?RANDOM|SECONDS|LINENO|REPLY|OPT.*"
+    r"|E?UID|PPID|SHLVL|COLUMNS|LINES|GROUPS|\w+TYPE|_|path|argv|status"
+)
+"""Variables that the shell sets itself."""
+_MOST: Final = 32
+"""Commands that one command with variables may stand for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A command with its place in the text."""
+
+    start: int
+    command: SimpleCommand
+    is_first: bool
+    """Nothing before it decides whether it runs."""
+    values: tuple[Word, ...] = ()
+    """Of the head of a loop: the words that its variable goes through."""
+    end: int = 0
+    """Of the same: where the loop ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Definition:
+    values: tuple[str, ...]
+    start: int
+    end: int
+    """Uses from here on count only where the definition always runs."""
+    is_first: bool
+
+    def reaches(self, use: int) -> bool:
+        return self.start < use and (self.is_first or use < self.end)
+
+
+def with_constants(found: Sequence[Located]) -> Iterator[SimpleCommand]:
+    """The commands in the order of the text, their known variables replaced."""
+    definitions = _definitions(found)
+    for one in found:
+        known = {name: d.values for name, d in definitions.items() if d.reaches(one.start)}
+        yield from _variants(one.command, known)
+
+
+def _definitions(found: Sequence[Located]) -> Mapping[str, _Definition]:
+    commands = [one.command for one in found]
+    if any(map(_may_redefine, commands)):
+        return {}
+    counted = Counter(name for command in commands for name in _defined(command))
+    known: dict[str, _Definition] = {}
+    for one in found:
+        if one.command.words or len(one.command.assignments) != 1:
+            continue
+        (assignment,) = one.command.assignments
+        values = one.values or (assignment.value,)
+        texts = [text for value in values for text in _texts(value, one.start, known)]
+        is_certain = (
+            counted[assignment.name] == 1
+            and None not in texts
+            and not _SPECIAL.fullmatch(assignment.name)
+        )
+        if is_certain and (one.values or one.is_first) and len(texts) <= _MOST:
+            plain = tuple([text for text in texts if text is not None])
+            known[assignment.name] = _Definition(plain, one.start, one.end, one.is_first)
+    return {} if counted["IFS"] else known
+
+
+def _texts(value: Word, start: int, known: Mapping[str, _Definition]) -> tuple[str | None, ...]:
+    """The texts that a defining word may have; None: it is not known."""
+    if value.text is not None:
+        # A tilde means a directory or itself, by quotes that are gone.
+        return (None,) if "~" in value.text else (value.text,)
+    reaching = {name: d.values for name, d in known.items() if d.reaches(start)}
+    return tuple([word.text for word in _filled(value, reaching)])
+
+
+def _may_redefine(command: SimpleCommand) -> bool:
+    words = [word.text for word in command.words]
+    if not words:
+        return False
+    name = (words[0] or "").rpartition("/")[2]
+    if name == "command":
+        return words[1:2] not in (["-v"], ["-V"])
+    if name == "printf":
+        return words[1:2] == ["-v"] or words[1:2] == [None]
+    if name in {"read", "export"}:
+        return any(not re.match(r"-\w+\Z|[A-Za-z_]", word.prefix) for word in command.words[1:])
+    if name == "set":
+        return any(not re.fullmatch(r"-[eux]+|pipefail|-e?u?x?o", word or "") for word in words[1:])
+    # A program that is not known could be any of these.
+    return words[0] is None or name in _REDEFINES
+
+
+def _defined(command: SimpleCommand) -> Iterator[str]:
+    """Every name that a command gives a value, each time it does."""
+    yield from (assignment.name for assignment in command.assignments)
+    name = command.words[0].text if command.words else None
+    if name in {"read", "export"}:
+        yield from (word.prefix.partition("=")[0] for word in command.words[1:])
+
+
+def _variants(
+    command: SimpleCommand, known: Mapping[str, tuple[str, ...]]
+) -> Iterator[SimpleCommand]:
+    words = [_filled(word, known) for word in command.words]
+    targets = [_filled(one.target, known) for one in command.redirections]
+    counts = [len(one) for one in (*words, *targets)]
+    total = 1
+    for count in counts:
+        total *= count
+    if total > _MOST:
+        yield command
+        return
+    for chosen in itertools.product(*words, *targets):
+        redirections = tuple(
+            [
+                Redirection(one.operator, target)
+                for one, target in zip(command.redirections, chosen[len(words) :], strict=True)
+            ]
+        )
+        yield replace(command, words=chosen[: len(words)], redirections=redirections)
+
+
+def _filled(word: Word, known: Mapping[str, tuple[str, ...]]) -> tuple[Word, ...]:
+    """The words that a word stands for; itself where a part of it stays unknown."""
+    if word.text is not None or not word.template:
+        return (word,)
+    choices: list[tuple[str, ...]] = []
+    for piece in word.template:
+        values = known.get(piece.text) if piece.is_variable else (piece.text,)
+        if values is None or (piece.splits and not all(map(_PLAIN.fullmatch, values))):
+            return (word,)
+        choices.append(values)
+    texts = ["".join(parts) for parts in itertools.islice(itertools.product(*choices), _MOST + 1)]
+    return (word,) if len(texts) > _MOST else tuple(map(Word, dict.fromkeys(texts)))

@@ -1,0 +1,118 @@
+"""Beside an approved part that reaches out, local parts that run nothing need no approval."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ironcurtain_proxy.grants.families import command_candidates, covering
+from tests.grants.family_projects import Project
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    made = Project.made(tmp_path / "project")
+    made.write("a.go", "package a\n")
+    made.approve("git fetch origin")
+    return made
+
+
+def spares(project: Project, command: str, *, held: bool = True) -> bool:
+    return covering(project.grants, replace(project.call(command), held=held)) is not None
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git fetch origin main && git merge origin/main --no-edit",
+        "git fetch origin && git reset --hard origin/main",
+        "git fetch origin && git rebase origin/main",
+        "git fetch origin && git checkout -b fix origin/fix 2>&1 | tail -3",
+        "git stash && git fetch origin && git stash pop",
+        "git fetch origin && git add -A && git commit -m \"$(cat <<'E'\none\nE\n)\"",
+        "git fetch origin; echo done >> notes.txt",
+        "mkdir -p build && git fetch origin && cp a.go build/ && rm -rf build",
+    ],
+)
+def test_local_parts_are_held(project: Project, command: str) -> None:
+    assert spares(project, command)
+    assert not spares(project, command, held=False)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git fetch origin && python3 a.py", "git fetch origin && ./a.sh",
+        "git fetch origin && make",
+        "git fetch origin && go test ./...", "git fetch origin && npm test",
+        "git fetch origin && git rebase --exec 'make x' main",
+        "git fetch origin && git rebase -x x m",
+        "git fetch origin && git -c core.pager=x merge main",
+        "git fetch origin && git bisect run x",
+        "git fetch origin && git submodule update", "git fetch origin && git push origin feature-x",
+        "git fetch origin && git config core.hooksPath x", "git fetch origin && git difftool",
+        "git fetch origin && git commit -m x --no-verify", "git fetch origin && git rebase -i main",
+        "git fetch origin && cp a.go ../b.go", "git fetch origin && cp /etc/passwd a",
+        "git fetch origin && rm -rf .git", "git fetch origin && cp .env a",
+        "git fetch origin && curl x",
+        "git fetch origin && cp a.go .git/hooks/post-merge", "git fetch origin && echo x > ../y",
+        "git fetch origin && echo x > .git/hooks/post-merge", "git fetch origin && tee a < b",
+        "git fetch origin && A=b git merge main", "git fetch origin && sed -i s/a/b/e a.go",
+        "git fetch origin && GIT_EDITOR=x git commit", "git fetch origin && find . -delete",
+        "cd .. && git fetch origin && git merge origin/main", "git fetch origin && git $x main",
+        "git fetch origin && git merge $(cat x)", "git fetch origin && git merge $x",
+        "git fetch origin && awk '{system($0)}' a.go > b.go",
+        "git fetch origin && git gc --prune=now",
+        "git fetch origin && git clean -fdx -e x", "git fetch origin && ln -s /etc a",
+        "git fetch origin && source a.sh", "git fetch origin && xargs rm < a.go",
+        "git fetch origin && git lfs pull", "git fetch origin && chmod +x a.go",
+    ],
+)  # fmt: skip
+def test_what_may_run_something_or_reaches_further_needs_its_own_approval(
+    project: Project, command: str
+) -> None:
+    assert not spares(project, command)
+
+
+@pytest.mark.parametrize("where", ["hooks", "path"])
+def test_no_part_of_git_is_held_where_a_hook_may_run(project: Project, where: str) -> None:
+    if where == "hooks":
+        project.write(".git/hooks/post-merge", "#!/bin/sh\n")
+    else:
+        project.git("config", "core.hooksPath", ".husky")
+    project.approve("git fetch origin")
+    assert not spares(project, "git fetch origin && git merge origin/main")
+    assert spares(project, "git fetch origin && mkdir build")
+
+
+def test_the_question_offers_the_part_that_leaves_alone(project: Project) -> None:
+    call = replace(project.call("git fetch origin && git merge origin/main"), held=True)
+    found = command_candidates(call)
+    assert found is not None
+    assert found.patterns[0].description.startswith("`git fetch` from origin in ")
+    assert " and `" not in found.patterns[0].description
+
+
+def test_an_approval_of_a_remote_holds_in_every_clone_of_it(
+    project: Project, tmp_path: Path
+) -> None:
+    other = Project.made(tmp_path / "worktree")
+    elsewhere = Project.made(tmp_path / "elsewhere")
+    elsewhere.git("remote", "set-url", "origin", "https://example.org/you/app.git")
+    project.approve("gh pr view 1")
+    project.approve("go test ./...")
+    for command in ("git fetch origin", "gh run list"):
+        assert covering(project.grants, other.call(command)) is not None
+        assert covering(project.grants, elsewhere.call(command)) is None
+    other.git("config", "core.sshCommand", "sh x")
+    for command in ("git fetch origin", "gh run list", "go test ./..."):
+        assert covering(project.grants, other.call(command)) is None
+
+
+def test_an_approval_of_a_pull_request_covers_a_draft_and_not_the_reverse(project: Project) -> None:
+    project.approve("gh pr create --title a --body b --base next --draft")
+    assert not project.covers("gh pr create --title a --body b --base next")
+    project.approve("gh pr create --title a --body b")
+    assert project.covers("gh pr create -d -t c -b d")
+    assert not project.covers("gh pr create -d -t c -b d --base main")
+    assert not project.covers("gh pr create -d -t c -b d --repo other/app")

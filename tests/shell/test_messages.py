@@ -1,0 +1,49 @@
+"""Texts for people name no files; texts that a program may run or open do."""
+
+import pytest
+
+from ironcurtain_proxy.shell.capabilities import needs_of
+from ironcurtain_proxy.shell.effects import effect_of
+from ironcurtain_proxy.shell.parse import parse_command
+from tests.shell.places import PROJECT
+
+
+def names_a_secret(command: str) -> bool:
+    parsed = parse_command(command)
+    return "secrets.access" in needs_of(parsed, effect_of(parsed, PROJECT))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git commit -m 'Read .env and credentials.json at the start'",
+        "git commit -m \"$(cat <<'E'\nDelete shadow branches, keep .env\nE\n)\"",
+        "gh pr create --title 'Use .npmrc' --body='See .env.local'",
+        "gh api repos/a/b/pulls/1/comments -f body='see .env'",
+        "git log --oneline && echo 'the shadow branch is gone' > notes.txt",
+        "export MODE=fast && make test",
+        "git stash push -m 'before .env'",
+    ],
+)
+def test_a_message_names_no_secret(command: str) -> None:
+    assert not names_a_secret(command)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git add .env", "git commit -m x .env", "git commit -F .env", "gh pr create -F .env",
+        "git commit --file=.env", "gh pr create --body-file .env", "cat .env | git commit -F -",
+        "cat <<E | bash\ncat .env\nE", "bash <<'E'\ncat .env\nE",
+        "python3 - <<'E'\nopen('.env')\nE",
+        "gh api repos/a/b/issues -F body=@.env", "git show HEAD:.env",
+        "cp .env x && git commit -m y",
+        "git -c core.editor=.env commit -m x", "gh gist create .env", "sh -c 'cat .env'",
+        "cat > .env <<E\nA=1\nE", "make x < .env", "cat /etc/shadow", "tar cf x /proc/self/environ",
+        "python3 -c \"open('credentials')\"", "cp credentials x", "export -p > x", "export",
+        "declare -p > x", "env > x", "xargs cat <<< .env", "eval \"cat <<E\n.env\nE\"",
+        "tee notes <<E\n.env\nE",
+    ],
+)  # fmt: skip
+def test_what_may_be_opened_or_run_names_its_secret(command: str) -> None:
+    assert names_a_secret(command)
