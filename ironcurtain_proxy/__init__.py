@@ -4,7 +4,8 @@ The life of a call:
 
 - `agent`: the MCP server that the agent talks to.
 - `mediation`: a call from its arrival to its reply; begin to read here.
-- `facts`: an untrusted call becomes facts. `shell` reads and judges shell commands.
+- `facts`: an untrusted call becomes facts. `shell` reads and judges shell
+  commands, `sql` the statements for a database.
 - `decision`: the policy's answer. `approval`: what asks besides the policy.
 - `grants`: approvals that are remembered.
 - `review`: open questions and who answers them. `mailbox`: questions and answers as files.
@@ -17,7 +18,8 @@ Off by default, and skipped by a reader of the default product: `auto_confirm`, 
 `auto_approver`, the LLM approver; `llm`, the one way to a language model.
 
 What people and programs start from: `cli`, `config`, `wiring`, `trusted_process`, `inbox`.
-`rehearsal` reads recorded sessions and counts what would be asked.
+`rehearsal` reads recorded sessions and counts what would be asked. `report` draws pages. `web` is
+the reviewer's page in a browser.
 `sessions`: the directories and the list of running sessions. `own_process`: what the proxy does to
 its own process. `steady_clock`: seconds that no change of the clock moves. `version`: the number
 of this release.

@@ -9,12 +9,25 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol, TypeAlias
 
+from ironcurtain_proxy.errors import KernelError
 from ironcurtain_proxy.model.audit import AuditRecord, PutBack, ResultSummary
 from ironcurtain_proxy.model.authorized import AuthorizedCall
-from ironcurtain_proxy.model.call import RequestId, ToolCall
-from ironcurtain_proxy.model.escalation import Escalation, EscalationId, Held, Ruling, Taken
+from ironcurtain_proxy.model.escalation import (
+    Escalation,
+    EscalationId,
+    Held,
+    Ruling,
+    Superseded,
+    Taken,
+)
 from ironcurtain_proxy.model.json import Arguments, Json
 from ironcurtain_proxy.model.opening import Opening
+from ironcurtain_proxy.model.operation import (
+    QUESTION_METHODS,
+    Method,
+    Operation,
+    RequestId,
+)
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.reply import Reply
 from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered
@@ -42,11 +55,11 @@ class CallHandler(Protocol):
 class FactGatherer(Protocol):
     """Turns a call into facts (the policy information point of XACML)."""
 
-    async def gather(self, call: ToolCall) -> Gathered:
+    async def gather(self, call: Operation) -> Gathered:
         """Resolve what the call names. Reads the disk and git; changes nothing."""
         ...
 
-    def fingerprint(self, call: ToolCall, arguments: Arguments) -> str:
+    def fingerprint(self, call: Operation, arguments: Arguments) -> str:
         """SHA-256 over server, tool and arguments, hexadecimal: equal for equal calls."""
         ...
 
@@ -72,8 +85,8 @@ class FactGatherer(Protocol):
         ...
 
 
-class Servers(Protocol):
-    """The downstream servers."""
+class End(Protocol):
+    """Who an authorized operation is sent to."""
 
     async def forward(
         self,
@@ -83,7 +96,7 @@ class Servers(Protocol):
         roots: Sequence[str] = (),
         opening: Opening | None = None,
     ) -> ToolResult:
-        """Send the call to its server and wait for the answer.
+        """Send the operation and wait for the answer.
 
         Args:
             call: what the policy allowed or a reviewer approved.
@@ -95,6 +108,10 @@ class Servers(Protocol):
             DownstreamError: the server is not there, failed, or took too long.
         """
         ...
+
+
+class Servers(End, Protocol):
+    """The downstream servers."""
 
     def opening(
         self, server: str, request: AccessRequest, hosts: Sequence[str] = ()
@@ -176,7 +193,7 @@ class ReviewDesk(Protocol):
         self,
         escalation: Escalation,
         on_wait: Callable[[float], Awaitable[None]] | None = None,
-    ) -> Ruling | Held | Taken:
+    ) -> Ruling | Held | Taken | Superseded:
         """Ask, or join an open question that is identical; the call may be held meanwhile.
 
         An approval settles one call. Others that joined get `Taken`, and may ask for themselves.
@@ -311,3 +328,17 @@ class World:
     """None: containment is off."""
     timeline: Timeline | None = None
     """The timeline of the workspace; None: no call can be undone, and none is contained."""
+    client: End | None = None
+    """The agent's client, which servers' questions are put to; None: there is none to ask."""
+
+    def end_of(self, method: Method) -> End:
+        """Who an operation of this method is sent to.
+
+        Raises:
+            KernelError: a question of a server, where no client can be asked.
+        """
+        if method not in QUESTION_METHODS:
+            return self.servers
+        if self.client is None:
+            raise KernelError("a server's question came to be forwarded, and there is no client")
+        return self.client

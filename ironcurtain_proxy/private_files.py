@@ -5,6 +5,7 @@ Knows nothing of what the files say.
 
 import fcntl
 import os
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -58,13 +59,22 @@ def write_whole(path: Path, raw: bytes, *, locked: bool = False) -> None:
     Raises:
         OSError: it could not be written; what was there is as it was, and nothing is left behind.
     """
+    write_pieces(path, [raw], locked=locked)
+
+
+def write_pieces(path: Path, pieces: Iterable[bytes], *, locked: bool = False) -> None:
+    """Write a file in one step, as `write_whole` does, from pieces that come one after the other.
+
+    Raises:
+        OSError: it could not be written; what was there is as it was, and nothing is left behind.
+    """
     own = "" if locked else f".{os.getpid()}.{os.urandom(6).hex()}"
     temporary = path.with_name(f".{path.name}{own}.tmp")
     temporary.unlink(missing_ok=True)
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFE, PRIVATE)
     try:
         with os.fdopen(descriptor, "wb") as out:
-            out.write(raw)
+            out.writelines(pieces)
             if locked:
                 out.flush()
                 os.fsync(out.fileno())

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import anyio
 
-from ironcurtain_proxy.model.call import RequestId
+from ironcurtain_proxy.model.operation import RequestId
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.timeline import NotHeld
 from ironcurtain_proxy.own_process.clocks import SystemClock

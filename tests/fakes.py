@@ -13,18 +13,19 @@ from ironcurtain_proxy.grants.claims import Approvals
 from ironcurtain_proxy.mediation.session import Session, Terms
 from ironcurtain_proxy.model.audit import AuditRecord, ResultSummary
 from ironcurtain_proxy.model.authorized import AuthorizedCall
-from ironcurtain_proxy.model.call import RequestId, ToolCall
 from ironcurtain_proxy.model.case import Case
 from ironcurtain_proxy.model.escalation import (
     Escalation,
     EscalationId,
     Held,
     Ruling,
+    Superseded,
     Unreachable,
 )
 from ironcurtain_proxy.model.grounds import OWN_TOOL
 from ironcurtain_proxy.model.json import Arguments
 from ironcurtain_proxy.model.opening import Opening
+from ironcurtain_proxy.model.operation import Operation, RequestId
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered, PathValue
@@ -61,7 +62,7 @@ class FakeTools:
         return frozenset([f"{server}/{tool}", tool])
 
 
-def no_roles(call: ToolCall) -> Facts:
+def no_roles(call: Operation) -> Facts:
     """A tool without resource roles."""
     return Facts(
         request=AccessRequest(
@@ -77,16 +78,16 @@ def no_roles(call: ToolCall) -> Facts:
 
 @dataclass
 class FakeFacts:
-    answer: Callable[[ToolCall], Gathered] = no_roles
+    answer: Callable[[Operation], Gathered] = no_roles
     succeeded_calls: list[AuthorizedCall] = field(default_factory=list)
     waited: bool = False
     meanwhile: Callable[[], object] = lambda: None
     """What happens while a call waits for its repository."""
 
-    async def gather(self, call: ToolCall) -> Gathered:
+    async def gather(self, call: Operation) -> Gathered:
         return self.answer(call)
 
-    def fingerprint(self, call: ToolCall, arguments: Arguments) -> str:
+    def fingerprint(self, call: Operation, arguments: Arguments) -> str:
         return repr((call.server, call.tool, sorted(arguments.items())))
 
     @asynccontextmanager
@@ -115,7 +116,7 @@ class FakeFacts:
 class FakeDesk:
     """Rules on every escalation in the same way; keeps what was asked."""
 
-    ruling: Ruling | Held = field(default_factory=Unreachable)
+    ruling: Ruling | Held | Superseded = field(default_factory=Unreachable)
     on_ask: Callable[[], object] = lambda: None
     asked: list[Escalation] = field(default_factory=list)
 
@@ -123,7 +124,7 @@ class FakeDesk:
         self,
         escalation: Escalation,
         on_wait: Callable[[float], Awaitable[None]] | None = None,
-    ) -> Ruling | Held:
+    ) -> Ruling | Held | Superseded:
         self.asked.append(escalation)
         if on_wait is not None:
             await on_wait(5.0)
@@ -257,6 +258,7 @@ class Harness:
             Terms(session="s", policy=self.policy, overlay=self.overlay),
             approvals=Approvals(self.grants, self.budgets),
         )
+        self.in_force = session.in_force
         self.mediator, self.journal, self.planner = (
             session.mediator,
             session.journal,

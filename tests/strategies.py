@@ -4,12 +4,15 @@ Unshaped ones lie: with random paths and rules nine of ten decisions are denials
 directories are compared survives.
 """
 
+from dataclasses import replace
+
 from hypothesis import strategies as st
 
 from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import (
     DomainCondition,
+    Floor,
     ListCondition,
     NameCondition,
     PathCondition,
@@ -22,18 +25,21 @@ from ironcurtain_proxy.model.request import (
     AccessRequest,
     ArgumentFact,
     PathValue,
+    SqlValue,
     TextValue,
     UrlValue,
     Value,
 )
+from ironcurtain_proxy.model.sql import SQL_EFFECTS
 
 SERVERS = ("filesystem", "filesystem", "git", "web")
 TOOLS = ("read", "move", "push", "list_allowed_directories")
 PATH_ROLES: tuple[ArgumentRole, ...] = ("read-path", "write-path", "delete-path", "write-history")
 URL_ROLES: tuple[ArgumentRole, ...] = ("fetch-url", "git-remote-url")
 NAME_ROLES: tuple[ArgumentRole, ...] = ("github-owner", "github-repo")
+OTHER_ROLES: tuple[ArgumentRole, ...] = ("sql", "unclear")
 OPAQUE_ROLES: tuple[ArgumentRole, ...] = ("none", "email-address", "branch-name")
-ROLES = PATH_ROLES + URL_ROLES + NAME_ROLES + OPAQUE_ROLES
+ROLES = PATH_ROLES + URL_ROLES + NAME_ROLES + OTHER_ROLES + OPAQUE_ROLES
 
 # `/ab` must not be taken to lie in `/a`, nor `/a-old`; `/` contains everything.
 DIRECTORIES = ("/", "/a", "/ab", "/a/b", "/a/b/c", "/a-old", "/work", "/work/sub", "/work2")
@@ -75,18 +81,23 @@ def _values(role: ArgumentRole) -> st.SearchStrategy[Value]:
             return st.lists(st.sampled_from(DOMAINS), min_size=1, max_size=2).map(
                 lambda found: UrlValue("https://" + found[0], tuple(found), "/" not in found[-1])
             )
-        case "identifier":
+        case "identifier" | "uri":
             return st.sampled_from(NAMES).map(lambda text: TextValue(text.lower()))
-        case "opaque":
+        case "sql":
+            return st.sampled_from(SQL_EFFECTS).map(lambda effect: SqlValue(effect, effect))
+        case "opaque" | "command" | "unclear":
             return st.sampled_from(NAMES).map(TextValue)
 
 
 @st.composite
 def _facts(draw: st.DrawFn, name: str) -> ArgumentFact:
     family = draw(
-        st.sampled_from((PATH_ROLES, PATH_ROLES, PATH_ROLES, URL_ROLES, NAME_ROLES, OPAQUE_ROLES))
+        st.sampled_from(
+            (PATH_ROLES, PATH_ROLES, PATH_ROLES, URL_ROLES, NAME_ROLES, OTHER_ROLES, OPAQUE_ROLES)
+        )
     )
-    roles = draw(st.lists(st.sampled_from(family), min_size=1, max_size=2, unique=True))
+    count = 1 if family is OTHER_ROLES else 2
+    roles = draw(st.lists(st.sampled_from(family), min_size=1, max_size=count, unique=True))
     values = draw(st.lists(_values(roles[0]), max_size=3))
     return ArgumentFact(name, tuple(roles), tuple(values))
 
@@ -120,7 +131,7 @@ KINDS = ("plain", "plain", "plain", "paths", "paths", "domains", "lists")
 @st.composite
 def rules(draw: st.DrawFn, name: str) -> Rule:
     """One rule; most have one or two conditions."""
-    kind = draw(st.sampled_from((*KINDS, "names")))
+    kind = draw(st.sampled_from((*KINDS, "names", "sql")))
     roles = {"paths": PATH_ROLES, "names": PATH_ROLES, "domains": URL_ROLES}.get(kind, ROLES)
     entries = st.frozensets(st.sampled_from(ENTRIES), max_size=3)
     patterns = st.frozensets(st.sampled_from(PATTERNS), max_size=3)
@@ -153,7 +164,27 @@ def rules(draw: st.DrawFn, name: str) -> Rule:
         domains=DomainCondition(roles=draw(_some(URL_ROLES)), allowed=draw(patterns))
         if kind == "domains"
         else None,
+        sql=draw(st.sampled_from(("reads", "writes", "destroys"))) if kind == "sql" else None,
         lists=tuple(draw(st.lists(lists, min_size=1, max_size=2))) if kind == "lists" else (),
+        everywhere=draw(st.sampled_from((False, False, True))),
+    )
+
+
+@st.composite
+def layered_policies(draw: st.DrawFn) -> Policy:
+    """A policy of several layers."""
+    count = draw(st.integers(1, 2))
+    added = tuple(draw(floors(f"floor{i}")) for i in range(count))
+    return replace(draw(policies()), floors=added)
+
+
+@st.composite
+def floors(draw: st.DrawFn, name: str) -> Floor:
+    """A layer that only restricts, of up to three rules."""
+    count = draw(st.integers(1, 3))
+    return Floor(
+        rules=tuple(draw(rules(f"{name}-rule{i}")) for i in range(count)),
+        asks=draw(st.booleans()),
     )
 
 
@@ -185,5 +216,6 @@ def policies(draw: st.DrawFn) -> Policy:
         if draw(st.booleans())
         else (),
         domain_allowlists={"web": draw(st.frozensets(st.sampled_from(PATTERNS), max_size=2))},
+        unknown_tools=draw(st.sampled_from(("deny", "ask"))),
         trusted_servers=frozenset({"web"}) if draw(st.integers(0, 9)) == 0 else frozenset(),
     )

@@ -38,7 +38,8 @@ class RequestCapacity:
         self._sums = {True: _SMALL_SUM, False: largest}
         self._used = {True: 0, False: 0}
         self._turned_away = 0
-        self._given_back = anyio.Event()
+        self._given_back: anyio.Event | None = None
+        """Made by whoever waits for it."""
 
     def take(self, size: int) -> bool:
         """Take room for a call. False: there is none, and it is to be turned away."""
@@ -56,7 +57,9 @@ class RequestCapacity:
             self._used[size <= SMALL] -= size
         else:
             self._turned_away -= size
-        self._given_back.set()
+        if self._given_back is not None:
+            self._given_back.set()
+            self._given_back = None
         if size > SMALL:
             self._on_large()
 
@@ -76,5 +79,5 @@ class RequestCapacity:
         return not used or used + size <= self._sums[size <= SMALL]
 
     async def _until_given_back(self) -> None:
-        self._given_back = anyio.Event()
+        self._given_back = self._given_back or anyio.Event()
         await self._given_back.wait()

@@ -1,6 +1,7 @@
 """What `initialize` is answered, and which versions of the protocol are served."""
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from ironcurtain_proxy.version import VERSION
@@ -14,6 +15,17 @@ VERSIONS: Final = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 """Those that begin with `initialize`, the newest first. One that is not among them is answered
 with the newest, and the client decides whether it goes on.
 """
+
+CAPABILITIES: Final[Mapping[str, "Json"]] = MappingProxyType(
+    {
+        "completions": {},
+        "logging": {},
+        "prompts": {"listChanged": True},
+        "resources": {"subscribe": True, "listChanged": True},
+        "tools": {"listChanged": True},
+    }
+)
+"""What the agent is told that it can ask for."""
 
 _CLIENT_LENGTH: Final = 100
 
@@ -30,17 +42,14 @@ def is_introduction(params: "Mapping[str, Json]") -> bool:
     )
 
 
-def introduction(params: "Mapping[str, Json]", instructions: str | None) -> "dict[str, Json]":
-    """The result of `initialize`."""
+def introduction(params: "Mapping[str, Json]") -> "dict[str, Json]":
+    """The result of `initialize`, without instructions."""
     asked = params.get("protocolVersion")
-    result: dict[str, Json] = {
+    return {
         "protocolVersion": asked if asked in VERSIONS else VERSIONS[0],
-        "capabilities": {"logging": {}, "tools": {"listChanged": True}},
+        "capabilities": dict(CAPABILITIES),
         "serverInfo": {"name": NAME, "version": VERSION},
     }
-    if instructions is not None:
-        result["instructions"] = instructions
-    return result
 
 
 def client_name(params: "Mapping[str, Json]") -> str:

@@ -5,7 +5,9 @@ Knows the JSON-RPC envelope and no method.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from msgspec import Struct
 
 from ironcurtain_proxy.jsonrpc.codec import Malformed, MessageId, decode, message_id, recover_id
 from ironcurtain_proxy.jsonrpc.pipes import Oversize
@@ -20,7 +22,7 @@ INVALID_PARAMS: Final = -32602
 INTERNAL_ERROR: Final = -32603
 
 
-class Message(NamedTuple):
+class Message(Struct, frozen=True):
     """A request, or a notification."""
 
     method: str
@@ -30,6 +32,12 @@ class Message(NamedTuple):
     """None: a notification."""
     size: int
     """Bytes of its line."""
+
+
+class Written(Struct, frozen=True):
+    """A result that is JSON already."""
+
+    text: bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,6 +78,11 @@ COMPOSITE: Final = "ironcurtain_run_"
 """Begins the name of a composite tool."""
 
 
+def is_own(tool: Json) -> bool:
+    """Whether a tool bears a name of the proxy's own."""
+    return isinstance(tool, dict) and str(tool.get("name")).startswith(PREFIX)
+
+
 def composite_tool(spec: CompositeSpec) -> dict[str, Json]:
     """A composite as the agent sees it."""
     steps = ", ".join([step.tool for step in spec.steps])

@@ -13,7 +13,7 @@ from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.question import visible
 from ironcurtain_proxy.model.reply import Answered, Failed, Refused, RefusedBy, Reply, Withheld
 
-NOT_APPROVED: Final = "tool '{name}' execution denied: {whom} did not approve the action"
+NOT_APPROVED: Final = "{kind} '{name}' execution denied: {whom} did not approve the action"
 
 REFUSALS: Final[Mapping[RefusedBy, tuple[str, ...]]] = MappingProxyType(
     {
@@ -29,7 +29,7 @@ REFUSALS: Final[Mapping[RefusedBy, tuple[str, ...]]] = MappingProxyType(
         ),
         # Programs match the first block word for word.
         "no-reviewer": (
-            "tool '{name}' execution denied: no approval channel available (session key missing)",
+            "{kind} '{name}' execution denied: no approval channel available (session key missing)",
             (
                 "ESCALATION REQUIRED: {clause}. Action denied (no escalation handler). Rule: "
                 "{rule}. This call needs an approval, and nobody is reviewing. Tell the user "
@@ -46,7 +46,7 @@ REFUSALS: Final[Mapping[RefusedBy, tuple[str, ...]]] = MappingProxyType(
             ),
         ),
         "expired": (
-            "tool '{name}' execution denied: nobody answered in time",
+            "{kind} '{name}' execution denied: nobody answered in time",
             (
                 "ESCALATION DENIED: {clause}. Rule: {rule}. Nobody answered in time. Tell the "
                 "user, who may ask for it again."
@@ -140,7 +140,7 @@ def words(reply: Reply, exposed_name: str) -> dict[str, Json]:
             blocks = [f"DENIED: {ground.reason}", WITHHELD_NOTE.format(rule=ground.rule)]
             return error_result(*blocks, *_notes(reply))
         case Refused():
-            return error_result(*_refusal(reply, exposed_name))
+            return error_result(*refusal_blocks(reply, exposed_name))
         case _:
             assert_never(reply)
 
@@ -156,7 +156,14 @@ def error_result(*texts: str) -> dict[str, Json]:
     return {"content": content, "isError": True}
 
 
-def _refusal(refused: Refused, exposed_name: str) -> list[str]:
+def refusal_blocks(refused: Refused, exposed_name: str, kind: str = "tool") -> list[str]:
+    """Why something was refused, and what to do, in one text for each block of the answer.
+
+    Args:
+        refused: what was.
+        exposed_name: as the agent named it.
+        kind: the word for it.
+    """
     ground = refused.ground
     if ground.rule == WORKING_DIRECTORY_RULE:
         return [f"Error: {ground.reason}"]
@@ -170,6 +177,7 @@ def _refusal(refused: Refused, exposed_name: str) -> list[str]:
     )
     said = {
         "name": exposed_name,
+        "kind": kind,
         "reason": ground.reason,
         "clause": clause,
         "rule": ground.rule,

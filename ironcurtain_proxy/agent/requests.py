@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import anyio
+from msgspec import Struct
 
 from ironcurtain_proxy.agent.capacity import RequestCapacity
 from ironcurtain_proxy.agent.lanes import Lane, Lanes
@@ -65,8 +66,8 @@ class Requests:
         self._under_way: dict[MessageId, _Request] = {}
         self._lanes = Lanes()
         self._given_up = False
-        self._idle = anyio.Event()
-        self._idle.set()
+        self._idle: anyio.Event | None = None
+        """Made by whoever waits for it: nobody does until the agent has left."""
 
     def begin(
         self,
@@ -86,8 +87,6 @@ class Requests:
         if request_id in self._under_way:
             self._send({"jsonrpc": "2.0", "id": request_id, **_DUPLICATE})
             return
-        if not self._under_way:
-            self._idle = anyio.Event()
         request = _Request(service, params, size, self._room.take(size))
         self._under_way[request_id] = request
         self._lanes.begin(partial(self._run, request_id, request))
@@ -101,7 +100,9 @@ class Requests:
 
     async def until_idle(self) -> None:
         """Wait until every request has its answer."""
-        await self._idle.wait()
+        while self._under_way:
+            self._idle = self._idle or anyio.Event()
+            await self._idle.wait()
 
     async def give_up(self) -> None:
         """End what is under way; the agent is told of each request that it was not done in time."""
@@ -109,7 +110,7 @@ class Requests:
         for request in self._under_way.values():
             request.cancel()
         with anyio.move_on_after(_GIVE_UP):
-            await self._idle.wait()
+            await self.until_idle()
 
     def cancel_all(self) -> None:
         """End what is under way, without an answer."""
@@ -119,7 +120,7 @@ class Requests:
     async def until_ended(self) -> None:
         """Wait until what was ended has ended, even where the waiting is cancelled."""
         with anyio.CancelScope(shield=True):
-            await self._idle.wait()
+            await self.until_idle()
         self._lanes.end()
 
     async def _run(self, request_id: "MessageId", request: "_Request", lane: Lane) -> None:
@@ -144,12 +145,12 @@ class Requests:
             # that is in the pipe's buffer already.
             if answer is not None and not request.withdrawn:
                 self._send({"jsonrpc": "2.0", "id": request_id, **answer})
-            if not self._under_way:
+            if self._idle is not None and not self._under_way:
                 self._idle.set()
+                self._idle = None
 
 
-@dataclass(slots=True, eq=False)
-class _Request:
+class _Request(Struct, eq=False):
     service: Service
     params: "Mapping[str, Json]"
     size: int

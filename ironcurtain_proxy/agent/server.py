@@ -1,31 +1,40 @@
 """The MCP server that the agent talks to.
 
-Six methods of the protocol; all others are not offered. Resources, prompts, completions, sampling
-and elicitation of the servers: no policy speaks of them, so nothing of them may pass.
+The methods of the handshake era but for tasks; all others are not offered. A server's own questions
+do not come from here: `agent/asking.py` puts them.
 
-Knows MCP and nothing of policies: a call goes to the handler it was given, as raw JSON, and comes
-back as a `Reply`.
+Knows MCP and nothing of policies: a request goes to the handler it was given, as raw JSON, and
+comes back as a `Reply`.
 """
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
-
-import orjson
 
 from ironcurtain_proxy.agent.capacity import SMALL, RequestCapacity
 from ironcurtain_proxy.agent.handshake import client_name, introduction, is_introduction
+from ironcurtain_proxy.agent.introductions import Introduced
 from ironcurtain_proxy.agent.messages import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
     Message,
+    Written,
+)
+from ironcurtain_proxy.agent.operations import (
+    LISTS,
+    REQUESTS,
+    ListKind,
+    answer_to,
+    fault_of,
 )
 from ironcurtain_proxy.agent.replies import is_as_given, words
 from ironcurtain_proxy.agent.requests import Requests, ServerAnswer, Service
 from ironcurtain_proxy.jsonrpc.codec import message_id
+from ironcurtain_proxy.model.operation import Method
 from ironcurtain_proxy.model.reply import Answered, Reply
 
 if TYPE_CHECKING:
@@ -35,6 +44,11 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+OperationHandler: TypeAlias = (
+    "Callable[[Method, Mapping[str, Json], ProgressListener | None], Awaitable[Reply]]"
+)
+OtherLister: TypeAlias = "Callable[[ListKind], Awaitable[list[Json]]]"
+InstructionsSource: TypeAlias = Callable[[], Awaitable[Introduced]]
 ToolLister: TypeAlias = "Callable[[], Awaitable[list[Json]]]"
 LevelSetter: TypeAlias = Callable[[str], Awaitable[None]]
 
@@ -68,12 +82,15 @@ class AgentServer:
     list_tools: ToolLister
     set_log_level: LevelSetter
     transport: "AgentTransport"
+    handle_operation: OperationHandler
+    list_others: OtherLister
     turn_away: CallRefuser
     """Refuses a call that there is no room for."""
     on_client: Callable[[str], None]
     """Told which program the agent says it is."""
     room: RequestCapacity = field(default_factory=RequestCapacity)
-    instructions: str | None = None
+    instructions: InstructionsSource | None = None
+    """Gives what the agent is told when it connects."""
     _ready: bool = field(default=False, init=False)
     _log_level: str = field(default="", init=False)
     _requests: Requests = field(init=False)
@@ -87,6 +104,14 @@ class AgentServer:
         self._others = {
             "tools/list": Service(self._list, _busy, _UNFINISHED),
             "logging/setLevel": Service(self._set_level, _busy, _UNFINISHED),
+            **{
+                method: Service(partial(self._list_others, kind), _busy, _UNFINISHED)
+                for method, kind in LISTS.items()
+            },
+            **{
+                method: Service(partial(self._operate, method), _busy, _UNFINISHED)
+                for method in REQUESTS
+            },
         }
 
     async def serve(self) -> None:
@@ -109,6 +134,11 @@ class AgentServer:
         """Tell the agent that its list of tools is out of date."""
         if self._ready:
             await self.transport.notify("notifications/tools/list_changed", None)
+
+    async def notice(self, method: str, params: "Mapping[str, Json] | None") -> None:
+        """Pass on a notification of a server."""
+        if self._ready:
+            await self.transport.notify(method, params)
 
     async def log_message(self, params: "Mapping[str, Json]") -> None:
         """Pass on a log message of a server."""
@@ -138,6 +168,8 @@ class AgentServer:
         if self._take_call(message):
             return
         answer = self._answer_at_once(message.method, message.params)
+        if answer is not None and message.method == "initialize" and "result" in answer:
+            answer = await self._with_instructions(answer)
         if answer is not None:
             await self.transport.send({"jsonrpc": "2.0", "id": message.id, **answer})
             return
@@ -152,7 +184,9 @@ class AgentServer:
                 return self._initialize(params)
             case "ping":
                 return {"result": {}}
-            case "tools/call" | "tools/list" | "logging/setLevel":
+            case "tools/call":
+                return self._objection(method, params)
+            case _ if method in self._others:
                 return self._objection(method, params)
             case _:
                 return _error(METHOD_NOT_FOUND, "Method not found")
@@ -160,8 +194,11 @@ class AgentServer:
     def _objection(self, method: str, params: "Mapping[str, Json]") -> ServerAnswer | None:
         if not self._ready:
             return _error(INVALID_REQUEST, "initialize first")
-        if method == "tools/list" and params.get("cursor") is not None:
+        if method.endswith("/list") and params.get("cursor") is not None:
+            # Lists have one page, so there is no cursor that we gave out.
             return _error(INVALID_PARAMS, "unknown cursor")
+        if (fault := fault_of(method, params)) is not None:
+            return _error(INVALID_PARAMS, fault)
         if method == "logging/setLevel" and params.get("level") not in _LEVELS:
             return _error(INVALID_PARAMS, f"level must be one of {', '.join(_LEVELS)}")
         return None
@@ -179,12 +216,30 @@ class AgentServer:
             self.on_client(client_name(params))
         except Exception:  # noqa: BLE001  who asks must not depend on what is noted of it
             _log.exception("the client's name could not be noted")
-        return {"result": introduction(params, self.instructions)}
+        return {"result": introduction(params)}
+
+    async def _with_instructions(self, answer: ServerAnswer) -> ServerAnswer:
+        """The answer to `initialize`, with what servers say of themselves."""
+        result = answer["result"]
+        if self.instructions is None or not isinstance(result, dict):
+            return answer
+        said = await self.instructions()
+        info = {**result["serverInfo"], **({"title": said.title} if said.title else {})}
+        return {"result": {**result, "serverInfo": info, "instructions": said.text}}
 
     # --- what takes its time
 
     async def _list(self, _: "Mapping[str, Json]") -> ServerAnswer:
         return {"result": {"tools": await self.list_tools()}}
+
+    async def _list_others(self, kind: ListKind, _: "Mapping[str, Json]") -> ServerAnswer:
+        return {"result": {kind: await self.list_others(kind)}}
+
+    async def _operate(self, method: Method, params: "Mapping[str, Json]") -> ServerAnswer:
+        reply = await self.handle_operation(method, params, self._progress(params))
+        answer = answer_to(method, reply, _named(params))
+        error = answer.get("error")
+        return _as_given(error) if isinstance(error, dict) else answer
 
     async def _set_level(self, params: "Mapping[str, Json]") -> ServerAnswer:
         self._log_level = str(params.get("level"))
@@ -200,7 +255,7 @@ class AgentServer:
             if reply.result.error is not None:
                 return _as_given(reply.result.error)
             if reply.result.written is not None and is_as_given(reply):
-                return {"result": orjson.Fragment(reply.result.written)}
+                return {"result": Written(reply.result.written)}
         return {"result": words(reply, name)}
 
     async def _turn_away(self, params: "Mapping[str, Json]") -> ServerAnswer:
@@ -216,6 +271,13 @@ class AgentServer:
             await self.transport.notify("notifications/progress", progress)
 
         return pass_on
+
+
+def _named(params: "Mapping[str, Json]") -> str:
+    """What a request names, for the words about it."""
+    reference = params.get("ref")
+    given = reference if isinstance(reference, dict) else params
+    return str(given.get("uri", given.get("name")))
 
 
 async def _busy(_: "Mapping[str, Json]") -> ServerAnswer:

@@ -10,11 +10,19 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from ironcurtain_proxy.agent.messages import INTERNAL_ERROR, Complaint, GivenAnswer, Message, read
+from ironcurtain_proxy.agent.messages import (
+    INTERNAL_ERROR,
+    Complaint,
+    GivenAnswer,
+    Message,
+    Written,
+    read,
+)
 from ironcurtain_proxy.errors import AgentError
 from ironcurtain_proxy.jsonrpc.answers import Answers
 from ironcurtain_proxy.jsonrpc.codec import encode
-from ironcurtain_proxy.jsonrpc.pipes import LineReader, LineWriter
+from ironcurtain_proxy.jsonrpc.line_writer import LineWriter
+from ironcurtain_proxy.jsonrpc.pipes import LineReader
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.agent.requests import Requests
@@ -96,8 +104,14 @@ class AgentTransport:
 
     def post(self, message: Mapping[str, object]) -> None:
         """Send one message without waiting. Nothing happens if the agent has gone."""
+        result = message.get("result")
         with suppress(BrokenPipeError):
-            self._out.write(_encoded(message))
+            if isinstance(result, Written):
+                # Not copied into the message: it may be large.
+                head = encode({"jsonrpc": "2.0", "id": message.get("id")})[:-2]
+                self._out.write(head + b',"result":', result.text, b"}\n")
+            else:
+                self._out.write(_encoded(message))
 
     async def send(self, message: Mapping[str, object]) -> None:
         """Send one message, and wait while the agent does not keep up with reading."""

@@ -45,11 +45,17 @@ ROLE_CAPABILITIES: Final[Mapping[ArgumentRole, frozenset[Capability]]] = Mapping
         "github-owner": _EGRESS,
         "github-repo": _EGRESS,
         "proxy-domain": _EGRESS,
+        "resource-uri": _NOTHING,
         "branch-name": _NOTHING,
         "commit-message": _NOTHING,
         "email-address": _PERSONAL,
         "email-body": _PERSONAL,
         "share-permission": _PERSONAL,
+        "sql": _NOTHING,
+        "command": frozenset({"proc.exec"}),
+        "message": _PERSONAL,
+        "identifier": _NOTHING,
+        "unclear": _NOTHING,
         "none": _NOTHING,
     }
 )

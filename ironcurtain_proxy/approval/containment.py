@@ -16,7 +16,8 @@ from ironcurtain_proxy.model.decision import Escalate, Ground
 from ironcurtain_proxy.model.judgement import Judged
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Rule
-from ironcurtain_proxy.model.request import AccessRequest, Facts, PathValue
+from ironcurtain_proxy.model.request import AccessRequest, Facts, PathValue, sql_of
+from ironcurtain_proxy.model.sql import SqlEffect
 from ironcurtain_proxy.model.walls import Walls
 
 CallEffect: TypeAlias = Literal["reads", "local", "unknown", "beyond", "outward"]
@@ -26,7 +27,7 @@ CHANGES: Final[frozenset[ArgumentRole]] = frozenset(
     {"write-path", "delete-path", "write-history", "delete-history"}
 )
 _LEAVES: Final[frozenset[ArgumentRole]] = frozenset(
-    {"email-address", "email-body", "share-permission"}
+    {"email-address", "email-body", "message", "share-permission"}
 )
 _HOST: Final = "host "
 _INVARIANT: Final = "structural-"
@@ -71,17 +72,26 @@ class Considered:
 
 def why_asked(about: Considered) -> str | None:
     """Why an escalated call needs a reviewer; None: containment replaces the reviewer."""
+    not_held = why_not_held(about)
+    if not_held is not None or about.workspace is None:
+        return not_held or "there is no workspace"
+    return _why_not_local(about.facts, about.workspace)
+
+
+def why_not_held(about: Considered) -> str | None:
+    """Why the sandbox does not hold what a call does inside it; None: it does.
+
+    Parts of a command that leave the sandbox are another matter.
+    """
+    if not about.facts.request.annotated:
+        return "nobody has described the tool"
     if about.for_reviewers is not None:
         return f"the rule {about.for_reviewers.name} keeps such calls for reviewers"
     if about.workspace is None:
         return "there is no workspace"
     if about.tried:
         return f"the same call has tried to reach {about.tried}"
-    return (
-        why_open(about.walls, about.workspace)
-        or _why_shown(about.facts, about.judged)
-        or _why_not_local(about.facts, about.workspace)
-    )
+    return why_open(about.walls, about.workspace) or _why_shown(about.facts, about.judged)
 
 
 def why_open(walls: Walls | None, workspace: RealPath) -> str | None:
@@ -149,6 +159,9 @@ def effect_of_call(facts: Facts, workspace: RealPath | None) -> EffectFound:
 
         found = effect_of(facts.command, facts.place)
         return EffectFound(effect=found.effect, reason=found.reason)
+    by_sql = _by_sql(facts.request)
+    if by_sql is not None:
+        return by_sql
     declared = facts.request.effect
     if declared is not None:
         return _DECLARED[declared]
@@ -157,12 +170,29 @@ def effect_of_call(facts: Facts, workspace: RealPath | None) -> EffectFound:
     return EffectFound(effect="beyond", reason="no annotation says what the tool does")
 
 
+_BY_SQL: Final[Mapping[SqlEffect, CallEffect]] = MappingProxyType(
+    {"reads": "reads", "writes": "local", "destroys": "local", "runs": "beyond"}
+)
+
+
+def _by_sql(request: AccessRequest) -> EffectFound | None:
+    """The effect of the statements for a database; None: there are none."""
+    found = sql_of(request)
+    if found is None:
+        return None
+    return EffectFound(
+        effect=_BY_SQL[found.effect], reason=f"its SQL {found.effect}: {found.reason}"
+    )
+
+
 def _by_values(request: AccessRequest, workspace: RealPath | None) -> EffectFound | None:
     """The effect of arguments that name resources outside the workspace; None: there are none."""
     for fact in request.arguments:
         if not fact.values:
             continue
-        if any(ROLE_TRAITS[role].category in {"url", "identifier"} for role in fact.roles):
+        if "unclear" in fact.roles and request.effect is None:
+            return EffectFound(effect="beyond", reason=f"what {fact.name[:60]} names is not clear")
+        if any(_leads_outside(role) for role in fact.roles):
             return EffectFound(effect="outward", reason="it names a host or an account")
         if not _LEAVES.isdisjoint(fact.roles):
             return EffectFound(effect="outward", reason="it names people")
@@ -175,6 +205,11 @@ def _by_values(request: AccessRequest, workspace: RealPath | None) -> EffectFoun
     return None
 
 
+def _leads_outside(role: ArgumentRole) -> bool:
+    # An identifier names a thing of the server's own: the effect of the tool says the rest.
+    return role != "identifier" and ROLE_TRAITS[role].category in {"url", "uri", "identifier"}
+
+
 def may_change(facts: Facts, workspace: RealPath) -> tuple[RealPath, ...]:
     """The paths of the workspace that a call may change or delete.
 
@@ -183,7 +218,7 @@ def may_change(facts: Facts, workspace: RealPath) -> tuple[RealPath, ...]:
     found = effect_of_call(facts, workspace)
     if found.effect == "reads":
         return ()
-    if facts.command is not None:
+    if facts.command is not None or sql_of(facts.request) is not None:
         return (workspace,)
     paths = [
         value.path

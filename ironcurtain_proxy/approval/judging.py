@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
+from msgspec import Struct
+
 from ironcurtain_proxy.approval.capabilities import HINT_CAPABILITIES, Profile
 from ironcurtain_proxy.approval.overlay import Overlaid, OverlayRules, judge
 from ironcurtain_proxy.approval.safety import DANGEROUS_ROLES
@@ -26,11 +28,12 @@ from ironcurtain_proxy.model.place import Place
 from ironcurtain_proxy.model.request import Facts
 
 _HINTS: Final = ("readOnlyHint", *HINT_CAPABILITIES)
+_BY_VALUE: Final = DANGEROUS_ROLES | {"sql", "command"}
+"""Roles whose values decide on the level of a call."""
 _MOST_KNOWN: Final = 4096
 
 
-@dataclass(frozen=True, slots=True)
-class NamedTool:
+class NamedTool(Struct, frozen=True):
     """A tool with all names that the operator may use for it."""
 
     server: str
@@ -97,7 +100,7 @@ class Overlay:
             or facts.command is not None
             or facts.pushes
             or self.by_argument
-            or roles & DANGEROUS_ROLES
+            or roles & _BY_VALUE
         ):
             return judge(kernel, self._subject(facts, tool, standing()), rules)
         key = (tool, roles, facts.request.annotated, _hinted(facts.hints))

@@ -5,13 +5,15 @@ roles, and is at most moderate where a person has consented to exactly what make
 dangerous. A server's hints can only mark a tool as read-only.
 """
 
-from typing import Final
+from typing import Final, assert_never
 
 from ironcurtain_proxy.approval.capabilities import capabilities_of, refined
 from ironcurtain_proxy.approval.modes import InterceptorConfig
 from ironcurtain_proxy.approval.subject import Subject
 from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
 from ironcurtain_proxy.model.capability import SafetyLevel
+from ironcurtain_proxy.model.request import sql_of
+from ironcurtain_proxy.model.sql import SqlEffect
 
 DANGEROUS_ROLES: Final[frozenset[ArgumentRole]] = frozenset(
     {"delete-path", "write-history", "delete-history"}
@@ -19,6 +21,9 @@ DANGEROUS_ROLES: Final[frozenset[ArgumentRole]] = frozenset(
 """Roles whose loss may be permanent. A push is dangerous, too: see `Subject.pushes`."""
 
 _PUSHED_TO: Final[ArgumentRole] = "git-remote-url"
+_GRAVE: Final[frozenset[SqlEffect]] = frozenset({"destroys", "runs"})
+"""Effects of a tool, or of SQL, that may not be taken back."""
+
 _NEEDED_BY_READERS: Final = frozenset({"fs.read"})
 
 
@@ -34,6 +39,9 @@ def safety_level_of(subject: Subject, config: InterceptorConfig) -> SafetyLevel:
         return declared.safety_level
     if not subject.request.annotated:
         return SafetyLevel.DANGEROUS
+    if _is_grave(subject):
+        by_name = subject.standing.names_tool and not config.approval_allowed
+        return SafetyLevel.MODERATE if by_name else SafetyLevel.DANGEROUS
     runs_commands = _runs_commands(subject)
     roles = subject.roles & DANGEROUS_ROLES
     if subject.pushes:
@@ -45,9 +53,31 @@ def safety_level_of(subject: Subject, config: InterceptorConfig) -> SafetyLevel:
     return SafetyLevel.SAFE if _only_reads(subject) else SafetyLevel.MODERATE
 
 
+def _is_grave(subject: Subject) -> bool:
+    """Whether the effect of the tool, or of its SQL, may be one that cannot be taken back."""
+    sql = sql_of(subject.request)
+    if sql is not None:
+        return sql.effect in _GRAVE
+    match subject.request.effect:
+        case "destroys":
+            # The paths that are deleted say more, where they are known.
+            return DANGEROUS_ROLES.isdisjoint(subject.roles)
+        case "runs":
+            # So does the command.
+            return not subject.command and "command" not in subject.roles
+        case "reads" | "writes" | "sends":
+            return False
+        case None:
+            return "unclear" in subject.roles
+        case _:
+            assert_never(subject.request.effect)
+
+
 def _runs_commands(subject: Subject) -> bool:
     declared = subject.declared
-    takes_command = declared is not None and declared.command_argument is not None
+    takes_command = "command" in subject.roles or (
+        declared is not None and declared.command_argument is not None
+    )
     if not subject.only_reads_command and (subject.command or takes_command):
         return True
     said = capabilities_of(declared, subject.by_arguments, (), None, subject.command)

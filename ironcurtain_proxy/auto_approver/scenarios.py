@@ -257,5 +257,5 @@ def _value(roles: tuple[ArgumentRole, ...], text: str) -> Value:
             return UrlValue(text, (f"git.example.com/{text}" if text == host else host,))
         case "identifier":
             return TextValue(text.lower())
-        case "opaque":
+        case "sql" | "command" | "unclear" | "uri" | "opaque":
             return TextValue(text)

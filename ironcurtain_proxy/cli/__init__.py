@@ -16,38 +16,60 @@ from typing import Final, Protocol, cast
 from ironcurtain_proxy.errors import ConfigurationError, IronCurtainError
 from ironcurtain_proxy.version import VERSION
 
-COMMANDS: Final = MappingProxyType(
+GROUPS: Final = MappingProxyType(
     {
-        "serve": "serve MCP on stdin and stdout (the default)",
-        "init": "write a configuration for your servers",
-        "check": "read all configuration and show every problem at once",
-        "doctor": "say what is missing on this machine, and how to get it",
-        "rehearse": "count the questions that recorded sessions would have met",
-        "status": "show what decides, who is asked and what is confined",
-        "config": "bring an older configuration file up to date",
-        "window": "open or close a testing window or a deployment",
-        "decide": "decide calls from JSON lines, without any server",
-        "shell": "show what a shell command can do, and what an approval of it covers",
-        "explain": "show step by step why a call is allowed, escalated or denied",
-        "audit": "read, follow and verify the audit log",
-        "pending": "list the calls that wait for an approval",
-        "approve": "approve a call that waits",
-        "deny": "refuse a call that waits, with a word to the agent",
-        "grants": "list, revoke or clear remembered approvals",
-        "containment": "show where containment has ended, and resume it",
-        "rollback": "undo the changes of a call, or all changes since it",
-        "auto-approve": "measure the auto-approver on labelled scenarios",
-        "metrics": "show the auto-confirm engine's metrics",
-        "report": "write a page with plots of the auto-confirm engine's decisions",
-        "patterns": "propose, list, promote or disable approval patterns",
-        "review": "answer calls that wait for an approval, on a live screen",
+        "set up": {
+            "init": "put the servers of your MCP clients behind the proxy",
+            "annotate": "say what a server's tools take and do, and write it down",
+            "doctor": "say what is missing on this machine, and how to get it",
+            "check": "read all configuration and show every problem at once",
+            "status": "show what decides, who is asked and what is confined",
+            "config": "bring an older configuration file up to date",
+            "completion": "print the completion of bash, zsh or fish",
+            "serve": "serve MCP on stdin and stdout (the default)",
+        },
+        "watch": {
+            "audit": "read, follow and verify the audit log",
+            "report": "write a page with plots: calls, questions, refusals",
+            "containment": "show where containment has ended, and resume it",
+        },
+        "decide": {
+            "review": "answer calls that wait for an approval, on a live screen",
+            "web": "answer calls, and look at the record, in a browser",
+            "pending": "list the calls that wait for an approval",
+            "approve": "approve a call that waits",
+            "deny": "refuse a call that waits, with a word to the agent",
+            "grants": "list, revoke or clear remembered approvals",
+            "rollback": "undo the changes of a call, or all changes since it",
+        },
+        "prove": {
+            "policy": "show, change, test and replay the policy",
+            "explain": "show step by step why a call is allowed, escalated or denied",
+            "decide": "decide calls from JSON lines, without any server",
+            "shell": "show what a shell command can do, and what an approval of it covers",
+            "rehearse": "count the questions that recorded sessions would have met",
+            "auto-approve": "measure the auto-approver on labelled scenarios",
+        },
+        "engine": {
+            "metrics": "show the auto-confirm engine's metrics",
+            "patterns": "propose, list, promote or disable approval patterns",
+            "window": "open or close a testing window or a deployment",
+        },
     }
+)
+"""The commands as people look for them, each with its line of help."""
+
+COMMANDS: Final = MappingProxyType(
+    {name: line for group in GROUPS.values() for name, line in group.items()}
 )
 """Each command with its line of help; the module of the same name, `_` for `-`, carries it out."""
 
+DESCRIPTION: Final = "A security kernel between an AI agent and its MCP servers."
+
 EXAMPLES: Final = """\
 examples:
-  ironcurtain-proxy                               serve, configured by environment and file
+  ironcurtain-proxy init                          put your clients' servers behind the proxy
+  ironcurtain-proxy review                        answer what the policy leaves open
   ironcurtain-proxy check --config config.json    is everything right?
   ironcurtain-proxy explain filesystem/read_file --args '{"path": "~/.ssh/id_rsa"}'
   ironcurtain-proxy audit tail                    what was called, and what became of it
@@ -89,9 +111,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         # Without a command: serve, so that one line in a client's configuration is enough.
         arguments.insert(0, "serve")
     name = arguments[0]
-    chosen = [name] if name in COMMANDS else list(COMMANDS)
+    if (shown := _answered_at_once(name)) is not None:
+        sys.stdout.write(shown)
+        return 0
+    if name not in COMMANDS:
+        sys.stderr.write(f"ironcurtain-proxy: {_no_command(name)}\n")
+        return EXIT_USAGE
+    return _carry_out(name, arguments)
+
+
+def _carry_out(name: str, arguments: Sequence[str]) -> int:
     gc.disable()  # modules hold no garbage: to look for it costs a twentieth of a start
-    parser, commands = _parser(chosen)
+    parser, commands = _parser([name])
     gc.enable()
     options = parser.parse_args(arguments)
     try:
@@ -109,10 +140,35 @@ def main(argv: Sequence[str] | None = None) -> int:
         return EXIT_FAILED
 
 
+def _answered_at_once(word: str) -> str | None:
+    """What is printed without importing any command."""
+    if word == "--version":
+        return f"ironcurtain-proxy {VERSION}\n"
+    return _overview() if word in {"-h", "--help"} else None
+
+
+def _overview() -> str:
+    width = max(map(len, COMMANDS)) + 2
+    lines = ["usage: ironcurtain-proxy [COMMAND] [--help] ...", "", DESCRIPTION]
+    for group, commands in GROUPS.items():
+        lines += ["", f"{group}:", *[f"  {name:<{width}}{line}" for name, line in commands.items()]]
+    lines += ["", "options:", f"  {'--version':<{width}}print the version", "", EXAMPLES]
+    return "\n".join(lines)
+
+
+def _no_command(word: str) -> str:
+    from difflib import get_close_matches  # noqa: PLC0415  only where something is misspelled
+
+    near = get_close_matches(word, COMMANDS, n=1)
+    meant = f' (did you mean "{near[0]}"?)' if near else ""
+    shown = "".join([c if c.isprintable() else "?" for c in word[:80]])
+    return f'"{shown}" is no command{meant}: `ironcurtain-proxy --help` lists them'
+
+
 def _parser(names: list[str]) -> tuple[argparse.ArgumentParser, dict[str, Command]]:
     parser = argparse.ArgumentParser(
         prog="ironcurtain-proxy",
-        description="A security kernel between an AI agent and its MCP servers.",
+        description=DESCRIPTION,
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

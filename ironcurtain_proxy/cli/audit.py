@@ -15,7 +15,9 @@ from ironcurtain_proxy.audit.files import parsed
 from ironcurtain_proxy.audit.finding import find_calls
 from ironcurtain_proxy.audit.known_logs import all_logs
 from ironcurtain_proxy.audit.rows import Table
+from ironcurtain_proxy.audit.selection import Selection
 from ironcurtain_proxy.audit.tailing import Follower, last_calls, last_records
+from ironcurtain_proxy.cli.audit_export import add_export, export_calls
 from ironcurtain_proxy.cli.audit_whole import (
     MOST_NAMES,
     Logs,
@@ -26,6 +28,7 @@ from ironcurtain_proxy.cli.audit_whole import (
     verify_logs,
 )
 from ironcurtain_proxy.cli.reviewing import state_directory, terminal_width
+from ironcurtain_proxy.cli.selecting import add_selection, selection_of
 from ironcurtain_proxy.config.reading.layers import CONFIG_NAME
 from ironcurtain_proxy.errors import ConfigurationError, IronCurtainError
 
@@ -39,10 +42,12 @@ EXAMPLES: Final = """\
 examples:
   ironcurtain-proxy audit tail              the last 20 calls
   ironcurtain-proxy audit tail -n 100 -f    the last 100, and what comes
+  ironcurtain-proxy audit tail --denied --since 24h
   ironcurtain-proxy audit show 17           what `tail` lists as number 17
   ironcurtain-proxy audit show 75b32e3b     the call whose id begins so
   ironcurtain-proxy audit verify            was a line edited, removed or reordered?
   ironcurtain-proxy audit stats --json
+  ironcurtain-proxy audit export --format ocsf --since 7d
 
 exit status: 0; 1 if `verify` found a change, or `show` no such call; 2 if a log cannot be read
 """
@@ -88,6 +93,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     tail.add_argument("path", nargs="?", type=Path, metavar="LOG", help="the same as --log")
     tail.add_argument("-n", type=_count, default=20, metavar="N", help="how many (default 20)")
     tail.add_argument("-f", action="store_true", dest="follow", help="go on with what comes")
+    add_selection(tail)
     show = command(
         "show",
         "show all that is recorded of one call",
@@ -100,6 +106,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     check = command("verify", "find out whether the log is as it was written", VERIFY_EXAMPLE)
     check.add_argument("path", nargs="?", type=Path, metavar="LOG", help="the same as --log")
     check.add_argument("--expect", metavar="HASH", help="the digest of a line that must be there")
+    export = command(
+        "export",
+        "write calls in a format of other programs",
+        "examples:\n"
+        "  ironcurtain-proxy audit export --since 7d > week.csv\n"
+        "  ironcurtain-proxy audit export --format otlp -o calls.jsonl\n\n"
+        "exit status: 0; 2 if a log cannot be read or the file cannot be written",
+    )
+    export.add_argument("path", nargs="?", type=Path, metavar="LOG", help="the same as --log")
+    add_export(export)
     stats = command(
         "stats", "count what was called and decided", "example:\n  ironcurtain-proxy audit stats"
     )
@@ -108,13 +124,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Carry out one of the commands. 0 if all is well, 1 if a problem was found."""
-    named: Path | None = options.log or options.path
-    log = named or default_log()
+    logs = logs_to_read(options.log or options.path)
+    log = logs.log
     try:
-        if named is not None:
-            logs = Logs(named.expanduser(), lambda: family(named.expanduser()))
-        else:
-            logs = Logs(log, lambda: all_logs(log, state_directory()))
         return _COMMANDS[options.audit_command](logs, options)
     except BrokenPipeError:
         raise
@@ -127,6 +139,15 @@ def run(options: argparse.Namespace) -> int:
         raise ConfigurationError(
             f"audit log {log}: {why}; name another with --log or AUDIT_LOG_PATH"
         ) from error
+
+
+def logs_to_read(named: Path | None) -> Logs:
+    """The named log with those beside it; None: all logs of the user."""
+    if named is not None:
+        log = named.expanduser()
+        return Logs(log, lambda: family(log))
+    log = default_log()
+    return Logs(log, lambda: all_logs(log, state_directory()))
 
 
 def default_log() -> Path:
@@ -164,7 +185,8 @@ def _count(text: str) -> int:
 def _tail(logs: Logs, options: argparse.Namespace) -> int:
     members = logs.members()
     follower = Follower(logs.members) if options.follow else None
-    last = [] if options.json else last_calls(members, options.n)
+    chosen = selection_of(options)
+    last = [] if options.json else last_calls(members, options.n, chosen)
     table = Table(
         longest_number=max([len(entry.number) for entry in last], default=0),
         width=terminal_width(),
@@ -173,7 +195,7 @@ def _tail(logs: Logs, options: argparse.Namespace) -> int:
         is_colourful=_is_colourful(),
     )
     if options.json:
-        for raw in last_records(members, options.n):
+        for raw in last_records(members, options.n, chosen):
             say_raw(raw)
     else:
         say(table.header())
@@ -183,20 +205,24 @@ def _tail(logs: Logs, options: argparse.Namespace) -> int:
         return 0
     while True:
         for member, raw in follower.new_lines():
-            _follow(member, raw, None if options.json else table)
+            _follow(member, raw, None if options.json else table, chosen)
         sys.stdout.flush()
         time.sleep(_POLL_SECONDS)
 
 
-def _follow(member: Member, raw: bytes, table: Table | None) -> None:
-    if table is None:
+def _follow(member: Member, raw: bytes, table: Table | None, chosen: Selection) -> None:
+    if table is None and chosen.is_everything:
         say_raw(raw)
         return
     fields = parsed(raw)
     if fields is None:
         return
     entry = entry_of(fields, member.process)
-    if not entry.is_intent:
+    if not chosen.matches(entry):
+        return
+    if table is None:
+        say_raw(raw)
+    elif not entry.is_intent:
         say(table.row(entry))
 
 
@@ -242,4 +268,5 @@ _COMMANDS: Final[dict[str, Callable[[Logs, argparse.Namespace], int]]] = {
     "show": _show,
     "verify": verify_logs,
     "stats": count_logs,
+    "export": export_calls,
 }

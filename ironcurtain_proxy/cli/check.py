@@ -19,6 +19,7 @@ from ironcurtain_proxy.config.policy.lint_annotations import (
     lint_live,
     lint_servers,
 )
+from ironcurtain_proxy.config.policy.policy_files import SHIPPED
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, gather_policy
 from ironcurtain_proxy.config.reading.problems import Problem, Report
 from ironcurtain_proxy.config.settings import (
@@ -104,11 +105,32 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _lint(loaded: LoadedPolicy, settings: Settings | None, report: Report) -> None:
-    lint_rules(loaded.policy.rules, loaded.annotations, loaded.files.policy, report)
+    lint_rules(loaded.policy.rules, loaded.annotations, loaded.rules.places, report)
+    project = loaded.rules.project
+    lint_rules(
+        tuple([rule for rule, _ in project]),
+        loaded.annotations,
+        [place for _, place in project],
+        report,
+    )
     annotations = loaded.files.annotations or "the shipped annotations"
     lint_annotations(loaded.annotations, annotations, report)
     if settings is not None:
         lint_servers(loaded.annotations, settings.servers, annotations, report)
+
+
+def layers(loaded: LoadedPolicy) -> Iterator[tuple[str, str, int]]:
+    """Each layer of a policy that has rules: its name, where they come from, how many."""
+    rules, files = loaded.rules, loaded.files
+    if files.project is not None:
+        yield "project", str(files.project.directory), len(rules.project)
+    for file in (files.short, files.policy):
+        if file is not None and file.parent != SHIPPED:
+            own = [place for place in rules.places if place.source == str(file)]
+            yield "user", str(file), len(own)
+    if rules.base != "none":
+        count = len(loaded.policy.rules) - len(rules.places)
+        yield "shipped", "the shipped policy" if rules.base == "shipped" else rules.base, count
 
 
 def _live_lister() -> LiveLister:
@@ -139,7 +161,10 @@ def _held(settings: Settings, loaded: LoadedPolicy) -> "Holding | None":
 def _text(
     loaded: LoadedPolicy, settings: Settings | None, held: "Holding | None", report: Report
 ) -> Iterator[str]:
-    yield f"policy       {loaded.files.policy} ({len(loaded.policy.rules)} rules)"
+    for layer, what, count in layers(loaded):
+        yield f"policy       {layer}: {what} ({_number(count, 'rule')})"
+    if loaded.files.alone and settings is not None:
+        yield "policy       nothing is merged: generatedDir or GENERATED_DIR names a directory"
     own = loaded.files.annotations
     where = "shipped" if own is None else str(own)
     yield f"annotations  {where} ({len(loaded.annotations)} tools)"
@@ -148,7 +173,7 @@ def _text(
         yield f"workspace    {settings.workspace or 'none'}"
         for spec in settings.servers:
             known_as = "" if spec.annotations == spec.name else f", annotated as {spec.annotations}"
-            yield f"server       {spec.name} ({spec.command}{known_as})"
+            yield f"server       {spec.name} ({spec.place}{known_as})"
         for line in () if held is None else held.lines():
             yield f"containment  {line}"
         if not settings.containment.undo:
@@ -176,6 +201,10 @@ def _json(
         "policy": str(loaded.files.policy),
         "policyVersion": loaded.version,
         "rules": len(loaded.policy.rules),
+        "alone": loaded.files.alone,
+        "layers": [
+            {"layer": layer, "from": what, "rules": count} for layer, what, count in layers(loaded)
+        ],
         "tools": len(loaded.annotations),
         "problems": [_problem(problem) for problem in report.problems],
     }

@@ -24,7 +24,7 @@ from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, load_po
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.decision.combining import gravest_first
-from ironcurtain_proxy.decision.explanation import Explanation, explain, shown
+from ironcurtain_proxy.decision.explanation import Explanation, Trial, explain, shown
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.decision import Decision, Deny, Escalate, Ground, effect_of
 from ironcurtain_proxy.model.json import Arguments, Json
@@ -203,7 +203,9 @@ def _ground_of(gathered: Gathered) -> Ground:
 def _as_text(
     tool: str, decision: Decision, gathered: Gathered, explanation: Explanation | None
 ) -> list[str]:
-    head = f"{tool}: {effect_of(decision)} by {decision.ground.rule}"
+    layer = "" if explanation is None or explanation.layer is None else explanation.layer
+    where = f" ({layer} layer)" if layer else ""
+    head = f"{tool}: {effect_of(decision)} by {decision.ground.rule}{where}"
     if not isinstance(gathered, Facts) or explanation is None:
         return [head, f"  {decision.ground.reason}"]
     policy = gravest_first(explanation.decision)
@@ -226,16 +228,28 @@ def _as_text(
         lines.append("  none that names a resource")
     lines += ["", "invariants"]
     lines += [f"  {name}: {said}" for name, said in explanation.invariants]
+    return [*lines, *_rules_as_text(explanation), *_remedy(explanation)]
+
+
+def _rules_as_text(explanation: Explanation) -> list[str]:
+    lines: list[str] = []
     for trace in explanation.roles:
         lines += ["", f"role {trace.role or '(none: the tool names no resource)'}"]
         if trace.contained:
             lines.append("  settled: every path lies in the workspace")
         for trial in trace.trials:
-            lines.append(f"  {'+' if trial.holds else '-'} {trial.rule}: {trial.why}")
+            lines.append(f"  {'+' if trial.holds else '-'} {_named(trial)}: {trial.why}")
         lines.append(f"  = {effect_of(trace.answer)} by {trace.answer.ground.rule}")
+    if explanation.restrictions:
+        lines += ["", "whatever other layers allow"]
+        lines += [f"  + {_named(trial)}: {trial.why}" for trial in explanation.restrictions]
     if explanation.roles:
         lines += ["", f"({explanation.other_rules} rules speak only of other tools)"]
-    return [*lines, *_remedy(explanation)]
+    return lines
+
+
+def _named(trial: Trial) -> str:
+    return trial.rule if trial.layer == "user" else f"{trial.rule} ({trial.layer})"
 
 
 def _remedy(explanation: Explanation) -> list[str]:
@@ -324,7 +338,12 @@ def _as_json(
                 "role": trace.role,
                 "contained": trace.contained,
                 "rules": [
-                    {"rule": trial.rule, "holds": trial.holds, "why": trial.why}
+                    {
+                        "rule": trial.rule,
+                        "layer": trial.layer,
+                        "holds": trial.holds,
+                        "why": trial.why,
+                    }
                     for trial in trace.trials
                 ],
                 "decision": effect_of(trace.answer),
@@ -332,6 +351,11 @@ def _as_json(
             }
             for trace in explanation.roles
         ],
+        "restrictions": [
+            {"rule": trial.rule, "layer": trial.layer, "why": trial.why}
+            for trial in explanation.restrictions
+        ],
+        "layer": explanation.layer,
         "change": [rule_as_json(rule) for rule in explanation.change],
         "advice": explanation.advice,
     }

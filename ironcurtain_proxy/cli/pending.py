@@ -3,7 +3,6 @@
 import argparse
 from typing import Final
 
-from ironcurtain_proxy.cli.review_screen.changes import changes_of
 from ironcurtain_proxy.cli.reviewing import (
     add_directories,
     existing_mailboxes_of,
@@ -12,6 +11,7 @@ from ironcurtain_proxy.cli.reviewing import (
     state_directory,
     terminal_width,
 )
+from ironcurtain_proxy.mailbox.changes import changes_of
 from ironcurtain_proxy.mailbox.display import banner
 from ironcurtain_proxy.mailbox.mailboxes import keep_numbers
 from ironcurtain_proxy.mailbox.messages import timestamp

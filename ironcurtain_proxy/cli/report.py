@@ -1,20 +1,32 @@
-"""`ironcurtain-proxy report`: one page about what the auto-confirm engine did."""
+"""`ironcurtain-proxy report`: one page about what was called, asked and refused."""
 
 import argparse
 import os
+import sys
+from datetime import datetime
 from pathlib import Path
 from typing import Final
 
+from ironcurtain_proxy.audit.calls import recorded_calls
+from ironcurtain_proxy.audit.selection import Selection
+from ironcurtain_proxy.auto_confirm.store.faults import StoreError
+from ironcurtain_proxy.auto_confirm.store.files import STORE_NAME
+from ironcurtain_proxy.cli.audit import logs_to_read
+from ironcurtain_proxy.cli.audit_whole import local_time
 from ironcurtain_proxy.cli.reviewing import say
-from ironcurtain_proxy.cli.stored import add_config, add_since, begin_of, opened_store
-from ironcurtain_proxy.config.extras import require
+from ironcurtain_proxy.cli.stored import add_config, add_since, begin_of, store_of
+from ironcurtain_proxy.config.settings import load_settings
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.own_process.clocks import SystemClock
+from ironcurtain_proxy.private_files import write_whole
+from ironcurtain_proxy.report.calls_part import calls_part
+from ironcurtain_proxy.report.day import count_calls
+from ironcurtain_proxy.report.page import Part, page
 
-_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-_PRIVATE: Final = 0o600
-
-DESCRIPTION: Final = "Write an HTML page with plots of the auto-confirm engine's decisions."
+DESCRIPTION: Final = """\
+Write an HTML page about the calls of all your clients: how many, how many questions, what was
+refused and why. With the auto-confirm engine, its decisions stand on the same page.
+"""
 
 EXAMPLES: Final = """\
 The page is one HTML file that fetches nothing and runs nothing. Only you can read it.
@@ -23,7 +35,7 @@ examples:
   ironcurtain-proxy report
   ironcurtain-proxy report --since 7d --output week.html
 
-exit status: 0; 2 if the page cannot be written
+exit status: 0; 2 if a log cannot be read or the page cannot be written
 """
 
 
@@ -37,30 +49,47 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="where to (default: ironcurtain-report.html)",
     )
+    parser.add_argument(
+        "--log", type=Path, metavar="PATH", help="one audit log (default: all of yours)"
+    )
     add_since(parser)
     add_config(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Write it."""
-    require("engine", "report")
-    from ironcurtain_proxy.auto_confirm.store.metrics import compute  # noqa: PLC0415  slow to import
-    from ironcurtain_proxy.auto_confirm.store.report import html  # noqa: PLC0415
-    from ironcurtain_proxy.auto_confirm.store.series import collect  # noqa: PLC0415
-
     now = SystemClock().now()
     since = begin_of(options, now)
-    with opened_store(options) as store:
-        page = html(compute(store, now, since), collect(store, since))
-    _write(options.output, page)
+    engine = _engine_part(options, now, since)
+    try:
+        members = logs_to_read(options.log).members()
+        day = count_calls(recorded_calls(members, Selection(since=since)))
+    except FileNotFoundError as error:
+        if engine is None:
+            raise ConfigurationError(f"{error}: no call was recorded yet") from error
+        day = count_calls(())
+    parts = [calls_part(day, now, local_time), *([] if engine is None else [engine])]
+    try:
+        # Reasons and arguments stand in it: it is not for everyone.
+        write_whole(options.output, page(parts, now).encode("utf-8", "backslashreplace"))
+    except OSError as error:
+        raise ConfigurationError(f"--output {options.output}: {error.strerror or error}") from error
     say(f"wrote {options.output}")
     return 0
 
 
-def _write(path: Path, page: str) -> None:
+def _engine_part(options: argparse.Namespace, now: datetime, since: datetime | None) -> Part | None:
+    settings = load_settings(os.environ.copy(), options.config)
+    if settings.auto_confirm is None and not (settings.state_dir / STORE_NAME).exists():
+        return None
     try:
-        # Reasons and names of sessions are in it: not for everyone.
-        with os.fdopen(os.open(path, _FLAGS, _PRIVATE), "w", encoding="utf-8") as file:
-            file.write(page)
-    except OSError as error:
-        raise ConfigurationError(f"--output {path}: {error.strerror or error}") from error
+        with store_of(settings) as store:
+            # SQLAlchemy is slow to import.
+            from ironcurtain_proxy.auto_confirm.store.metrics import compute  # noqa: PLC0415
+            from ironcurtain_proxy.auto_confirm.store.report import engine_part  # noqa: PLC0415
+            from ironcurtain_proxy.auto_confirm.store.series import collect  # noqa: PLC0415
+
+            return engine_part(compute(store, now, since), collect(store, since))
+    except StoreError as error:
+        sys.stderr.write(f"ironcurtain-proxy: the page is without the engine: {error}\n")
+        return None

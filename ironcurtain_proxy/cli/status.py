@@ -110,7 +110,12 @@ def _fields(
         "containmentEnded": _ended(settings, warnings),
         "sandboxPolicy": settings.sandbox_policy,
         "servers": [
-            {"name": spec.name, "sandboxed": confined[spec.name], "trusted": spec.sandbox is False}
+            {
+                "name": spec.name,
+                "sandboxed": confined[spec.name],
+                "trusted": spec.sandbox is False and spec.remote is None,
+                "remote": None if spec.remote is None else spec.remote.host,
+            }
             for spec in settings.servers
         ],
         "sessions": _sessions(settings),
@@ -169,6 +174,8 @@ def _sessions(settings: Settings) -> list[Json]:
             "client": one.client,
             "servers": list(one.servers),
             "config": one.config,
+            "policyVersion": one.policy_version,
+            "policyProblem": one.policy_problem,
             "openQuestions": one.open_questions,
         }
         for one in running_sessions(settings.sessions_dir)
@@ -191,6 +198,8 @@ def _shown_session(one: Mapping[str, Json]) -> str:
         f"workspace {one['workspace'] or 'none'}",
         f"servers {', '.join([str(name) for name in servers]) or 'none'}",
         f"{count} open question{'' if count == 1 else 's'}",
+        f"policy {str(one['policyVersion'])[:12] or 'not known'}",
+        *([f"its files cannot be used: {one['policyProblem']}"] if one["policyProblem"] else []),
     )
     return f"{'Session:':<{_WIDTH}}{visible('; '.join(parts))}"
 
@@ -236,5 +245,7 @@ def _containment(fields: Mapping[str, Json]) -> str:
 def _how(server: Mapping[str, Json]) -> str:
     if server["sandboxed"]:
         return "sandboxed"
+    if server["remote"] is not None:
+        return f"at {visible(str(server['remote']))}: no sandbox and no containment there"
     why = '"sandbox": false' if server["trusted"] else "no sandbox for it here"
     return f"NOT SANDBOXED ({why}): all rights of this user"

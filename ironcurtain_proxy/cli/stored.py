@@ -2,20 +2,17 @@
 
 import argparse
 import os
-import re
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from ironcurtain_proxy.cli.selecting import span
 from ironcurtain_proxy.config.extras import require, store_extra
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.own_process.clocks import SystemClock
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.auto_confirm.store.store import Store
-
-_SPAN: Final = re.compile(r"([1-9][0-9]{0,4})([mhd])", re.ASCII)
-_UNITS: Final = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
 
 
 def add_config(parser: argparse.ArgumentParser) -> None:
@@ -26,7 +23,7 @@ def add_config(parser: argparse.ArgumentParser) -> None:
 def add_since(parser: argparse.ArgumentParser) -> None:
     """Add `--since`."""
     parser.add_argument(
-        "--since", type=_span, metavar="SPAN", help="only the last 30m, 24h or 7d (default: all)"
+        "--since", type=span, metavar="SPAN", help="only the last 30m, 24h or 7d (default: all)"
     )
 
 
@@ -60,10 +57,3 @@ def begin_of(options: argparse.Namespace, now: datetime) -> datetime | None:
     """The time that `--since` means; None: from the beginning."""
     span: timedelta | None = options.since
     return None if span is None else now - span
-
-
-def _span(text: str) -> timedelta:
-    found = _SPAN.fullmatch(text)
-    if found is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a span such as 30m, 24h or 7d")
-    return int(found[1]) * _UNITS[found[2]]

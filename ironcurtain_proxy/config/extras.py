@@ -13,7 +13,7 @@ from typing import Final, Literal, TypeAlias
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.errors import ConfigurationError
 
-Extra: TypeAlias = Literal["llm", "engine", "postgres", "http"]
+Extra: TypeAlias = Literal["llm", "engine", "postgres", "http", "web"]
 """An extra of the distribution, as in `pip install 'ironcurtain-proxy[llm]'`."""
 
 MODULES: Final[Mapping[Extra, tuple[str, ...]]] = MappingProxyType(
@@ -21,7 +21,8 @@ MODULES: Final[Mapping[Extra, tuple[str, ...]]] = MappingProxyType(
         "llm": ("litellm", "openai", "httpx"),
         "engine": ("sqlalchemy",),
         "postgres": ("sqlalchemy", "psycopg"),
-        "http": ("httpx",),
+        "http": ("httpx", "mcp", "httpx2", "httpcore2"),
+        "web": ("starlette", "uvicorn"),
     }
 )
 """The modules that the product imports from each extra. `pyproject.toml` declares the
@@ -65,6 +66,8 @@ def lacks(settings: Settings) -> Iterator[Lack]:
     # record, and a missing reviewer or notification is one that the operator relies on.
     if settings.auto_approve.enabled and _absent("llm"):
         yield Lack("autoApprove", "llm", stops=False)
+    if any(spec.remote is not None for spec in settings.servers) and _absent("http"):
+        yield Lack("a server with a url", "http", stops=True)
     for setting, extra in _of_engine(settings):
         if _absent(extra):
             yield Lack(setting, extra, stops=True)

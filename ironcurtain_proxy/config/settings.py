@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 
 from ironcurtain_proxy.config.overlay_settings import OverlaySettings, read_overlay
 from ironcurtain_proxy.config.reading.document import Spot
@@ -30,6 +30,7 @@ from ironcurtain_proxy.config.servers.workspace import container_workspace, find
 from ironcurtain_proxy.config.timeline_settings import TimelineSettings, read_timeline
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.policy import UnknownTools
 from ironcurtain_proxy.model.server import ServerSpec
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ FsyncMode: TypeAlias = Literal["group", "always"]
 
 MEBIBYTE: Final = 1024 * 1024
 _SANDBOX_POLICIES: Final[tuple[SandboxPolicy, ...]] = ("warn", "enforce")
+_UNKNOWN_TOOLS: Final[tuple[UnknownTools, ...]] = get_args(UnknownTools)
 _FSYNC_MODES: Final[tuple[FsyncMode, ...]] = ("group", "always")
 _SESSION: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", re.ASCII)
 
@@ -100,6 +102,12 @@ class Settings:
     generated_dir: Path | None = None
     """The operator's directory; None: `~/.ironcurtain/generated`, then the packaged files."""
     tool_annotations_dir: Path | None = None
+    project_policy: bool = True
+    """Whether the workspace may have a layer of policy, which narrows."""
+    policy_reload: bool = True
+    """Whether a running session takes a changed policy."""
+    shadow_policy: Path | None = None
+    """A candidate that is judged beside the policy and recorded; None: none is."""
     said_in: Mapping[str, str] = field(default_factory=dict)
     """For these two keys, the variable or the file that set the directory."""
     workspace: RealPath | None = None
@@ -122,6 +130,7 @@ class Settings:
     session_retention_days: int = 14
     """Days for which the directories of ended sessions are kept; 0: for ever."""
     sandbox_policy: SandboxPolicy = "warn"
+    unknown_tools: UnknownTools = "deny"
     breaker: BreakerSettings = field(default_factory=BreakerSettings)
     escalation: EscalationSettings = field(default_factory=EscalationSettings)
     auto_approve: AutoApproveSettings = field(default_factory=AutoApproveSettings)
@@ -218,6 +227,9 @@ def gather_settings(
         servers_file=choice.file,
         generated_dir=layers.path("generatedDir"),
         tool_annotations_dir=layers.path("toolAnnotationsDir"),
+        project_policy=layers.read("policy.project", Spot.switch, default=True),
+        policy_reload=layers.read("policy.reload", Spot.switch, default=True),
+        shadow_policy=layers.path("policy.shadow"),
         said_in=_sources(layers, "generatedDir", "toolAnnotationsDir"),
         workspace=workspace,
         container_workspace_dir=container_workspace(layers),
@@ -233,6 +245,7 @@ def gather_settings(
         session_retention_days=layers.read(
             "sessionRetentionDays", lambda spot: spot.whole(0, 36_500), 14
         ),
+        unknown_tools=layers.read("unknownTools", lambda s: s.word(_UNKNOWN_TOOLS), "deny"),
         sandbox_policy=layers.read("sandboxPolicy", lambda s: s.word(_SANDBOX_POLICIES), "warn"),
         breaker=_breaker(layers),
         escalation=read_escalation(layers),

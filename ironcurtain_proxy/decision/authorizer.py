@@ -1,13 +1,16 @@
 """The policy's decision on one call.
 
 Structural invariants first, in order; then the compiled rules for each argument role that the
-workspace did not settle; deny overrides escalate overrides allow; nothing matched is denied.
+workspace did not settle; deny overrides escalate overrides allow; nothing matched is denied. Layers
+that only restrict are asked last.
 """
 
 from ironcurtain_proxy.decision.combining import combine
+from ironcurtain_proxy.decision.floors import narrowed
 from ironcurtain_proxy.decision.invariants import INVARIANTS, contained_roles, protected_repository
 from ironcurtain_proxy.decision.matching import resource_roles
-from ironcurtain_proxy.decision.rules import decide_role, decide_without_roles
+from ironcurtain_proxy.decision.questions import decide_question
+from ironcurtain_proxy.decision.rules import decide_role, decide_unannotated, decide_without_roles
 from ironcurtain_proxy.model.decision import Allow, Decision, Ground
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.model.request import AccessRequest
@@ -19,7 +22,12 @@ CONTAINED = Allow(
 
 
 def authorize(request: AccessRequest, policy: Policy) -> Decision:
-    """Decide whether the session may use this tool on these resources."""
+    """Decide on one operation and the resources that it names."""
+    decision = _decided(request, policy)
+    return narrowed(request, policy, decision) if policy.floors else decision
+
+
+def _decided(request: AccessRequest, policy: Policy) -> Decision:
     for invariant in INVARIANTS:
         decision = invariant(request, policy)
         if decision is not None:
@@ -31,6 +39,10 @@ def authorize(request: AccessRequest, policy: Policy) -> Decision:
 
 
 def _by_rules(request: AccessRequest, policy: Policy) -> Decision:
+    if request.question is not None:
+        return decide_question(request, request.question, policy)
+    if not request.annotated:
+        return decide_unannotated(request, policy)
     roles = resource_roles(request)
     if not roles:
         return decide_without_roles(request, policy)

@@ -4,8 +4,9 @@ XACML 3.0, appendix C.2 (deny-overrides), with escalate between the two.
 """
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import assert_never
+
+from msgspec.structs import replace
 
 from ironcurtain_proxy.model.annotation import GRAVEST_FIRST, ArgumentRole
 from ironcurtain_proxy.model.decision import (

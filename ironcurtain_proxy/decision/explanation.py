@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from ironcurtain_proxy.decision.authorizer import CONTAINED, authorize
+from ironcurtain_proxy.decision.combining import gravest_first
+from ironcurtain_proxy.decision.floors import restrictions
 from ironcurtain_proxy.decision.invariants import INVARIANTS, contained_roles
 from ironcurtain_proxy.decision.matching import (
     covers,
@@ -14,20 +16,25 @@ from ironcurtain_proxy.decision.matching import (
     list_holds,
     resource_roles,
     restricts_everything,
+    sql_holds,
     values_of,
 )
 from ironcurtain_proxy.decision.rules import decide_role
 from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
-from ironcurtain_proxy.model.decision import Allow, Decision, effect_of
+from ironcurtain_proxy.model.decision import Allow, Decision, Escalate, effect_of
+from ironcurtain_proxy.model.operation import TOOL_CALL, named_in
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import (
     DomainCondition,
+    LayerName,
     ListCondition,
     PathCondition,
     Policy,
     Rule,
+    UriCondition,
 )
-from ironcurtain_proxy.model.request import AccessRequest, PathValue, UrlValue, Value
+from ironcurtain_proxy.model.request import AccessRequest, PathValue, SqlValue, UrlValue, Value
+from ironcurtain_proxy.model.sql import gravest
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +44,7 @@ class Trial:
     rule: str
     holds: bool
     why: str
+    layer: LayerName = "user"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,9 +64,13 @@ class Explanation:
     """A decision with the steps that led to it."""
 
     decision: Decision
+    layer: LayerName | None
+    """The layer of the rule that it rests on; None: the rule is built in."""
     invariants: tuple[tuple[str, str], ...]
     """Each invariant that was evaluated, with its answer."""
     roles: tuple[RoleTrace, ...]
+    restrictions: tuple[Trial, ...]
+    """The rules of other layers that restrict the call whatever the rules allow."""
     other_rules: int
     """The number of rules that speak only of other servers and tools."""
     change: tuple[Rule, ...]
@@ -78,12 +90,37 @@ def explain(request: AccessRequest, policy: Policy) -> Explanation:
     change = _smallest_change(request, policy)
     return Explanation(
         decision=decision,
+        layer=deciding_layer(gravest_first(decision), policy),
         invariants=asked,
         roles=roles,
+        restrictions=_restrictions(request, policy),
         other_rules=len(policy.rules) - mine,
         change=change,
-        advice="" if change or isinstance(decision, Allow) else _advice(decision, request),
+        advice="" if change or isinstance(decision, Allow) else _advice(decision, request, policy),
     )
+
+
+def _restrictions(request: AccessRequest, policy: Policy) -> tuple[Trial, ...]:
+    found = restrictions(request, policy) if policy.floors else ()
+    trials = [
+        Trial(
+            rule.name,
+            holds=True,
+            why=f"says {rule.effect} for {role or 'the call'}",
+            layer=rule.layer,
+        )
+        for role, rule in found
+    ]
+    return tuple(dict.fromkeys(trials))
+
+
+def deciding_layer(decision: Decision, policy: Policy) -> LayerName | None:
+    """The layer of the rule that a decision rests on; None: the rule is built in."""
+    floors = [rule for floor in policy.floors if floor.asks for rule in floor.rules]
+    for rule in (*policy.rules, *floors):
+        if rule.name == decision.ground.rule and rule.reason == decision.ground.reason:
+            return rule.layer
+    return None
 
 
 def _ask_invariants(request: AccessRequest, policy: Policy) -> Iterator[tuple[str, str]]:
@@ -124,25 +161,28 @@ def _trials(
         if _mismatch_of_tool(rule, request) is not None:
             continue
         if had_values and not remaining:
-            yield Trial(rule.name, holds=False, why="not asked: every value has its answer")
+            unasked = "not asked: every value has its answer"
+            yield Trial(rule.name, holds=False, why=unasked, layer=rule.layer)
             continue
         why = _mismatch(rule, request, role)
         if why is not None:
-            yield Trial(rule.name, holds=False, why=why)
+            yield Trial(rule.name, holds=False, why=why, layer=rule.layer)
             continue
         covered = {value for value in remaining if covers(rule, value)}
         if not covered and _wants_path(rule, role):
-            yield Trial(rule.name, holds=False, why=_no_path(rule, had_values=had_values))
+            no_path = _no_path(rule, had_values=had_values)
+            yield Trial(rule.name, holds=False, why=no_path, layer=rule.layer)
             continue
         remaining = remaining - covered
         about = ", ".join(sorted(shown(value) for value in covered)) or "the call"
-        yield Trial(rule.name, holds=True, why=f"says {rule.effect} for {about}")
+        said = f"says {rule.effect} for {about}"
+        yield Trial(rule.name, holds=True, why=said, layer=rule.layer)
         if not had_values:
             return
 
 
 def _wants_path(rule: Rule, role: ArgumentRole | None) -> bool:
-    if rule.paths is None and rule.names is None:
+    if rule.paths is None and rule.names is None and rule.uris is None:
         return False
     return not (role is not None and restricts_everything(rule))
 
@@ -152,6 +192,8 @@ def _no_path(rule: Rule, *, had_values: bool) -> str:
     said = [] if rule.paths is None else [f"is within {rule.paths.within}"]
     if rule.names is not None:
         said.append("has a name that it is about")
+    if rule.uris is not None:
+        return "it describes no such URI"
     return start + " and ".join(said)
 
 
@@ -160,6 +202,10 @@ def _mismatch_of_tool(rule: Rule, request: AccessRequest) -> str | None:
         return "is about other servers"
     if rule.tools is not None and request.tool not in rule.tools:
         return "is about other tools"
+    if rule.methods is not None and request.method not in rule.methods:
+        return "is about other operations"
+    if rule.prompts is not None and named_in(request.tool) not in rule.prompts:
+        return "is about other prompts"
     return None
 
 
@@ -171,8 +217,18 @@ def _mismatch(rule: Rule, request: AccessRequest, role: ArgumentRole | None) -> 
             return "is about argument roles that the tool does not have"
     elif not rule.is_about(role):
         return f"is not about {role}"
+    if not rule.speaks_of(request.method, request.tool, role):
+        return f"does not speak of {request.method}"
+    return _mismatch_of_values(rule, request, role)
+
+
+def _mismatch_of_values(
+    rule: Rule, request: AccessRequest, role: ArgumentRole | None
+) -> str | None:
     if rule.domains is not None and not domains_hold(rule.domains, request, role):
         return "a URL leads to a host that it does not name"
+    if rule.sql is not None and not sql_holds(rule.sql, request):
+        return f"the SQL does more than the rule is about ({rule.sql})"
     for condition in rule.lists:
         if not list_holds(condition, request, role):
             return f"a value of {_names(condition.roles)} is not on its list"
@@ -186,6 +242,8 @@ def shown(value: Value) -> str:
             return text
         case UrlValue(text=text, domains=domains):
             return f"{text} (leads to {', '.join(domains)})"
+        case SqlValue(text=text, effect=effect, reason=reason):
+            return f"{text} ({effect}{reason and f': {reason}'})"
         case _:
             return value.text
 
@@ -212,30 +270,47 @@ def _smallest_change(request: AccessRequest, policy: Policy) -> tuple[Rule, ...]
 
 
 def _narrow_rule(request: AccessRequest, role: ArgumentRole | None) -> Rule:
+    method, named = request.method, named_in(request.tool)
+    by_method = method not in {TOOL_CALL, "prompts/get"}
     rule = Rule(
         name=f"allow-{request.tool}" + (f"-{role}" if role is not None else ""),
         effect="allow",
         reason=f"Allowed for {request.server}/{request.tool}",
         roles=None if role is None else frozenset({role}),
         servers=frozenset({request.server}),
-        tools=frozenset({request.tool}),
+        tools=frozenset({request.tool}) if method == TOOL_CALL else None,
+        prompts=frozenset({named}) if method == "prompts/get" else None,
+        methods=frozenset({method}) if by_method else None,
     )
     values = values_of(request, (role,)) if role is not None else []
     if role is None or not values:
         return rule
+    return _narrowed(rule, role, values)
+
+
+def _narrowed(rule: Rule, role: ArgumentRole, values: list[Value]) -> Rule:
+    """The rule for these values of the role, where a condition can name them."""
     roles = frozenset({role})
     match ROLE_TRAITS[role].category:
         case "path":
             within = _common_directory([v.path for v in values if isinstance(v, PathValue)])
             return replace(rule, paths=PathCondition(roles=roles, within=within))
+        case "uri":
+            uris = frozenset([value.text for value in values])
+            return replace(rule, uris=UriCondition(patterns=uris))
         case "url":
             domains = frozenset(d for v in values if isinstance(v, UrlValue) for d in v.domains)
             return replace(rule, domains=DomainCondition(roles=roles, allowed=domains))
-        case _:
-            # Identifiers only: rules apply to resource roles, never to an opaque role.
-            names = frozenset(value.text.lower() for value in values)
+        case "sql":
+            effect = gravest(*[v.effect for v in values if isinstance(v, SqlValue)])
+            return replace(rule, sql=None if effect == "runs" else effect)
+        case "identifier":
+            names = frozenset(value.text for value in values)
             entry = ListCondition(roles=roles, allowed=names, kind="identifiers")
             return replace(rule, lists=(entry,))
+        case _:
+            # A command, or what nobody could describe: no condition names it.
+            return rule
 
 
 def _common_directory(paths: list[RealPath]) -> RealPath:
@@ -250,7 +325,13 @@ def _common_directory(paths: list[RealPath]) -> RealPath:
     return RealPath(first[:length])
 
 
-def _advice(decision: Decision, request: AccessRequest) -> str:
+def _advice(decision: Decision, request: AccessRequest, policy: Policy) -> str:
+    for _, rule in restrictions(request, policy):
+        if rule.name == decision.ground.rule or isinstance(decision, Escalate):
+            return (
+                f"The rule {rule.name} of the {rule.layer} layer restricts this call. No rule of "
+                "another layer opens it."
+            )
     match decision.ground.rule:
         case "structural-protected-path":
             return (
@@ -261,8 +342,8 @@ def _advice(decision: Decision, request: AccessRequest) -> str:
             return f"Add the host to sandbox.network.allowedDomains of the server {request.server}."
         case "structural-unknown-tool":
             return (
-                f"Describe the tool {request.server}/{request.tool} in tool-annotations.json: "
-                "what nobody described is denied."
+                f"Describe the tool {request.server}/{request.tool} with "
+                "`ironcurtain-proxy annotate`: until then it is denied, or asked about each time."
             )
         case _:
             return "No single rule for each argument role would allow it."

@@ -3,11 +3,12 @@
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from ironcurtain_proxy.decision.matching import asked_by_name, leads_only_to, resource_roles
+from ironcurtain_proxy.decision.matching import asked_everywhere, leads_only_to, resource_roles
+from ironcurtain_proxy.decision.questions import unsafe_question
 from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
-from ironcurtain_proxy.model.decision import Allow, Decision, Deny, Escalate, Ground
+from ironcurtain_proxy.model.decision import UNKNOWN_TOOL, Allow, Decision, Deny, Escalate, Ground
 from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.model.policy import Policy, ProtectedName
+from ironcurtain_proxy.model.policy import Policy, ProtectedName, RuleBook
 from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, PathValue, UrlValue
 
 Invariant: TypeAlias = Callable[[AccessRequest, Policy], Decision | None]
@@ -20,7 +21,7 @@ is settled by its location."""
 
 def trusted_server(request: AccessRequest, policy: Policy) -> Decision | None:
     """Allow every call of a server that the operator trusts as a whole."""
-    if request.server in policy.trusted_servers:
+    if request.server in policy.trusted_servers and request.question is None:
         return Allow(Ground("trusted-server", f'Server "{request.server}" is trusted'))
     return None
 
@@ -94,11 +95,11 @@ def domain_gate(request: AccessRequest, policy: Policy) -> Decision | None:
     return None
 
 
-def unknown_tool(request: AccessRequest, _policy: Policy) -> Decision | None:
-    """Deny tools without an annotation."""
-    if request.annotated:
+def unknown_tool(request: AccessRequest, policy: Policy) -> Decision | None:
+    """Deny tools without an annotation, unless the operator wants to be asked about them."""
+    if request.annotated or policy.unknown_tools == "ask":
         return None
-    return Deny(Ground("structural-unknown-tool", f"Unknown tool: {request.server}/{request.tool}"))
+    return Deny(Ground(UNKNOWN_TOOL, f"Unknown tool: {request.server}/{request.tool}"))
 
 
 INVARIANTS: Final[tuple[Invariant, ...]] = (
@@ -107,17 +108,25 @@ INVARIANTS: Final[tuple[Invariant, ...]] = (
     introspection,
     domain_gate,
     unknown_tool,
+    unsafe_question,
 )
 """In the order of evaluation; the first invariant that returns a decision wins."""
 
 
-def contained_roles(request: AccessRequest, policy: Policy) -> frozenset[ArgumentRole]:
+def contained_roles(
+    request: AccessRequest, policy: Policy, book: RuleBook | None = None
+) -> frozenset[ArgumentRole]:
     """The path roles whose paths all lie in the workspace; a role without a path does not count.
 
-    They are skipped when rules are evaluated, unless a rule has a condition on the name of one
-    of these paths.
+    They are skipped when rules are evaluated, unless a rule restricts one of these paths by its
+    name or everywhere.
+
+    Args:
+        request: what is asked.
+        policy: names the workspace.
+        book: the rules of one layer; None: those of the policy.
     """
-    workspace = policy.workspace
+    workspace, book = policy.workspace, book or policy.book
     if workspace is None or request.server not in CONTAINED_SERVERS:
         return frozenset()
     inside: set[ArgumentRole] = set()
@@ -133,7 +142,7 @@ def contained_roles(request: AccessRequest, policy: Policy) -> frozenset[Argumen
     return frozenset(
         r
         for r in inside
-        if r not in outside and ROLE_TRAITS[r].contained and not asked_by_name(request, policy, r)
+        if r not in outside and ROLE_TRAITS[r].contained and not asked_everywhere(request, book, r)
     )
 
 

@@ -16,13 +16,23 @@ from ironcurtain_proxy.model.policy import (
     ListCondition,
     NameCondition,
     PathCondition,
-    Policy,
     Rule,
+    RuleBook,
+    UriCondition,
 )
-from ironcurtain_proxy.model.request import AccessRequest, PathValue, UrlValue, Value
+from ironcurtain_proxy.model.request import (
+    AccessRequest,
+    PathValue,
+    SqlValue,
+    TextValue,
+    UrlValue,
+    Value,
+)
+from ironcurtain_proxy.model.sql import SqlEffect, is_at_most
 
 _IP_V4: Final = re.compile(r"\d+\.\d+\.\d+\.\d+", re.ASCII)
 _NUMBER: Final = re.compile(r"\d+|0x[0-9a-f]*", re.ASCII)
+_AMBIGUOUS: Final = re.compile(r"(?:^|[/:])\.\.?(?:[/?#]|$)|%(?:2[ef]|5c|00|25)|\\", re.IGNORECASE)
 _LABEL: Final = re.compile(r"[a-z0-9_-]{1,63}", re.ASCII)
 
 SPECIAL_ENDINGS: Final = frozenset(
@@ -158,15 +168,42 @@ def _as_expression(pattern: str) -> str:
 
 
 def covers(rule: Rule, value: Value) -> bool:
-    """Whether a rule's conditions on single paths hold for a value."""
-    return (rule.paths is None or is_inside(value, rule.paths)) and (
-        rule.names is None or is_named(value, rule.names)
+    """Whether a rule's conditions on single paths and URIs hold for a value."""
+    return (
+        (rule.paths is None or is_inside(value, rule.paths))
+        and (rule.names is None or is_named(value, rule.names))
+        and (rule.uris is None or is_described(value, rule.uris))
     )
 
 
-def asked_by_name(request: AccessRequest, policy: Policy, role: ArgumentRole) -> frozenset[Value]:
-    """The values of a role that a rule restricts by name; no directory settles these."""
-    rules = policy.book.by_name(request.server, request.tool, role)
+def is_described(value: Value, condition: UriCondition) -> bool:
+    """Whether a value is a URI that the condition describes.
+
+    A scheme stands for everything that its server has. A pattern with `*` stands for no URI that a
+    server may read as another one: `note://a/../b` and `note://a/%2e%2e/b` are described by none.
+    """
+    if not isinstance(value, TextValue):
+        return False
+    text = value.text
+    if text in condition.patterns or text.partition(":")[0] in condition.schemes:
+        return True
+    stars = [pattern for pattern in condition.patterns if "*" in pattern]
+    return any(_uri_pattern(one).fullmatch(text) for one in stars) and not _AMBIGUOUS.search(text)
+
+
+@lru_cache(maxsize=256)
+def _uri_pattern(pattern: str) -> re.Pattern[str]:
+    return re.compile(".*".join(map(re.escape, pattern.split("*"))), re.DOTALL)
+
+
+def asked_everywhere(
+    request: AccessRequest, book: RuleBook, role: ArgumentRole
+) -> frozenset[Value]:
+    """The values of a role that a rule restricts by name or everywhere.
+
+    No directory settles these.
+    """
+    rules = book.restricting(request.server, request.tool, role, request.method)
     return frozenset(
         [
             value
@@ -227,6 +264,14 @@ def list_holds(condition: ListCondition, request: AccessRequest, role: ArgumentR
     )
 
 
+def sql_holds(bound: SqlEffect, request: AccessRequest) -> bool:
+    """Whether every SQL text of the call does at most this, and there is one."""
+    values = values_of(request, ("sql",))
+    return bool(values) and all(
+        isinstance(value, SqlValue) and is_at_most(value.effect, bound) for value in values
+    )
+
+
 def _is_listed(value: Value, condition: ListCondition, role: ArgumentRole) -> bool:
     match condition.kind:
         case "domains":
@@ -247,6 +292,8 @@ def applies_to_call(rule: Rule, request: AccessRequest, role: ArgumentRole | Non
     if role is None and rule.roles is not None and not _has_any_role(request, rule.roles):
         return False
     if rule.domains is not None and not domains_hold(rule.domains, request, role):
+        return False
+    if rule.sql is not None and not sql_holds(rule.sql, request):
         return False
     return all(list_holds(condition, request, role) for condition in rule.lists)
 

@@ -4,7 +4,7 @@ It changes no decision. Approval modes ask less where a person has already appro
 """
 
 from ironcurtain_proxy.decision.invariants import INVARIANTS, contained_roles
-from ironcurtain_proxy.decision.matching import resource_roles
+from ironcurtain_proxy.decision.matching import is_named, resource_roles
 from ironcurtain_proxy.decision.rules import answering_rules
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.decision import Allow, Decision, Standing
@@ -38,6 +38,28 @@ def standing_of(request: AccessRequest, policy: Policy, decision: Decision) -> S
             for role, found in answers.items()
             if role is not None and found and all(_is_meant(rule, role) for rule in found)
         ),
+    )
+
+
+def goes_by_name(request: AccessRequest, policy: Policy) -> bool:
+    """Whether a rule that asks or denies describes the name of a file of this call, such as `.env`.
+
+    An approval of such a call speaks of this file. One that was given for another file of the
+    directory does not speak of it.
+    """
+    layers = (policy.rules, *[floor.rules for floor in policy.floors])
+    conditions = [
+        rule.names
+        for rules in layers
+        for rule in rules
+        if rule.names is not None and rule.effect != "allow"
+    ]
+    return any(
+        is_named(value, condition)
+        for fact in request.arguments
+        for condition in conditions
+        if not condition.roles.isdisjoint(fact.roles)
+        for value in fact.values
     )
 
 

@@ -10,48 +10,84 @@ from collections.abc import Iterator
 from ironcurtain_proxy.decision.combining import DEFAULT_DENY, decision_of, is_severer
 from ironcurtain_proxy.decision.matching import (
     applies_to_call,
-    asked_by_name,
+    asked_everywhere,
     covers,
+    leads_only_to,
     paths_hold,
+    resource_roles,
     restricts_everything,
 )
 from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
-from ironcurtain_proxy.model.decision import Allow, Decision, Ground
+from ironcurtain_proxy.model.decision import UNKNOWN_TOOL, Allow, Decision, Escalate, Ground
 from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.model.policy import Policy, Rule
-from ironcurtain_proxy.model.request import AccessRequest, PathValue, Value
+from ironcurtain_proxy.model.policy import Policy, Rule, RuleBook
+from ironcurtain_proxy.model.request import AccessRequest, PathValue, UrlValue, Value
 
 
 def decide_role(request: AccessRequest, policy: Policy, role: ArgumentRole) -> Decision:
     """The decision on one resource role of the call."""
     values = _values(request, role)
-    rules = policy.book.about(request.server, request.tool, role)
+    rules = policy.book.about(request.server, request.tool, role, request.method)
     if not values:
         return _answer_of(_first_that_holds(rules, request, role))
-    remaining = set(_open(request, policy, role, values))
+    remaining = set(_open(request, policy, policy.book, role, values))
     workspace = policy.workspace if len(remaining) < len(set(values)) else None
     return _discharge(rules, request, role, remaining, workspace)
 
 
 def decide_without_roles(request: AccessRequest, policy: Policy) -> Decision:
     """The decision on a tool that names no resource: the first rule that holds."""
-    rules = policy.book.about(request.server, request.tool, None)
+    rules = policy.book.about(request.server, request.tool, None, request.method)
     return _answer_of(_first_that_holds(rules, request, None))
 
 
+def decide_unannotated(request: AccessRequest, policy: Policy) -> Decision:
+    """The decision on a tool without an annotation, where the operator wants to be asked.
+
+    What its arguments look like can be denied by a rule. No rule allows it.
+    """
+    roles: tuple[ArgumentRole | None, ...] = (*resource_roles(request), None)
+    for role in roles:
+        for rule in policy.book.about(request.server, request.tool, role, request.method):
+            if rule.effect == "deny" and _speaks_of(rule, request, role):
+                return decision_of(rule)
+    ground = Ground(UNKNOWN_TOOL, f"Nobody has described the tool {request.server}/{request.tool}")
+    return Escalate(ground, tuple(resource_roles(request)))
+
+
+def _speaks_of(rule: Rule, request: AccessRequest, role: ArgumentRole | None) -> bool:
+    """Whether a rule holds for the call, or for one value of the role."""
+    if role is None:
+        return applies_to_call(rule, request, None) and _paths_hold(rule, request, None)
+    values = _values(request, role)
+    if rule.domains is not None:
+        # One closed host is enough: the texts only look like addresses.
+        hosts = rule.domains.allowed
+        return any(isinstance(v, UrlValue) and leads_only_to(v, hosts) for v in values)
+    return applies_to_call(rule, request, role) and any(covers(rule, value) for value in values)
+
+
 def answering_rules(
-    request: AccessRequest, policy: Policy, role: ArgumentRole | None
+    request: AccessRequest,
+    policy: Policy,
+    role: ArgumentRole | None,
+    book: RuleBook | None = None,
 ) -> tuple[Rule, ...]:
     """The rules that the decision on a role was taken from, in file order.
 
-    None asks for the rule of a tool that names no resource.
+    Args:
+        request: what was asked.
+        policy: what it was decided by.
+        role: which role; None: the tool names no resource.
+        book: the rules of one layer; None: those of the policy.
     """
-    rules = policy.book.about(request.server, request.tool, role)
+    book = book or policy.book
+    rules = book.about(request.server, request.tool, role, request.method)
     values = [] if role is None else _values(request, role)
     if role is None or not values:
         first = _first_that_holds(rules, request, role)
         return () if first is None else (first,)
-    remaining = set(_open(request, policy, role, values))
+    remaining = set(_open(request, policy, book, role, values))
     return tuple(_responsible(rules, request, role, remaining))
 
 
@@ -72,7 +108,9 @@ def _first_that_holds(
 
 def _paths_hold(rule: Rule, request: AccessRequest, role: ArgumentRole | None) -> bool:
     # Asked only where there is no value: and no value has no name.
-    return rule.names is None and (rule.paths is None or paths_hold(rule.paths, request, role))
+    if rule.names is not None or rule.uris is not None:
+        return False
+    return rule.paths is None or paths_hold(rule.paths, request, role)
 
 
 def _answer_of(rule: Rule | None) -> Decision:
@@ -80,13 +118,17 @@ def _answer_of(rule: Rule | None) -> Decision:
 
 
 def _open(
-    request: AccessRequest, policy: Policy, role: ArgumentRole, values: list[Value]
+    request: AccessRequest,
+    policy: Policy,
+    book: RuleBook,
+    role: ArgumentRole,
+    values: list[Value],
 ) -> list[Value]:
-    """The values that need a rule: not settled by the workspace, or restricted by name."""
+    """The values that need a rule: not settled by the workspace, or restricted everywhere."""
     workspace = _own_ground(request, policy, role)
     if workspace is None:
         return values
-    named = asked_by_name(request, policy, role)
+    named = asked_everywhere(request, book, role)
     return [value for value in values if value in named or not _is_own(value, workspace)]
 
 

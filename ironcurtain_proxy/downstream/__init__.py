@@ -1,13 +1,16 @@
 """The servers behind the proxy: start, call, restart, close. Knows no policy and no agent.
 
 - `servers`, `supervisor`, `starting`, `options`: all servers, and the life of one.
-- `connection`, `listing`, `roots`: the JSON-RPC conversation.
+- `connection`, `greeting`, `listing`, `roots`, `open_questions`, `listeners`, `wire_params`: the
+  JSON-RPC conversation, and who is told of it.
+- `remote`: servers that are reached over HTTP.
 - `process`, `guardian`, `orphans`, `bereaved`: processes, and what is left when one is killed.
 - `gate`: the proxy of a sandbox that reaches nothing.
 - `twins`: second instances, for what was approved.
 - `probing`: what the process of a server can touch.
 - `environment`, `working_directory`, `hardening`: what a server can see.
-- `stderr`, `session_log`, `allowance`, `masking`, `unusable_messages`: what a server says.
+- `stderr`, `session_log`, `allowance`, `left_out`, `masking`, `unusable_messages`: what a server
+  says.
 - `versions`: the protocol versions that servers are spoken to in.
 - `descriptors`, `room`: how many files may be open, and how many bytes on their way.
 """

@@ -4,18 +4,19 @@ Knows ids, deadlines, progress and cancellation; does not know processes, and no
 Everything that a server says is untrusted. Results and errors are handed back as they came.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from functools import partial
 from typing import Final, TypeAlias
 
 import anyio
 from anyio.lowlevel import checkpoint
 
-from ironcurtain_proxy.downstream.allowance import Notices
-from ironcurtain_proxy.downstream.listing import list_tools
-from ironcurtain_proxy.downstream.room import SMALL, AnswerCapacity
+from ironcurtain_proxy.downstream.greeting import ROOTS, Greeted, greet
+from ironcurtain_proxy.downstream.listeners import PASSED_ON, Listeners
+from ironcurtain_proxy.downstream.listing import list_entries, list_tools
+from ironcurtain_proxy.downstream.open_questions import OpenQuestions
+from ironcurtain_proxy.downstream.room import SMALL
 from ironcurtain_proxy.downstream.unusable_messages import UnusableMessages
-from ironcurtain_proxy.downstream.versions import VERSIONS, check_version, supported_version
 from ironcurtain_proxy.errors import (
     CallLostError,
     CallTimedOutError,
@@ -33,14 +34,12 @@ from ironcurtain_proxy.jsonrpc.codec import (
     message_id,
     recover_id,
 )
-from ironcurtain_proxy.jsonrpc.pipes import LineReader, LineWriter, Oversize
+from ironcurtain_proxy.jsonrpc.pipes import Oversize
+from ironcurtain_proxy.jsonrpc.wire import LineSink, LineSource, Lost
 from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.operation import TOOL_CALL, Method
 from ironcurtain_proxy.model.server import ToolDefinition, ToolResult
 from ironcurtain_proxy.ports import ProgressListener
-from ironcurtain_proxy.version import VERSION
-
-PROTOCOL_VERSION: Final = VERSIONS[0]
-"""What we offer."""
 
 _TURN: Final = 64
 """Lines after which other tasks have their turn."""
@@ -54,33 +53,16 @@ _HEAD: Final = 128
 _METHOD_NOT_FOUND: Final = -32601
 
 
-@dataclass(frozen=True, slots=True)
-class Listeners:
-    """Who is told what a server says of its own accord."""
-
-    tools_changed: Callable[[], None]
-    logged: Callable[[Mapping[str, Json]], Awaitable[None]]
-    """Is handed the raw `params` of `notifications/message`."""
-    roots: Callable[[], Sequence[Mapping[str, Json]]]
-    """Gives the `roots` to answer `roots/list` with."""
-    hidden: Callable[[str], None] = lambda _: None
-    """Is told of each tool that nobody is shown, at every listing."""
-    room: AnswerCapacity = field(default_factory=AnswerCapacity)
-    """What large answers of all servers share."""
-    notices: Notices = field(default_factory=Notices)
-    """How many notifications are passed on; an answer always is."""
-
-
 _TokenKey: TypeAlias = tuple[type, str | int | float]
 
 
 class Connection:
-    """A conversation over two pipes. `run` must be running for anything to be answered."""
+    """A conversation over a wire. `run` must be running for anything to be answered."""
 
     def __init__(
         self,
         server: str,
-        wire: tuple[LineReader, LineWriter],
+        wire: tuple[LineSource, LineSink],
         listeners: Listeners,
         dropped: UnusableMessages,
         max_message: int,
@@ -94,25 +76,25 @@ class Connection:
         self._answers = Answers[ToolResult]()
         self._progress: dict[_TokenKey, ProgressListener] = {}
         self._unsent_replies = 0
-        self._capabilities: Mapping[str, Json] = {}
+        self.greeted = Greeted()
+        """What the server said when it was initialized."""
         self._asks_for_roots = False
         self._roots_told = anyio.Event()
         self._roots_told.set()
+        self._questions = OpenQuestions(listeners.asked)
 
     @property
     def has_logging(self) -> bool:
         """Whether the server said that it takes `logging/setLevel`."""
-        return "logging" in self._capabilities
+        return "logging" in self.greeted.capabilities
 
     async def run(self) -> None:
         """Take in what the server sends until it closes its output; then nothing waits any more."""
-        turn = 0
         try:
-            while (line := await self._reader.receive()) is not None:
-                await self._take(line)
-                turn += 1
-                if turn % _TURN == 0:
-                    await checkpoint()
+            async with anyio.create_task_group() as group:
+                self._questions.answer_in(group)
+                await self._take_all()
+                group.cancel_scope.cancel()
         finally:
             self._answers.fail_all(
                 CallLostError(f'server "{self._server}" ended before it answered')
@@ -120,6 +102,14 @@ class Connection:
             self._roots_told.set()
             self._writer.abort()
             self._reader.close()
+
+    async def _take_all(self) -> None:
+        turn = 0
+        while (line := await self._reader.receive()) is not None:
+            await self._take(line)
+            turn += 1
+            if turn % _TURN == 0:
+                await checkpoint()
 
     def note_roots_changed(self) -> None:
         """Tell the server that its roots have changed."""
@@ -145,24 +135,38 @@ class Connection:
         Raises:
             DownstreamError: the server refuses, or does not answer within `seconds`.
         """
-        answer = await self._greet(PROTOCOL_VERSION, seconds)
-        other = None if answer.error is None else supported_version(answer.error)
-        if other is not None:
-            answer = await self._greet(other, seconds)
-        if answer.result is None:
-            raise DownstreamError(f'server "{self._server}" refuses to be initialized')
-        check_version(self._server, answer.result)
-        capabilities = answer.result.get("capabilities")
-        self._capabilities = capabilities if isinstance(capabilities, dict) else {}
+
+        async def ask(params: Mapping[str, Json]) -> ToolResult:
+            return await self.request("initialize", params, seconds)
+
+        offered = ROOTS
+        with anyio.move_on_after(seconds):
+            offered = await self._listeners.capabilities()
+        self.greeted = await greet(self._server, ask, offered)
         self.notify("notifications/initialized")
 
-    async def _greet(self, version: str, seconds: float) -> ToolResult:
-        params: dict[str, Json] = {
-            "protocolVersion": version,
-            "capabilities": {"roots": {"listChanged": True}},
-            "clientInfo": {"name": "ironcurtain-proxy", "version": VERSION},
-        }
-        return await self.request("initialize", params, seconds)
+    async def list_entries(
+        self, method: str, keys: tuple[str, str], seconds: float
+    ) -> tuple[Mapping[str, Json], ...]:
+        """All entries of another list of the server, in its order.
+
+        Args:
+            method: `resources/list` and the like.
+            keys: where the list stands in a page, and where an entry has its name.
+            seconds: for one page.
+
+        Raises:
+            DownstreamError: it does not list them, or a page takes longer.
+        """
+
+        async def ask(params: dict[str, Json]) -> ToolResult:
+            return await self.request(method, params, seconds)
+
+        return await list_entries(self._server, ask, keys, self._dropped.note)
+
+    def has(self, capability: str) -> bool:
+        """Whether the server said that it has this."""
+        return isinstance(self.greeted.capabilities.get(capability), dict)
 
     async def list_tools(self, seconds: float) -> tuple[ToolDefinition, ...]:
         """All tools of the server, in its order.
@@ -177,22 +181,30 @@ class Connection:
         return await list_tools(self._server, ask, self._dropped.note, self._listeners.hidden)
 
     async def call(
-        self, params: Mapping[str, Json], seconds: float, on_progress: ProgressListener | None
+        self,
+        params: Mapping[str, Json],
+        seconds: float,
+        on_progress: ProgressListener | None,
+        method: Method = TOOL_CALL,
     ) -> ToolResult:
-        """Call a tool.
+        """Call a tool, or carry out another operation of the agent's.
 
         Raises:
             DownstreamError: no answer, none in time, or none that can be read.
         """
         key = None if on_progress is None else _token_key(params)
-        if on_progress is None or key is None:
-            return await self.request("tools/call", params, seconds)
-        self._progress[key] = on_progress
+        self._questions.begin()
         try:
-            return await self.request("tools/call", params, seconds)
+            if on_progress is None or key is None:
+                return await self.request(method, params, seconds)
+            self._progress[key] = on_progress
+            try:
+                return await self.request(method, params, seconds)
+            finally:
+                if self._progress.get(key) is on_progress:
+                    del self._progress[key]
         finally:
-            if self._progress.get(key) is on_progress:
-                del self._progress[key]
+            self._questions.end()
 
     async def request(self, method: str, params: Mapping[str, Json], seconds: float) -> ToolResult:
         """Send a request and wait for its answer. If the wait ends early, the server is told.
@@ -258,9 +270,12 @@ class Connection:
         self._settle(message, len(line))
         return True
 
-    async def _take(self, line: bytes | Oversize) -> None:
+    async def _take(self, line: bytes | Oversize | Lost) -> None:
         if isinstance(line, Oversize):
             self._take_oversize(line)
+            return
+        if isinstance(line, Lost):
+            self._answers.fail(line.id, line.error)
             return
         await self._listeners.room.wait(len(line))
         message = decode(line)
@@ -292,9 +307,8 @@ class Connection:
         result, error = message.get("result"), message.get("error")
         room = self._listeners.room
         if isinstance(result, dict) and error is None:
-            answer = ToolResult(result=result)
-            if size > SMALL:
-                answer.with_written(encode_value(result))
+            written = encode_value(result) if size > SMALL else None
+            answer = ToolResult(result=result, written=written)
             self._answers.settle(request_id, room.note(answer, size))
         elif isinstance(error, dict) and result is None:
             self._answers.settle(request_id, room.note(ToolResult(error=error), size))
@@ -303,11 +317,12 @@ class Connection:
             self._fail(request_id, "sent an answer that cannot be read")
 
     async def _take_from_server(self, message: dict[str, Json], size: int) -> None:
-        params = message.get("params")
+        params, method = message.get("params"), message["method"]
         known = params if isinstance(params, dict) else {}
-        match message["method"]:
-            case method if "id" in message:
-                self._reply(message_id(message["id"]), method)
+        if "id" in message:
+            self._take_request(message_id(message["id"]), method, known)
+            return
+        match method:
             case "notifications/progress":
                 key = _key(known.get("progressToken"))
                 listener = None if key is None else self._progress.get(key)
@@ -318,6 +333,8 @@ class Connection:
                     await self._tell(self._listeners.logged, known)
             case "notifications/tools/list_changed":
                 self._listeners.tools_changed()
+            case str() if method in PASSED_ON and self._listeners.notices.admits(method, size):
+                await self._tell(partial(self._listeners.noticed, method), known)
             case _:
                 pass
 
@@ -327,25 +344,36 @@ class Connection:
         except Exception as error:  # noqa: BLE001  the agent's trouble must not end a server
             self._dropped.note(f"a notification could not be passed on ({type(error).__name__})")
 
-    def _reply(self, request_id: MessageId | None, method: Json) -> None:
+    def _take_request(
+        self, request_id: MessageId | None, method: Json, params: Mapping[str, Json]
+    ) -> None:
         """Answer a request of the server's.
 
-        Sampling and elicitation are not offered, on purpose: they would let a server speak to the
-        agent's model and user past the policy.
+        Its own questions would let it speak to the agent's model and user, so they are operations
+        of their own, which the policy decides on.
         """
-        reply: dict[str, object] = {"jsonrpc": "2.0", "id": request_id}
         match method:
             case "ping":
-                reply["result"] = {}
+                self._reply(request_id, {"result": {}})
             case "roots/list":
-                reply["result"] = {"roots": list(self._listeners.roots())}
+                self._reply(request_id, {"result": {"roots": list(self._listeners.roots())}})
                 self._asks_for_roots = True
                 self._roots_told.set()
+            case "elicitation/create" | "sampling/createMessage":
+                self._questions.take(method, params, partial(self._reply, request_id))
             case _:
-                reply["error"] = {"code": _METHOD_NOT_FOUND, "message": "Method not found"}
+                error = {"code": _METHOD_NOT_FOUND, "message": "Method not found"}
+                self._reply(request_id, {"error": error})
+
+    def _reply(self, request_id: MessageId | None, answer: Mapping[str, object]) -> None:
+        reply = {"jsonrpc": "2.0", "id": request_id, **answer}
         # We never wait for a server to read answers: while we did, we would not read what it sends,
         # and it may be waiting for that.
-        line = encode(reply)
+        try:
+            line = encode(reply)
+        except ValueError:
+            self._dropped.note("an answer to a request cannot be written as JSON")
+            return
         self._unsent_replies = len(line) + (self._unsent_replies if self._writer.backlog else 0)
         if self._unsent_replies > _UNSENT_REPLIES or self._writer.is_closed:
             self._dropped.note("a request was not answered: the server does not read")

@@ -113,6 +113,8 @@ def secrets_of(spec: ServerSpec) -> tuple[str, ...]:
         for name, value in spec.env.items()
         if _SECRET_NAME.search(name) and len(value) >= _SHORTEST_SECRET
     }
+    headers = [] if spec.remote is None else spec.remote.headers.values()
+    named |= {value for value in headers if len(value) >= _SHORTEST_SECRET}
     secrets = named | {value for value in spec.credentials.values() if value}
     return tuple(sorted(secrets, key=len, reverse=True))
 

@@ -1,15 +1,16 @@
-"""All tools of one server, page by page.
+"""All tools of one server, or its resources and prompts, page by page.
 
-Knows the shape of a `tools/list` result; does not know how it is asked for. The server's words are
+Knows the shape of the results; does not know how it is asked for. The server's words are
 untrusted: it may send pages for ever, or things that are no tools.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, NoReturn, TypeAlias
 
 from ironcurtain_proxy.errors import DownstreamError
 from ironcurtain_proxy.jsonrpc.codec import encode
 from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.operation import is_like_a_label
 from ironcurtain_proxy.model.question import visible
 from ironcurtain_proxy.model.server import ToolDefinition, ToolResult
 
@@ -108,12 +109,55 @@ async def list_tools(
     raise DownstreamError(f'server "{server}" sends more than {MAX_PAGES} pages of tools')
 
 
+async def list_entries(
+    server: str, ask: AskForPage, keys: tuple[str, str], drop: Callable[[str], None]
+) -> tuple[Mapping[str, Json], ...]:
+    """The entries of a list other than that of tools, each with another name.
+
+    What a server lists beyond the limits is left out: one that lists without end must not keep its
+    first resources from anybody.
+
+    Args:
+        server: Its name.
+        ask: Gets one page.
+        keys: where the list stands in a page, and where an entry has its name.
+        drop: Is told of what is left out.
+
+    Raises:
+        DownstreamError: the server refuses, or sends no list.
+    """
+    found: dict[str, Mapping[str, Json]] = {}
+    cursors: set[str] = set()
+    params: dict[str, Json] = {}
+    size = 0
+    for _ in range(MAX_PAGES):
+        entries, cursor = _page(server, await ask(params), keys[0])
+        for entry in entries:
+            name = entry.get(keys[1]) if isinstance(entry, dict) else None
+            length = _length(entry) if isinstance(entry, dict) else None
+            if not isinstance(entry, dict) or not isinstance(name, str) or length is None:
+                drop(f"an entry of {keys[0]} that cannot be used")
+            elif len(found) >= MAX_TOOLS or size + length > MAX_BYTES:
+                drop(f"{keys[0]} beyond the first {len(found)}")
+                return tuple(found.values())
+            else:
+                size += length
+                found.setdefault(name, entry)
+        if not cursor or cursor in cursors:
+            break
+        cursors.add(cursor)
+        params = {"cursor": cursor}
+    return tuple(found.values())
+
+
 def fault_of_name(name: str) -> str | None:
     """Why a tool of this name is not shown to anybody; None: it is.
 
     A terminal would obey the control characters, and bidirectional ones make a name look like
     another.
     """
+    if is_like_a_label(name):
+        return "begins with a method of the protocol"
     if len(name) > MAX_NAME:
         return f"is longer than {MAX_NAME} characters"
     hidden = next((one for one in name if visible(one) != one), None)
@@ -128,13 +172,13 @@ def _length(entry: dict[str, Json]) -> int | None:
         return None
 
 
-def _page(server: str, answer: ToolResult) -> tuple[list[Json], str]:
+def _page(server: str, answer: ToolResult, key: str = "tools") -> tuple[list[Json], str]:
     """The entries of one page, and where the next begins; empty after the last."""
     if answer.error is not None and answer.error.get("code") == _METHOD_NOT_FOUND:
         return [], ""
     page = answer.result or {}
-    entries = page.get("tools")
+    entries = page.get(key)
     cursor = page.get("nextCursor") or ""
     if not isinstance(entries, list) or not isinstance(cursor, str):
-        raise DownstreamError(f'server "{server}" does not list its tools')
+        raise DownstreamError(f'server "{server}" does not list its {key}')
     return entries, cursor

@@ -10,6 +10,7 @@ from ironcurtain_proxy.downstream.room import AnswerCapacity
 from ironcurtain_proxy.jsonrpc.batch import Batch
 from ironcurtain_proxy.jsonrpc.pipes import MAX_LINE
 from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.operation import Method
 from ironcurtain_proxy.sandbox.launch import Confinement
 
 ServerState: TypeAlias = Literal["starting", "ready", "restarting", "failed", "stopped"]
@@ -27,6 +28,8 @@ class DownstreamOptions:
     """How long `tools` waits for servers that are still starting."""
     initialize_timeout: float = 60.0
     """For `initialize`, and for each page of tools."""
+    list_timeout: float = 30.0
+    """For all pages of a list of resources or prompts."""
     max_message_bytes: int = MAX_LINE
     """For one message, in either direction."""
     session_log: Path | None = None
@@ -53,6 +56,14 @@ class Hooks:
     """What `tools` answers is different now, or a server is back."""
     on_log: Callable[[str, Mapping[str, Json]], Awaitable[None]] | None = None
     """Is handed a server's name and the raw `params` of its `notifications/message`."""
+    on_notice: Callable[[str, str, Mapping[str, Json]], Awaitable[None]] | None = None
+    """Is handed a server's name, and the method and raw `params` of a notification of its."""
+    on_question: (
+        Callable[[str, Method, Mapping[str, Json], int], Awaitable[Mapping[str, object]]] | None
+    ) = None
+    """Answers a question of a server's own; see `open_questions.Asker`. None: all are refused."""
+    capabilities: Callable[[str], Awaitable[Mapping[str, Json]]] | None = None
+    """Gives what a server is told that its client can do; None: that it has roots."""
     roots: Callable[[str], Sequence[Mapping[str, Json]]] | None = None
     """Gives the roots that a server may know; None: it has none."""
     room: AnswerCapacity = field(default_factory=AnswerCapacity)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from anyio.to_thread import run_sync
 
 from ironcurtain_proxy.downstream.options import DownstreamOptions
-from ironcurtain_proxy.downstream.starting import Started
+from ironcurtain_proxy.downstream.starting import Life, Started
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.model.walls import Walls
@@ -21,7 +21,7 @@ class Prober:
         self._options = options
         self._known: tuple[Started, Walls] | None = None
 
-    def is_about(self, started: Started | None) -> bool:
+    def is_about(self, started: Life | None) -> bool:
         """Whether what is known is of this process, and not of one before it."""
         return self._known is not None and self._known[0] is started
 

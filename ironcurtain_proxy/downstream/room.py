@@ -34,8 +34,10 @@ class AnswerCapacity:
 
     def fits(self, size: int) -> bool:
         """Whether a message of this size can be taken in now. One alone always can."""
+        if size <= SMALL:
+            return True
         used = self._on_its_way + self.unread()
-        return size <= SMALL or not used or used + size <= self.limit
+        return not used or used + size <= self.limit
 
     async def wait(self, size: int) -> None:
         """Wait until a message of this size can be taken in."""

@@ -8,11 +8,12 @@ told.
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, TypeAlias
-from urllib.parse import quote, unquote_to_bytes
+from urllib.parse import unquote_to_bytes
 
 import anyio
 
 from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.path import file_uri
 from ironcurtain_proxy.model.server import ToolResult
 
 RootEntry: TypeAlias = Mapping[str, Json]
@@ -39,7 +40,7 @@ class ServerRoots:
 
     def listing(self) -> list[RootEntry]:
         """The roots as they are now."""
-        extra: list[RootEntry] = [{"uri": uri_of(path), "name": NAME} for path in self.opened()]
+        extra: list[RootEntry] = [{"uri": file_uri(path), "name": NAME} for path in self.opened()]
         return [*self._base(), *extra]
 
     def opened(self) -> tuple[str, ...]:
@@ -99,11 +100,6 @@ async def retry_while_outside(
         await tell_again()
         answer = await send()
     return answer
-
-
-def uri_of(path: str) -> str:
-    """An absolute path as a `file:` URL; what a URL cannot hold is percent-encoded."""
-    return _SCHEME + quote(path.encode("utf-8", "surrogateescape"))
 
 
 def says_outside(answer: ToolResult) -> bool:

@@ -12,15 +12,23 @@ from typing import Final
 
 import anyio
 from anyio.abc import TaskStatus
+from msgspec import structs
 
 from ironcurtain_proxy.downstream.gate import Gate
+from ironcurtain_proxy.downstream.greeting import Greeted
 from ironcurtain_proxy.downstream.options import DownstreamOptions, Hooks, ServerStatus
 from ironcurtain_proxy.downstream.orphans import become_subreaper
 from ironcurtain_proxy.downstream.roots import retry_while_outside
 from ironcurtain_proxy.downstream.session_log import SessionLog
 from ironcurtain_proxy.downstream.supervisor import Supervisor
 from ironcurtain_proxy.downstream.twins import Twins
-from ironcurtain_proxy.errors import ConfigurationError, DownstreamError, ServerUnavailableError
+from ironcurtain_proxy.downstream.wire_params import wire_params
+from ironcurtain_proxy.errors import (
+    CallTimedOutError,
+    ConfigurationError,
+    DownstreamError,
+    ServerUnavailableError,
+)
 from ironcurtain_proxy.model.authorized import AuthorizedCall
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.opening import Opening
@@ -131,6 +139,37 @@ class DownstreamServers:
         with anyio.CancelScope(deadline=self._wait_until):
             await settled.wait()
 
+    async def introductions(self, seconds: float) -> Mapping[str, Greeted]:
+        """What each server says of itself; of those that have started within some seconds."""
+        with anyio.move_on_after(seconds):
+            for supervisor in self._supervisors.values():
+                await supervisor.settled.wait()
+        return {
+            name: supervisor.greeted
+            for name, supervisor in self._supervisors.items()
+            if supervisor.settled.is_set()
+        }
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Those of all servers, in configuration order."""
+        return tuple(self._supervisors)
+
+    async def entries(
+        self, server: str, method: str, keys: tuple[str, str]
+    ) -> Sequence[Mapping[str, Json]]:
+        """The entries of a list of one server besides its tools; none if it has no such list.
+
+        Raises:
+            DownstreamError: the server is not there, or does not list them in time.
+        """
+        connection = self._supervisor(server).connection
+        if not connection.has(method.partition("/")[0]):
+            return ()
+        with anyio.move_on_after(self._options.list_timeout):
+            return await connection.list_entries(method, keys, self._options.list_timeout)
+        raise CallTimedOutError(f'server "{server}" takes too long to answer {method}')
+
     async def forward(
         self,
         call: AuthorizedCall,
@@ -155,6 +194,8 @@ class DownstreamServers:
         first = self._supervisor(call.server)
         if opening is None:
             confinement = self._options.confinements.get(call.server)
+            if not roots:
+                return await self._send(first, confinement, call, on_progress)
             return await self._send_to(first, confinement, call, on_progress, roots)
         async with self.twins.use(first, opening) as twin:
             return await self._send_to(twin.supervisor, twin.confinement, call, on_progress, roots)
@@ -198,13 +239,11 @@ class DownstreamServers:
         call: AuthorizedCall,
         on_progress: ProgressListener | None,
     ) -> ToolResult:
-        params: dict[str, Json] = {**call.params, "name": call.tool}
-        if call.arguments or "arguments" in params:
-            params["arguments"] = dict(call.arguments)
+        params = wire_params(call)
         connection, sandboxed = supervisor.connection, supervisor.is_sandboxed
         gate = None if confinement is None or confinement.gate is None else self._gates[call.server]
         before = 0 if gate is None else gate.count
-        result = await connection.call(params, self._options.call_timeout, on_progress)
+        result = await connection.call(params, self._options.call_timeout, on_progress, call.method)
         if not sandboxed or confinement is None:
             return result
         closed = Closed.to(confinement.profile, call.request)
@@ -212,7 +251,7 @@ class DownstreamServers:
         if host and not closed.hosts:
             closed = replace(closed, hosts=(host,))
         answer = _annotated(result, closed)
-        return replace(answer, refused_host=host) if host else answer
+        return structs.replace(answer, refused_host=host) if host else answer
 
     def opening(
         self, server: str, request: AccessRequest, hosts: Sequence[str] = ()
@@ -270,6 +309,9 @@ def _annotated(answer: ToolResult, closed: Closed) -> ToolResult:
     """The answer of a confined server; an error that its sandbox caused says so."""
     if answer.result is not None:
         host = refused_host(answer.result, closed)
-        return replace(answer, result=annotated(answer.result, closed), refused_host=host)
+        result = annotated(answer.result, closed)
+        # Unchanged, it keeps the JSON that is written already.
+        is_as_given = result is answer.result and not host
+        return answer if is_as_given else answer.with_result(result, host)
     error = answer.error
-    return answer if error is None else replace(answer, error=annotated_error(error, closed))
+    return answer if error is None else ToolResult(error=annotated_error(error, closed))

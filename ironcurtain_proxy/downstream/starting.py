@@ -5,10 +5,15 @@ MCP. Needs no event loop.
 """
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final, Protocol
+
+from anyio import CapacityLimiter
+from anyio.to_thread import run_sync
 
 from ironcurtain_proxy.downstream.allowance import Ration
+from ironcurtain_proxy.downstream.bereaved import end_if_bereaved
 from ironcurtain_proxy.downstream.environment import (
     child_environment,
     missing_container_variables,
@@ -17,28 +22,100 @@ from ironcurtain_proxy.downstream.environment import (
 from ironcurtain_proxy.downstream.masking import Masker
 from ironcurtain_proxy.downstream.options import DownstreamOptions
 from ironcurtain_proxy.downstream.process import ServerProcess, spawn
-from ironcurtain_proxy.downstream.session_log import SessionLog
+from ironcurtain_proxy.downstream.session_log import SessionLog, printable
 from ironcurtain_proxy.downstream.stderr import StderrDrain
 from ironcurtain_proxy.errors import ConfigurationError, ServerUnavailableError
+from ironcurtain_proxy.jsonrpc.batch import Batch
+from ironcurtain_proxy.jsonrpc.pipes import open_wire
+from ironcurtain_proxy.jsonrpc.wire import LineSink, LineSource
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.sandbox.launch import Launch, confine
 
-_DRAIN = 0.5
+_DRAIN: Final = 0.5
 """Seconds to wait for the last words of a server that has ended."""
+
+_GRACE: Final = 0.5
+"""Seconds a server has, once its input is closed, to end by itself."""
+
+
+class Life(Protocol):
+    """One life of a server, from its start to its end: a process, or a session over HTTP."""
+
+    @property
+    def sandboxed(self) -> bool:
+        """Whether it is confined."""
+        ...
+
+    @property
+    def pid(self) -> int | None:
+        """The guardian's process; None: it is no process of ours."""
+        ...
+
+    @property
+    def last_words(self) -> str:
+        """What it printed last; empty: nothing, or nobody knows."""
+        ...
+
+    async def open(self, max_line: int, batch: Batch) -> tuple[LineSource, LineSink]:
+        """The wire to it. Once."""
+        ...
+
+    async def watch(self) -> None:
+        """Do what is to be done beside the conversation, until cancelled."""
+        ...
+
+    async def close(self) -> None:
+        """End it, and wait until that is done."""
+        ...
+
+    def ending(self) -> str:
+        """How it ended, in words."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
 class Started:
     """A server process and what belongs to it."""
 
+    spec: ServerSpec
     process: ServerProcess
     drain: StderrDrain
     launch: Launch
+    # Its own, or ending a server would queue behind other folders' threads.
+    limiter: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(1))
 
     @property
     def sandboxed(self) -> bool:
         """Whether the process is confined."""
         return self.launch.sandboxed
+
+    @property
+    def pid(self) -> int:
+        """The guardian's process."""
+        return self.process.pid
+
+    @property
+    def last_words(self) -> str:
+        """What it printed last."""
+        return self.drain.last_words
+
+    async def open(self, max_line: int, batch: Batch) -> tuple[LineSource, LineSink]:
+        """Its pipes."""
+        return await open_wire(*self.process.take_wire(), max_line=max_line, batch=batch)
+
+    async def watch(self) -> None:
+        """End what is left of it, once its guardian was killed."""
+        await end_if_bereaved(self.process, self.limiter)
+
+    async def close(self) -> None:
+        """End the process."""
+        await run_sync(self.end, _GRACE, limiter=self.limiter)
+
+    def ending(self) -> str:
+        """How it ended; a command that is not there is named."""
+        missing = self.process.exit_status in {126, 127}
+        why = self.process.ending()
+        return f"{why}: {printable(self.spec.command)}" if missing else why
 
     def end(self, grace: float) -> int:
         """End the process, as `ServerProcess.end`, and its drain. Blocks."""
@@ -94,4 +171,4 @@ def start_server(
         raise ServerUnavailableError(
             f'server "{spec.name}" could not be started: the system has no thread left'
         ) from None
-    return Started(process, drain, launch)
+    return Started(spec, process, drain, launch)

@@ -14,21 +14,23 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from typing import Final
 
 import anyio
-from anyio.to_thread import run_sync
 
-from ironcurtain_proxy.downstream.allowance import Allowance, Notices, Ration, counted
-from ironcurtain_proxy.downstream.bereaved import end_if_bereaved
-from ironcurtain_proxy.downstream.connection import Connection, Listeners
+from ironcurtain_proxy.downstream.allowance import Allowance, Ration
+from ironcurtain_proxy.downstream.connection import Connection
 from ironcurtain_proxy.downstream.environment import secrets_of
+from ironcurtain_proxy.downstream.greeting import ROOTS, Greeted
+from ironcurtain_proxy.downstream.left_out import LeftOut
+from ironcurtain_proxy.downstream.listeners import Listeners
+from ironcurtain_proxy.downstream.open_questions import NOT_OFFERED
 from ironcurtain_proxy.downstream.options import DownstreamOptions, Hooks, ServerState, ServerStatus
 from ironcurtain_proxy.downstream.probing import Prober
 from ironcurtain_proxy.downstream.roots import ServerRoots
-from ironcurtain_proxy.downstream.session_log import SessionLog, printable
-from ironcurtain_proxy.downstream.starting import Started, start_server
+from ironcurtain_proxy.downstream.session_log import SessionLog
+from ironcurtain_proxy.downstream.starting import Life, Started, start_server
 from ironcurtain_proxy.downstream.unusable_messages import UnusableMessages
 from ironcurtain_proxy.errors import ConfigurationError, DownstreamError, ServerUnavailableError
-from ironcurtain_proxy.jsonrpc.pipes import open_wire
 from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.operation import Method
 from ironcurtain_proxy.model.server import ServerSpec, ToolDefinition
 from ironcurtain_proxy.model.walls import Walls
 
@@ -41,22 +43,12 @@ LONGEST_DELAY: Final = 30.0
 _SETTLED: Final = 30.0
 """Seconds a server must have been ready for the next delay to be the first again."""
 
-_GRACE: Final = 0.5
-"""Seconds a server has, once its input is closed, to end by itself."""
-
 _QUIET: Final = 0.1
 """Seconds between two listings of tools, however often the server says they have changed."""
 
 _LISTINGS: Final = 20
 _SLOW: Final = 5.0
 """After so many listings in a row there are so many seconds between two: agents list again, too."""
-
-_COLLECTED: Final = 0.5
-_SAID_AGAIN: Final = 5.0
-"""Seconds for which notifications that are left out are counted, at first and later."""
-
-_FEW: Final = frozenset({"error", "critical", "alert", "emergency"})
-"""Log levels at which an agent does not want warnings."""
 
 _TELL_ROOTS: Final = 5.0
 """Seconds for a server to ask for roots that have changed."""
@@ -95,24 +87,22 @@ class Supervisor:
         self._announce = announce
         self._dropped = UnusableMessages(spec.name, secrets_of(spec), log)
         # Across all processes: a server that restarts does not begin anew.
-        self._notices = Notices()
+        self._left_out = LeftOut(spec.name, log, self._pass_on_log)
         self._ration = Ration()
         self._listings = Allowance(1 / _SLOW, _LISTINGS)
-        self._has_warned_of_notices = False
         self._state: ServerState = "starting"
         self._error = ""
         self._starts = 0
         self._ready_since = math.inf
-        self._started: Started | None = None
+        self._started: Life | None = None
         self._prober = Prober(spec, options)
         self._connection: Connection | None = None
         self._tools_changed = anyio.Event()
         self._why = ""
         self._last_words = ""
         self._hidden: set[str] = set()
+        self._said: set[str] = set()
         self._log_level: str | None = None
-        # Its own, or ending a server would queue behind other rooms' threads.
-        self._limiter = anyio.CapacityLimiter(1)
 
     @property
     def connection(self) -> Connection:
@@ -127,13 +117,19 @@ class Supervisor:
         return self._connection
 
     @property
+    def greeted(self) -> Greeted:
+        """What the running server says of itself; nothing: it does not run."""
+        return Greeted() if self._connection is None else self._connection.greeted
+
+    @property
     def is_sandboxed(self) -> bool:
         """Whether the process that runs now is confined."""
         return self._started is not None and self._started.sandboxed
 
     async def walls(self) -> Walls | None:
         """What the process that runs now can touch; None: it is not confined."""
-        found = None if self._started is None else await self._prober.walls(self._started)
+        process = self._started
+        found = await self._prober.walls(process) if isinstance(process, Started) else None
         return found if self._prober.is_about(self._started) else None
 
     def status(self) -> ServerStatus:
@@ -143,7 +139,7 @@ class Supervisor:
             error=self._error,
             tools=len(self.tools),
             starts=self._starts,
-            pid=None if self._started is None else self._started.process.pid,
+            pid=None if self._started is None else self._started.pid,
             sandboxed=self.is_sandboxed,
         )
 
@@ -152,7 +148,7 @@ class Supervisor:
         hints = [found.raw.get("annotations") for found in self.tools if found.name == tool]
         return any(isinstance(hint, dict) and hint.get("readOnlyHint") is True for hint in hints)
 
-    def start_process(self) -> Started:
+    def start_process(self) -> Life:
         """The running process, started if need be. Needs no event loop.
 
         Raises:
@@ -160,9 +156,17 @@ class Supervisor:
             ServerUnavailableError: no process could be made.
         """
         if self._started is None:
-            self._started = start_server(self.spec, self._options, self._log, self._ration)
+            self._started = self._begin()
             self._starts += 1
         return self._started
+
+    def _begin(self) -> Life:
+        if self.spec.remote is None:
+            return start_server(self.spec, self._options, self._log, self._ration)
+        # Long to import, and only servers that are reached over HTTP need it.
+        from ironcurtain_proxy.downstream.remote.session import begin_session  # noqa: PLC0415
+
+        return begin_session(self.spec, self.spec.remote, self._options, self._say_once)
 
     async def run(self) -> None:
         """Live, again and again, until cancelled; then end the process."""
@@ -216,7 +220,7 @@ class Supervisor:
 
     async def set_log_level(self, level: str) -> None:
         """Ask the server, if it can, to log from this level on; also after a restart."""
-        self._log_level = level
+        self._log_level = self._left_out.log_level = level
         if self._connection is not None:
             await self._apply_log_level(self._connection)
 
@@ -237,7 +241,7 @@ class Supervisor:
             self._error = why + self._last_words
             self._warn(f"{self._error}; it is started again")
 
-    async def _serve(self, started: Started) -> str:
+    async def _serve(self, started: Life) -> str:
         """Talk to a process until it, or the conversation, has ended. Says why, in words."""
         trouble: list[str] = []
         has_ended = False
@@ -245,8 +249,8 @@ class Supervisor:
             connection = await self._connect(started)
             async with anyio.create_task_group() as group:
                 group.start_soon(self._look_after, connection, group.cancel_scope, trouble)
-                group.start_soon(end_if_bereaved, started.process, self._limiter)
-                group.start_soon(self._say_what_is_left_out)
+                group.start_soon(started.watch)
+                group.start_soon(self._left_out.say)
                 await connection.run()
                 has_ended = True
                 # Before those whose calls have just failed go on, and call again.
@@ -254,24 +258,18 @@ class Supervisor:
                 group.cancel_scope.cancel()
         finally:
             self._disconnect()
-            self._count_notices()
+            self._left_out.count()
             with anyio.CancelScope(shield=True):
-                await run_sync(started.end, _GRACE, limiter=self._limiter)
+                await started.close()
             self._started = None
         self._last_words = self._repeated(started)
         if has_ended or not trouble:
-            return self._ended(started)
+            return f'server "{self.spec.name}" ended: {started.ending()}'
         return trouble[0]
 
-    def _ended(self, started: Started) -> str:
-        """How a process ended; a command that is not there is named."""
-        why = f'server "{self.spec.name}" ended: {started.process.ending()}'
-        missing = started.process.exit_status in {126, 127}
-        return f"{why}: {printable(self.spec.command)}" if missing else why
-
-    def _repeated(self, started: Started) -> str:
+    def _repeated(self, started: Life) -> str:
         """What a process printed last, and where the rest stands, for the operator."""
-        words = started.drain.last_words
+        words = started.last_words
         said = f'; it said last: "{words}"' if words else ""
         return f"{said} (log: {self._log.path})" if self._log.is_open else said
 
@@ -280,17 +278,19 @@ class Supervisor:
         if self._state == "ready":
             self._state = "restarting"
 
-    async def _connect(self, started: Started) -> Connection:
+    async def _connect(self, started: Life) -> Connection:
         cap = self._options.max_message_bytes
-        pipes = started.process.take_wire()
-        wire = await open_wire(*pipes, max_line=cap, batch=self._hooks.batch)
+        wire = await started.open(cap, self._hooks.batch)
         listeners = Listeners(
             tools_changed=self._note_tools_changed,
             logged=self._pass_on_log,
             roots=self.roots.listing,
             hidden=self._say_hidden,
             room=self._hooks.room,
-            notices=self._notices,
+            notices=self._left_out.notices,
+            noticed=self._pass_on_notice,
+            asked=self._ask if self._hooks.on_question is not None else None,
+            capabilities=self._capabilities,
         )
         return Connection(self.spec.name, wire, listeners, self._dropped, cap)
 
@@ -350,39 +350,25 @@ class Supervisor:
     def _note_tools_changed(self) -> None:
         self._tools_changed.set()
 
+    async def _pass_on_notice(self, method: str, params: Mapping[str, Json]) -> None:
+        if self._hooks.on_notice is not None:
+            await self._hooks.on_notice(self.spec.name, method, params)
+
+    async def _ask(
+        self, method: Method, params: Mapping[str, Json], under_way: int
+    ) -> Mapping[str, object]:
+        if self._hooks.on_question is None:
+            return NOT_OFFERED
+        return await self._hooks.on_question(self.spec.name, method, params, under_way)
+
+    async def _capabilities(self) -> Mapping[str, Json]:
+        if self._hooks.capabilities is None:
+            return ROOTS
+        return await self._hooks.capabilities(self.spec.name)
+
     async def _pass_on_log(self, params: Mapping[str, Json]) -> None:
         if self._hooks.on_log is not None:
             await self._hooks.on_log(self.spec.name, params)
-
-    async def _say_what_is_left_out(self) -> None:
-        """Tell the agent of notifications that it does not get, a few times a minute."""
-        while True:
-            await self._notices.until_some_are_left_out()
-            await anyio.sleep(_COLLECTED)
-            if (text := self._count_notices()) and self._log_level not in _FEW:
-                try:
-                    await self._pass_on_log(
-                        {"level": "warning", "logger": "ironcurtain-proxy", "data": text}
-                    )
-                except Exception as error:  # noqa: BLE001  the agent's trouble is not the server's
-                    self._dropped.note(f"a count was not passed on ({type(error).__name__})")
-            await anyio.sleep(_SAID_AGAIN)
-
-    def _count_notices(self) -> str:
-        """What was left out since the last count, in words; the operator is told once."""
-        number = self._notices.count()
-        if not number:
-            return ""
-        text = (
-            f'server "{self.spec.name}" sends too many or too large notifications: '
-            f"{counted(number, 'notification')} left out"
-        )
-        if self._has_warned_of_notices:
-            self._log.write(self.spec.name, f"(proxy) {text}")
-        else:
-            self._has_warned_of_notices = True
-            self._warn(f"{text}, later ones are counted in the session log")
-        return text
 
     async def _fail(self, why: str) -> None:
         # The same failure again and again is said once, whatever numbers its last words hold.
@@ -394,6 +380,11 @@ class Supervisor:
         self.settled.set()
         if had_tools:
             await self._announce()
+
+    def _say_once(self, what: str) -> None:
+        if what not in self._said:
+            self._said.add(what)
+            self._warn(f'server "{self.spec.name}": {what}')
 
     def _warn(self, text: str) -> None:
         _LOGGER.warning("%s", text)

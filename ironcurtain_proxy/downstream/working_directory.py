@@ -27,7 +27,7 @@ def settle(spec: ServerSpec, state: Path, written_in: Path, *, make: bool = True
     Raises:
         ConfigurationError: the directory cannot be made.
     """
-    if spec.cwd is not None:
+    if spec.cwd is not None or spec.remote is not None:
         return spec
     home = state / f"{spec.name}.cwd"
     try:

@@ -4,22 +4,28 @@ This file knows annotations; it does not know how a path, a URL or a
 remote is read.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
 from ironcurtain_proxy.facts.spelling import Refusal
 from ironcurtain_proxy.model.annotation import (
     ROLE_TRAITS,
     ArgumentRole,
+    RoleCategory,
     RoleSpec,
     ToolAnnotation,
 )
 from ironcurtain_proxy.model.json import Arguments, Json
 from ironcurtain_proxy.model.request import ArgumentFact
 
-ArgumentReading: TypeAlias = Literal["path", "url", "git-remote", "identifier", "text", "anything"]
+ArgumentReading: TypeAlias = Literal[
+    "path", "url", "git-remote", "uri", "identifier", "sql", "text", "anything", "deep"
+]
 """How the strings of an argument are read. `text`: as they are. `anything`: as they are, and what
-is no string beside them is nobody's concern."""
+is no string beside them is nobody's concern. `deep`: each by its own place in the argument, or by
+what it looks like; see `facts.deep`."""
 
 _NOT_A_STRING: Final = Refusal("must be a string or a list of strings, all the way down")
 
@@ -31,8 +37,10 @@ class PlannedArgument:
     name: str
     roles: tuple[ArgumentRole, ...]
     reading: ArgumentReading
-    absent: ArgumentFact
-    """The fact for a call that does not have it, made once."""
+    absent: tuple[ArgumentFact, ...]
+    """The facts for a call that does not have it, made once."""
+    spec: RoleSpec
+    """The specification of the roles."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +50,9 @@ class ToolPlan:
     fixed: tuple[PlannedArgument, ...] | None
     """In annotation order, if no role depends on another argument."""
     specs: tuple[tuple[str, RoleSpec], ...]
+    command: str | None
+    """The argument that holds a shell command by the annotation; the first of several. Beside
+    another text a command is not read: see `facts.commands`."""
 
     def arguments(self, arguments: Arguments) -> tuple[PlannedArgument, ...]:
         """Every annotated argument, present or not, in annotation order.
@@ -50,7 +61,7 @@ class ToolPlan:
         """
         if self.fixed is not None:
             return self.fixed
-        return tuple([_planned(name, spec.roles(arguments)) for name, spec in self.specs])
+        return tuple([_planned(name, spec, spec.roles(arguments)) for name, spec in self.specs])
 
 
 def plan_for(annotation: ToolAnnotation) -> ToolPlan:
@@ -58,23 +69,36 @@ def plan_for(annotation: ToolAnnotation) -> ToolPlan:
     specs = tuple(annotation.arguments.items())
     conditional = any(spec.cases for _, spec in specs)
     return ToolPlan(
-        None if conditional else tuple([_planned(name, spec.default) for name, spec in specs]),
+        None
+        if conditional
+        else tuple([_planned(name, spec, spec.default) for name, spec in specs]),
         specs,
+        next((name for name, spec in specs if "command" in spec.every_role()), None),
     )
+
+
+_READINGS: Final[Mapping[RoleCategory, ArgumentReading]] = MappingProxyType(
+    {
+        "path": "path",
+        "url": "url",
+        "uri": "uri",
+        "identifier": "identifier",
+        "sql": "sql",
+        "command": "text",
+    }
+)
 
 
 def reading_of(roles: tuple[ArgumentRole, ...]) -> ArgumentReading:
     """The reading of an argument: its first role that names a resource decides."""
+    if "unclear" in roles:
+        return "deep"
     for role in roles:
-        match ROLE_TRAITS[role].category:
-            case "path":
-                return "path"
-            case "url":
-                return "git-remote" if role == "git-remote-url" else "url"
-            case "identifier":
-                return "identifier"
-            case "opaque":
-                continue
+        if role == "git-remote-url":
+            return "git-remote"
+        reading = _READINGS.get(ROLE_TRAITS[role].category)
+        if reading is not None:
+            return reading
     return "anything" if all(role == "none" for role in roles) else "text"
 
 
@@ -98,5 +122,15 @@ def strings_of(value: Json, reading: ArgumentReading) -> tuple[str, ...] | Refus
     return _NOT_A_STRING
 
 
-def _planned(name: str, roles: tuple[ArgumentRole, ...]) -> PlannedArgument:
-    return PlannedArgument(name, roles, reading_of(roles), ArgumentFact(name, roles, ()))
+def _planned(name: str, spec: RoleSpec, roles: tuple[ArgumentRole, ...]) -> PlannedArgument:
+    reading = "deep" if spec.inside else reading_of(roles)
+    # Members count although the call leaves them out: the server may fill them in.
+    every = dict.fromkeys([roles, *_roles_inside(spec)])
+    absent = tuple([ArgumentFact(name, one, ()) for one in every])
+    return PlannedArgument(name, roles, reading, absent, spec)
+
+
+def _roles_inside(spec: RoleSpec) -> list[tuple[ArgumentRole, ...]]:
+    return [
+        roles for inner in spec.inside.values() for roles in (inner.default, *_roles_inside(inner))
+    ]

@@ -11,9 +11,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from msgspec import structs
+
 from ironcurtain_proxy.facts.git import GitRemotes
 from ironcurtain_proxy.facts.meanings import settled, strays_among
-from ironcurtain_proxy.facts.pushes import branch_of
+from ironcurtain_proxy.facts.pushes import branch_of, may_run_hooks
 from ironcurtain_proxy.model.command import ParsedCommand
 from ironcurtain_proxy.model.family import Sought
 from ironcurtain_proxy.model.json import Arguments, Json
@@ -74,7 +76,7 @@ def with_command(facts: Facts, argument: str, server: str, grounds: Grounds) -> 
     if odd is not None and command.unreadable is None:
         command = replace(command, unreadable=f"the argument {odd} may change what it does")
     place = observed(command, _place(facts, server, grounds), grounds, server)
-    return replace(facts, command=command, place=place)
+    return structs.replace(facts, command=command, place=place)
 
 
 def observed(command: ParsedCommand, place: Place, grounds: Grounds, server: str) -> Place:
@@ -84,6 +86,8 @@ def observed(command: ParsedCommand, place: Place, grounds: Grounds, server: str
         place = replace(place, branch=branch_of(place.directory))
     if place.branch is not None and place.directory and remotes and _may_push(command):
         place = replace(place, push_to=remotes.push_target(place.directory, place.branch))
+    if place.has_repository and place.directory is not None and remotes and _uses_git(command):
+        place = replace(place, runs_hooks=may_run_hooks(place.directory, remotes))
     if place.workspace is not None:
         paths = grounds.sought(command, place).paths
         place = replace(place, strays=strays_among(paths, place.workspace))
@@ -93,6 +97,13 @@ def observed(command: ParsedCommand, place: Place, grounds: Grounds, server: str
 
 def _may_push(command: ParsedCommand) -> bool:
     return any(word.text == "push" for one in command.every_command() for word in one.words)
+
+
+def _uses_git(command: ParsedCommand) -> bool:
+    """Whether git runs beside other programs: alone, nothing asks whether it runs hooks."""
+    return len(command.commands) > 1 and any(
+        one.words and one.words[0].text == "git" for one in command.commands
+    )
 
 
 def _parsed(value: Json) -> ParsedCommand:

@@ -13,16 +13,18 @@ from ironcurtain_proxy.facts.arguments import (
     PlannedArgument,
     ToolPlan,
     plan_for,
+    reading_of,
     strings_of,
 )
 from ironcurtain_proxy.facts.branches import current_branch, shared_directory
 from ironcurtain_proxy.facts.commands import WORKING_DIRECTORY_ARGUMENTS
+from ironcurtain_proxy.facts.deep import DeepReading
 from ironcurtain_proxy.facts.git import GitRemotes
 from ironcurtain_proxy.facts.paths import NAME_MAX, PathReader
 from ironcurtain_proxy.facts.remotes import RemoteReader, operation_of, repository_root
 from ironcurtain_proxy.facts.spelling import Refusal
 from ironcurtain_proxy.facts.urls import canonical_url, is_ordinary, is_unambiguous
-from ironcurtain_proxy.model.annotation import ToolAnnotation
+from ironcurtain_proxy.model.annotation import IGNORES_CASE, ArgumentRole, ToolAnnotation
 from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.json import Arguments, Json
 from ironcurtain_proxy.model.path import RealPath
@@ -39,6 +41,7 @@ from ironcurtain_proxy.model.request import (
 )
 
 _REPOSITORY_ARGUMENTS: Final = ("path", "repo_path")
+_DIRECTORIES: Final = frozenset(WORKING_DIRECTORY_ARGUMENTS)
 _MAX_STRINGS: Final = 10_000
 """Paths or URLs in one argument: looking at more would keep a processor busy for seconds."""
 _TOO_MANY: Final = Refusal("holds too many values")
@@ -91,14 +94,23 @@ class FactReader:
         """Whether the tool's server works on a git repository."""
         return annotation.server in self._git_servers
 
+    def command_argument(self, annotation: ToolAnnotation) -> str | None:
+        """The argument that holds a shell command by the annotation; None: no argument does."""
+        return self._plan(annotation).command
+
     def looks_up(self, annotation: ToolAnnotation, arguments: Arguments) -> int | None:
         """How many paths the call names, or None if git has to be asked."""
         if _may_push(arguments):
             return None
         count = 0
         for argument in self._plan(annotation).arguments(arguments):
-            if argument.reading == "git-remote":
+            if argument.reading in {"git-remote", "sql"}:
                 return None
+            if argument.reading == "deep":
+                # Nobody knows how many it holds before it is read.
+                if arguments.get(argument.name) is not None:
+                    return None
+                continue
             if argument.reading == "path":
                 value = arguments.get(argument.name)
                 if value is not None:
@@ -122,24 +134,17 @@ class FactReader:
             value = arguments.get(argument.name)
             if argument.reading == "git-remote":
                 awaiting.append(len(facts))
-            elif value is not None:
-                # An empty list names nothing, as if it were left out.
-                if (
-                    isinstance(value, list)
-                    and value
-                    and self._is_repository(annotation, argument.name)
-                ):
-                    return unresolvable(_about(argument.name, _NO_LIST))
-                outcome = self._argument(argument, value)
-                if isinstance(outcome, Refusal):
-                    return unresolvable(_about(argument.name, outcome))
-                values, spelled = outcome
-                if spelled is not None:
-                    sent = dict(arguments) if sent is None else sent
-                    sent[argument.name] = spelled
-                facts.append(ArgumentFact(argument.name, argument.roles, values))
+            if argument.reading == "git-remote" or value is None:
+                facts += argument.absent
                 continue
-            facts.append(argument.absent)
+            outcome = self._one(annotation, argument, value)
+            if isinstance(outcome, Refusal):
+                return unresolvable(_about(argument.name, outcome))
+            found, spelled = outcome
+            facts += found
+            if spelled is not None:
+                sent = dict(arguments) if sent is None else sent
+                sent[argument.name] = spelled
         try:
             return self._with_repository(
                 annotation, facts, awaiting, arguments if sent is None else sent, remotes
@@ -187,6 +192,45 @@ class FactReader:
         self._plans[key] = (annotation, plan)
         return plan
 
+    def _one(
+        self, annotation: ToolAnnotation, argument: PlannedArgument, value: Json
+    ) -> tuple[tuple[ArgumentFact, ...], Json] | Refusal:
+        """The facts of one argument, and its new spelling or None if it is sent as it came."""
+        if argument.reading == "deep":
+            deep = DeepReading(argument.name, self._text)
+            sent = self._deeply(deep, argument, value)
+            return sent if isinstance(sent, Refusal) else (deep.facts(), sent)
+        # An empty list names nothing, as if it were left out.
+        if isinstance(value, list) and value and self._is_repository(annotation, argument.name):
+            return _NO_LIST
+        outcome = self._argument(argument, value)
+        if isinstance(outcome, Refusal):
+            return outcome
+        values, spelled = outcome
+        return (ArgumentFact(argument.name, argument.roles, values),), spelled
+
+    def _deeply(
+        self, deep: DeepReading, argument: PlannedArgument, value: Json
+    ) -> "Json | Refusal":
+        try:
+            return deep.take(value, argument.spec)
+        except _UNREADABLE:
+            return _CANNOT_BE_READ
+
+    def _text(
+        self, text: str, roles: tuple[ArgumentRole, ...]
+    ) -> tuple[tuple[Value, ...], str] | Refusal:
+        """The values of one text inside an argument, and how it is sent."""
+        reading = reading_of(roles)
+        if reading != "path":
+            values = self._values((text,), "url" if reading == "git-remote" else reading, roles)
+            return values if isinstance(values, Refusal) else (values, text)
+        found = self._paths.read(text)
+        if isinstance(found, Refusal):
+            return found
+        link = () if found.link is None or "delete-path" not in roles else (found.link,)
+        return (found.value, *link), found.spelled
+
     def _argument(
         self, argument: PlannedArgument, value: Json
     ) -> tuple[tuple[Value, ...], Json] | Refusal:
@@ -205,7 +249,7 @@ class FactReader:
         if len(strings) > _MAX_STRINGS and argument.reading in {"path", "url"}:
             return _TOO_MANY
         if argument.reading != "path":
-            values = self._values(strings, argument.reading)
+            values = self._values(strings, argument.reading, argument.roles)
             return values if isinstance(values, Refusal) else (values, None)
         paths: list[Value] = []
         spelled: list[Json] = []
@@ -223,10 +267,18 @@ class FactReader:
         return tuple(paths), spelled if isinstance(value, list) else None
 
     def _values(
-        self, strings: tuple[str, ...], reading: ArgumentReading
+        self,
+        strings: tuple[str, ...],
+        reading: ArgumentReading,
+        roles: tuple[ArgumentRole, ...],
     ) -> tuple[Value, ...] | Refusal:
-        if reading == "identifier":
+        if reading == "identifier" and not IGNORES_CASE.isdisjoint(roles):
             return tuple([TextValue(text.lower()) for text in strings])
+        if reading == "sql":
+            # The parser of SQL, which only calls with SQL need.
+            from ironcurtain_proxy.sql.effects import sql_value  # noqa: PLC0415
+
+            return tuple([sql_value(text) for text in strings])
         if reading != "url":
             return tuple([TextValue(text) for text in strings])
         if self._plain_urls_only and not all(map(is_unambiguous, strings)):
@@ -273,6 +325,7 @@ class FactReader:
                 arguments=tuple(facts),
                 repository=root,
                 effect=annotation.effect,
+                method=annotation.method,
             ),
             arguments=sent,
             repository=None if root is None else shared_directory(root),
@@ -320,7 +373,7 @@ def _working_root(facts: list[ArgumentFact]) -> RealPath | None:
 
 def _may_push(arguments: Arguments) -> bool:
     """Whether it may run a command in some directory that pushes."""
-    return any(name in arguments for name in WORKING_DIRECTORY_ARGUMENTS) and any(
+    return not _DIRECTORIES.isdisjoint(arguments) and any(
         isinstance(value, str) and "push" in value for value in arguments.values()
     )
 

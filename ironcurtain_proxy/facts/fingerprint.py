@@ -20,17 +20,24 @@ def fingerprint(server: str, tool: str, arguments: Arguments) -> str:
     return sha256(data).hexdigest()
 
 
-def server_digest(spec: ServerSpec) -> str:
-    """What a server is, but for its credentials: a name alone may lead somewhere else tomorrow."""
+def server_digest(spec: ServerSpec, workspace: str | None = None) -> str:
+    """What a server is, but for its credentials: a name alone may lead somewhere else tomorrow.
+
+    Args:
+        spec: the server.
+        workspace: of the session. A server that runs there is the same in each workspace; what
+            holds in one workspace alone is for the grants to say.
+    """
     sandbox = spec.sandbox
     return fingerprint(
         spec.name,
         spec.annotations,
         {
             "command": spec.command,
+            **({} if spec.remote is None else {"url": spec.remote.url}),
             "args": list(spec.args),
             "env": dict(spec.env),
-            "cwd": spec.cwd,
+            "cwd": "@workspace" if spec.cwd is not None and spec.cwd == workspace else spec.cwd,
             # None is the default, False is none: not the same.
             "sandbox": dict(sandbox) if isinstance(sandbox, Mapping) else sandbox,
         },

@@ -35,7 +35,7 @@ _PUSHES: Final = (
     r"|remote\..*\.(push|mirror))$"
 )
 _STEERING: Final = (
-    r"^(core\.(sshcommand|gitproxy|askpass|worktree)|credential\..*|http\..*|url\..*|push\..*"
+    r"^(core\.(sshcommand|gitproxy|askpass|worktree|hookspath|fsmonitor)|credential\..*|http\..*|url\..*|push\..*"
     r"|fetch\..*|pull\..*|protocol\..*|merge\..*|filter\..*|submodule\..*|include.*"
     r"|remotes\..*|remote\.NAME\..*)$"
 )
@@ -205,6 +205,12 @@ class GitRemotes:
         pattern = _STEERING.replace("NAME", name)
         (found,) = self._run(repository, (("config", "-z", "--get-regexp", pattern),))
         return found.text if found.status in {0, 1} else None
+
+    def names_hooks(self, repository: str) -> bool:
+        """Whether a setting names another directory of hooks, or that is not known."""
+        (found,) = self._run(repository, (("config", "-z", "--get-all", "core.hooksPath"),))
+        # The last one is ours: no hook runs while git is asked.
+        return found.status != 0 or found.text.split("\0")[:-1] != ["/dev/null"]
 
     def _inside(
         self, remote: str, repository: str, operation: RemoteOperation

@@ -13,6 +13,7 @@ from ironcurtain_proxy.facts.catalogue import (
     build_catalogue,
 )
 from ironcurtain_proxy.facts.fingerprint import fingerprint
+from ironcurtain_proxy.facts.naming import Names, views_of
 from ironcurtain_proxy.model.annotation import Annotations
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.server import ServerSpec, ToolDefinition
@@ -41,9 +42,13 @@ class LiveCatalogue:
     ) -> None:
         """Take what the catalogue is made of. Nothing is asked yet."""
         self._servers = tuple(servers)
+        self.naming = Names([spec.name for spec in servers])
+        """The agent's names of prompts and resources."""
         self._annotations = annotations
         self._source = source
         self._current: Catalogue | None = None
+        self._names: dict[tuple[str, str], frozenset[str]] = {}
+        """By server and tool: what `names` has found in the current catalogue."""
         self._listed: set[str] = set()
         """The servers whose tools are known now."""
 
@@ -52,9 +57,16 @@ class LiveCatalogue:
         """Those that calls find now."""
         return () if self._current is None else self._current.tools
 
+    def annotate(self, annotations: Annotations) -> None:
+        """Take other annotations. Calls that come from now on find them."""
+        self._annotations = annotations
+        if self._current is not None:
+            self.refresh()
+
     def refresh(self) -> Catalogue:
         """Take what the servers have said by now."""
         definitions = self._source.tools_now()
+        self._names = {}
         self._listed = {name for name, tools in definitions.items() if tools}
         self._current = build_catalogue(self._servers, definitions, self._annotations)
         return self._current
@@ -72,10 +84,15 @@ class LiveCatalogue:
                 self.refresh()
 
     async def listing(self) -> list[Json]:
-        """Every tool's object as its server wrote it, apart from its name."""
+        """Every tool's object as its server wrote it, apart from its name and that of its view."""
         for spec in self._servers:
             await self._source.until_settled(spec.name)
-        return [_exposed(tool) for tool in self.refresh().tools]
+        return [self._exposed(tool) for tool in self.refresh().tools]
+
+    def declares_view(self, server: str, uri: str) -> bool:
+        """Whether a tool of a server says that this resource shows its results (MCP Apps)."""
+        tools = [] if self._current is None else self._current.tools
+        return any(tool.server == server and uri in views_of(tool.definition.raw) for tool in tools)
 
     def find(self, exposed_name: str) -> tuple[str, str] | None:
         """The (server, tool) that the agent knows by this name; None: there is none."""
@@ -95,6 +112,14 @@ class LiveCatalogue:
 
     def names(self, server: str, tool: str) -> frozenset[str]:
         """What the operator may call a tool: `server/tool`, and `tool` if one server has it."""
+        known = self._names.get((server, tool))
+        if known is None:
+            known = self._names_now(server, tool)
+            if self.lookup(server, tool) is not None:
+                self._names[server, tool] = known
+        return known
+
+    def _names_now(self, server: str, tool: str) -> frozenset[str]:
         full = f"{server}/{tool}"
         # While a server has not listed its tools, nobody knows whether it has one of this name:
         # what the operator said of the bare name must not hold for another server's tool meanwhile.
@@ -107,8 +132,7 @@ class LiveCatalogue:
         """A server's tool by the server's own name for it."""
         return None if self._current is None else self._current.tool(server, tool)
 
-
-def _exposed(tool: CataloguedTool) -> dict[str, Json]:
-    raw = dict(tool.definition.raw)
-    raw["name"] = tool.exposed_name
-    return raw
+    def _exposed(self, tool: CataloguedTool) -> dict[str, Json]:
+        raw = dict(self.naming.tool(tool.server, tool.definition.raw))
+        raw["name"] = tool.exposed_name
+        return raw

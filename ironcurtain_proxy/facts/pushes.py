@@ -19,10 +19,29 @@ def branch_of(directory: str) -> str | None:
         return None
 
 
+def may_run_hooks(repository: str, remotes: GitRemotes) -> bool:
+    """Whether git may run a hook in a repository; blocks.
+
+    Args:
+        repository: a real directory with a `.git` of its own.
+        remotes: git as the server would run it.
+    """
+    if remotes.names_hooks(repository):
+        return True
+    try:
+        with os.scandir(f"{repository}/.git/hooks") as found:
+            return any(not one.name.endswith(".sample") for one in found)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+
+
 def where_git_leads(family: Family, remotes: GitRemotes) -> str | None:
     """A digest of where a family of git commands leads; None: that is not known.
 
-    The repository, every URL of the remote after all rewriting, and the settings that have a say.
+    Every URL of the remote after all rewriting, and the settings that have a say. The repository
+    itself is no part of it: in another clone the same commands reach the same place.
     """
     root = repository_root(RealPath.from_text(family.directory or ""))
     if isinstance(root, Refusal):
@@ -38,7 +57,10 @@ def where_git_leads(family: Family, remotes: GitRemotes) -> str | None:
         return None
     if program == "push" and remotes.renames_pushes(repository):
         return None
-    said = "\0".join([repository, *urls, "", steering])
+    if not urls:
+        # Without a remote nothing but its place tells a repository from others.
+        urls = (repository,)
+    said = "\0".join([*urls, "", steering])
     return sha256(said.encode("utf-8", "surrogateescape")).hexdigest()
 
 

@@ -17,12 +17,13 @@ A thread that hangs is abandoned and the call refused. This module does not know
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Protocol
 
 import anyio
 import anyio.to_thread
+from msgspec.structs import replace
 
 from ironcurtain_proxy.facts.catalogue import CataloguedTool
 from ironcurtain_proxy.facts.commands import Grounds, with_command
@@ -36,11 +37,19 @@ from ironcurtain_proxy.facts.fingerprint import fingerprint
 from ironcurtain_proxy.facts.git import GitRemotes
 from ironcurtain_proxy.facts.grant_facts import DirectoryFinder, directories_to_open
 from ironcurtain_proxy.facts.mounts import MountTable
+from ironcurtain_proxy.facts.operations import (
+    OperationSource,
+    ViewFinder,
+    as_sent,
+    named_by,
+    no_view,
+)
 from ironcurtain_proxy.facts.repositories import Repositories
 from ironcurtain_proxy.facts.schema import SchemaChecker
-from ironcurtain_proxy.model.annotation import ToolAnnotation
-from ironcurtain_proxy.model.call import ToolCall
+from ironcurtain_proxy.facts.server_questions import facts_of_question
+from ironcurtain_proxy.model.annotation import RoleSpec, ToolAnnotation
 from ironcurtain_proxy.model.json import Arguments
+from ironcurtain_proxy.model.operation import QUESTION_METHODS, TOOL_CALL, Operation
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered, Unresolvable
 
@@ -68,8 +77,12 @@ class ToolSource:
     """By the same: the argument that holds a shell command, if the operator says there is one."""
     grounds: Grounds = field(default_factory=Grounds)
     """What is known of every command."""
+    asks_about_unknown: bool = False
+    """Calls of tools without an annotation are read by what their arguments look like."""
     trusted: frozenset[str] = frozenset()
     """Servers, as the policy names them, whose calls are passed on unread."""
+    operations: OperationSource = field(default_factory=OperationSource)
+    """What is known of prompts and resources."""
 
 
 class _CarriedOut(Protocol):
@@ -112,10 +125,14 @@ class Resolver:
         self._contexts = ServerContexts()
         self._repositories = Repositories()
         self._directories = DirectoryFinder()
+        self.declares_view: ViewFinder = no_view
+        """Whether a listed tool says that a `ui://` resource shows its results."""
         self._limiter = anyio.CapacityLimiter(_MAX_THREADS)
 
-    async def gather(self, call: ToolCall) -> Gathered:
+    async def gather(self, call: Operation) -> Gathered:
         """Find out what the call names."""
+        if call.method != TOOL_CALL:
+            return await self._gather_operation(call)
         tool = self._tools.lookup(call.server, call.tool)
         if tool is None:
             return unresolvable(f"Unknown tool: {call.exposed_name[:200]}", "unknown-tool")
@@ -124,12 +141,25 @@ class Resolver:
             return gathered
         return await self._with_tool(gathered, tool)
 
+    async def _gather_operation(self, operation: Operation) -> Gathered:
+        if operation.method in QUESTION_METHODS:
+            return facts_of_question(operation, self._tools.operations.policy_server)
+        named = named_by(operation, self._tools.operations, self.declares_view)
+        if isinstance(named, Unresolvable):
+            return named
+        gathered = await self._read(operation, named.annotation, named.arguments)
+        if isinstance(gathered, Unresolvable):
+            return gathered
+        return as_sent(gathered, operation)
+
     async def _with_tool(self, facts: Facts, tool: CataloguedTool) -> Gathered:
         """What the server says of its tool, and the command that the call would have it run."""
         hints = tool.definition.raw.get("annotations")
         if isinstance(hints, dict):
             facts = replace(facts, hints=hints)
         name = self._tools.command_argument(tool.server, tool.definition.name)
+        if name is None and tool.annotation is not None:
+            name = self._facts.command_argument(tool.annotation)
         if name is None:
             return facts
         read = partial(with_command, facts, name, tool.server, self._tools.grounds)
@@ -142,10 +172,12 @@ class Resolver:
             "The directory of the command could not be looked up in time.", "facts-unavailable"
         )
 
-    async def _gather(self, call: ToolCall, tool: CataloguedTool) -> Gathered:
+    async def _gather(self, call: Operation, tool: CataloguedTool) -> Gathered:
         if tool.policy_server in self._tools.trusted:
             return _unread(tool, call.arguments)
         annotation = tool.annotation
+        if annotation is None and self._tools.asks_about_unknown:
+            return await self._guess(call, tool)
         if annotation is None:
             return unresolvable(
                 f"Missing annotation for tool: {call.server}__{call.tool}. Nobody has said what "
@@ -172,7 +204,26 @@ class Resolver:
             else gathered
         )
 
-    def fingerprint(self, call: ToolCall, arguments: Arguments) -> str:
+    async def _guess(self, call: Operation, tool: CataloguedTool) -> Gathered:
+        """The facts of a tool that nobody described: what each text in its arguments looks like."""
+        schema = tool.definition.input_schema
+        properties = schema.get("properties") if isinstance(schema, dict) else None
+        names = {*call.arguments, *(properties if isinstance(properties, dict) else ())}
+        annotation = ToolAnnotation(
+            server=tool.policy_server,
+            tool=tool.definition.name,
+            arguments=dict.fromkeys(sorted(names), _UNCLEAR),
+        )
+        if self._schemas is not None:
+            problem = self._schemas.problem(annotation, schema, call.arguments)
+            if problem is not None:
+                return unresolvable(problem)
+        gathered = await self._read(call, annotation, call.arguments)
+        if isinstance(gathered, Unresolvable):
+            return gathered
+        return replace(gathered, request=replace(gathered.request, annotated=False))
+
+    def fingerprint(self, call: Operation, arguments: Arguments) -> str:
         """SHA-256 over server, tool and these arguments, in hexadecimal: equal for equal calls."""
         return fingerprint(call.server, call.tool, arguments)
 
@@ -204,7 +255,7 @@ class Resolver:
         return paths > 0 and self._mounts.may_block()
 
     async def _read(
-        self, call: ToolCall, annotation: ToolAnnotation, arguments: Arguments
+        self, call: Operation, annotation: ToolAnnotation, arguments: Arguments
     ) -> Gathered:
         remotes = self._tools.remotes(call.server)
         if not self._may_block(annotation, arguments):
@@ -221,6 +272,9 @@ class Resolver:
         return unresolvable(
             "The paths or remotes of the call could not be looked up in time.", "facts-unavailable"
         )
+
+
+_UNCLEAR: Final = RoleSpec(default=("unclear",))
 
 
 def _unread(tool: CataloguedTool, arguments: Arguments) -> Facts:

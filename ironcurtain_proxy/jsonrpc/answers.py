@@ -71,8 +71,10 @@ class Answers(Generic[_Answer]):
         waiter.set_result(answer)
         return True
 
-    def fail(self, request_id: int, error: Exception) -> bool:
+    def fail(self, request_id: object, error: Exception) -> bool:
         """End one wait with an error. False: nobody waits for it."""
+        if not isinstance(request_id, int):
+            return False
         waiter = self._waiting.get(request_id)
         if waiter is None or waiter.done():
             return False

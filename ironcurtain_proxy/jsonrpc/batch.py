@@ -103,9 +103,16 @@ class Prompt(asyncio.Future[_Value]):
 
     def _go_on(self) -> None:
         told, self._told = self._told, []
-        loop = self.get_loop()
         for tell, context in told:
-            if loop.is_running() and asyncio.current_task(loop) is None:
+            if _nobody_runs():
                 context.run(tell, self)
             else:
-                loop.call_soon(tell, self, context=context)
+                self.get_loop().call_soon(tell, self, context=context)
+
+
+def _nobody_runs() -> bool:
+    """Whether this is a callback of a running loop, in which no task is at work."""
+    try:
+        return asyncio.current_task() is None
+    except RuntimeError:
+        return False

@@ -26,8 +26,12 @@ async def open_read_channel(fd: int, protocol: asyncio.Protocol, read_size: int)
     loop = asyncio.get_running_loop()
     pipe = os.fdopen(fd, "rb", 0)
     transport, _ = await loop.connect_read_pipe(lambda: protocol, pipe)
-    # asyncio reads at most this many bytes at a time, and has no setting for it.
-    transport.max_size = read_size  # type: ignore[attr-defined]
+    set_read_size(transport, read_size)
+
+
+def set_read_size(transport: asyncio.ReadTransport, size: int) -> None:
+    """How many bytes one read takes at most. asyncio has no setting for it."""
+    transport.max_size = size  # type: ignore[attr-defined]
 
 
 async def open_write_channel(fd: int, protocol: asyncio.Protocol) -> None:

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from ironcurtain_proxy.jsonrpc.batch import Batch
-from ironcurtain_proxy.jsonrpc.channels import open_read_channel, open_write_channel
+from ironcurtain_proxy.jsonrpc.channels import open_read_channel, open_write_channel, set_read_size
+from ironcurtain_proxy.jsonrpc.line_writer import LineWriter
 
 MAX_LINE: Final = 64 << 20
 """Default cap on one line, bytes."""
@@ -29,12 +30,13 @@ _PIPE_SIZE: Final = 1 << 20
 _LARGE_PART: Final = 1 << 14
 _READ_SIZE: Final = 1 << 16
 """A larger buffer would come from mmap, and go back, at each read: 20 µs for every message."""
+_LARGE_READ_SIZE: Final = 1 << 18
+"""Within a large line a fourth of the reads is worth more than that."""
+_LARGE_LINE: Final = 1 << 18
+
 
 _ONE_LINE: Final = 2
 """Parts of a read that ends one line: what is before its newline, and after it."""
-
-_LOOK_AGAIN: Final = 0.01
-"""Seconds. asyncio tells of room in a pipe before all of the rest is written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,7 @@ class LineReader(asyncio.Protocol):
         self._partial = bytearray()
         self._size = 0
         self._oversize: _Edges | None = None
+        self._reads_much = False
         self._paused = False
         self._ended = False
         self._waiter: asyncio.Future[None] | None = None
@@ -141,6 +144,8 @@ class LineReader(asyncio.Protocol):
             self._oversize.add(part)
             return
         self._size += len(part)
+        if self._size > _LARGE_LINE and not self._reads_much:
+            self._read_much(is_large=True)
         # Large parts are joined once. Small ones go into a bytearray: a line sent byte by byte must
         # not cost 40 times its size.
         if len(part) >= _LARGE_PART:
@@ -154,6 +159,11 @@ class LineReader(asyncio.Protocol):
                 self._oversize.add(taken)
             self._oversize.add(self._partial)
             self._forget_parts()
+
+    def _read_much(self, *, is_large: bool) -> None:
+        self._reads_much = is_large
+        if self._transport is not None:
+            set_read_size(self._transport, _LARGE_READ_SIZE if is_large else _READ_SIZE)
 
     def _end_partial(self) -> None:
         if self._partial:
@@ -169,6 +179,8 @@ class LineReader(asyncio.Protocol):
             self._end_partial()
             part = b"".join(self._parts)
             self._forget_parts()
+            if self._reads_much:
+                self._read_much(is_large=False)
         if self._oversize is None:
             self._put(part)
         else:
@@ -218,135 +230,6 @@ class _Edges:
 
     def line(self) -> Oversize:
         return Oversize(self._head, bytes(self._tail), self._size)
-
-
-class LineWriter(asyncio.Protocol):
-    """Lines sent through one pipe, each whole and in the order of the calls.
-
-    Made by `open_writer`.
-    """
-
-    def __init__(self, batch: Batch | None = None) -> None:
-        self._batch = batch
-        self._transport: asyncio.WriteTransport | None = None
-        self._waiters: list[asyncio.Future[None]] = []
-        self._congested = False
-        self._kept: list[bytes] = []
-        self._kept_bytes = 0
-        self._closed = asyncio.Event()
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether nothing can be sent any more."""
-        return self._transport is None or self._transport.is_closing()
-
-    @property
-    def backlog(self) -> int:
-        """Bytes accepted that the other side has not made room for."""
-        if self._transport is None:
-            return 0
-        return self._transport.get_write_buffer_size() + self._kept_bytes
-
-    def write(self, line: bytes) -> None:
-        """Accept a line (with its newline) without waiting; the caller watches `backlog`.
-
-        Raises:
-            BrokenPipeError: the other side has closed the pipe, or we have.
-        """
-        if self._transport is None or self._transport.is_closing():
-            raise BrokenPipeError("the pipe is closed")
-        if self._batch is not None and self._batch.is_open and len(line) < _LARGE_PART:
-            if not self._kept:
-                self._batch.send_at_end(self._send_kept)
-            self._kept.append(line)
-            self._kept_bytes += len(line)
-            return
-        if self._kept:
-            self._send_kept()
-        self._transport.write(line)
-
-    async def send(self, line: bytes) -> None:
-        """Accept a line (with its newline) and wait until there is room for the next.
-
-        The line goes out whole even if the wait is cancelled.
-
-        Raises:
-            BrokenPipeError: the other side has closed the pipe, or we have.
-        """
-        self.write(line)
-        await self.until_uncongested()
-
-    async def until_uncongested(self) -> None:
-        """Wait until there is room for the next line.
-
-        Raises:
-            BrokenPipeError: the pipe was closed meanwhile.
-        """
-        if self._congested:
-            waiter = asyncio.get_running_loop().create_future()
-            self._waiters.append(waiter)
-            try:
-                await waiter
-            finally:
-                self._waiters.remove(waiter)
-
-    async def flush(self) -> None:
-        """Wait until all that was accepted has gone into the pipe, or the pipe is closed."""
-        while self.backlog and not self.is_closed:  # noqa: ASYNC110  nobody tells
-            await asyncio.sleep(_LOOK_AGAIN)
-
-    async def until_closed(self) -> None:
-        """Wait until nothing can be sent any more, such as when the other side has gone."""
-        await self._closed.wait()
-
-    async def drain_and_close(self) -> None:
-        """Send what was accepted, then close. Waits as long as the other side does not read."""
-        self._send_kept()
-        if self._transport is not None:
-            self._transport.close()
-        await self._closed.wait()
-
-    def abort(self) -> None:
-        """Close now; what was accepted but not sent is lost."""
-        # A transport that is closing already, with nothing left to send, must not be aborted: it
-        # would close its pipe twice, and fail.
-        if not self.is_closed or self.backlog:
-            self._abort()
-
-    def _send_kept(self) -> None:
-        """Send what a batch has kept back."""
-        kept, self._kept, self._kept_bytes = self._kept, [], 0
-        if kept and self._transport is not None and not self._transport.is_closing():
-            self._transport.write(b"".join(kept))
-
-    def _abort(self) -> None:
-        if self._transport is not None:
-            self._transport.abort()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """From the event loop: the pipe is connected."""
-        if not isinstance(transport, asyncio.WriteTransport):
-            raise TypeError("a LineWriter writes")
-        self._transport = transport
-
-    def pause_writing(self) -> None:
-        """From the event loop: the other side does not keep up."""
-        self._congested = True
-
-    def resume_writing(self) -> None:
-        """From the event loop: there is room again."""
-        self._congested = False
-        for waiter in self._waiters:
-            if not waiter.done():
-                waiter.set_result(None)
-
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  asyncio's signature
-        """From the event loop: the pipe is gone."""
-        self._transport = None
-        self._closed.set()
-        for waiter in self._waiters:
-            if not waiter.done():
-                waiter.set_exception(BrokenPipeError("the pipe is closed"))
 
 
 async def open_reader(

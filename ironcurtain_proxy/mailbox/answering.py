@@ -57,6 +57,8 @@ class ReviewerAnswer:
     """The name of a reviewer that is not a person."""
     credential: Credential | None = None
     """For a mailbox that only one reviewer may answer in."""
+    place: str = ""
+    """Where it was given, such as `a browser`; empty: at this process's terminal."""
 
 
 class Posted:
@@ -137,7 +139,7 @@ def _written(request: Request, verdict: ReviewerAnswer) -> tuple[str, bytes]:
             remember=verdict.remember,
             note=note,
             reviewer=verdict.reviewer,
-            answeredFrom=_whereabouts(),
+            answeredFrom=_whereabouts(verdict.place),
         )
     # Whoever may write there, too, cannot be there first.
     return response_name(request.id, os.urandom(_WORD_BYTES).hex()), proved_response_bytes(
@@ -145,11 +147,13 @@ def _written(request: Request, verdict: ReviewerAnswer) -> tuple[str, bytes]:
     )
 
 
-def _whereabouts() -> str:
+def _whereabouts(place: str) -> str:
     """Who answers, and at which terminal: `joe on pts/3`. For the record; it proves nothing."""
     user, terminal = str(os.getuid()), "no terminal"
     with suppress(KeyError, OSError):
         user = pwd.getpwuid(os.getuid()).pw_name
+    if place:
+        return f"{user} in {place}"
     for descriptor in (0, 2, 1):
         with suppress(OSError):
             terminal = os.ttyname(descriptor).removeprefix("/dev/")

@@ -25,6 +25,14 @@ _MORE_VARIATIONS: Final = range(0xE0100, 0xE01F0)
 _ASKING: Final = MappingProxyType(
     {"policy": "policy", "capability": "profile", "tool-policy": "approval mode"}
 )
+_FROM_TO: Final = (
+    ("source", "destination"),
+    ("from", "to"),
+    ("old_path", "new_path"),
+    ("oldPath", "newPath"),
+)
+_MAIN: Final = ("command", "path", "paths", "file_path", "url", "uri", "repo_path", "query")
+"""The argument that tells most about a call, the most telling first."""
 _MINUTE: Final = 60
 MARGIN: Final = 25
 """Columns before the text of a field."""
@@ -61,28 +69,33 @@ def _escape(char: str) -> str:
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"  # noqa: PLR2004  four digits
 
 
-def fields_of(one: PendingRequest) -> list[Field]:
-    """All parts of a request except its arguments and the time left."""
+def reasons_of(one: PendingRequest) -> list[Field]:
+    """Why a reviewer is asked, what an approval opens, and what the proxy found out besides."""
     request = one.request
-    fields = [
-        Field("tool", (visible(f"{request.server}/{request.tool}"),)),
-        Field("why", tuple([visible(text) for text in _why(request)])),
-    ]
+    fields = [Field("why", tuple([visible(text) for text in _why(request)]))]
     if request.asking:
         named = [_named(name) for name in dict.fromkeys(request.asking)]
         fields.append(Field("allows", (visible(f"{', '.join(named)}: for this session"),)))
-    for name, text in (
-        ("rule", request.rule),
-        ("origin", ", ".join(request.origins)),
-        ("as", request.exposed_name),
-        ("session", one.session),
-        ("reviewer", request.reviewer),
-        ("id", one.id),
-        *request.context,
-    ):
-        if text:
-            fields.append(Field(visible(name), (visible(text),)))
-    return fields
+    return fields + _named_fields(request.context)
+
+
+def metadata_of(one: PendingRequest) -> list[Field]:
+    """The names under which the call and its question are recorded."""
+    request = one.request
+    return _named_fields(
+        (
+            ("rule", request.rule),
+            ("origin", ", ".join(request.origins)),
+            ("as", request.exposed_name),
+            ("session", one.session),
+            ("reviewer", request.reviewer),
+            ("id", one.id),
+        )
+    )
+
+
+def _named_fields(named: Sequence[tuple[str, str]]) -> list[Field]:
+    return [Field(visible(name), (visible(text),)) for name, text in named if text]
 
 
 def _why(request: Request) -> list[str]:
@@ -130,9 +143,36 @@ def time_left(one: PendingRequest, now: datetime) -> str:
 
 
 def summary(one: PendingRequest) -> str:
-    """The tool and the first argument, on one line."""
-    told = [f"{field.name}={field.lines[0]}" for field in arguments_of(one)[:1]]
-    return " ".join([visible(f"{one.request.server}/{one.request.tool}"), *told])
+    """The call on one line: the tool, and what it is about.
+
+    `files/move_file a.py → b.py`, `files/read_files paths: 4, /etc/passwd …`,
+    `shell/run command=make test`.
+    """
+    return " ".join([visible(f"{one.request.server}/{one.request.tool}"), *_about(one.request)])
+
+
+def _about(request: Request) -> list[str]:
+    given = request.arguments
+    for old, new in _FROM_TO:
+        source, target = given.get(old), given.get(new)
+        if isinstance(source, str) and isinstance(target, str):
+            return [f"{_first_line(source)} → {_first_line(target)}"]
+    name = next((name for name in _MAIN if name in given), next(iter(given), None))
+    if name is None:
+        return []
+    value = given[name]
+    if isinstance(value, list) and len(value) > 1:
+        return [f"{visible(name)}: {len(value)}, {_first_line(value[0])} …"]
+    return [f"{visible(name)}={_first_line(value)}"]
+
+
+def _first_line(value: Json) -> str:
+    first, *rest = value_lines(value) if isinstance(value, str) else (_compact(value),)
+    return f"{first} …" if rest else first
+
+
+def _compact(value: Json) -> str:
+    return visible(orjson.dumps(value).decode())
 
 
 def banner(
@@ -145,11 +185,14 @@ def banner(
     """A request in full, for a terminal that only prints; `width` is its columns, if it has any."""
     left = time_left(one, now)
     lines = [f"[{number}] {summary(one)}" + (f"  ({left} left)" if left else "")]
-    for field in (*fields_of(one), *arguments_of(one, "argument ")):
-        lines += rows(field, width)
-    if diff:
-        lines += rows(Field("changes", tuple(diff)), width)
-    return lines + rows(remembered(one), width)
+    fields = [
+        *arguments_of(one, "argument "),
+        *([Field("changes", tuple(diff))] if diff else []),
+        *reasons_of(one),
+        remembered(one),
+        *metadata_of(one),
+    ]
+    return lines + [row for field in fields for row in rows(field, width)]
 
 
 def rows(field: Field, width: int | None) -> list[str]:

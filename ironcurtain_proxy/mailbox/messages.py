@@ -16,8 +16,10 @@ import orjson
 
 from ironcurtain_proxy.mailbox.credential import Credential
 from ironcurtain_proxy.model.boot_moment import BootMoment, boot_moment
+from ironcurtain_proxy.model.decision import UNKNOWN_TOOL
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation
 from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.request import effect_word
 from ironcurtain_proxy.strict_json import strict_json
 
 MAX_RESPONSE_BYTES: Final = 64 * 1024
@@ -34,12 +36,12 @@ _REVIEWER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@:+-]{0,63}", re.ASCII)
 
 _NOT_TOGETHER: Final = frozenset(
     {"delete-path", "write-history", "delete-history", "fetch-url", "git-remote-url",
-     "proxy-domain"}
+     "proxy-domain", "message", "unclear"}
 )  # fmt: skip
-"""Deletes, history and egress are approved one by one."""
+"""Deletes, history, egress and what nobody described are approved one by one."""
 
-_ALONE: Final = frozenset({"fs.delete", "net.egress", "secrets.access"})
-"""The same by capability."""
+_ALONE: Final = frozenset({"fs.delete", "net.egress", "secrets.access", "destroys", "sends"})
+"""The same by capability, and by effect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,7 @@ class Request:
     asking: tuple[str, ...] = ()
     roles: tuple[str, ...] | None = None
     """Every argument role of the call; None: not said, as by the original."""
+    effect: str = ""
     created: datetime | None = None
     expires: datetime | None = None
     ends: BootMoment | None = None
@@ -89,7 +92,8 @@ class Request:
         return (
             self.roles is not None
             and _NOT_TOGETHER.isdisjoint(self.roles)
-            and _ALONE.isdisjoint(self.asking)
+            and _ALONE.isdisjoint((*self.asking, self.effect))
+            and self.rule != UNKNOWN_TOOL
         )
 
 
@@ -194,6 +198,7 @@ def request_bytes(
             }
             for reason in escalation.reasons
         ],
+        "effect": effect_word(escalation.request),
         "roles": list(dict.fromkeys([*escalation.roles, *roles])),
         # Finer than elsewhere: requests are listed in the order in which they came.
         "createdAt": timestamp(escalation.created, "microseconds"),
@@ -306,6 +311,7 @@ def read_request(name: str, raw: bytes) -> Request | None:
             [name for one in _reasons(fields) for name in _texts(one.get("capabilities")) or ()]
         ),
         roles=_texts(fields.get("roles")),
+        effect=_text(fields, "effect"),
         created=_moment(fields.get("createdAt")),
         expires=_moment(fields.get("expiresAt")),
         ends=boot_moment(fields.get("expiresInBoot")),

@@ -1,7 +1,13 @@
-"""File system events of a directory."""
+"""File system events of a directory.
+
+On Linux the event loop waits for the kernel's own queue, which tells at once and costs nothing
+while nothing happens. A library that looks every few milliseconds does the same elsewhere.
+"""
 
 import logging
+import sys
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from importlib import import_module
 from pathlib import Path
 from typing import Final
@@ -9,15 +15,20 @@ from typing import Final
 import anyio
 import anyio.to_thread
 
+from ironcurtain_proxy.sandbox.inotify import Inotify
+
 _log = logging.getLogger(__name__)
 # At INFO it writes a line for every change.
 logging.getLogger("watchfiles").setLevel(logging.WARNING)
 
+_SECONDS: Final = 1.0
+"""How long nothing may happen before an empty set says so."""
+_PAUSE: Final = 0.001
+"""Seconds between two looks, where changes go on, as those of a log beside the mailbox do."""
 _STEP_MS: Final = 4
-"""How long the watch waits for more before it tells: its own default is 50."""
+"""How long the library waits for more before it tells: its own default is 50."""
 _DEBOUNCE_MS: Final = 8
-"""It tells after this long even if changes go on, as those of a log beside the mailbox do."""
-_TIMEOUT_MS: Final = 1000
+"""It tells after this long even if changes go on."""
 _RETRY_SECONDS: Final = 0.25
 
 
@@ -27,22 +38,55 @@ async def watch_directory(path: Path, stop: anyio.Event) -> AsyncGenerator[set[s
     Where it cannot be watched (no more watches left, a strange file system), only the empty sets
     come: whoever reads this looks for himself then. Ends when `stop` is set.
     """
-    # Imported for the first question, and not by the event loop: calls go on meanwhile.
-    watchfiles = await anyio.to_thread.run_sync(import_module, "watchfiles")
+    events = _by_kernel if sys.platform == "linux" else _by_library
     try:
-        async for changes in watchfiles.awatch(
-            path,
-            step=_STEP_MS,
-            debounce=_DEBOUNCE_MS,
-            rust_timeout=_TIMEOUT_MS,
-            yield_on_timeout=True,
-            recursive=False,
-            watch_filter=None,
-            stop_event=stop,
-        ):
-            yield {changed.rpartition("/")[2] for _, changed in changes}
+        async with aclosing(events(path, stop)) as found:
+            async for names in found:
+                yield names
     except (OSError, RuntimeError) as error:
         _log.warning("%s cannot be watched, only looked at: %s", path, error)
         with anyio.move_on_after(_RETRY_SECONDS):
             await stop.wait()
         yield set()
+
+
+async def _by_kernel(path: Path, stop: anyio.Event) -> AsyncGenerator[set[str], None]:
+    watch = Inotify()
+    try:
+        if not watch.add(str(path), contents=True):
+            raise OSError("the system has no watch for it")
+        while not stop.is_set():
+            await _until_something_happens(watch.descriptor, stop)
+            yield {event.name for event in watch.events()}
+            await anyio.sleep(_PAUSE)
+    finally:
+        watch.close()
+
+
+async def _until_something_happens(descriptor: int, stop: anyio.Event) -> None:
+    async with anyio.create_task_group() as tasks:
+
+        async def until_stopped() -> None:
+            await stop.wait()
+            tasks.cancel_scope.cancel()
+
+        tasks.start_soon(until_stopped)
+        with anyio.move_on_after(_SECONDS):
+            await anyio.wait_readable(descriptor)
+        tasks.cancel_scope.cancel()
+
+
+async def _by_library(path: Path, stop: anyio.Event) -> AsyncGenerator[set[str], None]:
+    # Imported for the first question, and not by the event loop: calls go on meanwhile.
+    watchfiles = await anyio.to_thread.run_sync(import_module, "watchfiles")
+    async for changes in watchfiles.awatch(
+        path,
+        step=_STEP_MS,
+        debounce=_DEBOUNCE_MS,
+        rust_timeout=int(_SECONDS * 1000),
+        yield_on_timeout=True,
+        recursive=False,
+        watch_filter=None,
+        stop_event=stop,
+    ):
+        yield {changed.rpartition("/")[2] for _, changed in changes}

@@ -28,11 +28,13 @@ from ironcurtain_proxy.approval.containment import (
     hosts_of,
     may_change,
     why_asked,
+    why_not_held,
     why_open,
 )
 from ironcurtain_proxy.approval.settlements import by_containment, is_by_itself
 from ironcurtain_proxy.decision.containment import rule_for_reviewers
 from ironcurtain_proxy.mediation.escalated import Consent
+from ironcurtain_proxy.mediation.in_force import PolicyInForce
 from ironcurtain_proxy.model.case import Case
 from ironcurtain_proxy.model.escalation import CONTAINMENT
 from ironcurtain_proxy.model.json import Json
@@ -42,6 +44,7 @@ from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.model.request import Facts
 from ironcurtain_proxy.model.server import ToolResult
 from ironcurtain_proxy.model.timeline import Change, NotHeld, PointId, Unheld
+from ironcurtain_proxy.model.walls import Walls
 from ironcurtain_proxy.ports import Containment, World
 
 _log = logging.getLogger(__name__)
@@ -78,7 +81,7 @@ class Containing:
     """Containment for the calls of one session."""
 
     world: World
-    policy: Policy
+    in_force: PolicyInForce
     _has_advised: bool = field(default=False, init=False)
     """The log already says what to configure for files that are not held."""
     _points: dict[str, _Marked] = field(default_factory=dict, init=False)
@@ -89,9 +92,15 @@ class Containing:
     _shown: dict[str, str] = field(default_factory=dict, init=False)
     """By call in progress: the host that its question showed."""
 
+    @property
+    def policy(self) -> Policy:
+        """The policy in force."""
+        return self.in_force.policy
+
     async def consent(self, case: Case, facts: Facts) -> Consent | None:
         """The settlement of a contained call, with its point made; None: a reviewer is needed."""
         on = self.world.containment
+        case.hold(held=False)
         if on is None:
             return None
         why = await self._why_asked(on, case, facts) or await self._mark(
@@ -150,6 +159,8 @@ class Containing:
             case.unsettle()
             return False
         await self._mark(case, facts, may_drop=True)
+        # Parts that nobody approved run because they can be taken back.
+        must_have_point = must_have_point or (case.held and case.question is None)
         return not must_have_point or case.call.request_id in self._points
 
     async def watch(self, case: Case, send: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
@@ -195,18 +206,24 @@ class Containing:
         if not on.is_same_workspace():
             return "the workspace is another directory than at the start"
         walls = await self.world.servers.walls(case.call.server)
-        why = why_asked(
-            Considered(
-                facts=facts,
-                judged=case.judged,
-                workspace=workspace,
-                walls=walls,
-                for_reviewers=rule_for_reviewers(facts.request, self.policy),
-                tried=self._tried_host(case),
-            )
+        about = Considered(
+            facts=facts,
+            judged=case.judged,
+            workspace=workspace,
+            walls=walls,
+            for_reviewers=rule_for_reviewers(facts.request, self.policy),
+            tried=self._tried_host(case),
         )
-        if why is not None or workspace is None:
-            return why or "there is no workspace"
+        if workspace is None or why_not_held(about) is not None:
+            return why_asked(about)
+        unheld = await self._why_unheld(case, facts, workspace, walls)
+        case.hold(held=unheld is None and facts.command is not None)
+        return why_asked(about) or unheld
+
+    async def _why_unheld(
+        self, case: Case, facts: Facts, workspace: RealPath, walls: Walls | None
+    ) -> str | None:
+        """Why what a call may delete could not be brought back; None: it could."""
         for path in may_change(facts, workspace):
             missing = await self._unheld(path)
             # What the process cannot write to it cannot delete.

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from ironcurtain_proxy.approval.settlements import besides, by_grants, by_reviewer
+from ironcurtain_proxy.decision.prior_consent import goes_by_name
 from ironcurtain_proxy.grants.claims import Approvals, Claim
 from ironcurtain_proxy.grants.grant_settlement import Remembering, without
 from ironcurtain_proxy.grants.patterns import EscalatedCall
@@ -62,6 +63,8 @@ class EscalatedCalls:
                 roles=decision.roles if isinstance(decision, Escalate) else (),
                 command=facts.command,
                 place=facts.place,
+                held=case.held,
+                goes_by_name=goes_by_name(facts.request, self.frame.in_force.policy),
             ),
             reasons=without(case.judged.reasons, approved),
             run=case.arrival.run,

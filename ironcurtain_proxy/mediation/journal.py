@@ -6,19 +6,21 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 import anyio
+import msgspec
 
 from ironcurtain_proxy.errors import AuditError
+from ironcurtain_proxy.mediation.in_force import PolicyInForce
 from ironcurtain_proxy.mediation.unattended import Unattended
 from ironcurtain_proxy.model.audit import AuditRecord, OwnField, ResultSummary
-from ironcurtain_proxy.model.call import ToolCall
 from ironcurtain_proxy.model.case import Arrival, Case
 from ironcurtain_proxy.model.crossing import divide
-from ironcurtain_proxy.model.decision import Decision, Deny, Ground
+from ironcurtain_proxy.model.decision import Allow, Decision, Deny, Ground
 from ironcurtain_proxy.model.escalation import EscalationId
 from ironcurtain_proxy.model.grant import GrantId
 from ironcurtain_proxy.model.grounds import DEFECT, WITHDRAWN
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.judgement import Judged
+from ironcurtain_proxy.model.operation import Asked, Operation
 from ironcurtain_proxy.model.reply import Answered, Failed, Refused, RefusedBy, Reply
 from ironcurtain_proxy.model.server import ToolResult
 from ironcurtain_proxy.ports import Aftermath, Clock, IdSource, Recorder
@@ -47,12 +49,14 @@ class Journal:
     clock: Clock
     ids: IdSource
     session: str
-    policy_version: str
+    in_force: PolicyInForce
     is_sandboxed: Callable[[str], bool]
     """By server: whether the process that serves it now is confined."""
     aftermath: Aftermath | None = None
     named_meta: frozenset[str] = frozenset()
     """The keys of `_meta` that the operator forwards to servers."""
+    hosts: Mapping[str, str] = field(default_factory=dict)
+    """The hosts of servers that are reached over HTTP, by server."""
     client: ClientName = field(default_factory=ClientName)
     unattended: Unattended = field(default_factory=Unattended)
 
@@ -77,7 +81,7 @@ class Journal:
         given = params.get("arguments")
         crossing = divide(params, self.named_meta)
         server, tool = found if found is not None else ("unknown", exposed_name)
-        call = ToolCall(
+        call = Operation(
             request_id=self.ids.new(),
             exposed_name=exposed_name,
             server=server,
@@ -92,11 +96,29 @@ class Journal:
         elif found is None:
             ground = Ground("unknown-tool", f"Unknown tool: {exposed_name[:200]}")
             judged = Judged(decision=Deny(ground))
+        return self._case(call, judged, run)
+
+    def open_operation(self, asked: Asked) -> Case:
+        """Open the record of an operation other than a tool call."""
+        crossing = divide(asked.params, self.named_meta, asked.judged)
+        operation = Operation(
+            request_id=self.ids.new(),
+            exposed_name=asked.exposed_name,
+            server=asked.server,
+            tool=asked.tool,
+            arguments=asked.arguments,
+            params={**crossing.params, **asked.own},
+            withheld=crossing.withheld,
+            method=asked.method,
+        )
+        return self._case(operation, _UNJUDGED, None)
+
+    def _case(self, call: Operation, judged: Judged, run: GrantId | None) -> Case:
         return Case(
             arrival=Arrival(
                 call=call,
                 session=self.session,
-                policy_version=self.policy_version,
+                policy_version=self.in_force.version,
                 time=self.clock.now(),
                 started=self.clock.monotonic(),
                 run=run,
@@ -177,6 +199,23 @@ class Journal:
         if case.settlement is not None:
             case.settle(replace(case.settlement, extra=(*case.settlement.extra, *notes)))
 
+    async def unused(self, question: EscalationId) -> None:
+        """Tell whoever approved a question that no call used the approval."""
+        if self.aftermath is not None:
+            try:
+                await self.aftermath.ended(question, succeeded=None)
+            except Exception:  # noqa: BLE001  a note; the call is worth more
+                _log.exception("that nobody took the approval %s is not noted", question)
+
+    async def note_change(self, ground: Ground, change: Mapping[str, Json]) -> bool:
+        """Record that another policy takes effect. False: that could not be written."""
+        params: dict[str, Json] = {"name": "policy_change", "arguments": dict(change)}
+        decision = Allow(ground)
+        case = self.open(
+            "policy_change", params, ("ironcurtain", "policy_change"), decision=decision
+        )
+        return await self.write(case, ResultSummary(status="success"))
+
     async def fail(self, case: Case, error: str) -> bool:
         """Record that a forwarded call brought no answer."""
         return await self.end(case, ResultSummary(status="error", error=error))
@@ -194,9 +233,15 @@ class Journal:
         return Refused(by=by, ground=ground, note=note)
 
     def _record(self, case: Case, result: ResultSummary | None) -> AuditRecord:
-        return case.record(
+        record = case.record(
             result,
             elapsed=self.clock.monotonic() - case.arrival.started,
             sandboxed=self.is_sandboxed(case.call.server),
             client=self.client.name,
+        )
+        host = self.hosts.get(case.call.server)
+        if host is None:
+            return record
+        return msgspec.structs.replace(
+            record, context=(*record.context, OwnField("serverHost", host))
         )

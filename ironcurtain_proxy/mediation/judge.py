@@ -11,9 +11,11 @@ from ironcurtain_proxy.approval.judging import NamedTool, Overlay, by_policy_alo
 from ironcurtain_proxy.decision.authorizer import authorize
 from ironcurtain_proxy.decision.combining import gravest_first
 from ironcurtain_proxy.decision.prior_consent import standing_of
-from ironcurtain_proxy.model.call import ToolCall
-from ironcurtain_proxy.model.decision import Deny
+from ironcurtain_proxy.mediation.in_force import PolicyInForce
+from ironcurtain_proxy.model.decision import Deny, Escalate, Ground, effect_of
+from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.judgement import Judged
+from ironcurtain_proxy.model.operation import Operation
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.model.request import Facts, Gathered, Unresolvable
 from ironcurtain_proxy.ports import FactGatherer, ToolFinder
@@ -44,25 +46,52 @@ def judge(
             assert_never(gathered)
 
 
+def _unasked(judged: Judged) -> Judged:
+    """The judgement of a completion. Nobody is asked at each letter that a person types."""
+    if not isinstance(judged.decision, Escalate):
+        return judged
+    asked = judged.decision.ground.reason
+    reason = f"Nobody is asked about completions, and of what it completes is said: {asked}"
+    return Judged(decision=Deny(Ground("completion-of-asked", reason)))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judge:
     """Judges the calls of one session."""
 
     tools: ToolFinder
     facts: FactGatherer
-    policy: Policy
+    in_force: PolicyInForce
     overlay: Overlay
 
-    def judge(self, call: ToolCall, gathered: Gathered) -> Judged:
+    def has_changed(self, version: str) -> bool:
+        """Whether another policy is in force than the one of this version."""
+        return self.in_force.policy.version != version
+
+    def judge(self, call: Operation, gathered: Gathered) -> Judged:
         """The judgement of a call by its facts."""
 
         def tool() -> NamedTool:
             names = self.tools.names(call.server, call.tool)
             return NamedTool(call.server, call.tool, names)
 
-        return judge(gathered, self.policy, self.overlay, tool)
+        judged = judge(gathered, self.in_force.policy, self.overlay, tool)
+        return _unasked(judged) if call.method == "completion/complete" else judged
 
-    async def examine(self, call: ToolCall) -> tuple[Gathered, Judged]:
+    def shadow(self, call: Operation, gathered: Gathered, judged: Judged) -> Json:
+        """What the candidate would decide otherwise, for the record; None: nothing."""
+        candidate = self.in_force.candidate
+        if candidate is None:
+            return None
+        names = self.tools.names(call.server, call.tool)
+        named = NamedTool(call.server, call.tool, names)
+        other = judge(gathered, candidate, self.overlay, lambda: named).decision
+        if effect_of(other) == effect_of(judged.decision):
+            return None
+        rule = other.ground.rule
+        return {"policy": candidate.version, "decision": effect_of(other), "rule": rule}
+
+    async def examine(self, call: Operation) -> tuple[Gathered, Judged]:
         """The current facts of a call, and the judgement. Nothing is recorded."""
         gathered = await self.facts.gather(call)
         return gathered, self.judge(call, gathered)

@@ -1,4 +1,4 @@
-"""The life of one tool call, from top to bottom.
+"""The life of one operation, from top to bottom: of a tool call, or of any other.
 
 This module knows the order of the steps, and other modules carry them out. It is the only place
 that asks the policy and that makes an `AuthorizedCall` (the policy enforcement point of XACML).
@@ -17,7 +17,8 @@ from ironcurtain_proxy.mediation.containing import Containing
 from ironcurtain_proxy.mediation.escalated import Consent, EscalatedCalls
 from ironcurtain_proxy.mediation.journal import UNKNOWN, Journal
 from ironcurtain_proxy.mediation.judge import Judge
-from ironcurtain_proxy.mediation.refusals import turn_down, unanswered, withhold
+from ironcurtain_proxy.mediation.policy_changes import PolicyChanges
+from ironcurtain_proxy.mediation.refusals import unanswered, withhold
 from ironcurtain_proxy.model.asking import question_in
 from ironcurtain_proxy.model.audit import ResultSummary
 from ironcurtain_proxy.model.authorized import AuthorizedCall
@@ -27,7 +28,6 @@ from ironcurtain_proxy.model.escalation import Approved, Taken
 from ironcurtain_proxy.model.grant import GrantId
 from ironcurtain_proxy.model.grounds import CHANGED, ENDED, NOT_RECORDED
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.progress import pulse
 from ironcurtain_proxy.model.reply import Answered, Refused, Reply
 from ironcurtain_proxy.model.request import Facts, Unresolvable
 from ironcurtain_proxy.ports import ProgressListener, World
@@ -45,6 +45,7 @@ class Mediator:
     breaker: Breaker
     escalated: EscalatedCalls
     containing: Containing
+    changes: PolicyChanges
 
     async def handle(
         self,
@@ -67,6 +68,10 @@ class Mediator:
         life = self._find if found is None else self._decide
         return await self.journal.guard(case, life(case, on_progress))
 
+    async def carry(self, case: Case, on_progress: ProgressListener | None = None) -> Reply:
+        """Carry an operation that is not a tool call from its opened record to its reply."""
+        return await self.journal.guard(case, self._decide(case, on_progress))
+
     async def _find(self, case: Case, on_progress: ProgressListener | None) -> Reply:
         """Wait for a server that may have the tool and has not started yet."""
         await self.world.tools.ready(case.call.exposed_name)
@@ -77,17 +82,32 @@ class Mediator:
         return await self._decide(case, on_progress)
 
     async def _decide(self, case: Case, on_progress: ProgressListener | None) -> Reply:
+        attempt = partial(self._attempt, case, on_progress)
+        return await self.changes.settle(case, attempt)
+
+    async def _attempt(
+        self,
+        case: Case,
+        on_progress: ProgressListener | None,
+        is_again: bool,  # noqa: FBT001
+    ) -> Reply | None:
+        """Carry a call to its reply by one policy. None: another one came into force."""
         # (1) Facts: the arguments are validated against the schema and resolved. All access to
         # disk, git and parsers that a decision needs happens here.
-        call = case.call
+        call, version = case.call, self.judge.in_force.version
         facts = await self.world.facts.gather(call)
+        if self.judge.has_changed(version):
+            return None
         # (2) Decision: the policy and the overlay are asked. Their answer is never edited.
         judged = self.judge.judge(call, facts)
-        case.judge(judged, facts.arguments if isinstance(facts, Facts) else None)
+        arguments = facts.arguments if isinstance(facts, Facts) else None
+        case.judge(judged, arguments, version)
+        if (otherwise := self.judge.shadow(call, facts, judged)) is not None:
+            case.note_instead("shadow", otherwise)
         # (3) Repetition: a call repeated too often ends here, whatever the policy decided, so that
         # no reviewer is worn down.
         key = self.world.facts.fingerprint(call, case.arguments)
-        if self.breaker.trips(key, self.world.clock.monotonic()):
+        if not is_again and self.breaker.trips(key, self.world.clock.monotonic()):
             ground = self.breaker.ground(call.server, call.tool)
             return await self.journal.refuse(case, "breaker", ground)
         if isinstance(facts, Unresolvable):
@@ -105,30 +125,33 @@ class Mediator:
 
     async def _carry_out(
         self, case: Case, facts: Facts, on_progress: ProgressListener | None
-    ) -> Reply:
+    ) -> Reply | None:
         if isinstance(case.decision, Allow):
             reply = await self._enforce(case, facts, None, on_progress)
         else:
             reply = await self._escalate(case, facts, on_progress)
-            if reply is None and case.question is None:
+            if reply is None and case.question is None and not self.changes.affect(case):
                 # No reviewer was asked, because of earlier approvals or containment. While the call
                 # waited for its turn these ended or were used up, so a reviewer is asked now.
                 reply = await self._escalate(case, facts, on_progress)
+        if reply is None and self.changes.affect(case):
+            return None
         return reply or await self.journal.refuse(case, "lapsed", ENDED)
 
     async def _escalate(
         self, case: Case, facts: Facts, on_progress: ProgressListener | None
     ) -> Reply | None:
-        """Get a call approved, and forward it. None: an earlier approval ended meanwhile."""
+        """Get a call approved, and forward it. None: an earlier approval ended, or the policy."""
         contained = await self.containing.consent(case, facts)
         consent = contained or await self._review(case, facts, on_progress)
-        if isinstance(consent, Refused):
+        if consent is None or isinstance(consent, Refused):
             return consent
         return await self._enforce(case, facts, consent, on_progress)
 
     async def _review(
         self, case: Case, facts: Facts, on_progress: ProgressListener | None
-    ) -> Consent | Refused:
+    ) -> Consent | Refused | None:
+        """Get a reviewer's consent. None: another policy came into force."""
         if not case.judged.reasons:
             raise KernelError("a call that nothing asks about came to be reviewed")
         # (4) Question: a reviewer is asked, unless containment or earlier approvals settle the
@@ -142,18 +165,17 @@ class Mediator:
         while left := self.escalated.left(claim):
             told = self.containing.told(case, facts)
             question = self.escalated.question(case, facts, claim, left, directories, told)
-            asked = self.world.clock.monotonic()
-            ruling = await self.world.desk.settle(question, pulse(case.call.params, on_progress))
-            case.wait(self.world.clock.monotonic() - asked)
+            ruling = await self.changes.answer(case, question, on_progress)
             if not isinstance(ruling, Approved | Taken):
-                return await turn_down(self.journal, case, question, ruling)
+                return await self.changes.turn_down(case, question, ruling)
             if isinstance(ruling, Approved):
                 case.approve(ruling.question or question.id)
             # (5) Second look: time has passed, and the call, including the definition of its tool,
             # must still be what was approved.
             same = await self.judge.examine(case.call) == (facts, case.judged)
+            same = same and not self.changes.affect(case)
             if not same or self.escalated.claim(case, facts) != claim:
-                return await self.journal.refuse(case, "policy", CHANGED)
+                return await self.changes.refuse(case)
             if isinstance(ruling, Approved):
                 self.escalated.accept(case, question, ruling, claim)
                 return Consent(
@@ -179,8 +201,9 @@ class Mediator:
                 # moment, so the call waits until no other call works there. The resources that it
                 # names may have changed while it waited.
                 stale = facts.pushes or waited
-                if stale and await self.world.facts.gather(case.call) != facts:
-                    return await self.journal.refuse(case, "policy", CHANGED)
+                is_other = stale and await self.world.facts.gather(case.call) != facts
+                if is_other or self.changes.affect(case):
+                    return await self.changes.refuse(case)
                 if consent is not None:
                     claim = self.escalated.claim(case, facts, consent.reasons)
                     if consent.definition not in {None, claim.call.definition}:
@@ -219,13 +242,16 @@ class Mediator:
             arguments=case.arguments,
             params=call.params,
             request=facts.request,
+            method=call.method,
         )
-        # (8) Forwarding: the server is asked. From here on every ending has an outcome record.
+        # (8) Forwarding: the server is asked, or the agent's client by the server. From here on
+        # every ending has an outcome record.
         case.send()
         try:
             roots = () if consent is None else consent.roots
-            send = partial(self.world.servers.forward, authorized, on_progress, roots=roots)
-            result = await self.containing.watch(case, partial(send, opening=opening))
+            forward = self.world.end_of(call.method).forward
+            send = partial(forward, authorized, on_progress, roots=roots, opening=opening)
+            result = await self.containing.watch(case, send)
         except DownstreamError as error:
             failure = ResultSummary(status="error", error=str(error))
             recorded = await self.journal.end(case, failure)

@@ -20,7 +20,6 @@ from ironcurtain_proxy.mediation.journal import Journal
 from ironcurtain_proxy.mediation.judge import Judge
 from ironcurtain_proxy.mediation.question import Frame
 from ironcurtain_proxy.mediation.refusals import turn_down
-from ironcurtain_proxy.model.call import ToolCall
 from ironcurtain_proxy.model.capability import Capability
 from ironcurtain_proxy.model.case import Case
 from ironcurtain_proxy.model.decision import Deny, Escalate, Ground
@@ -28,12 +27,14 @@ from ironcurtain_proxy.model.escalation import (
     Approved,
     Escalation,
     OriginReason,
+    Superseded,
     Taken,
 )
 from ironcurtain_proxy.model.grant import GrantId
 from ironcurtain_proxy.model.grounds import CHANGED
 from ironcurtain_proxy.model.json import Arguments, Json
 from ironcurtain_proxy.model.judgement import Judged
+from ironcurtain_proxy.model.operation import Operation
 from ironcurtain_proxy.model.reply import Refused
 from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered, Unresolvable
 from ironcurtain_proxy.ports import World
@@ -60,7 +61,7 @@ class PlannedCall:
 class _Step:
     """A call of a plan, judged."""
 
-    call: ToolCall
+    call: Operation
     gathered: Gathered
     judged: Judged
 
@@ -145,7 +146,7 @@ class Planner:
     async def _look_at(self, planned: PlannedCall) -> _Step:
         found = self.world.tools.find(planned.exposed_name)
         server, tool = found or ("unknown", planned.exposed_name)
-        call = ToolCall(
+        call = Operation(
             request_id=self.world.ids.new(),
             exposed_name=planned.exposed_name,
             server=server,
@@ -177,6 +178,8 @@ class Planner:
             question = self._question(case, steps, asking)
             case.judge(Judged(decision=Escalate(question.ground), reasons=question.reasons))
             ruling = await self.world.desk.settle(question)
+            if isinstance(ruling, Superseded):
+                return await self.journal.refuse(case, "policy", CHANGED)
             if not isinstance(ruling, Approved | Taken):
                 return await turn_down(self.journal, case, question, ruling)
             for step in steps:

@@ -7,9 +7,11 @@ from datetime import datetime, timedelta
 from ironcurtain_proxy.grants.families import command_candidates
 from ironcurtain_proxy.grants.grant_settlement import offered, tool_candidate
 from ironcurtain_proxy.grants.patterns import EscalatedCall, Places, candidates
-from ironcurtain_proxy.model.call import ToolCall
+from ironcurtain_proxy.grants.whole_calls import is_never_remembered, whole_call_candidates
+from ironcurtain_proxy.mediation.in_force import PolicyInForce
 from ironcurtain_proxy.model.crossing import bound_meta
 from ironcurtain_proxy.model.escalation import Escalation, EscalationId, OriginReason
+from ironcurtain_proxy.model.operation import Operation
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.model.question import as_json
@@ -21,13 +23,18 @@ class Frame:
     """The properties that all questions of a session share."""
 
     session: str
-    policy: Policy
+    in_force: PolicyInForce
     home: RealPath | None = None
     """The user's home directory. It is never remembered as a whole."""
     patience: timedelta
     """How long a reviewer has to answer."""
     ending: str = ""
     """Until when a remembered approval holds, in words; empty: not certain."""
+
+    @property
+    def policy(self) -> Policy:
+        """The policy in force."""
+        return self.in_force.policy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +44,7 @@ class Posed:
     id: EscalationId
     now: datetime
     """Aware, UTC."""
-    call: ToolCall
+    call: Operation
     facts: Facts
     asked: EscalatedCall
     reasons: Sequence[OriginReason]
@@ -83,7 +90,10 @@ def question_about(posed: Posed, frame: Frame) -> Escalation:
             patterns,
             tool_candidate(posed.asked),
             command_candidates(posed.asked, frame.home, frame.ending),
-        ),
+            whole_call_candidates(posed.asked),
+        )
+        if not is_never_remembered(posed.asked)
+        else (),
         fingerprint=posed.fingerprint,
         policy_version=frame.policy.version,
         created=posed.now,
@@ -91,7 +101,7 @@ def question_about(posed: Posed, frame: Frame) -> Escalation:
     )
 
 
-def _context(facts: Facts, call: ToolCall) -> tuple[tuple[str, str], ...]:
+def _context(facts: Facts, call: Operation) -> tuple[tuple[str, str], ...]:
     """Additional facts for the reviewer.
 
     An approval holds only for a call with the same context.

@@ -1,7 +1,8 @@
 """Calls that end without a forwarded result: their record, and the reply to the agent."""
 
-from dataclasses import replace
 from typing import assert_never
+
+from msgspec.structs import replace
 
 from ironcurtain_proxy.approval.settlements import by_refusal, decider_of, held, refused_by
 from ironcurtain_proxy.errors import DownstreamError, UnansweredError
@@ -20,6 +21,7 @@ async def turn_down(
     match ruling:
         case Unreachable(details=details):
             case.note(*details)
+            case.was_not_asked()
             refused = await journal.refuse(case, "no-reviewer", question.ground)
             await journal.unattended.found()
             return refused

@@ -14,11 +14,11 @@ from ironcurtain_proxy.approval.subject import tool_names
 from ironcurtain_proxy.facts.catalogue import CataloguedTool
 from ironcurtain_proxy.mediation.judge import judge
 from ironcurtain_proxy.model.annotation import ToolAnnotation
-from ironcurtain_proxy.model.call import RequestId, ToolCall
 from ironcurtain_proxy.model.decision import Decision, Deny, Escalate, Ground
 from ironcurtain_proxy.model.json import Arguments, Json
 from ironcurtain_proxy.model.judgement import Judged
 from ironcurtain_proxy.model.opening import Opening
+from ironcurtain_proxy.model.operation import Operation, RequestId
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.model.request import Facts, Gathered
 from ironcurtain_proxy.model.server import ToolDefinition
@@ -83,7 +83,7 @@ class Rehearsal:
         declared = self.overlay.declared(names)
         command = None if declared is None else declared.command_argument
         facts = self.facts_of(self._lookup, lambda _server, _tool: command)
-        call = ToolCall(
+        call = Operation(
             request_id=RequestId("explained"),
             exposed_name=self._exposed(server, tool),
             server=server,

@@ -1,5 +1,6 @@
 """Joining the parts that mediate the calls of one session."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -10,10 +11,12 @@ from ironcurtain_proxy.grants.budget import BudgetBook
 from ironcurtain_proxy.grants.claims import Approvals
 from ironcurtain_proxy.mediation.containing import Containing
 from ironcurtain_proxy.mediation.escalated import EscalatedCalls
+from ironcurtain_proxy.mediation.in_force import PolicyInForce
 from ironcurtain_proxy.mediation.journal import Journal
 from ironcurtain_proxy.mediation.judge import Judge
 from ironcurtain_proxy.mediation.mediator import Mediator
 from ironcurtain_proxy.mediation.plans import Planner
+from ironcurtain_proxy.mediation.policy_changes import PolicyChanges
 from ironcurtain_proxy.mediation.question import Frame
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Policy
@@ -26,6 +29,8 @@ class Terms:
 
     session: str
     policy: Policy
+    candidate: Policy | None = None
+    """A policy that is judged beside it and recorded; None: none is."""
     overlay: Overlay = field(default_factory=Overlay)
     patience: timedelta = timedelta(seconds=300)
     """How long a reviewer has to answer."""
@@ -37,6 +42,8 @@ class Terms:
     """The words for that end where there is no `grant_ttl`."""
     named_meta: frozenset[str] = frozenset()
     """Keys of `_meta` that are forwarded to servers besides the standard ones."""
+    hosts: Mapping[str, str] = field(default_factory=dict)
+    """The hosts of servers that are reached over HTTP, by server."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +51,10 @@ class Session:
     """The mediation of one agent's session."""
 
     journal: Journal
+    judge: Judge
     mediator: Mediator
     planner: Planner
+    in_force: PolicyInForce
 
     @classmethod
     def begin(
@@ -66,22 +75,24 @@ class Session:
         """
         approvals = approvals or Approvals(GrantBook(), BudgetBook())
         breaker = breaker or Breaker()
+        in_force = PolicyInForce(policy=terms.policy, candidate=terms.candidate)
         journal = Journal(
             recorder=world.recorder,
             clock=world.clock,
             ids=world.ids,
             session=terms.session,
-            policy_version=terms.policy.version,
+            in_force=in_force,
             is_sandboxed=world.servers.is_sandboxed,
             aftermath=world.aftermath,
             named_meta=terms.named_meta,
+            hosts=terms.hosts,
         )
         judge = Judge(
-            tools=world.tools, facts=world.facts, policy=terms.policy, overlay=terms.overlay
+            tools=world.tools, facts=world.facts, in_force=in_force, overlay=terms.overlay
         )
         frame = Frame(
             session=terms.session,
-            policy=terms.policy,
+            in_force=in_force,
             home=terms.home,
             patience=terms.patience,
             ending=terms.grant_ending if terms.grant_ttl is None else "",
@@ -97,14 +108,17 @@ class Session:
             grant_ttl=terms.grant_ttl,
         )
         return cls(
+            in_force=in_force,
             journal=journal,
+            judge=judge,
             mediator=Mediator(
                 world=world,
                 journal=journal,
                 judge=judge,
                 breaker=breaker,
                 escalated=escalated,
-                containing=Containing(world=world, policy=terms.policy),
+                containing=Containing(world=world, in_force=in_force),
+                changes=PolicyChanges(world=world, journal=journal, judge=judge),
             ),
             planner=Planner(
                 world=world,

@@ -1,11 +1,13 @@
 """The nouns that all folders share, frozen.
 
-- A call: `call`, `request`, `case`, `path`, `command`, `place`, `json`, `composite`, `progress`,
-  `reply`.
+- An operation: `operation`, `request`, `case`, `path`, `command`, `place`, `json`, `composite`,
+  `progress`, `reply`.
 - A decision: `policy`, `annotation`, `capability`, `argument_capability`, `judgement`, `decision`,
   `grounds`, `authorized`.
 - A question: `escalation`, `question`, `grant`, `family`.
-- The rest: `audit`, `server`, `timeline`, `walls`, `opening`.
+- Statements for a database: `sql`.
+- A server: `server`; over HTTP `remote`, and the `addresses` that it may have.
+- The rest: `audit`, `timeline`, `walls`, `opening`.
 - What crosses: `crossing`, the parameters that reach a server; `asking`, answers that ask for
   something. `boot_moment`: a moment that no change of the clock moves.
 """

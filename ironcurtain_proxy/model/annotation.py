@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Final, Literal, TypeAlias, assert_never
 
 from ironcurtain_proxy.model.json import Arguments, Json
+from ironcurtain_proxy.model.operation import TOOL_CALL, Method
 
 ArgumentRole: TypeAlias = Literal[
     "read-path",
@@ -22,21 +23,35 @@ ArgumentRole: TypeAlias = Literal[
     "github-owner",
     "github-repo",
     "proxy-domain",
+    "resource-uri",
     "branch-name",
     "commit-message",
     "email-address",
     "email-body",
     "share-permission",
+    "sql",
+    "command",
+    "message",
+    "identifier",
+    "unclear",
     "none",
 ]
-"""The kind of thing that one argument names. A file with any other word is not loaded."""
+"""The kind of thing that one argument names. A file with any other word is not loaded.
+
+`sql`: statements for a database. `command`: a command of the local shell. `message`: a text that
+other people will read. `identifier`: a thing of the server's own service, by name or number.
+`unclear`: nobody could say; every text that looks like a path or a URL is read as one.
+"""
 
 ToolEffect: TypeAlias = Literal["reads", "writes", "destroys", "sends", "runs"]
 """The gravest effect of a tool: it only reads; changes files; deletes; reaches another machine;
 runs programs."""
 
-RoleCategory: TypeAlias = Literal["path", "url", "identifier", "opaque"]
-"""How the values of a role are read. Values of an `opaque` role are not read at all."""
+RoleCategory: TypeAlias = Literal[
+    "path", "url", "uri", "identifier", "sql", "command", "unclear", "opaque"
+]
+"""How the values of a role are read. Values of an `opaque` role are not read at all; a `uri` is
+read as a path or a URL where its scheme says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +71,7 @@ class RoleTraits:
 _CONTAINED_PATH: Final = RoleTraits("path", contained=True)
 _URL: Final = RoleTraits("url")
 _IDENTIFIER: Final = RoleTraits("identifier")
+_URI: Final = RoleTraits("uri")
 _OPAQUE: Final = RoleTraits("opaque")
 
 ROLE_TRAITS: Final[Mapping[ArgumentRole, RoleTraits]] = MappingProxyType(
@@ -70,11 +86,17 @@ ROLE_TRAITS: Final[Mapping[ArgumentRole, RoleTraits]] = MappingProxyType(
         "github-owner": _IDENTIFIER,
         "github-repo": _IDENTIFIER,
         "proxy-domain": _IDENTIFIER,
+        "resource-uri": _URI,
         "branch-name": _OPAQUE,
         "commit-message": _OPAQUE,
         "email-address": _OPAQUE,
         "email-body": _OPAQUE,
         "share-permission": _OPAQUE,
+        "sql": RoleTraits("sql"),
+        "command": RoleTraits("command"),
+        "message": _OPAQUE,
+        "identifier": _IDENTIFIER,
+        "unclear": RoleTraits("unclear"),
         "none": _OPAQUE,
     }
 )
@@ -86,10 +108,12 @@ IGNORES_CASE: Final[frozenset[ArgumentRole]] = frozenset(
 compared exactly, so that an allowlist never covers a name that differs in case."""
 
 GRAVEST_FIRST: Final[tuple[ArgumentRole, ...]] = (
+    *("command", "sql", "unclear"),
     *("delete-path", "delete-history", "write-history", "write-path"),
-    *("git-remote-url", "fetch-url", "github-owner", "github-repo", "proxy-domain"),
-    *("share-permission", "email-address", "email-body", "commit-message", "branch-name"),
-    *("read-path", "none"),
+    *("git-remote-url", "fetch-url", "github-owner", "github-repo", "proxy-domain", "identifier"),
+    "resource-uri",
+    *("share-permission", "email-address", "email-body", "message"),
+    *("commit-message", "branch-name", "read-path", "none"),
 )
 """All roles, gravest first: irreversible effects before reversible ones, effects outside this
 machine before reads. Reasons for a question are listed to people in this order."""
@@ -185,6 +209,14 @@ class RoleSpec:
 
     default: tuple[ArgumentRole, ...]
     cases: tuple[RoleCase, ...] = ()
+    inside: Mapping[str, "RoleSpec"] = field(default_factory=dict)
+    """Of an object, or of a list of objects: the roles of its members, by name. Every other text in
+    the argument has the roles above."""
+
+    def every_role(self) -> frozenset[ArgumentRole]:
+        """The roles over all cases and all members."""
+        found = {*self.default, *[role for case in self.cases for role in case.roles]}
+        return frozenset(found).union(*[spec.every_role() for spec in self.inside.values()])
 
     def roles(self, arguments: Arguments) -> tuple[ArgumentRole, ...]:
         """The roles the argument has in a call with these arguments."""
@@ -206,6 +238,8 @@ class ToolAnnotation:
     comment: str = ""
     effect: ToolEffect | None = None
     """None: the annotation names no effect."""
+    method: Method = TOOL_CALL
+    """Another method: the annotation is of a prompt, or of a resource."""
 
     def roles(self, arguments: Arguments) -> tuple[tuple[str, tuple[ArgumentRole, ...]], ...]:
         """Every annotated argument with the roles it has in this call, present or not."""
@@ -213,4 +247,5 @@ class ToolAnnotation:
 
 
 Annotations: TypeAlias = Mapping[tuple[str, str], ToolAnnotation]
-"""Annotations by (server, tool). A tool that is missing here is not annotated, and is denied."""
+"""Annotations by (server, tool), or of prompts by (server, prompt). What is missing here is not
+annotated, and is denied."""

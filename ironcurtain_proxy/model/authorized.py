@@ -1,15 +1,15 @@
-"""The only kind of call that may be forwarded to a server."""
+"""The only kind of operation that may be forwarded."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
-from ironcurtain_proxy.model.call import RequestId
+from msgspec import Struct
+
 from ironcurtain_proxy.model.json import Arguments, Json
+from ironcurtain_proxy.model.operation import TOOL_CALL, Method, RequestId
 from ironcurtain_proxy.model.request import AccessRequest
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuthorizedCall:
+class AuthorizedCall(Struct, frozen=True, kw_only=True):
     """Proof that the policy judged exactly these arguments.
 
     OpenSSH's monitor does the same with keys: what is used must be, byte for byte, what was
@@ -26,3 +26,4 @@ class AuthorizedCall:
     presence is kept."""
     request: AccessRequest | None = None
     """The request that the policy judged. It tells which hosts a failed call was meant to reach."""
+    method: Method = TOOL_CALL

@@ -3,9 +3,12 @@
 The policy's decision is never edited: what settled an escalation stands beside it.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, NamedTuple
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ironcurtain_proxy.model.audit import (
     AuditRecord,
@@ -14,13 +17,13 @@ from ironcurtain_proxy.model.audit import (
     PutBack,
     ResultSummary,
 )
-from ironcurtain_proxy.model.call import ToolCall
 from ironcurtain_proxy.model.crossing import meta_of
 from ironcurtain_proxy.model.decision import Decision, Deny, Effect, Escalate, Ground, effect_of
 from ironcurtain_proxy.model.escalation import EscalationId
 from ironcurtain_proxy.model.grant import GrantId
 from ironcurtain_proxy.model.json import Arguments, Json
 from ironcurtain_proxy.model.judgement import Judged
+from ironcurtain_proxy.model.operation import Operation
 from ironcurtain_proxy.model.reply import Allowed
 
 _NO_SERVERS: Final = frozenset({"ironcurtain", "unknown"})
@@ -43,10 +46,10 @@ class Settlement:
     is known to reach."""
 
 
-class Arrival(NamedTuple):
+class Arrival(Struct, frozen=True, kw_only=True):
     """A call as it arrived, with the policy in force."""
 
-    call: ToolCall
+    call: Operation
     session: str
     policy_version: str
     time: datetime
@@ -57,8 +60,7 @@ class Arrival(NamedTuple):
     """The composite run that the call is a step of."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Case:
+class Case(Struct, kw_only=True, eq=False):
     """A call in progress: its arrival, and its outcome so far.
 
     Only the methods write the fields. What was judged is never replaced by what happened later:
@@ -66,7 +68,7 @@ class Case:
     """
 
     arrival: Arrival
-    call: ToolCall
+    call: Operation
     """The call as it arrived, with its server once one has the tool."""
     judged: Judged
     """The judgement; before there is one, the default decision."""
@@ -74,6 +76,8 @@ class Case:
     """The arguments as they arrived; once facts were gathered, as they would be sent."""
     settlement: Settlement | None = None
     """How the escalation was settled."""
+    policy_version: str = ""
+    """The policy that judged the call; empty: none has."""
     question: EscalationId | None = None
     """The question that was approved, if one was asked."""
     overruled: Deny | None = None
@@ -84,6 +88,9 @@ class Case:
     """Whether its server was asked."""
     put_back: tuple[PutBack, ...] = ()
     """Files that were restored after the call."""
+    held: bool = False
+    """Whether a sandbox holds the local parts of the call's command, and the timeline can take back
+    what they do. Parts that leave the sandbox still need an approval."""
     notes: tuple[tuple[str, Json], ...] = ()
     """Additional record fields that no settlement brings, such as who refused the call."""
     recorded: bool = False
@@ -104,9 +111,11 @@ class Case:
         """Note that a server with the tool has started."""
         self.call = replace(self.call, server=server, tool=tool)
 
-    def judge(self, judged: Judged, arguments: Arguments | None = None) -> None:
+    def judge(
+        self, judged: Judged, arguments: Arguments | None = None, policy_version: str = ""
+    ) -> None:
         """Note the judgement, and the arguments in the spelling that was judged."""
-        self.judged = judged
+        self.judged, self.policy_version = judged, policy_version
         if arguments is not None:
             self.arguments = arguments
 
@@ -117,6 +126,10 @@ class Case:
     def settle(self, settlement: Settlement) -> None:
         """Note that the escalation was settled."""
         self.settlement = settlement
+
+    def start_over(self) -> None:
+        """Note that the call is judged again, by another policy."""
+        self.settlement = self.question = None
 
     def unsettle(self) -> None:
         """Note that the settlement no longer holds."""
@@ -134,9 +147,17 @@ class Case:
         """Add the seconds that a reviewer took."""
         self.waited += seconds
 
+    def was_not_asked(self) -> None:
+        """Note that no reviewer could be reached: the time until then is no reviewer's."""
+        self.waited = 0.0
+
     def clean(self, put_back: tuple[PutBack, ...]) -> None:
         """Note the files that were restored after the call."""
         self.put_back = put_back
+
+    def hold(self, *, held: bool) -> None:
+        """Note whether the sandbox holds the local parts of the call's command."""
+        self.held = held
 
     def note(self, *fields: tuple[str, Json]) -> None:
         """Add a field to the record."""
@@ -177,7 +198,7 @@ class Case:
             reason=ground.reason if settlement is None else settlement.reason,
             decided_by="kernel" if settlement is None else settlement.decided_by,
             origins=tuple([one.origin for one in self.judged.reasons]) if escalated else (),
-            policy_version=arrival.policy_version,
+            policy_version=self.policy_version or arrival.policy_version,
             escalation_result=outcome if settlement is None else settlement.result,
             result=result,
             duration_ms=0
@@ -188,16 +209,21 @@ class Case:
         )
 
     def _context(self, asked: str | None) -> tuple[tuple[str, Json], ...]:
-        extra = () if self.settlement is None else self.settlement.extra
-        waited = round(self.waited * 1000)
-        told = (*extra, *self.notes, *((OwnField("waitedMs", waited),) if waited else ()))
+        told = self.notes
+        if self.settlement is not None:
+            told = (*self.settlement.extra, *told)
+        if waited := round(self.waited * 1000):
+            told = (*told, OwnField("waitedMs", waited))
         if self.judged.reasons:
             told = (*told, ("stages", self._stages()))
-        return (*told, *self._besides(asked))
+        besides = self._besides(asked)
+        return (*told, *besides) if besides else told
 
     def _besides(self, asked: str | None) -> tuple[tuple[str, Json], ...]:
         """Record fields on params forwarded and withheld, answers that ask, restored files."""
         meta, withheld = meta_of(self.call.params), self.call.withheld
+        if not (meta or withheld or self.put_back) and asked is None:
+            return ()
         fields: list[tuple[str, Json]] = [("meta", dict(meta))] if meta else []
         if withheld:
             fields.append(("withheld", list(withheld)))

@@ -10,6 +10,17 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of a word: known text, or a variable."""
+
+    text: str
+    """The text, or the name of the variable."""
+    is_variable: bool
+    splits: bool = False
+    """The variable stands outside of quotes: a shell splits its value, and matches it to files."""
+
+
+@dataclass(frozen=True, slots=True)
 class Word:
     """One word of a command, quotes removed: `"a b"` is `a b`."""
 
@@ -26,6 +37,8 @@ class Word:
     ls`. Of `--option=text` the text is parsed."""
     variables: frozenset[str] = frozenset()
     """Names of the variables in the word, such as `HOME`; `@` for all arguments."""
+    template: tuple[Piece, ...] = ()
+    """The parts of a word of known texts and plain variables; empty: it has others."""
 
     @property
     def prefix(self) -> str:

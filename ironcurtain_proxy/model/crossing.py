@@ -6,14 +6,18 @@ named keys of `_meta` cross, and only small values: what crosses is recorded and
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from ironcurtain_proxy.model.json import Json
 
 STANDARD_META: Final = frozenset({"progressToken", "traceparent", "tracestate", "baggage"})
 """The standard keys of `_meta` that are forwarded if their value is valid. The operator may name
 more."""
+
+OF_CALLS: Final = frozenset({"name", "arguments"})
+"""The keys of a tool call that are judged."""
 
 MAX_BYTES: Final = 8192
 """The limit for one value of `_meta` and for all text in it: the W3C's limit for `baggage`."""
@@ -27,8 +31,7 @@ _NAME_LENGTH: Final = 64
 _LARGEST_COUNTER: Final = 1 << 53
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Crossing:
+class Crossing(Struct, frozen=True, kw_only=True):
     """The `params` of one call, divided into forwarded and withheld parts."""
 
     params: Mapping[str, Json]
@@ -37,17 +40,22 @@ class Crossing:
     """The names of withheld keys, such as `task` and `_meta.vendor/key`."""
 
 
-def divide(params: Mapping[str, Json], named: frozenset[str] = frozenset()) -> Crossing:
-    """Divide the `params` of a call into the forwarded and the withheld part.
+def divide(
+    params: Mapping[str, Json],
+    named: frozenset[str] = frozenset(),
+    judged: frozenset[str] = OF_CALLS,
+) -> Crossing:
+    """Divide the `params` of an operation into the forwarded and the withheld part.
 
     Args:
         params: as the agent sent them.
         named: the keys of `_meta` that the operator lets through, besides the standard ones.
+        judged: the other keys that are forwarded, because they are judged.
     """
     kept: dict[str, Json] = {}
     withheld: list[str] = []
     for key, value in params.items():
-        if key in {"name", "arguments"}:
+        if key in judged:
             kept[key] = value
         elif key == "_meta" and isinstance(value, dict):
             meta = {name: one for name, one in value.items() if _crosses(name, one, named)}

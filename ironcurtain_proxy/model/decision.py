@@ -4,11 +4,15 @@ A decision is a value and is never edited: what a reviewer adds stands beside it
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias, assert_never
 
+from msgspec import Struct
+
 from ironcurtain_proxy.model.annotation import ArgumentRole
+
+UNKNOWN_TOOL: Final = "structural-unknown-tool"
+"""The rule of a ground that says that a tool has no annotation."""
 
 Effect: TypeAlias = Literal["allow", "escalate", "deny"]
 """The effect of a decision as a word."""
@@ -17,23 +21,20 @@ SEVERITY: Final[Mapping[Effect, int]] = MappingProxyType({"allow": 0, "escalate"
 """The order of effects: deny > escalate > allow. The most severe of several decisions wins."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ground:
+class Ground(Struct, frozen=True):
     """The ground of a decision: the name of a rule or invariant, and a sentence of explanation."""
 
     rule: str
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Allow:
+class Allow(Struct, frozen=True):
     """The call may be forwarded."""
 
     ground: Ground
 
 
-@dataclass(frozen=True, slots=True)
-class Escalate:
+class Escalate(Struct, frozen=True):
     """The call may be forwarded if a reviewer approves."""
 
     ground: Ground
@@ -43,8 +44,7 @@ class Escalate:
     """The ground of each of these roles, in the same order; empty: `ground` holds for all."""
 
 
-@dataclass(frozen=True, slots=True)
-class Deny:
+class Deny(Struct, frozen=True):
     """The call is not forwarded. No approval can change that."""
 
     ground: Ground
@@ -67,8 +67,7 @@ def effect_of(decision: Decision) -> Effect:
             assert_never(decision)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class Standing(Struct, frozen=True, kw_only=True):
     """Earlier consent of a person to parts of a call, besides the decision itself."""
 
     contained: frozenset[ArgumentRole] = frozenset()

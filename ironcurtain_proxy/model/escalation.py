@@ -161,5 +161,10 @@ class Taken:
     """The approval was used by an identical call that had joined the same question."""
 
 
+@dataclass(frozen=True, slots=True)
+class Superseded:
+    """The policy changed while the question was open: the call has to be judged again."""
+
+
 Ruling: TypeAlias = Approved | Declined | Unreachable
 """The end of asking about an escalation."""

@@ -6,6 +6,8 @@ from typing import Final
 
 ANY: Final = "\0"
 """A word that a shell would replace by file names. No other word contains this character."""
+ONLY_READS: Final = "commands that only read"
+"""Stands in a family for all sub-commands of a program that only read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +37,9 @@ class Family:
     command."""
     hosts: tuple[str, ...] = ()
     """The hosts that the command reaches, as configured. An approval covers these hosts too."""
+    is_of_remote: bool = False
+    """The family speaks of a remote repository: it is the same in every directory where git leads
+    there in the same way."""
 
     def words(self) -> str:
         """The family as a person would write it."""

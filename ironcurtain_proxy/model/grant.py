@@ -120,15 +120,16 @@ class FamilyPattern(Candidate):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallPattern(Candidate):
-    """The grant of the identical call, in this session."""
+    """The grant of the identical call, or of a tool that nobody described, in this session."""
 
     server: str
     """The operator's name."""
     tool: str
     definition: str
     """SHA-256 of the tool's definition. A changed definition voids the grant."""
-    digest: str
-    """SHA-256 of the arguments and of the file contents that the command depends on."""
+    digest: str | None
+    """SHA-256 of the arguments and of the file contents that the command depends on. None: every
+    call of the tool, as long as it has no annotation."""
 
 
 Pattern: TypeAlias = GrantPattern | ToolPattern | CapabilityPattern | FamilyPattern | CallPattern

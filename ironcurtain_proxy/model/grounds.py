@@ -23,6 +23,16 @@ DEFECT: Final = Ground("internal-error", "the call could not be judged, so it is
 NO_ROOM: Final = Ground("too-large-together", "too many large calls are under way at once")
 
 
+NO_TASKS: Final = Ground(
+    "tasks-not-allowed",
+    "calls that run as a task are not carried out: make the same call without task",
+)
+
+SUBSCRIBED_TO_TOO_MUCH: Final = Ground(
+    "too-many-subscriptions", "the session has too many subscriptions: end those that are done"
+)
+
+
 def asking_answer(asked: str) -> Ground:
     """The server's answer carries a question, and the policy lets no server ask."""
     return Ground(

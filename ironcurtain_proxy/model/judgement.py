@@ -1,14 +1,13 @@
 """The judgement of a call: the policy's decision and all further reasons for a review."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from ironcurtain_proxy.model.capability import Capability
 from ironcurtain_proxy.model.decision import Decision
 from ironcurtain_proxy.model.escalation import OriginReason
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
+class Judged(Struct, frozen=True, kw_only=True):
     """The policy's decision after the overlay, which can only make it more severe."""
 
     decision: Decision

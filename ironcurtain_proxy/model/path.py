@@ -1,6 +1,7 @@
 """A path with all links resolved."""
 
 from dataclasses import dataclass
+from urllib.parse import quote
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -24,3 +25,8 @@ class RealPath:
 
     def __str__(self) -> str:
         return "/" + "/".join(self.parts)
+
+
+def file_uri(path: str) -> str:
+    """An absolute path as a `file:` URI; what a URI cannot hold is percent-encoded."""
+    return "file://" + quote(path.encode("utf-8", "surrogateescape"))

@@ -25,6 +25,8 @@ class Place:
     has_repository: bool = False
     """The directory has a `.git` of its own, from which git takes its configuration. In any other
     directory git may take it from files that only look like a repository."""
+    runs_hooks: bool = True
+    """Whether git may run a hook there, for all that is known."""
     meanings: tuple[tuple[Family, str | None], ...] | None = None
     """The content digests of families whose meaning lies in files, read just now. None: the disk
     was not read."""

@@ -3,15 +3,25 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, get_args
 
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.decision import Effect
+from ironcurtain_proxy.model.operation import TOOL_CALL, Method, named_in
 from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.sql import SqlEffect
 
 RuleEffect: TypeAlias = Effect
 """The effect of a compiled rule. A file with any other word is not loaded. A role that no rule
 matches is denied."""
+
+UnknownTools: TypeAlias = Literal["deny", "ask"]
+"""What becomes of calls of tools without an annotation. `ask`: a reviewer is asked about each,
+unless an invariant or a rule denies what its arguments look like."""
+
+LayerName: TypeAlias = Literal["project", "user", "shipped"]
+"""The layers of policy, upper ones first: the project's may narrow, the user's may narrow and
+widen, and the shipped one is the base."""
 
 ListKind: TypeAlias = Literal["domains", "emails", "identifiers"]
 """How list entries are compared: as host patterns, or as text without regard to case."""
@@ -69,8 +79,29 @@ class ListCondition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UriCondition:
+    """Every URI is of one of these schemes, or one of the patterns describes it."""
+
+    schemes: frozenset[str] = frozenset()
+    """In lower case, without the colon."""
+    patterns: frozenset[str] = frozenset()
+    """Whole URIs; `*` stands for any text. Empty, with no scheme either, matches nothing."""
+
+
+RULED: Final[tuple[Method, ...]] = (
+    "tools/call",
+    "resources/read",
+    "prompts/get",
+    "elicitation/create",
+    "sampling/createMessage",
+)
+"""The methods that rules speak of. A subscription is judged as a read, and a completion as what it
+completes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """One rule of the compiled policy. A condition that is None does not restrict."""
+    """One rule of the policy. A condition that is None does not restrict."""
 
     name: str
     effect: RuleEffect
@@ -82,10 +113,60 @@ class Rule:
     names: NameCondition | None = None
     domains: DomainCondition | None = None
     lists: tuple[ListCondition, ...] = ()
+    sql: SqlEffect | None = None
+    """Every text of the role `sql` does at most this: `writes` covers what reads, too."""
+    methods: frozenset[Method] | None = None
+    """None: see `speaks_of`."""
+    prompts: frozenset[str] | None = None
+    uris: UriCondition | None = None
     description: str = ""
     principle: str = ""
     contained: bool = True
     """False: containment never replaces the reviewer where this rule escalates."""
+    everywhere: bool = False
+    """A rule that does not allow is asked before the workspace settles any path."""
+    layer: LayerName = "user"
+    """The layer of policy that the rule came from."""
+
+    @property
+    def restricts_workspace(self) -> bool:
+        """Whether the rule is asked about paths that the workspace would settle."""
+        return self.effect != "allow" and (self.everywhere or self.names is not None)
+
+    def speaks_of(self, method: Method, tool: str, role: ArgumentRole | None) -> bool:
+        """Whether the rule is about operations of this method, as far as its conditions say so.
+
+        A rule on tools, prompts or URIs names its method by that. A rule that names none of these
+        and no method is about calls of tools, and about the paths and URLs that any operation
+        names. It asks or denies everywhere, but allows nothing of which it does not name the role:
+        rules that were written when there were only tools must not open anything else.
+        """
+        if self.methods is not None and method not in self.methods:
+            return False
+        if self.tools is not None and method != TOOL_CALL:
+            return False
+        if self.prompts is not None and not (
+            method == "prompts/get" and named_in(tool) in self.prompts
+        ):
+            return False
+        if self.uris is not None and role != "resource-uri":
+            return False
+        if method == TOOL_CALL or self.effect != "allow" or self.methods is not None:
+            return True
+        return self.prompts is not None or (role is not None and self._names(role))
+
+    def _names(self, role: ArgumentRole) -> bool:
+        conditions = (self.paths, self.names, self.domains, *self.lists)
+        return (role == "resource-uri" and self.uris is not None) or any(
+            role in named
+            for named in (self.roles or (), *[one.roles for one in conditions if one is not None])
+        )
+
+    @property
+    def is_about_tools(self) -> bool:
+        """Whether the rule may apply to a call of a tool."""
+        named = self.methods is None or TOOL_CALL in self.methods
+        return named and self.prompts is None and self.uris is None
 
     def is_about(self, role: ArgumentRole) -> bool:
         """Whether every role condition of the rule names this role, possibly among others."""
@@ -95,19 +176,20 @@ class Rule:
             and (self.names is None or role in self.names.roles)
             and (self.domains is None or role in self.domains.roles)
             and (not self.lists or any(role in entry.roles for entry in self.lists))
+            and (self.sql is None or role == "sql")
         )
 
 
 class RuleBook:
     """Rules in file order, indexed by tool and role."""
 
-    __slots__ = ("_about", "_anywhere", "_by_name", "_by_server", "_by_tool")
+    __slots__ = ("_about", "_anywhere", "_by_server", "_by_tool", "_restricting")
 
     def __init__(self, rules: tuple[Rule, ...]) -> None:
         self._by_tool: dict[str, list[tuple[int, Rule]]] = {}
         self._by_server: dict[str, list[tuple[int, Rule]]] = {}
         self._anywhere: list[tuple[int, Rule]] = []
-        self._by_name: dict[tuple[str, str, ArgumentRole], tuple[Rule, ...]] = {}
+        self._restricting: dict[tuple[str, str, ArgumentRole], tuple[Rule, ...]] = {}
         self._about: dict[tuple[str, str, ArgumentRole | None], tuple[Rule, ...]] = {}
         for place, rule in enumerate(rules):
             if rule.tools is not None:
@@ -119,7 +201,9 @@ class RuleBook:
             else:
                 self._anywhere.append((place, rule))
 
-    def about(self, server: str, tool: str, role: ArgumentRole | None) -> tuple[Rule, ...]:
+    def about(
+        self, server: str, tool: str, role: ArgumentRole | None, method: Method = TOOL_CALL
+    ) -> tuple[Rule, ...]:
         """The rules that may apply to this tool and role; None stands for a tool without roles.
 
         Cached for each (server, tool, role), of which the annotations define a finite number.
@@ -127,20 +211,27 @@ class RuleBook:
         key = (server, tool, role)
         found = self._about.get(key)
         if found is None:
-            found = self._about[key] = self._select(server, tool, role)
+            found = self._about[key] = self._select(server, tool, role, method)
         return found
 
-    def by_name(self, server: str, tool: str, role: ArgumentRole) -> tuple[Rule, ...]:
-        """The rules among them that do not allow and have a name condition."""
+    def restricting(
+        self, server: str, tool: str, role: ArgumentRole, method: Method = TOOL_CALL
+    ) -> tuple[Rule, ...]:
+        """The rules among them that are asked before the workspace settles any path."""
         key = (server, tool, role)
-        found = self._by_name.get(key)
+        found = self._restricting.get(key)
         if found is None:
-            about = self.about(server, tool, role)
-            found = tuple([r for r in about if r.names is not None and r.effect != "allow"])
-            self._by_name[key] = found
+            about = self.about(server, tool, role, method)
+            found = self._restricting[key] = tuple([r for r in about if r.restricts_workspace])
         return found
 
-    def _select(self, server: str, tool: str, role: ArgumentRole | None) -> tuple[Rule, ...]:
+    def for_tool(self, server: str, tool: str) -> tuple[Rule, ...]:
+        """Every rule that may concern a tool, whatever its arguments are."""
+        return self.about(server, tool, None)
+
+    def _select(
+        self, server: str, tool: str, role: ArgumentRole | None, method: Method
+    ) -> tuple[Rule, ...]:
         places = [
             *self._by_tool.get(tool, ()),
             *self._by_server.get(server, ()),
@@ -152,7 +243,14 @@ class RuleBook:
             for _, rule in places
             if (rule.servers is None or server in rule.servers)
             and (role is None or rule.is_about(role))
+            and rule.speaks_of(method, tool, role)
         )
+
+
+AskKind: TypeAlias = Literal["form", "url", "sampling", "sampling-tools"]
+"""What a server may ask. `sampling-tools`: its sampling may hand tools to the model, too."""
+
+ASK_KINDS: Final[tuple[AskKind, ...]] = get_args(AskKind)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,11 +280,31 @@ class ProtectedName:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Floor:
+    """A layer whose restrictions hold whatever the rules of other layers allow.
+
+    Its rules are asked by themselves, in file order; where they allow or say nothing, they have no
+    effect.
+    """
+
+    rules: tuple[Rule, ...]
+    asks: bool
+    """Whether its escalations hold, too, or its denials alone."""
+    book: RuleBook = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "book", RuleBook(self.rules))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
     """All data that a decision rests on besides the request."""
 
     rules: tuple[Rule, ...]
-    """In file order: for each role and value the first rule that holds decides."""
+    """In file order, those of an upper layer first: for each role and value the first rule that
+    holds decides."""
+    floors: tuple[Floor, ...] = ()
+    """Layers that only restrict what the rules decide; empty for a policy of one layer."""
     workspace: RealPath | None = None
     """The directory that the agent may use freely; None: there is none."""
     protected_paths: tuple[ProtectedPath, ...] = ()
@@ -194,10 +312,23 @@ class Policy:
     domain_allowlists: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """By server: the hosts that its URLs may reach without a question. No entry: no restriction."""
     trusted_servers: frozenset[str] = frozenset()
+    unknown_tools: UnknownTools = "deny"
+    may_ask: Mapping[str, frozenset[AskKind]] = field(default_factory=dict)
+    """By server: the questions of its own that it may put to the user. No entry: none."""
     version: str = ""
-    """SHA-256 over the policy files, hexadecimal."""
+    """SHA-256 over the files of all layers, hexadecimal."""
     book: RuleBook = field(init=False, repr=False, compare=False)
     """The same rules, indexed by tool and role."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "book", RuleBook(self.rules))
+
+    def questions_of(self, server: str) -> frozenset[AskKind]:
+        """The questions that a server may put to the user, or that rules let it put."""
+        found = set(self.may_ask.get(server, ()))
+        for rule in self.rules:
+            about = rule.servers is None or server in rule.servers
+            if rule.methods is not None and about and rule.effect != "deny":
+                found |= {"form", "url"} if "elicitation/create" in rule.methods else set()
+                found |= {"sampling"} if "sampling/createMessage" in rule.methods else set()
+        return frozenset(found)

@@ -1,7 +1,8 @@
 """The outcome of a call, as data for the reply to the agent."""
 
-from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
+
+from msgspec import Struct
 
 from ironcurtain_proxy.model.audit import PutBack
 from ironcurtain_proxy.model.decision import Ground
@@ -43,8 +44,7 @@ again. `busy`: other calls on its repository did not end. `audit`: it could not 
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Allowed:
+class Allowed(Struct, frozen=True):
     """What allowed a call, in the words of the record."""
 
     rule: str
@@ -53,8 +53,7 @@ class Allowed:
     """`kernel`: the policy alone. Otherwise the approver: `human`, `reviewer:ID`, `grant:ID`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answered:
+class Answered(Struct, frozen=True, kw_only=True):
     """The server answered the call with a result or an error."""
 
     result: ToolResult
@@ -62,12 +61,11 @@ class Answered:
     """False: the call was carried out, but its outcome could not be recorded."""
     put_back: tuple[PutBack, ...] = ()
     """Files that were restored after the call."""
-    allowed: Allowed | None = field(default=None, compare=False)
+    allowed: Allowed | None = None
     """None: a tool of the proxy itself answered."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
+class Refused(Struct, frozen=True, kw_only=True):
     """The call was not forwarded."""
 
     by: RefusedBy
@@ -78,8 +76,7 @@ class Refused:
     """The decider of a `declined` call. `model:NAME` is a reviewer that is a language model."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failed:
+class Failed(Struct, frozen=True, kw_only=True):
     """The call was forwarded, or about to be, and no answer came."""
 
     message: str
@@ -89,12 +86,11 @@ class Failed:
     recorded: bool = True
     put_back: tuple[PutBack, ...] = ()
     """See `Answered.put_back`."""
-    allowed: Allowed | None = field(default=None, compare=False)
+    allowed: Allowed | None = None
     """None: not known, because of a defect of the proxy."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Withheld:
+class Withheld(Struct, frozen=True, kw_only=True):
     """The call was carried out or begun, and its answer is withheld: it carries a question."""
 
     ground: Ground

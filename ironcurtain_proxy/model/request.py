@@ -1,18 +1,22 @@
-"""The policy's input: a call turned into facts.
+"""The policy's input: an operation turned into facts.
 
 All access to disk, git and parsers happens before one of these values exists.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
 
 from ironcurtain_proxy.model.annotation import ArgumentRole, ToolEffect
 from ironcurtain_proxy.model.command import ParsedCommand
 from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.json import Arguments, Json
+from ironcurtain_proxy.model.operation import TOOL_CALL, Method
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.place import NOWHERE, Place
+from ironcurtain_proxy.model.sql import SQL_EFFECTS, SqlEffect
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +30,7 @@ class PathValue:
     """The location of the path itself, if its last name is a link."""
 
 
-@dataclass(frozen=True, slots=True)
-class UrlValue:
+class UrlValue(Struct, frozen=True):
     """A string that names a URL or a git remote."""
 
     text: str
@@ -41,20 +44,29 @@ class UrlValue:
     other one, git runs whatever helper is installed under its name."""
 
 
-@dataclass(frozen=True, slots=True)
-class TextValue:
+class TextValue(Struct, frozen=True):
     """A string without a resource on disk or network: an identifier, an address, a text."""
 
     text: str
-    """Identifiers in lower case, everything else as it came."""
-
-
-Value: TypeAlias = PathValue | UrlValue | TextValue
-"""One string of an argument, interpreted by the argument's first resource role."""
+    """Names that ignore case in lower case, everything else as it came."""
 
 
 @dataclass(frozen=True, slots=True)
-class ArgumentFact:
+class SqlValue:
+    """A text of SQL statements, read by a parser."""
+
+    text: str
+    effect: SqlEffect
+    """The gravest effect of its statements."""
+    reason: str = field(default="", compare=False)
+    """Why it does more than read; empty: it only reads."""
+
+
+Value: TypeAlias = PathValue | UrlValue | SqlValue | TextValue
+"""One string of an argument, interpreted by the argument's first resource role."""
+
+
+class ArgumentFact(Struct, frozen=True):
     """One annotated argument, whether or not the call has it."""
 
     name: str
@@ -63,9 +75,28 @@ class ArgumentFact:
     """The argument's strings, in order; empty if the call lacks it or it holds no string."""
 
 
+QuestionKind: TypeAlias = Literal["form", "url", "sampling"]
+"""What a server may ask: a form to fill in, a page to open, a text of the agent's model."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AccessRequest:
-    """The request to the policy: one tool, and the resources that its arguments name."""
+class ServerQuestion:
+    """A question of a server's own, as far as the policy looks at it."""
+
+    kind: QuestionKind
+    asks_for: str = ""
+    """The credential that a field asks for, as the field is named; empty: none does."""
+    host: str = ""
+    """The host of the page that the user is to open, in canonical spelling; empty: no plain https
+    URL."""
+    tokens: int = 0
+    """The most tokens that the model is to answer with."""
+    with_tools: bool = False
+    """Whether the model is handed tools."""
+
+
+class AccessRequest(Struct, frozen=True, kw_only=True):
+    """The request to the policy: one operation, and the resources that its arguments name."""
 
     server: str
     """The server's name in policy and annotations."""
@@ -80,10 +111,26 @@ class AccessRequest:
     """The root of the git repository that the call works in; None: the server is no git server."""
     effect: ToolEffect | None = None
     """The operator's word on what the tool does; None: no word."""
+    method: Method = TOOL_CALL
+    question: ServerQuestion | None = None
+    """What a server asks of the user, if the operation is such a question."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+def sql_of(request: AccessRequest) -> SqlValue | None:
+    """The gravest SQL text of a call; None: it has none."""
+    found = [v for fact in request.arguments for v in fact.values if isinstance(v, SqlValue)]
+    return max(found, key=lambda value: SQL_EFFECTS.index(value.effect), default=None)
+
+
+def effect_word(request: AccessRequest) -> str:
+    """What a call does, for a reviewer's side: its SQL, or its tool; empty: nobody said."""
+    sql = sql_of(request)
+    if sql is not None:
+        return "destroys" if sql.effect == "runs" else sql.effect
+    return request.effect or ""
+
+
+class Facts(Struct, frozen=True, kw_only=True):
     """Everything that is known about a call before it is judged."""
 
     request: AccessRequest
@@ -106,8 +153,7 @@ class Facts:
     """The place where that command runs."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unresolvable:
+class Unresolvable(Struct, frozen=True, kw_only=True):
     """Arguments that cannot be turned into facts. The call is denied on this ground."""
 
     ground: Ground

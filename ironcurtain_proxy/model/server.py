@@ -3,18 +3,23 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.policy import AskKind
+from ironcurtain_proxy.model.remote import RemoteEndpoint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSpec:
-    """How one downstream server is started."""
+    """How one downstream server is started, or where it is reached."""
 
     name: str
     """The operator's name, which the agent sees."""
     annotations: str
     """The server's name in policy and annotations."""
     command: str
+    """Empty if it is reached over HTTP."""
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     credentials: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -28,6 +33,15 @@ class ServerSpec:
     stateful: bool = False
     """The server keeps state between calls, so no second instance can carry out one of them."""
     description: str = ""
+    ask: tuple[AskKind, ...] = ()
+    """The questions of its own that the server may put to the user."""
+    remote: RemoteEndpoint | None = None
+    """Where it is reached over HTTP; None: it is started here. Its `sandbox` is False."""
+
+    @property
+    def place(self) -> str:
+        """What is started, or the host that is reached; in words for the operator."""
+        return self.command if self.remote is None else self.remote.host
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +59,7 @@ class ToolDefinition:
         return self.raw.get("inputSchema")
 
 
-@dataclass(frozen=True, slots=True, weakref_slot=True)
-class ToolResult:
+class ToolResult(Struct, frozen=True, weakref=True):
     """A server's answer: exactly one of `result` and `error` is set.
 
     Large results are counted while they are in memory, by weak references.
@@ -56,13 +69,11 @@ class ToolResult:
     """The raw `result` object, passed back untouched."""
     error: Mapping[str, Json] | None = None
     """The raw JSON-RPC `error` object."""
-    refused_host: str = field(default="", compare=False)
+    refused_host: str = ""
     """The host that the sandbox blocked, according to the answer; empty: none."""
-    written: bytes | None = field(default=None, init=False, compare=False, repr=False)
-    """Of a large result, its compact JSON, written once for the digest and the agent. A copy with
-    another result has none."""
+    written: bytes | None = None
+    """Of a large result, its compact JSON, written once for the digest and the agent."""
 
-    def with_written(self, written: bytes | None) -> "ToolResult":
-        """A copy of the result with its JSON."""
-        object.__setattr__(self, "written", written)
-        return self
+    def with_result(self, result: Mapping[str, Json], refused_host: str) -> "ToolResult":
+        """A copy with another result, whose JSON is not written yet."""
+        return ToolResult(result=result, refused_host=refused_host)

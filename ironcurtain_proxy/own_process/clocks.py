@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 from time import monotonic
 from typing import Final
 
-from ironcurtain_proxy.model.call import RequestId
 from ironcurtain_proxy.model.escalation import EscalationId
+from ironcurtain_proxy.model.operation import RequestId
 from ironcurtain_proxy.steady_clock import seconds_since_boot
 
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from ironcurtain_proxy.model.call import RequestId, ToolCall
 from ironcurtain_proxy.model.json import Arguments, Json
+from ironcurtain_proxy.model.operation import Operation, RequestId
 from ironcurtain_proxy.rehearsal.recorded import RecordedCall
 
 FILES: Final = "filesystem"
@@ -38,9 +38,9 @@ class ServerCall:
     arguments: Arguments
 
 
-def as_tool_call(call: ServerCall) -> ToolCall:
+def as_tool_call(call: ServerCall) -> Operation:
     """The same as the proxy would have it."""
-    return ToolCall(
+    return Operation(
         request_id=RequestId("rehearsed"),
         exposed_name=f"{call.server}__{call.tool}",
         server=call.server,

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from ironcurtain_proxy.decision.prior_consent import goes_by_name
 from ironcurtain_proxy.facts.fingerprint import fingerprint
 from ironcurtain_proxy.grants.book import GrantBook
 from ironcurtain_proxy.grants.budget import BudgetBook
@@ -17,6 +18,7 @@ from ironcurtain_proxy.grants.claims import Approvals, Claim
 from ironcurtain_proxy.grants.format import KeptGrant
 from ironcurtain_proxy.grants.grant_settlement import Remembering
 from ironcurtain_proxy.grants.patterns import EscalatedCall
+from ironcurtain_proxy.mediation.in_force import PolicyInForce
 from ironcurtain_proxy.mediation.question import Frame, Posed, question_about
 from ironcurtain_proxy.model.decision import Escalate
 from ironcurtain_proxy.model.escalation import Approved, EscalationId
@@ -45,6 +47,8 @@ class EscalatedStep:
     policy: Policy
     home: RealPath
     workspace: RealPath
+    held: bool = False
+    """A sandbox holds the local parts of the command."""
 
     def escalated(self) -> EscalatedCall:
         """As grants see it."""
@@ -56,6 +60,7 @@ class EscalatedStep:
             request=self.facts.request,
             arguments=self.facts.arguments,
             roles=decision.roles if isinstance(decision, Escalate) else (),
+            goes_by_name=goes_by_name(self.facts.request, self.policy),
         )
 
 
@@ -74,7 +79,9 @@ class Memory:
         command = asked.facts.command
         if command is not None and (asked.session, _fingerprint(asked)) in self.identical:
             return True
-        if command is not None and covers(tuple(self.families), command, asked.facts.place):
+        if command is not None and covers(
+            tuple(self.families), command, asked.facts.place, held=asked.held
+        ):
             return not asked.escalated().roles
         claim = Claim(call=asked.escalated(), reasons=asked.judged.reasons)
         return not self.approvals.use(claim, _WHEN).open
@@ -82,7 +89,7 @@ class Memory:
     def approve(self, asked: EscalatedStep) -> None:
         """Remember what a person would who always takes the first offer."""
         if asked.facts.command is not None:
-            needed = families_of(asked.facts.command, asked.facts.place) or ()
+            needed = _families(asked)
             self.families.update([family for family in needed if family.is_general])
             self.identical.add((asked.session, _fingerprint(asked)))
             return
@@ -109,13 +116,22 @@ class Memory:
         )
 
 
+def _families(asked: EscalatedStep) -> tuple[Family, ...]:
+    command = asked.facts.command
+    found = None if command is None else families_of(command, asked.facts.place, held=asked.held)
+    return found or ()
+
+
 def _fingerprint(asked: EscalatedStep) -> str:
     return fingerprint(asked.call.server, asked.call.tool, asked.facts.arguments)
 
 
 def _frame(asked: EscalatedStep) -> Frame:
     return Frame(
-        session="rehearsed", policy=asked.policy, home=asked.home, patience=timedelta(minutes=5)
+        session="rehearsed",
+        in_force=PolicyInForce(policy=asked.policy),
+        home=asked.home,
+        patience=timedelta(minutes=5),
     )
 
 

@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -23,7 +23,7 @@ from ironcurtain_proxy.rehearsal.client_tools import (
     ServerCall,
     as_server_call,
 )
-from ironcurtain_proxy.rehearsal.containment import is_contained
+from ironcurtain_proxy.rehearsal.containment import is_contained, is_held
 from ironcurtain_proxy.rehearsal.memory import EscalatedStep, Memory, given
 from ironcurtain_proxy.rehearsal.recorded import RecordedCall, Recording
 from ironcurtain_proxy.rehearsal.scene import RULES, Scene, SceneRules, Stage
@@ -153,7 +153,8 @@ class _Player:
             return
         self._remembering("remembered", rules, recorded, asked)
         if preset(rules).config.get("containment") and not is_contained(asked):
-            self._remembering("contained", rules, recorded, asked)
+            held = replace(asked, held=is_held(asked))
+            self._remembering("contained", rules, recorded, held)
 
     def _remembering(
         self, way: Way, rules: SceneRules, recorded: RecordedCall, asked: EscalatedStep

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 import orjson
+from msgspec import structs
 
 from ironcurtain_proxy.approval.judging import NamedTool, Overlay
 from ironcurtain_proxy.approval.subject import tool_names
@@ -24,9 +25,11 @@ from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.facts.catalogue import CataloguedTool
 from ironcurtain_proxy.facts.resolver import Resolver
 from ironcurtain_proxy.mediation.judge import judge
+from ironcurtain_proxy.model.command import ParsedCommand
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.judgement import Judged
 from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.place import Place
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.model.request import Facts, Gathered
 from ironcurtain_proxy.model.server import ToolDefinition
@@ -38,6 +41,7 @@ from ironcurtain_proxy.rehearsal.client_tools import (
     ServerCall,
     as_tool_call,
 )
+from ironcurtain_proxy.shell.families import GIT_CONFIGURATION, sought
 from ironcurtain_proxy.wiring.overlay import command_argument, overlay_for
 from ironcurtain_proxy.wiring.proxy import resolver_for
 
@@ -46,7 +50,13 @@ SceneRules: TypeAlias = Literal["shipped"] | PresetName
 
 _MOST_SCENES: Final = 64
 """At once: each holds the policies of all rules."""
-_COMMANDS_RULE: Final = "allow-commands"
+_COMMANDS: Final[dict[str, Json]] = {
+    "name": "allow-commands",
+    "description": "The policy lets commands run.",
+    "if": {"server": [SHELL]},
+    "then": "allow",
+    "reason": "The policy lets commands run.",
+}
 RULES: Final[tuple[SceneRules, ...]] = ("shipped", *PRESETS)
 
 
@@ -73,7 +83,7 @@ class Scene:
         Args:
             call: what is judged.
             branch: recorded; then the workspace is taken for a repository that pushes to the branch
-                of this name of `origin`. Empty: not known.
+                of this name of `origin` and has no hooks. Empty: not known.
         """
         gathered = await self.resolver.gather(as_tool_call(call))
         if not isinstance(gathered, Facts) or gathered.command is None or not branch:
@@ -81,8 +91,14 @@ class Scene:
         place = gathered.place
         if place.directory != str(self.workspace):
             return gathered
-        there = replace(place, has_repository=True, branch=branch, push_to=("origin", branch))
-        return replace(gathered, place=there)
+        there = replace(
+            place,
+            has_repository=True,
+            runs_hooks=False,
+            branch=branch,
+            push_to=("origin", branch),
+        )
+        return structs.replace(gathered, place=_with_remotes(gathered.command, there))
 
     def judged(self, rules: SceneRules, call: ServerCall, gathered: Gathered) -> Judged:
         """What would be decided of a call before anybody is asked."""
@@ -91,6 +107,18 @@ class Scene:
         return judge(
             gathered, by.policy, by.overlay, lambda: NamedTool(call.server, call.tool, names())
         )
+
+
+def _with_remotes(command: ParsedCommand, place: Place) -> Place:
+    """A place whose families of git lead where the recorded repository leads."""
+    families = sought(command, place).families
+    known = dict(place.meanings or ())
+    of_git = [one for one in families if one.defined_in[0].endswith(GIT_CONFIGURATION)]
+    return replace(place, meanings=tuple({**known, **dict.fromkeys(of_git, _RECORDED)}.items()))
+
+
+_RECORDED: Final = "recorded"
+"""The meaning of a family of git in a rehearsal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,13 +222,7 @@ def _documents(rules: SceneRules, workspace: str) -> Documents:
         return compose(preset(rules), servers, workspace)
     found = compose(preset("supervised"), servers, workspace)
     shipped = orjson.loads((SHIPPED / POLICY_NAME).read_bytes())["rules"]
-    written = found.policy["rules"]
-    commands = [
-        rule
-        for rule in (written if isinstance(written, list) else [])
-        if isinstance(rule, dict) and rule["name"] == _COMMANDS_RULE
-    ]
     config = {key: value for key, value in found.config.items() if key != "security"}
     return Documents(
-        policy={"rules": [*shipped, *commands]}, annotations=found.annotations, config=config
+        policy={"rules": [*shipped, _COMMANDS]}, annotations=found.annotations, config=config
     )

@@ -31,6 +31,7 @@ from ironcurtain_proxy.model.escalation import (
     EscalationId,
     Held,
     Ruling,
+    Superseded,
     Taken,
     Unreachable,
 )
@@ -67,6 +68,8 @@ class _Question:
     waiting: int = 0
     asker_waits: bool = False
     """Whether the call that was asked about first still waits: the approval is its own."""
+    superseded: bool = False
+    """The policy that asked is no longer in force."""
     held: bool = False
     """The agent was told to repeat the call, so a question without waiting calls is not abandoned.
     """
@@ -117,7 +120,7 @@ class Desk:
 
     async def settle(
         self, escalation: Escalation, on_wait: OnWait | None = None
-    ) -> Ruling | Held | Taken:
+    ) -> Ruling | Held | Taken | Superseded:
         """Get a ruling on a call, or hold the call.
 
         A call that is cancelled while it waits withdraws its question, unless other calls wait
@@ -128,10 +131,12 @@ class Desk:
             return Unreachable() if self._tasks is None else _TOO_MANY
         is_asker = question.escalation is escalation
         if not await self._join(question, on_wait, is_asker=is_asker):
+            if question.superseded:
+                return Superseded()
             question.held = True
             return Held(question.escalation.id)
         ruling = self._take(question)
-        if is_asker or isinstance(ruling, Unreachable | Taken):
+        if is_asker or isinstance(ruling, Unreachable | Taken | Superseded):
             return ruling
         return replace(ruling, question=question.escalation.id)
 
@@ -148,6 +153,19 @@ class Desk:
         finally:
             question.waiting -= 1
             question.asker_waits &= not is_asker
+
+    def supersede(self, policy_version: str) -> int:
+        """Withdraw the questions that another policy asked. How many there were."""
+        others = [
+            question
+            for question in self._questions.values()
+            if question.escalation.policy_version != policy_version
+        ]
+        for question in others:
+            question.superseded = True
+            question.scope.cancel()
+            self._drop(question)
+        return len(others)
 
     def open(self) -> tuple[tuple[Escalation, EscalationState], ...]:
         """The questions that are open, or answered and not used yet."""
@@ -214,9 +232,11 @@ class Desk:
                     await on_wait(self._clock.monotonic() - started)
         return True
 
-    def _take(self, question: _Question) -> Ruling | Taken:
+    def _take(self, question: _Question) -> Ruling | Taken | Superseded:
         """The ruling; an approval is returned once."""
         self._forget(question)
+        if question.superseded:
+            return Superseded()
         if isinstance(question.ruling, Approved):
             if question.state != "approved" or question.asker_waits:
                 return Taken()

@@ -1,12 +1,16 @@
 """The last step into a sandbox: runs in it, and becomes the server.
 
-    python -I -S inside.py DIRECTORY ... -- COMMAND [ARGUMENT ...]
+    python -I -S inside.py PROCESSES DIRECTORY ... -- COMMAND [ARGUMENT ...]
 
 srt hides a directory behind an empty one in memory. Whoever owns that may write into it: what a
 server put there seemed to be kept, and was gone with the server. Each DIRECTORY that is hidden so
 is closed for writing here, so that a write fails, is seen to fail, and can be said to be the
 sandbox's doing. What is open inside stays open. This is no barrier: the server owns the directory,
 and may open it again; what it writes then is lost as before.
+
+PROCESSES bounds the processes and threads of the sandbox, so that a command which starts ever more
+of them fails, and the machine goes on. Where memory runs out, the kernel ends processes of the
+sandbox first. The kernel counts no processes of root.
 
 A program of its own, run once a server: it imports next to nothing, and nothing of this package.
 """
@@ -19,12 +23,15 @@ _IN_MEMORY = " - tmpfs "
 _PR_CAPBSET_DROP = 24
 _CAP_DAC_OVERRIDE = 1
 _NOT_FOUND = 127
+_ENDED_FIRST = 500
+"""Half of the memory of the machine is added to what a process seems to use."""
 
 
 def main(arguments: list[str]) -> int:
     """Close the directories and become the command; comes back only if that cannot be."""
     end = arguments.index("--")
-    close(arguments[:end])
+    bound(int(arguments[0]))
+    close(arguments[1:end])
     if os.geteuid() == 0:
         _heed_modes()
     # Python ignores these, and what ignores a signal hands that on.
@@ -36,6 +43,25 @@ def main(arguments: list[str]) -> int:
     except OSError as error:
         sys.stderr.write(f"{command[0]}: {error.strerror}\n")
     return _NOT_FOUND
+
+
+def bound(processes: int) -> None:
+    """Limit the processes of the sandbox, for good; never raises."""
+    import resource  # noqa: PLC0415  used in one place
+
+    try:
+        _, hard = resource.getrlimit(resource.RLIMIT_NPROC)
+        most = processes if hard == resource.RLIM_INFINITY else min(processes, hard)
+        resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
+    except (OSError, ValueError):
+        pass
+    try:
+        with open("/proc/self/oom_score_adj", "r+", encoding="ascii") as file:  # noqa: PTH123  as below
+            if int(file.read()) < _ENDED_FIRST:
+                file.seek(0)
+                file.write(str(_ENDED_FIRST))
+    except (OSError, ValueError):
+        pass
 
 
 def close(directories: list[str]) -> None:

@@ -116,16 +116,17 @@ def confine(spec: ServerSpec, confinement: Confinement | None) -> Launch:
 
 
 def _through(profile: SandboxProfile) -> tuple[str, ...]:
-    """What closes hidden directories for writing and then becomes the server; see `inside`.
+    """What bounds the server, closes hidden directories and becomes the server; see `inside`.
 
     Nothing, where the profile hides what that needs to run.
     """
     needed = (sys.executable, sys.base_prefix, inside.__file__)
     real = [RealPath.from_text(os.path.realpath(path)) for path in needed]
     named = [RealPath.from_text(path) for path in needed]
-    if not profile.deny_read or not all(map(profile.may_read, (*real, *named))):
+    if not all(map(profile.may_read, (*real, *named))):
         return ()
-    return (sys.executable, "-I", "-S", inside.__file__, *profile.deny_read, "--")
+    program = (sys.executable, "-I", "-S", inside.__file__, str(profile.processes))
+    return (*program, *profile.deny_read, "--")
 
 
 def unsafe_no_sandbox(spec: ServerSpec) -> Launch:

@@ -14,6 +14,8 @@ from ironcurtain_proxy.model.server import ServerSpec
 
 _OPENED_BY_SRT: Final = (".npm/_logs", ".claude/debug")
 """Directories of the user that srt lets every sandbox write in: all servers share them."""
+MOST_PROCESSES: Final = 4096
+"""Where nothing else is configured: a large build fits, and a machine goes on with as many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +29,8 @@ class SandboxProfile:
     deny_write: tuple[str, ...] = ()
     allowed_domains: tuple[str, ...] = ()
     denied_domains: tuple[str, ...] = ()
+    processes: int = MOST_PROCESSES
+    """How many processes and threads it may have at a time."""
 
     def may_write(self, path: RealPath) -> bool:
         """Whether the server itself would be let."""
@@ -119,7 +123,12 @@ def profile_of(spec: ServerSpec, around: SandboxSurroundings) -> SandboxProfile:
         ),
         allowed_domains=_strings(network, "allowedDomains"),
         denied_domains=_strings(network, "deniedDomains"),
+        processes=_processes(_section(entry, "limits").get("processes")),
     )
+
+
+def _processes(said: Json) -> int:
+    return said if isinstance(said, int) and not isinstance(said, bool) else MOST_PROCESSES
 
 
 def _section(entry: Mapping[str, Json], key: str) -> Mapping[str, Json]:

@@ -2,7 +2,8 @@
 
 What is in them runs outside any sandbox, with all rights of the user, the next time the user
 commits or starts an agent. A place is a directory that holds such files: a repository's `.git`, a
-bare repository, `.claude`. This file reads and changes nothing.
+bare repository, `.claude`, and `.ironcurtain` with a project's layer of policy. This file reads
+and changes nothing.
 """
 
 import os
@@ -16,7 +17,7 @@ from typing import Final, Literal, TypeAlias
 from ironcurtain_proxy.sandbox.git_settings import is_harmless, named_files
 
 SteeringKind: TypeAlias = Literal["git", "claude", "pointer"]
-"""A directory of git's; a `.claude`; a `.git` that is a file or a link, or such a `.claude`."""
+"""A directory of git's; a `.claude` or `.ironcurtain`; one of these names as a file or a link."""
 
 _OPEN: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _LARGEST: Final = 1 << 20
@@ -24,6 +25,8 @@ _MOST_ITEMS: Final = 2000
 _CONFIGURATIONS: Final = ("config", "config.worktree")
 _ITEMS: Final = (*_CONFIGURATIONS, "commondir")
 HOOKS: Final = "hooks"
+_SETTINGS: Final = ("settings", "policy", "compiled-policy", "dynamic-lists")
+"""Beginnings of the names of what steers an agent's client, or us."""
 _BARE: Final = ("HEAD", "objects", "refs")
 NOT_SEARCHED: Final = frozenset({"node_modules"})
 """Nobody works in there, and there is most of what a large tree holds."""
@@ -59,7 +62,7 @@ class SteeringPlace:
 def place_of(directory: str, name: str) -> SteeringPlace | None:
     """The place that an entry of a directory is; None: it steers nothing."""
     lower = name.lower()
-    if lower not in {".git", ".claude"}:
+    if lower not in {".git", ".claude", ".ironcurtain"}:
         return None
     path = f"{directory}/{name}"
     with suppress(OSError):
@@ -93,7 +96,8 @@ def items_of(place: SteeringPlace) -> Mapping[str, Item]:
 
 
 def _settings(directory: int) -> dict[str, Item]:
-    return _read_each(directory, [n for n in _names(directory) if n.lower().startswith("settings")])
+    names = [name for name in _names(directory) if name.lower().startswith(_SETTINGS)]
+    return _read_each(directory, names)
 
 
 def _of_git(directory: int) -> dict[str, Item]:

@@ -36,14 +36,25 @@ class RunningSession:
     workspace: str | None
     client: str
     """The client's own name for itself; empty: not known yet."""
+    policy_version: str
+    """The policy in force; empty: not known yet."""
+    policy_problem: str
+    """Why the files of the policy are not what is in force; empty: they are."""
     servers: tuple[str, ...]
     config: str | None
     mailboxes: tuple[Path, ...]
     open_questions: int
 
 
-def note_session(settings: Settings, client: str = "") -> None:
-    """Write the session's state file. A failure is logged and otherwise ignored."""
+def note_session(settings: Settings, client: str = "", policy: str = "", problem: str = "") -> None:
+    """Write the session's state file. A failure is logged and otherwise ignored.
+
+    Args:
+        settings: what the operator said.
+        client: the client's own name for itself; empty: not known yet.
+        policy: the version in force; empty: not known yet.
+        problem: why the files of the policy are not what is in force; empty: they are.
+    """
     owner = this_process()
     directory = settings.session_dir
     fields: dict[str, Json] = {
@@ -51,6 +62,8 @@ def note_session(settings: Settings, client: str = "") -> None:
         "startTime": owner.start_time,
         "workspace": None if settings.workspace is None else str(settings.workspace),
         "client": client,
+        "policyVersion": policy,
+        "policyProblem": problem,
         "servers": [spec.name for spec in settings.servers],
         "config": None if settings.config_file is None else str(settings.config_file),
         "mailboxes": [str(place) for place in settings.mailboxes],
@@ -104,6 +117,8 @@ def _session(name: str, found: dict[str, object]) -> RunningSession:
         pid=int(str(found["pid"])),
         workspace=None if found["workspace"] is None else str(found["workspace"]),
         client=str(found["client"]),
+        policy_version=str(found.get("policyVersion", "")),
+        policy_problem=str(found.get("policyProblem", "")),
         servers=_texts(found["servers"]),
         config=None if found["config"] is None else str(found["config"]),
         mailboxes=mailboxes,

@@ -3,6 +3,9 @@
 - `serving`, `proxy`: `serve`, and one proxy put together from its settings.
 - `overlay`, `confinement`, `containment`, `timeline`, `persistence`, `reviewers`, `auto_confirm`:
   one part each.
+- `replaying`: recorded calls judged again.
+- `reloading`: a changed policy in a running session.
 - `live`: the servers' tools for `check --live`. `rehearsal`: for `explain`.
-- `readiness`: what stops the start. `holding`: whose calls can be contained.
+- `readiness`, `remote`: what stops the start, in general and for servers over HTTP.
+- `holding`: whose calls can be contained.
 """

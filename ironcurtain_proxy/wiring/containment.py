@@ -15,7 +15,7 @@ from typing import Final
 import orjson
 
 from ironcurtain_proxy.config.settings import Settings
-from ironcurtain_proxy.model.call import RequestId
+from ironcurtain_proxy.model.operation import RequestId
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.ports import Timeline
 

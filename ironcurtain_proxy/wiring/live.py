@@ -1,6 +1,7 @@
 """Asking the servers which tools they have, for `check --live`."""
 
 import os
+from collections.abc import Callable
 from dataclasses import replace
 
 import anyio
@@ -16,7 +17,12 @@ from ironcurtain_proxy.wiring.confinement import confinements, find_sandbox
 from ironcurtain_proxy.wiring.proxy import downstream_options, settled
 
 
-def list_live_tools(settings: Settings, policy: Policy, patience: float | None = None) -> LiveTools:
+def list_live_tools(
+    settings: Settings,
+    policy: Policy,
+    patience: float | None = None,
+    tell: Callable[[str], None] = say,
+) -> LiveTools:
     """Start the servers, list their tools, and stop them again.
 
     What that left in the state directory is removed, unless a server did not answer: its words are
@@ -26,12 +32,13 @@ def list_live_tools(settings: Settings, policy: Policy, patience: float | None =
         settings: which servers.
         policy: what confines them.
         patience: seconds for all of them together; None: as long as `serve` waits.
+        tell: is told what runs unconfined.
     """
     directory = settings.session_dir
     is_new = not directory.exists()
     hold = SessionLock.of(directory)
     try:
-        found = _live_tools(settings, policy, patience)
+        found = _live_tools(settings, policy, patience, tell)
         if hold is not None and is_new and not found.silent:
             remove_session(directory, hold)
         return found
@@ -41,9 +48,11 @@ def list_live_tools(settings: Settings, policy: Policy, patience: float | None =
             hold.release()
 
 
-def _live_tools(settings: Settings, policy: Policy, patience: float | None) -> LiveTools:
+def _live_tools(
+    settings: Settings, policy: Policy, patience: float | None, tell: Callable[[str], None]
+) -> LiveTools:
     specs = settled(settings, os.environ)
-    sandbox = find_sandbox(settings, os.environ, say)
+    sandbox = find_sandbox(settings, os.environ, tell)
     confined = confinements(sandbox, specs, settings, policy)
     options = downstream_options(settings, os.environ, confined)
     if patience is not None:

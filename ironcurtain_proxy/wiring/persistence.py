@@ -21,6 +21,20 @@ def grant_ending(settings: Settings) -> str:
     return f"{days} in this project" if said.scope == "project" else days
 
 
+def patience(settings: Settings) -> timedelta:
+    """How long reviewers have: with the engine, a target and then its fallback."""
+    config = settings.auto_confirm
+    if config is not None and config.engine.enabled:
+        return timedelta(minutes=2 * config.engine.escalation_timeout_minutes)
+    return timedelta(seconds=settings.escalation_timeout_seconds)
+
+
+def grant_ttl(settings: Settings) -> timedelta | None:
+    """How long a remembered approval holds; None: as long as the session."""
+    seconds = settings.overlay.grants.ttl_seconds
+    return timedelta(seconds=seconds) if seconds else None
+
+
 def persisted_grants(
     settings: Settings, policy_version: str, clock: Clock
 ) -> "tuple[PersistedGrants | None, str]":
@@ -48,11 +62,12 @@ def persisted_grants(
         PersistedGrants,
     )
 
+    workspace = None if settings.workspace is None else str(settings.workspace)
     here = Circumstances(
         scope=said.scope,
         workspace=settings.workspace,
         policy_version=policy_version,
-        servers={spec.name: server_digest(spec) for spec in settings.servers},
+        servers={spec.name: server_digest(spec, workspace) for spec in settings.servers},
         lifetime=timedelta(days=said.expires_days),
     )
     return PersistedGrants(GrantsFile(settings.state_dir / KEPT_NAME), here, clock), ""

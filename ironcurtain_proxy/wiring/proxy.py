@@ -2,7 +2,6 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +9,8 @@ from typing import TYPE_CHECKING
 import anyio
 from anyio.abc import TaskStatus
 
-from ironcurtain_proxy.agent.own_tools import PREFIX
+from ironcurtain_proxy.agent.asking import AskedClient
+from ironcurtain_proxy.agent.own_tools import is_own
 from ironcurtain_proxy.approval.judging import Overlay
 from ironcurtain_proxy.audit.hanging import end_process
 from ironcurtain_proxy.audit.log import AuditLog
@@ -21,6 +21,7 @@ from ironcurtain_proxy.config.servers.roots import initial_roots
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.decision.breaker import Breaker
 from ironcurtain_proxy.downstream.environment import child_environment
+from ironcurtain_proxy.downstream.greeting import ROOTS
 from ironcurtain_proxy.downstream.options import DownstreamOptions
 from ironcurtain_proxy.downstream.servers import DownstreamServers
 from ironcurtain_proxy.downstream.working_directory import settle
@@ -30,6 +31,7 @@ from ironcurtain_proxy.facts.facts import FactReader
 from ironcurtain_proxy.facts.git import GitRemotes
 from ironcurtain_proxy.facts.live_catalogue import LiveCatalogue
 from ironcurtain_proxy.facts.mounts import MountTable
+from ironcurtain_proxy.facts.operations import OperationSource
 from ironcurtain_proxy.facts.paths import PathReader
 from ironcurtain_proxy.facts.resolver import Resolver, ToolSource
 from ironcurtain_proxy.facts.spelling import Speller
@@ -38,7 +40,9 @@ from ironcurtain_proxy.grants.budget import BudgetBook
 from ironcurtain_proxy.grants.claims import Approvals
 from ironcurtain_proxy.jsonrpc.batch import Batch
 from ironcurtain_proxy.mediation.calls import Calls
+from ironcurtain_proxy.mediation.operations import Operations
 from ironcurtain_proxy.mediation.own_tools import OwnTools, by_name
+from ironcurtain_proxy.mediation.server_questions import ServerQuestions
 from ironcurtain_proxy.mediation.session import Session, Terms
 from ironcurtain_proxy.model.command import ParsedCommand
 from ironcurtain_proxy.model.family import Sought
@@ -56,7 +60,9 @@ from ironcurtain_proxy.sessions.directories import SessionLock, hold_session
 from ironcurtain_proxy.wiring.confinement import confinements, machine_of, with_own_place
 from ironcurtain_proxy.wiring.containment import containment_of
 from ironcurtain_proxy.wiring.overlay import command_argument, overlay_for
-from ironcurtain_proxy.wiring.persistence import grant_ending
+from ironcurtain_proxy.wiring.persistence import grant_ending, grant_ttl, patience
+from ironcurtain_proxy.wiring.reloading import Reloading, candidate_of
+from ironcurtain_proxy.wiring.remote import refuse_closed_hosts, remote_hosts
 from ironcurtain_proxy.wiring.reviewers import Reviewers, Ways, assemble_reviewers
 
 if TYPE_CHECKING:
@@ -74,6 +80,10 @@ class Proxy:
     catalogue: LiveCatalogue
     reviewers: Reviewers
     calls: Calls
+    operations: Operations
+    client: AskedClient
+    """The agent's client, for questions of servers."""
+    questions: ServerQuestions
     overlay: Overlay
     holds: tuple[SessionLock, ...]
     """Locks on the session's directories, which prevent their removal."""
@@ -81,6 +91,7 @@ class Proxy:
     """None: no confined server may write anywhere."""
     timeline: "WorkspaceTimeline | None" = None
     """None: no call can be taken back."""
+    reloading: Reloading
     on_tools_changed: Callable[[], Awaitable[None]] | None = None
     """Notifies the agent."""
     _has_listed: bool = False
@@ -91,7 +102,7 @@ class Proxy:
 
     async def list_tools(self) -> list[Json]:
         """The tools that the agent is shown: the servers' tools and the proxy's own."""
-        tools = [tool for tool in await self.catalogue.listing() if not _is_ours(tool)]
+        tools = [tool for tool in await self.catalogue.listing() if not is_own(tool)]
         self._has_listed = True
         return [*tools, *self.calls.own.listing(may_hold=self._may_hold_now())]
 
@@ -105,6 +116,8 @@ class Proxy:
         """Run servers and reviewers until cancelled; then end them."""
         self.servers.hooks.roots = self._roots
         self.servers.hooks.on_tools_changed = self._tools_changed
+        self.servers.hooks.on_question = self.questions.handle
+        self.servers.hooks.capabilities = self._capabilities
         try:
             async with anyio.create_task_group() as tasks:
                 await tasks.start(self.servers.run)
@@ -113,6 +126,8 @@ class Proxy:
                     tasks.start_soon(self.watchman.run)
                 if self.timeline is not None:
                     tasks.start_soon(self.timeline.run)
+                if self.settings.policy_reload:
+                    tasks.start_soon(self.reloading.run)
                 task_status.started()
                 await anyio.sleep_forever()
         finally:
@@ -129,9 +144,19 @@ class Proxy:
         if (self._has_listed or has_changed) and self.on_tools_changed is not None:
             await self.on_tools_changed()
 
+    @property
+    def _names(self) -> Mapping[str, str]:
+        return {spec.name: spec.annotations for spec in self.settings.servers}
+
+    async def _capabilities(self, server: str) -> Mapping[str, Json]:
+        """What a server is told that its client can do."""
+        allowed = self.loaded.policy.questions_of(self._names[server])
+        return await self.client.mirrored(allowed, ROOTS)
+
     def _roots(self, server: str) -> list[Mapping[str, Json]]:
-        names = {spec.name: spec.annotations for spec in self.settings.servers}
-        found = initial_roots(self.loaded.policy, names[server])
+        if server in remote_hosts(self.settings):
+            return []  # paths of this machine are not the business of a server elsewhere
+        found = initial_roots(self.loaded.policy, self._names[server])
         return [{"uri": root.uri, "name": root.name} for root in found]
 
 
@@ -164,6 +189,7 @@ def assemble(
         ways: the ways to reviewers besides the mailbox.
         in_process: another program's process, which a hanging disk must not end.
     """
+    refuse_closed_hosts(settings, loaded.policy)
     # First, before there is anything in the directory that could be removed.
     holds = hold_session(settings)
     batch = Batch()
@@ -190,17 +216,15 @@ def assemble(
     approvals = Approvals(GrantBook(on_taken_back=servers.twins.close), BudgetBook())
     ways = replace(ways or Ways(), timeline=timeline)
     reviewers = assemble_reviewers(settings, approvals, clock, environ, loaded.version, ways)
+    command = command_argument(overlay, catalogue.names)
+    facts = resolver_for(settings, loaded, catalogue.lookup, environ, command, confined)
+    client = AskedClient(settings.escalation_timeout_seconds)
+    facts.declares_view = catalogue.declares_view
     session = Session.begin(
         World(
             tools=catalogue,
-            facts=resolver_for(
-                settings,
-                loaded,
-                catalogue.lookup,
-                environ,
-                command_argument(overlay, catalogue.names),
-                confined,
-            ),
+            facts=facts,
+            client=client,
             desk=reviewers.desk,
             servers=servers,
             recorder=audit,
@@ -219,17 +243,28 @@ def assemble(
         Terms(
             session=settings.session,
             policy=loaded.policy,
+            candidate=candidate_of(settings),
             overlay=overlay,
-            patience=_patience(settings),
+            patience=patience(settings),
             home=real(settings.home),
-            grant_ttl=_grant_ttl(settings),
+            grant_ttl=grant_ttl(settings),
             grant_ending=grant_ending(settings),
             named_meta=settings.forward_meta,
+            hosts=remote_hosts(settings),
         ),
         approvals=approvals,
         breaker=Breaker(settings.breaker.threshold, settings.breaker.window_seconds),
     )
     return Proxy(
+        reloading=Reloading(
+            settings=settings,
+            loaded=loaded,
+            in_force=session.in_force,
+            catalogue=catalogue,
+            journal=session.journal,
+            desk=reviewers.desk,
+            grants=reviewers.grants,
+        ),
         holds=holds,
         watchman=watchman,
         timeline=timeline,
@@ -240,8 +275,12 @@ def assemble(
         catalogue=catalogue,
         reviewers=reviewers,
         overlay=overlay,
+        client=client,
+        questions=ServerQuestions(session=session, client=client),
+        operations=Operations(naming=catalogue.naming, lists=servers, session=session),
         calls=Calls(
             tools=catalogue,
+            renamed=catalogue.naming.result if catalogue.naming.has_several else None,
             journal=session.journal,
             mediator=session.mediator,
             own=OwnTools(
@@ -259,23 +298,6 @@ def assemble(
             show=partial(reviewers.mailbox.publish_grants, settings.session),
         ),
     )
-
-
-def _patience(settings: Settings) -> timedelta:
-    """How long reviewers have: with the engine, a target and then its fallback."""
-    config = settings.auto_confirm
-    if config is not None and config.engine.enabled:
-        return timedelta(minutes=2 * config.engine.escalation_timeout_minutes)
-    return timedelta(seconds=settings.escalation_timeout_seconds)
-
-
-def _grant_ttl(settings: Settings) -> timedelta | None:
-    seconds = settings.overlay.grants.ttl_seconds
-    return timedelta(seconds=seconds) if seconds else None
-
-
-def _is_ours(tool: Json) -> bool:
-    return isinstance(tool, dict) and str(tool.get("name")).startswith(PREFIX)
 
 
 def _sought(command: ParsedCommand, place: Place) -> Sought:
@@ -334,7 +356,12 @@ def resolver_for(
                 own_tmp={name: one.places for name, one in private.items()},
                 shown={name: one.shown for name, one in private.items()},
             ),
+            asks_about_unknown=loaded.policy.unknown_tools == "ask",
             trusted=loaded.policy.trusted_servers,
+            operations=OperationSource(
+                prompts=loaded.prompts,
+                policy_server={spec.name: spec.annotations for spec in settings.servers}.get,
+            ),
         ),
         FactReader(PathReader(speller), workspace=settings.workspace),
         MountTable(),

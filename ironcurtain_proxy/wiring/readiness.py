@@ -24,11 +24,12 @@ from ironcurtain_proxy.own_process.clocks import SystemClock
 from ironcurtain_proxy.private_directory import MailboxDirectory
 from ironcurtain_proxy.wiring.confinement import confinements, find_sandbox
 from ironcurtain_proxy.wiring.proxy import settled
+from ironcurtain_proxy.wiring.remote import refuse_closed_hosts, unused_proxies
 from ironcurtain_proxy.wiring.reviewers import assemble_reviewers
 
 NO_SERVERS: Final = (
-    "no server is configured that can be started here: write one with a command into this file, "
-    "into mcpServers of the configuration file, or into MCP_SERVERS_CONFIG"
+    "no server is configured: write one with a command or a url into this file, into "
+    "mcpServers of the configuration file, or into MCP_SERVERS_CONFIG"
 )
 """Why nothing is served."""
 
@@ -54,6 +55,9 @@ def look_at_the_start(
     look_at_servers(settings, report)
     if not report.has_errors:
         _look_at_sandboxes(settings, loaded, environ, report)
+        _try(partial(refuse_closed_hosts, settings, loaded.policy), report)
+        for warning in unused_proxies(settings, environ):
+            report.warning(servers_source(settings), (), warning)
     look_at_places(settings, report)
     look_at_reviewers(settings, loaded, environ, report)
 

@@ -7,7 +7,8 @@ are started, and the agent is answered while they start.
 import gc
 import logging
 import signal
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +17,7 @@ import anyio
 from ironcurtain_proxy.agent.capacity import RequestCapacity
 from ironcurtain_proxy.agent.elicitation import ElicitationReviewer
 from ironcurtain_proxy.agent.guidance import tool_usage
+from ironcurtain_proxy.agent.introductions import Introduced, introduced
 from ironcurtain_proxy.agent.server import AgentServer
 from ironcurtain_proxy.agent.transport import AgentTransport
 from ironcurtain_proxy.audit.known_logs import note_log
@@ -43,6 +45,10 @@ from ironcurtain_proxy.wiring.overlay import say_what_holds
 from ironcurtain_proxy.wiring.proxy import Proxy, assemble
 from ironcurtain_proxy.wiring.readiness import look_at_servers
 from ironcurtain_proxy.wiring.reviewers import Ways
+
+_PATIENCE: Final = 3.0
+"""Seconds for which servers' instructions are waited for. An agent that is answered later lists
+tools later by as much less: the list waits for the same servers."""
 
 _log: Final = logging.getLogger(__name__)
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -100,7 +106,7 @@ def _ways(client: LateChannel) -> Ways:
 
 def _start(proxy: Proxy) -> None:
     """What needs no event loop: the servers start while it is made."""
-    note_session(proxy.settings)
+    note_session(proxy.settings, policy=proxy.loaded.version)
     _note_log(proxy.settings)
     proxy.servers.start_processes()
     remove_old_sessions_later(proxy.settings)
@@ -122,7 +128,8 @@ def _leave(settings: Settings) -> None:
 async def _live(proxy: Proxy, client: LateChannel, read: int, write: int) -> int:
     def note_client(name: str) -> None:
         proxy.note_client(name)
-        note_session(proxy.settings, name)
+        proxy.client.introduced.set()
+        proxy.reloading.tell(proxy.reloading.in_force.version, proxy.reloading.problem)
 
     limit = proxy.settings.max_message_bytes
     batch = proxy.servers.hooks.batch
@@ -134,6 +141,8 @@ async def _live(proxy: Proxy, client: LateChannel, read: int, write: int) -> int
     agent = AgentServer(
         handle_call=proxy.calls.handle,
         list_tools=proxy.list_tools,
+        handle_operation=proxy.operations.handle,
+        list_others=proxy.operations.listing,
         set_log_level=proxy.servers.set_log_level,
         transport=AgentTransport(
             await open_reader(read, max_line=limit, batch=batch),
@@ -142,17 +151,20 @@ async def _live(proxy: Proxy, client: LateChannel, read: int, write: int) -> int
         ),
         turn_away=proxy.calls.turn_away,
         room=RequestCapacity(largest, on_large=trimming.note_large),
-        instructions=tool_usage(),
+        instructions=partial(_instructions, proxy),
         on_client=note_client,
     )
 
+    proxy.client.transport = agent.transport
     elicitation = ElicitationReviewer(agent.transport, SystemClock())
     client.open(elicitation, elicitation.is_reachable)
 
     async def logged(server: str, params: Mapping[str, Json]) -> None:
         await agent.log_message(_named(server, params, several=len(proxy.settings.servers) > 1))
 
+    proxy.reloading.tell = partial(_note_policy, proxy)
     proxy.on_tools_changed = agent.tools_changed
+    proxy.servers.hooks.on_notice = _noticing(proxy, agent)
     proxy.calls.journal.unattended.tell = telling(proxy.settings, agent.log_own_message)
     proxy.servers.hooks.on_log = logged
     ended_by: list[int] = []
@@ -163,6 +175,34 @@ async def _live(proxy: Proxy, client: LateChannel, read: int, write: int) -> int
         await agent.serve()
         tasks.cancel_scope.cancel()
     return 128 + ended_by[0] if ended_by else 0
+
+
+async def _instructions(proxy: Proxy) -> Introduced:
+    """What the agent is told: our own guidance, then the servers' words, each under its name."""
+    said = await proxy.servers.introductions(_PATIENCE)
+    return introduced(tool_usage(), said)
+
+
+def _noticing(
+    proxy: Proxy, agent: AgentServer
+) -> Callable[[str, str, Mapping[str, Json]], Awaitable[None]]:
+    """What passes servers' notifications on: news of what was subscribed to, and of lists."""
+
+    async def noticed(server: str, method: str, params: Mapping[str, Json]) -> None:
+        if method == "notifications/resources/updated":
+            news = proxy.operations.updated(server, params)
+            if news is not None:
+                await agent.notice(method, news)
+        elif method.endswith("/list_changed"):
+            await agent.notice(method, None)
+        elif method.endswith("/complete") and proxy.client.is_done(server, params):
+            await agent.notice(method, params)
+
+    return noticed
+
+
+def _note_policy(proxy: Proxy, version: str, problem: str) -> None:
+    note_session(proxy.settings, proxy.calls.journal.client.name, version, problem)
 
 
 def _what_cannot_be_used(group: ExceptionGroup) -> ConfigurationError | None:

@@ -9,6 +9,7 @@ import anyio
 import orjson
 
 from ironcurtain_proxy.agent.capacity import RequestCapacity
+from ironcurtain_proxy.agent.introductions import Introduced
 from ironcurtain_proxy.agent.server import AgentServer
 from ironcurtain_proxy.agent.transport import AgentTransport
 from ironcurtain_proxy.jsonrpc.pipes import LineReader, open_reader, open_writer
@@ -53,7 +54,7 @@ class Calls:
             assert isinstance(arguments, dict)
             return Answered(result=ToolResult(error=arguments))
         if exposed_name == "written":
-            result = ToolResult(result={"content": []}).with_written(b'{"content":[],"by":"it"}')
+            result = ToolResult(result={"content": []}, written=b'{"content":[],"by":"it"}')
             return Answered(result=result, recorded=arguments is None)
         if exposed_name == "progress" and on_progress is not None:
             meta = params["_meta"]
@@ -70,6 +71,15 @@ class Calls:
     async def turn_away(self, exposed_name: str, params: Mapping[str, Json]) -> Reply:
         self.turned_away.append(exposed_name)
         return Failed(message="busy")
+
+    async def handle_operation(
+        self, method: str, params: Mapping[str, Json], on_progress: ProgressListener | None
+    ) -> Reply:
+        self.begun.append(method)
+        return Answered(result=ToolResult(result={"echo": dict(params)}))
+
+    async def list_others(self, kind: str) -> list[Json]:
+        return [{"name": kind}]
 
     async def list_tools(self) -> list[Json]:
         if self.levels == ["emergency"]:
@@ -156,6 +166,10 @@ async def an_agent(
     to_read, to_write = os.pipe()
     from_read, from_write = os.pipe()
     calls = Calls()
+
+    async def instructions() -> Introduced:
+        return Introduced("be careful")
+
     server = AgentServer(
         handle_call=calls.handle,
         list_tools=calls.list_tools,
@@ -165,10 +179,12 @@ async def an_agent(
             await open_writer(from_write),
             drain_seconds=drain_seconds,
         ),
+        handle_operation=calls.handle_operation,
+        list_others=calls.list_others,
         turn_away=calls.turn_away,
         on_client=calls.note_client,
         room=room or RequestCapacity(),
-        instructions="be careful",
+        instructions=instructions,
     )
     agent = Agent(to_write, await open_reader(from_read), server=server, calls=calls)
 

@@ -20,6 +20,7 @@ TELLING_THE_AGENT = (
 )
 """Folders whose reasons and replies reach an agent."""
 FOR_THE_OPERATOR = {
+    "decision/explanation.py": "what `explain` prints",
     "audit/recovery.py": "a notice at the start, on standard error",
     "mailbox/mailboxes.py": "an answer to the reviewer's own command",
 }

@@ -8,7 +8,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERS
 
 from ironcurtain_proxy import __version__
 from ironcurtain_proxy.agent.capacity import SMALL, RequestCapacity
-from ironcurtain_proxy.agent.handshake import VERSIONS
+from ironcurtain_proxy.agent.handshake import CAPABILITIES, VERSIONS
 from ironcurtain_proxy.model.json import Json
 from tests.agent.connected import HELLO, TOOLS, an_agent
 
@@ -30,7 +30,7 @@ async def test_a_client_is_answered_in_its_own_version(version: str) -> None:
     async with an_agent() as agent:
         assert (await agent.initialize(protocolVersion=version))["result"] == {
             "protocolVersion": version,
-            "capabilities": {"logging": {}, "tools": {"listChanged": True}},
+            "capabilities": dict(CAPABILITIES),
             "serverInfo": {"name": "ironcurtain-proxy", "version": __version__},
             "instructions": "be careful",
         }
@@ -134,7 +134,8 @@ async def test_a_level_that_is_none_is_refused(params: Json) -> None:
 
 
 @pytest.mark.parametrize(
-    "method", ["resources/list", "prompts/get", "server/discover", "tools/uncall", "", "TOOLS/LIST"]
+    "method",
+    ["tasks/list", "subscriptions/listen", "server/discover", "tools/uncall", "", "TOOLS/LIST"],
 )
 async def test_a_method_that_is_not_served_is_not_found(method: str) -> None:
     async with an_agent() as agent:

@@ -26,6 +26,7 @@ from ironcurtain_proxy.model.judgement import Judged
 from ironcurtain_proxy.model.request import AccessRequest, Facts
 from ironcurtain_proxy.shell.parse import parse_command
 from tests.approval.subjects import ALLOW, DENY, ESCALATE, decisions
+from tests.examples import examples
 from tests.shell.places import PROJECT
 from tests.strategies import requests
 
@@ -186,7 +187,7 @@ HINTS = st.sampled_from(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     st.lists(st.tuples(requests(), HINTS, st.booleans()), min_size=1, max_size=8),
     st.sampled_from([None, SUPERVISED, AUTONOMOUS]),
@@ -222,7 +223,7 @@ def test_what_is_remembered_of_calls_never_changes_what_is_said_of_the_next(
         )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     st.lists(st.tuples(decisions, requests(), HINTS), min_size=2, max_size=8),
     st.sampled_from([None, SUPERVISED, AUTONOMOUS]),

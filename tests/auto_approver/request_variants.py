@@ -5,10 +5,19 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 
+from msgspec import structs
+
 from ironcurtain_proxy.model.escalation import Escalation
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.model.request import ArgumentFact, PathValue, TextValue, UrlValue, Value
+from ironcurtain_proxy.model.request import (
+    ArgumentFact,
+    PathValue,
+    SqlValue,
+    TextValue,
+    UrlValue,
+    Value,
+)
 
 RETRACTIONS = (
     "never mind", "nevermind", "scratch that", "actually, don't", "actually no", "no wait", "wait",
@@ -165,7 +174,9 @@ def with_argument(escalation: Escalation, name: str, text: str) -> Escalation:
         ]
     )
     return replace(
-        escalation, arguments=arguments, request=replace(escalation.request, arguments=facts)
+        escalation,
+        arguments=arguments,
+        request=structs.replace(escalation.request, arguments=facts),
     )
 
 
@@ -175,7 +186,7 @@ def _changed(value: Value, text: str) -> Value:
             return PathValue(text, RealPath.from_text(text))
         case UrlValue():
             return UrlValue(text, (re.sub(r"^[a-z]+://", "", text),))
-        case TextValue():
+        case SqlValue() | TextValue():
             return TextValue(text)
 
 

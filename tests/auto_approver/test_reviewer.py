@@ -9,6 +9,7 @@ from datetime import timedelta
 import anyio
 import orjson
 import pytest
+from msgspec import structs
 
 from ironcurtain_proxy.auto_approver.intent import (
     NO_MESSAGE,
@@ -129,11 +130,11 @@ async def test_a_file_outside_the_workspace_that_was_asked_for_can_be_approved(
     session = Session(config=config, said=UserMessage(message, "1"))
     readme = "/home/u/Documents/README.md"
     wanted = next(iter(READ.escalation.request.arguments))
-    fact = replace(wanted, values=(PathValue(readme, RealPath.from_text(readme)),))
+    fact = structs.replace(wanted, values=(PathValue(readme, RealPath.from_text(readme)),))
     escalation = replace(
         READ.escalation,
         arguments={wanted.name: readme},
-        request=replace(READ.escalation.request, arguments=(fact,)),
+        request=structs.replace(READ.escalation.request, arguments=(fact,)),
     )
     assert isinstance(await session.ask(escalation), Approved)
     passed_on = Session(config=config, said=UserMessage("what is in my Documents folder?", "1"))

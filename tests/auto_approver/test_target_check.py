@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from ironcurtain_proxy.auto_approver.scenarios import (
     AROUND,
@@ -45,7 +46,7 @@ def call(
         found = tuple(_value(given_roles, text) for text in texts if isinstance(text, str))
         facts.append(ArgumentFact(argument, given_roles, (values or {}).get(argument, found)))
     branch = dict(context).get("Current branch", arguments.get("branch", "main"))
-    request = replace(ANY.request, server=server, tool=name, arguments=tuple(facts))
+    request = structs.replace(ANY.request, server=server, tool=name, arguments=tuple(facts))
     return replace(
         ANY,
         server=server,
@@ -222,7 +223,7 @@ OBJECTIONS = {
         "push to origin",
         replace(
             bare := call("git/git_push", {"remote": "origin"}, PUSH_ROLES),
-            request=replace(bare.request, repository=None),
+            request=structs.replace(bare.request, repository=None),
         ),
     ),
     "another branch after a slash": ("push to origin/dev", push(context=ON_TOPIC)),
@@ -235,7 +236,7 @@ OBJECTIONS = {
     "a force that is asked for": ("force push my changes to origin", push(force=True)),
     "a git tool of another server": (
         "push to origin",
-        replace(push(), request=replace(push().request, server="files")),
+        replace(push(), request=structs.replace(push().request, server="files")),
     ),
     "another commit message": ("commit with message 'wip'", commit("done")),
     "a quoted request": ("commit with message 'push it'", commit("push it")),

@@ -30,6 +30,7 @@ from tests.auto_approver.request_variants import (
     talk,
     with_argument,
 )
+from tests.examples import examples
 
 OWN = Path(__file__).parent / "scenarios.jsonl"
 CORPUS = Path(__file__).parents[3] / "shared" / "corpora" / "intent-scenarios.jsonl"
@@ -124,7 +125,7 @@ def test_a_switch_that_was_not_named_is_not_approved(scenario: Scenario) -> None
         assert veto(scenario.message, call, AROUND) is not None
 
 
-@settings(max_examples=750, deadline=None)
+@settings(max_examples=examples(750), deadline=None)
 @given(
     scenario=st.sampled_from(APPROVED),
     words=st.lists(
@@ -155,7 +156,7 @@ def test_forbidding_words_anywhere_leave_no_approval(
     )
 
 
-@settings(max_examples=750, deadline=None)
+@settings(max_examples=examples(750), deadline=None)
 @given(scenario=st.sampled_from(APPROVED), text=st.text(max_size=40), place=st.integers(0, 200))
 def test_no_text_makes_it_raise(scenario: Scenario, text: str, place: int) -> None:
     message = scenario.message

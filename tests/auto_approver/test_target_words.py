@@ -24,6 +24,7 @@ from tests.auto_approver.test_target_check import (
     call,
     push,
 )
+from tests.examples import examples
 from tests.strategies import requests
 
 WRITE: dict[str, tuple[ArgumentRole, ...]] = {"path": ("write-path",)}
@@ -85,7 +86,7 @@ def test_an_objection_holds_nothing_that_the_agent_chose() -> None:
         assert len(objection) < 200
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(requests())
 def test_the_check_does_no_io_and_never_raises(request: AccessRequest) -> None:
     arguments: dict[str, Json] = {

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from ironcurtain_proxy.auto_confirm.revocable_calls import RevocableCalls
 from ironcurtain_proxy.model.annotation import ArgumentRole, ToolEffect
@@ -34,7 +35,7 @@ def about(
     values = tuple([PathValue(text=str(path), path=real(path)) for path in paths])
     fact = ArgumentFact(name="path", roles=roles, values=values)
     asked = a_question()
-    request = replace(
+    request = structs.replace(
         asked.request,
         arguments=(fact,),
         repository=None if repository is None else real(repository),

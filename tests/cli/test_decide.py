@@ -1,5 +1,6 @@
 """`decide` on its own files, and on the recorded decisions of the original."""
 
+import os
 import re
 import subprocess
 import sys
@@ -11,6 +12,8 @@ import pytest
 from ironcurtain_proxy.cli.decide import _written
 from ironcurtain_proxy.cli.kernel import Kernel
 from ironcurtain_proxy.config.policy.engine_file import load_engine
+from tests import program
+from tests.program import PROXY
 
 CORPUS = Path(__file__).parents[3] / "shared" / "corpora" / "decisions"
 
@@ -72,20 +75,14 @@ def directory(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(
-        [sys.executable, "-m", "ironcurtain_proxy", *arguments],
-        input=stdin,
-        capture_output=True,
-        check=False,
-        timeout=50,
-    )
+def run(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[str]:
+    return program.run([*PROXY, *arguments], os.environ, given=stdin)
 
 
 def decide(directory: Path, *lines: bytes, extra: tuple[str, ...] = ()) -> list[dict[str, object]]:
     result = run("decide", "--dir", str(directory), *extra, stdin=b"\n".join(lines))
-    assert result.stderr == b""
-    return [orjson.loads(line) for line in result.stdout.splitlines()]
+    assert result.stderr == ""
+    return [orjson.loads(line) for line in result.stdout.encode().splitlines()]
 
 
 def call(tool: str, arguments: object, identifier: object = 1) -> bytes:
@@ -208,16 +205,16 @@ def test_a_policy_with_an_unknown_effect_is_refused(directory: Path, effect: str
     (directory / "compiled-policy.json").write_bytes(orjson.dumps(broken))
     result = run("decide", "--dir", str(directory), stdin=call("read_file", {"path": "~/docs"}))
     assert result.returncode == 2
-    assert result.stdout == b""
-    assert b"rules[1].then" in result.stderr
-    assert b"Traceback" not in result.stderr
+    assert result.stdout == ""
+    assert "rules[1].then" in result.stderr
+    assert "Traceback" not in result.stderr
 
 
 def test_a_directory_that_is_not_there_is_one_clear_line(tmp_path: Path) -> None:
     result = run("decide", "--dir", str(tmp_path / "missing"))
     assert result.returncode == 2
-    assert b"missing" in result.stderr
-    assert b"Traceback" not in result.stderr
+    assert "missing" in result.stderr
+    assert "Traceback" not in result.stderr
 
 
 STRICTER = {"d-05646", "d-00608", "d-01762"}

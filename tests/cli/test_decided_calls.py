@@ -1,7 +1,6 @@
 """Calls that a person has decided, by `decide` and by the naive specification alike."""
 
-import subprocess
-import sys
+import os
 from pathlib import Path
 from typing import Final
 
@@ -13,7 +12,9 @@ from ironcurtain_proxy.config.policy.engine_file import load_engine
 from ironcurtain_proxy.model.decision import effect_of
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.request import Facts
+from tests import program
 from tests.e2e.installation import STAMP, rule
+from tests.program import PROXY
 from tests.reference.authorizer import reference_authorize
 
 HERE: Final = Path(__file__).parent
@@ -100,14 +101,10 @@ def answers(directory: Path) -> list[dict[str, Json]]:
         lines.append(
             orjson.dumps({"serverName": server, "toolName": tool, "arguments": case["arguments"]})
         )
-    done = subprocess.run(
-        [sys.executable, "-m", "ironcurtain_proxy", "decide", "--no-schema", "--dir", directory],
-        input=b"\n".join(lines),
-        capture_output=True,
-        check=True,
-        timeout=50,
-    )
-    return [orjson.loads(line) for line in done.stdout.splitlines()]
+    command = [*PROXY, "decide", "--no-schema", "--dir", str(directory)]
+    done = program.run(command, os.environ, given=b"\n".join(lines))
+    assert done.returncode == 0
+    return [orjson.loads(line) for line in done.stdout.encode().splitlines()]
 
 
 @pytest.mark.requirement("C-19", "C-20", "C-22", "C-26", "C-27", "C-28", "C-29")

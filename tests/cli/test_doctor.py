@@ -4,7 +4,6 @@ import os
 import pty
 import shutil
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -21,10 +20,12 @@ from ironcurtain_proxy.cli.doctor_checks import (
     user,
 )
 from ironcurtain_proxy.sandbox.probe import Available, Missing, Unavailable, probe
+from tests import program
+from tests.program import PROXY
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = {"node": "node", "srt": "srt", "bubblewrap": "bwrap", "socat": "socat", "ripgrep": "rg"}
-DOCTOR = [sys.executable, "-m", "ironcurtain_proxy", "doctor"]
+DOCTOR = [*PROXY, "doctor"]
 
 
 class Machine:
@@ -35,8 +36,8 @@ class Machine:
         self.bin = root / "bin"
         self.home.mkdir()
         self.bin.mkdir()
-        for program in PROGRAMS.values():
-            self.install(program)
+        for name in PROGRAMS.values():
+            self.install(name)
         self.install("srt", "echo confined")
 
     def install(self, program: str, script: str = "exit 0") -> None:
@@ -55,11 +56,9 @@ class Machine:
     def environment(self) -> dict[str, str]:
         return {"HOME": str(self.home), "PATH": str(self.bin)}
 
-    def doctor(self, *args: str, **more: str) -> subprocess.CompletedProcess[bytes]:
+    def doctor(self, *args: str, **more: str) -> subprocess.CompletedProcess[str]:
         environment = {**self.environment, **more}
-        return subprocess.run(
-            [*DOCTOR, *args], check=False, capture_output=True, env=environment, timeout=50
-        )
+        return program.run([*DOCTOR, *args], environment)
 
     def checks(self, *args: str, **more: str) -> dict[str, CheckResult]:
         listed = orjson.loads(self.doctor("--json", *args, **more).stdout)
@@ -78,8 +77,8 @@ def test_a_machine_that_has_everything_is_healthy(machine: Machine) -> None:
     machine.install("server")
     result = machine.doctor("--config", str(machine.configure({"s": {"command": "server"}})))
     assert result.returncode == 0
-    assert result.stderr == b""
-    lines = result.stdout.decode().splitlines()
+    assert result.stderr == ""
+    lines = result.stdout.splitlines()
     other = [line for line in lines if line.split()[1] != "user"]
     assert [line for line in other if not line.startswith("ok    ")] == []
     assert f"ok    bubblewrap       {machine.bin / 'bwrap'}" in lines
@@ -98,7 +97,7 @@ def test_a_missing_program_fails_where_the_sandbox_is_enforced(machine: Machine,
     (machine.bin / PROGRAMS[name]).unlink()
     result = machine.doctor("--config", str(config))
     assert result.returncode == 1
-    failed = [line for line in result.stdout.decode().splitlines() if line.startswith("FAIL  ")]
+    failed = [line for line in result.stdout.splitlines() if line.startswith("FAIL  ")]
     assert [line.split("  ")[1] for line in failed] == [name, "sandbox"]
     assert "not found: " in failed[0]
     assert failed[1].endswith(f"not tried: first install {name}")
@@ -138,9 +137,9 @@ def test_a_real_sandbox_runs(tmp_path: Path) -> None:
             pytest.fail(reason)
         pytest.skip(reason)
     machine = Machine(tmp_path)
-    for program in (*PROGRAMS.values(), "sh", "bash", "ls", "wc", "which"):
-        (machine.bin / program).unlink(missing_ok=True)
-        (machine.bin / program).symlink_to(shutil.which(program, path=path) or "/nonexistent")
+    for name in (*PROGRAMS.values(), "sh", "bash", "ls", "wc", "which"):
+        (machine.bin / name).unlink(missing_ok=True)
+        (machine.bin / name).symlink_to(shutil.which(name, path=path) or "/nonexistent")
     check = machine.checks()["sandbox"]
     assert check.state == "ok", check.found
 
@@ -290,7 +289,7 @@ def test_colour_is_for_a_terminal_that_wants_it(
     config = str(machine.configure({"s": {"command": "server"}}))
     command = [*DOCTOR, "--config", config]
     assert (b"\x1b[" in _on_terminal(command, {**machine.environment, **more})) is colour
-    assert b"\x1b[" not in machine.doctor().stdout
+    assert "\x1b[" not in machine.doctor().stdout
 
 
 def _on_terminal(command: Sequence[str], environment: Mapping[str, str]) -> bytes:

@@ -15,7 +15,7 @@ def explain(directory: Path, tool: str, arguments: object, *extra: str) -> str:
         "explain", tool, "--args", orjson.dumps(arguments).decode(), "--dir", str(directory), *extra
     )
     assert result.returncode == 0, result.stderr
-    return result.stdout.decode()
+    return result.stdout
 
 
 def test_a_denied_call_shows_what_was_tried_and_what_would_allow_it(directory: Path) -> None:
@@ -66,15 +66,15 @@ def test_arguments_that_cannot_be_read_are_explained(directory: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("filesystem",), b"is not SERVER/TOOL"),
-        (("filesystem/x", "--args", "{"), b"--args is not JSON"),
-        (("filesystem/x", "--args", "[]"), b"--args must be a JSON object"),
+        (("filesystem",), "is not SERVER/TOOL"),
+        (("filesystem/x", "--args", "{"), "--args is not JSON"),
+        (("filesystem/x", "--args", "[]"), "--args must be a JSON object"),
     ],
 )
 def test_bad_input_is_one_clear_line(
-    directory: Path, arguments: tuple[str, ...], message: bytes
+    directory: Path, arguments: tuple[str, ...], message: str
 ) -> None:
     result = run("explain", *arguments, "--dir", str(directory))
     assert result.returncode == 2
     assert message in result.stderr
-    assert b"Traceback" not in result.stderr
+    assert "Traceback" not in result.stderr

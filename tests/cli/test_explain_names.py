@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import orjson
@@ -10,6 +9,8 @@ import pytest
 
 from ironcurtain_proxy.cli.explain_names import tool_meant
 from ironcurtain_proxy.errors import ConfigurationError
+from tests import program
+from tests.program import PROXY
 
 FS = {"command": "true", "annotations": "filesystem", "sandbox": False}
 
@@ -19,17 +20,8 @@ def explain(home: Path, servers: list[str], *arguments: str) -> subprocess.Compl
     config = home / "config.json"
     document = {"mcpServers": dict.fromkeys(servers, FS), "allowedDirectory": "work"}
     config.write_bytes(orjson.dumps(document))
-    return subprocess.run(
-        [
-            *(sys.executable, "-m", "ironcurtain_proxy", "explain", *arguments),
-            *("--config", str(config)),
-        ],
-        env={"PATH": os.defpath, "HOME": str(home)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=50,
-    )
+    command = [*PROXY, "explain", *arguments, "--config", str(config)]
+    return program.run(command, {"PATH": os.defpath, "HOME": str(home)})
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,14 @@
 """`explain` also says what asks besides the policy, and what would spare the question."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import orjson
 import pytest
 
 from ironcurtain_proxy.model.json import Json
+from tests import program
+from tests.program import PROXY
 
 FS: Json = {"command": "true", "annotations": "filesystem", "sandbox": False}
 
@@ -29,17 +29,8 @@ def explain(
         )
     )
     call = orjson.dumps({"path": str(workspace / "a"), "content": "x"}).decode()
-    shown = subprocess.run(
-        [
-            *(sys.executable, "-m", "ironcurtain_proxy", "explain", "fs/write_file"),
-            *("--config", str(config), "--args", call, *arguments),
-        ],
-        env={"PATH": os.defpath, "HOME": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=50,
-    )
+    command = ["explain", "fs/write_file", "--config", str(config), "--args", call, *arguments]
+    shown = program.run([*PROXY, *command], {"PATH": os.defpath, "HOME": str(tmp_path)})
     assert shown.returncode == 0, shown.stderr
     return shown.stdout
 

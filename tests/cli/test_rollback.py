@@ -1,7 +1,5 @@
 """`rollback`, as a person or a program would use it."""
 
-import subprocess
-import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +12,8 @@ from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.timeline import NotHeld
 from ironcurtain_proxy.snapshots.timeline.keeper import Keeper, Limits
 from ironcurtain_proxy.snapshots.timeline.places import claim
+from tests import program
+from tests.program import PROXY
 
 pytestmark = pytest.mark.requirement("B-62")
 
@@ -178,11 +178,5 @@ def test_without_an_id_the_list_is_shown_and_nothing_is_put_back(top: Path, run:
 
 @pytest.mark.parametrize("arguments", [["--list", "x"], ["x", "--config", "/nowhere.json"]])
 def test_what_cannot_be_meant_is_a_usage_error(home: Path, arguments: list[str]) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "ironcurtain_proxy", "rollback", *arguments],
-        env={"HOME": str(home)},
-        capture_output=True,
-        check=False,
-        timeout=50,
-    )
+    done = program.run([*PROXY, "rollback", *arguments], {"HOME": str(home)})
     assert done.returncode == 2

@@ -10,6 +10,8 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.model.json import Json
+from tests import program
+from tests.program import PROXY
 
 
 def status(
@@ -19,15 +21,9 @@ def status(
     file.write_bytes(orjson.dumps(config))
     home = tmp_path / "home"
     home.mkdir(exist_ok=True)
-    return subprocess.run(
-        [sys.executable, "-m", "ironcurtain_proxy", "status", "--config", str(file), *arguments],
-        # Without srt on the path: no server can be confined, wherever this runs.
-        env={"PATH": os.path.dirname(sys.executable), "HOME": str(home)},  # noqa: PTH120
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=50,
-    )
+    # Without srt on the path: no server can be confined, wherever this runs.
+    environment = {"PATH": os.path.dirname(sys.executable), "HOME": str(home)}  # noqa: PTH120
+    return program.run([*PROXY, "status", "--config", str(file), *arguments], environment)
 
 
 SERVERS: Mapping[str, Json] = {

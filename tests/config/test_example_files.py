@@ -1,8 +1,6 @@
 """The example files and tables of the documents: what they show is what the program reads."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import orjson
@@ -13,6 +11,8 @@ from ironcurtain_proxy.config.overlay_settings import OverlaySettings
 from ironcurtain_proxy.config.reading.layers import _SECTIONS
 from ironcurtain_proxy.config.settings import load_settings
 from ironcurtain_proxy.model.capability import CAPABILITIES, SafetyLevel
+from tests import program
+from tests.program import PROXY
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "docs/examples").glob("*.json"))
@@ -38,13 +38,9 @@ def workspace(tmp_path: Path) -> dict[str, str]:
 @pytest.mark.requirement("E-31")
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.name)
 def test_an_example_has_no_problems(file: Path, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "ironcurtain_proxy", "check", "--json", "--config", str(file)],
-        env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", **workspace(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=30,
+    done = program.run(
+        [*PROXY, "check", "--json", "--config", str(file)],
+        {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", **workspace(tmp_path)},
     )
     assert done.returncode == 0, done.stdout + done.stderr
     problems = orjson.loads(done.stdout)["problems"]

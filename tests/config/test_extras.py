@@ -62,13 +62,25 @@ def _configure(home: Path, **sections: object) -> None:
     (home / ".ironcurtain" / "config.json").write_bytes(orjson.dumps(config))
 
 
-@pytest.mark.parametrize("command", ["metrics", "report", "patterns list"])
+@pytest.mark.parametrize("command", ["metrics", "patterns list"])
 def test_a_command_of_the_engine_names_the_extra_it_lacks(command: str, tmp_path: Path) -> None:
     done = _run(*command.split(), home=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert len(done.stderr.splitlines()) == 1
     assert "sqlalchemy, which is not installed" in done.stderr
     assert done.stderr.endswith(f": {ENGINE}\n")
+
+
+def test_a_report_of_the_audit_log_needs_no_extra(tmp_path: Path) -> None:
+    done = _run("report", home=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "no call was recorded yet" in done.stderr
+
+
+def test_the_page_in_a_browser_names_the_extra_it_lacks(tmp_path: Path) -> None:
+    done = _run("web", home=tmp_path, absent=frozenset({"uvicorn"}))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "web needs uvicorn, which is not installed" in done.stderr
 
 
 def test_a_store_on_postgresql_names_its_own_extra(tmp_path: Path) -> None:
@@ -120,6 +132,10 @@ SETTINGS: Mapping[str, tuple[dict[str, object], str]] = {
         },
         "pip install 'ironcurtain-proxy[http]'",
     ),
+    "server over HTTP": (
+        {"mcpServers": {"far": {"url": "https://mcp.example/mcp"}}},
+        "pip install 'ironcurtain-proxy[http]'",
+    ),
 }
 
 
@@ -164,7 +180,9 @@ def test_all_modules_but_those_of_the_extras_can_be_imported_from_the_base(tmp_p
 
 
 def _base_modules() -> Iterator[str]:
-    above_the_extras = ("auto_confirm.store", "llm.http", "__main__")
+    above_the_extras = (
+        *("auto_confirm.store", "llm.http", "downstream.remote.", "web.", "__main__"),
+    )
     first = {
         *("wiring.auto_confirm", "auto_confirm.lazy_store", "auto_confirm.engine_memory"),
         *("auto_confirm.engine_memory_rows", "auto_confirm.upkeep"),

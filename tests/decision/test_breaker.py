@@ -4,6 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ironcurtain_proxy.decision.breaker import MAX_REMEMBERED, Breaker
+from tests.examples import examples
 
 
 def test_the_twenty_first_identical_call_in_a_window_is_refused() -> None:
@@ -41,7 +42,7 @@ def test_what_left_the_window_is_forgotten() -> None:
     assert len(breaker._counts) <= 2
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from("abc"), st.floats(0, 3)), max_size=60),
     st.integers(1, 4),

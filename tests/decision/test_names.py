@@ -5,11 +5,17 @@ import pytest
 from ironcurtain_proxy.decision.authorizer import authorize
 from ironcurtain_proxy.decision.explanation import explain
 from ironcurtain_proxy.decision.matching import is_named
-from ironcurtain_proxy.decision.prior_consent import standing_of
+from ironcurtain_proxy.decision.prior_consent import goes_by_name, standing_of
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.decision import Effect
 from ironcurtain_proxy.model.path import RealPath
-from ironcurtain_proxy.model.policy import NameCondition, PathCondition, Policy, Rule
+from ironcurtain_proxy.model.policy import (
+    Floor,
+    NameCondition,
+    PathCondition,
+    Policy,
+    Rule,
+)
 from ironcurtain_proxy.model.request import ArgumentFact, PathValue, TextValue
 from tests.decision.test_authorizer import WORK, path, request, said, within
 
@@ -144,3 +150,19 @@ def test_whoever_wrote_a_rule_about_names_had_the_role_before_their_eyes() -> No
     policy = Policy(rules=(asks("*.md", effect="allow"),))
     call = request(path("p", READ, "/a/x.md"))
     assert standing_of(call, policy, authorize(call, policy)).names_roles == {"read-path"}
+
+
+def test_a_call_goes_by_name_where_a_rule_that_asks_describes_one_of_its_files() -> None:
+    call = request(path("paths", READ, "/work/a.txt", "/work/.env"))
+    other = request(path("paths", READ, "/work/a.txt"))
+    writes = request(path("paths", ("write-path",), "/work/.env"))
+    asking = Policy(rules=(asks(".env"),))
+    layered = Policy(rules=(), floors=(Floor(rules=(asks(".env", effect="deny"),), asks=False),))
+    for policy in (asking, layered):
+        assert goes_by_name(call, policy)
+        assert not goes_by_name(other, policy)
+        assert not goes_by_name(writes, policy)
+    assert not goes_by_name(call, Policy(rules=(asks(".env", effect="allow"), MOVE_ALL)))
+
+
+MOVE_ALL = within("all", "allow", "read-path", "/")

@@ -18,13 +18,16 @@ from ironcurtain_proxy.model.policy import (
 )
 from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, TextValue, UrlValue
 from tests.decision.test_authorizer import WORK, path, request, within
+from tests.examples import examples
 from tests.strategies import policies, requests
 
 ALL = Rule(name="all", effect="allow", reason="")
 MOVE = Rule(name="move", effect="allow", reason="", tools=frozenset({"move_file"}))
 DELETE = Rule(name="delete", effect="allow", reason="", roles=frozenset({"delete-path"}))
 
-thorough = settings(max_examples=120, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+thorough = settings(
+    max_examples=examples(120), suppress_health_check=[HealthCheck.too_slow], deadline=None
+)
 
 
 def standing(call: AccessRequest, *rules: Rule, trusted: bool = False) -> Standing:

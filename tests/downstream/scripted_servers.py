@@ -13,8 +13,8 @@ from ironcurtain_proxy.downstream.guardian import descendants
 from ironcurtain_proxy.downstream.options import DownstreamOptions
 from ironcurtain_proxy.downstream.servers import DownstreamServers
 from ironcurtain_proxy.model.authorized import AuthorizedCall
-from ironcurtain_proxy.model.call import RequestId
 from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.operation import RequestId
 from ironcurtain_proxy.model.server import ServerSpec, ToolResult
 
 SCRIPT = Path(__file__).with_name("scripted_server.py")

@@ -15,11 +15,11 @@ from ironcurtain_proxy.downstream.roots import (
     ServerRoots,
     retry_while_outside,
     says_outside,
-    uri_of,
 )
 from ironcurtain_proxy.downstream.servers import DownstreamServers
 from ironcurtain_proxy.errors import ServerUnavailableError
 from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.path import file_uri
 from ironcurtain_proxy.model.server import ServerSpec, ToolResult
 from tests.downstream.scripted_servers import OPTIONS, a_call, run, running, text
 
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.anyio
 
 
 def roots_of(*base: str) -> ServerRoots:
-    return ServerRoots(lambda: [{"uri": uri_of(path), "name": "sandbox"} for path in base])
+    return ServerRoots(lambda: [{"uri": file_uri(path), "name": "sandbox"} for path in base])
 
 
 def test_a_directory_is_open_until_the_last_call_that_needs_it_has_ended() -> None:
@@ -169,7 +169,7 @@ async def told(servers: DownstreamServers) -> dict[str, list[object]]:
 
 
 async def read(servers: DownstreamServers, path: str) -> ToolResult:
-    return await servers.forward(a_call("read", {"uri": uri_of(path)}), roots=[path])
+    return await servers.forward(a_call("read", {"uri": file_uri(path)}), roots=[path])
 
 
 async def test_a_server_has_asked_for_its_roots_before_the_call_and_loses_them_after_it() -> None:
@@ -313,7 +313,7 @@ async def npm_with_workspace(tmp_path: Path) -> AsyncIterator[tuple[DownstreamSe
     (workspace / "in.txt").write_text("inside", encoding="utf-8")
     (outside / "a.txt").write_text("secret", encoding="utf-8")
     servers = DownstreamServers((npm_filesystem(workspace),), OPTIONS)
-    servers.hooks.roots = lambda _: [{"uri": uri_of(str(workspace)), "name": "sandbox"}]
+    servers.hooks.roots = lambda _: [{"uri": file_uri(str(workspace)), "name": "sandbox"}]
     servers.start_processes()
     with anyio.fail_after(50):
         async with anyio.create_task_group() as group:

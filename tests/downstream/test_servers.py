@@ -7,6 +7,7 @@ from pathlib import Path
 import anyio
 import orjson
 import pytest
+from msgspec import structs
 
 from ironcurtain_proxy.downstream.options import DownstreamOptions
 from ironcurtain_proxy.errors import CallTimedOutError, DownstreamError, ServerUnavailableError
@@ -363,7 +364,7 @@ async def test_an_error_names_the_server_and_neither_its_arguments_nor_its_envir
 async def test_what_goes_out_is_what_was_judged_and_the_agents_other_params_as_they_came() -> None:
     async with running() as servers:
         call = a_call("params", {"judged": "/w/a"}, extra=[1.0], _meta={"k": 1})
-        bare = dataclasses.replace(a_call("params"), params={"name": "one__params"})
+        bare = structs.replace(a_call("params"), params={"name": "one__params"})
         sent = [orjson.loads(text(await servers.forward(which))) for which in (call, bare)]
     assert list(sent[0].items()) == [
         ("name", "params"),

@@ -16,13 +16,15 @@ from typing import Final, TypeAlias
 
 import orjson
 
+from tests import program
 from tests.e2e.confined_installation import PATH
-from tests.e2e.installation import PROXY, ROOT
+from tests.e2e.installation import ROOT
 from tests.e2e.package_registry import Registry, make_repository
 from tests.e2e.process_tree import MARK
 from tests.e2e.raw_client import Message, RawClient, texts
 from tests.e2e.real_servers import npm_server, python_server
 from tests.e2e.servers import bash_shell
+from tests.program import PROXY
 
 CACHES: Final = frozenset({"__pycache__", "node_modules"})
 """Directories that the timeline leaves alone."""
@@ -134,16 +136,8 @@ class CodingSession:
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         """A command of the product, as its user gives it."""
-        return subprocess.run(
-            [*PROXY, *words],
-            env={**self.environment, "PYTHONPATH": str(ROOT)},
-            cwd=self.workspace,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
+        environment = {**self.environment, "PYTHONPATH": str(ROOT)}
+        return program.run([*PROXY, *words], environment, self.workspace)
 
     @property
     def client(self) -> RawClient:
@@ -153,6 +147,10 @@ class CodingSession:
             environment = {**self.environment, "PYTHONPATH": str(ROOT)}
             self._client = RawClient(PROXY, environment, errors, self.root / "elsewhere")
             self._client.initialize()
+            # A busy machine may need longer for a server than the first list waits for it.
+            self._client.until_listed(
+                "bash__run_command", "fetch__fetch", "files__write_file", "git__git_add"
+            )
         return self._client
 
     def end(self) -> None:

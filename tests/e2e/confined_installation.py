@@ -3,7 +3,9 @@
 import os
 import signal
 import sys
+import tempfile
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -11,7 +13,8 @@ import pytest
 
 from ironcurtain_proxy.downstream import guardian
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.sandbox.probe import Available, probe
+from ironcurtain_proxy.sandbox.probe import Available, Unavailable, probe
+from ironcurtain_proxy.sandbox.probe_cache import remember
 from tests.e2e.installation import ROOT, Installation, Roles, rule
 from tests.e2e.raw_client import Message, RawClient, text, texts
 from tests.e2e.servers import hostile
@@ -26,9 +29,27 @@ TOOLS: Final[Roles] = {
 Cell: TypeAlias = tuple[Installation, RawClient]
 
 
+@cache
+def found_sandbox() -> Available | Unavailable:
+    """Whether a process can be confined here: tried once."""
+    return probe({**os.environ, "PATH": PATH})
+
+
+@cache
+def known_sandbox() -> bytes | None:
+    """What a proxy remembers of a sandbox that has run. With it, no start tries one again."""
+    found = found_sandbox()
+    if not isinstance(found, Available):
+        return None
+    with tempfile.TemporaryDirectory() as place:
+        file = Path(place, "sandbox.json")
+        remember(file, {"PATH": PATH}, found)
+        return file.read_bytes()
+
+
 def require_sandbox() -> None:
     """Skip a test where no sandbox can be had, or fail it if there must be one."""
-    found = probe({**os.environ, "PATH": PATH})
+    found = found_sandbox()
     if isinstance(found, Available):
         return
     why = "; ".join(f"{one.name}: {one.why} ({one.remedy})" for one in found.missing)
@@ -48,6 +69,7 @@ def add_hostile(installation: Installation, name: str, *arguments: str, **entry:
     installation.annotations[name] = TOOLS
     installation.rules.append(rule(f"all-of-{name}", server=[name]))
     installation.variables.setdefault("PATH", PATH)
+    installation.known_sandbox = known_sandbox()
 
 
 def use_default_sandbox(installation: Installation, name: str) -> None:

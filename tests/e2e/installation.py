@@ -17,13 +17,14 @@ from typing import Final, TypeAlias
 import orjson
 
 from ironcurtain_proxy.model.json import Json
+from tests import program
 from tests.e2e.process_tree import MARK, Watch, descendants, marked
 from tests.e2e.raw_client import Message, RawClient, at
 from tests.e2e.servers import scripted
+from tests.program import PROXY
 
 ROOT: Final = Path(__file__).parents[2]
 SCRIPTED: Final = Path(scripted.__file__)
-PROXY: Final = [sys.executable, "-m", "ironcurtain_proxy"]
 
 Roles: TypeAlias = Mapping[str, Mapping[str, list[str]]]
 """For each tool, for each argument, its roles."""
@@ -76,6 +77,8 @@ class Installation:
         self.rules: list[Message] = []
         self.variables: dict[str, str] = {}
         self.command: list[str] = PROXY
+        self.known_sandbox: bytes | None = None
+        """What the proxy remembers of a sandbox that has run; None: it tries one."""
         self._clients: list[RawClient] = []
 
     def _folder(self, name: str) -> Path:
@@ -165,6 +168,10 @@ class Installation:
     def launch(self, *arguments: str, **variables: str) -> RawClient:
         """Start a proxy and say nothing to it yet."""
         self.write_policy()
+        if self.known_sandbox is not None:
+            state = self._folder("home/.ironcurtain")
+            state.chmod(0o700)
+            (state / "sandbox.json").write_bytes(self.known_sandbox)
         client = RawClient(
             [*self.command, *arguments],
             {**self.environment(), **variables},
@@ -228,13 +235,8 @@ class Installation:
 
     def verify_audit(self, *options: str) -> subprocess.CompletedProcess[str]:
         """What `audit verify` says of the log."""
-        return subprocess.run(
-            [*PROXY, "audit", "verify", str(self.audit), *options],
-            env=self.environment(),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        command = [*PROXY, "audit", "verify", str(self.audit), *options]
+        return program.run(command, self.environment())
 
 
 def _annotation(server: str, tool: str, arguments: Mapping[str, list[str]]) -> Json:

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import orjson
 
-from tests.e2e.installation import PROXY, Installation
+from tests import program
+from tests.e2e.installation import Installation
 from tests.e2e.raw_client import Message
+from tests.program import PROXY
 
 
 class Person:
@@ -37,25 +39,12 @@ class Person:
         temporary.rename(file)
 
     def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*PROXY, *arguments, "--dir", str(self.directory)],
-            env={**os.environ, "HOME": str(self.installation.home)},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=50,
-        )
+        return self.run(*arguments, "--dir", str(self.directory))
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """A command of ours, for the same user."""
-        return subprocess.run(
-            [*PROXY, *arguments],
-            env={**os.environ, "HOME": str(self.installation.home)},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=50,
-        )
+        environment = {**os.environ, "HOME": str(self.installation.home)}
+        return program.run([*PROXY, *arguments], environment)
 
     def is_tidy(self) -> bool:
         left = [p.name for p in self.directory.iterdir()] if self.directory.is_dir() else []

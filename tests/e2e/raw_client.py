@@ -16,6 +16,7 @@ from typing import Final, Self, TypeAlias
 import orjson
 
 from ironcurtain_proxy.model.json import Json
+from tests import program
 
 Message: TypeAlias = dict[str, Json]
 
@@ -60,16 +61,7 @@ class RawClient:
     def __init__(self, argv: list[str], env: Mapping[str, str], errors: Path, cwd: Path) -> None:
         self.errors = errors
         with errors.open("ab") as stderr:
-            self.process = subprocess.Popen(
-                argv,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=stderr,
-                env=dict(env),
-                cwd=cwd,
-                bufsize=0,
-                start_new_session=True,
-            )
+            self.process = program.start(argv, env, stderr, cwd)
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self._in = self.process.stdin.fileno()
@@ -216,6 +208,13 @@ class RawClient:
     def tool_names(self) -> list[Json]:
         """Their names."""
         return [tool["name"] for tool in self.tools()]
+
+    def until_listed(self, *names: str) -> None:
+        """Wait for the tools of servers that start slowly."""
+        end = time.monotonic() + DEADLINE
+        while missing := {*names}.difference(map(str, self.tool_names())):
+            assert time.monotonic() < end, f"no {missing}; {self._story()}"
+            self.wait(1.0)  # or until the proxy says that the list has changed
 
     def hang_up(self) -> None:
         """Close both ends, as a client does that is gone."""

@@ -15,6 +15,7 @@ import pytest
 
 from ironcurtain_proxy.cli import main
 from ironcurtain_proxy.model.json import Json
+from tests import program
 from tests.e2e.installation import Installation
 
 Slip: TypeAlias = Callable[["Desk"], object]
@@ -59,15 +60,8 @@ class Desk:
 
     def serve(self) -> subprocess.CompletedProcess[str]:
         """The proxy; it reads from a client that has gone."""
-        return subprocess.run(
-            [*self.installation.command, "serve", "--config", self.write()],
-            env=self.environment(),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=50,
-        )
+        command = [*self.installation.command, "serve", "--config", self.write()]
+        return program.run(command, self.environment())
 
     def check(self) -> tuple[int, str]:
         """Exit status and output of `check`, which is run in the process of the tests."""
@@ -230,13 +224,9 @@ def test_a_configuration_that_cannot_be_read_lists_no_other_servers(tmp_path: Pa
     state = desk.installation.home / ".ironcurtain"
     state.mkdir()
     (state / "mcp-servers.json").write_bytes(orjson.dumps({"usual": {"command": "true"}}))
-    checked = subprocess.run(
+    checked = program.run(
         [*desk.installation.command, "check", "--config", desk.named("gone.json")],
-        env={"PATH": os.defpath, "HOME": str(desk.installation.home)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=50,
+        {"PATH": os.defpath, "HOME": str(desk.installation.home)},
     )
     assert checked.returncode == 1
     assert "gone.json: cannot be read" in checked.stdout

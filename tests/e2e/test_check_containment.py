@@ -1,6 +1,5 @@
 """`check`, `doctor` and a call that is made say the same of what containment holds."""
 
-import subprocess
 from pathlib import Path
 from typing import Final
 
@@ -8,10 +7,12 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.model.json import Json
+from tests import program
 from tests.e2e.confined_installation import folder
-from tests.e2e.installation import PROXY, Installation
+from tests.e2e.installation import Installation
 from tests.e2e.raw_client import Message, at
 from tests.e2e.test_containment import CONFIG, contained, last, shell
+from tests.program import PROXY
 
 pytestmark = pytest.mark.usefixtures("sandbox")
 
@@ -28,14 +29,7 @@ CASES: Final[dict[str, tuple[Message, Message]]] = {
 
 
 def ran(installation: Installation, *words: str) -> Json:
-    done = subprocess.run(
-        [*PROXY, *words, "--json"],
-        env=installation.environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=50,
-    )
+    done = program.run([*PROXY, *words, "--json"], installation.environment())
     found: Json = orjson.loads(done.stdout)
     return found
 

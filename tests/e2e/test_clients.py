@@ -9,9 +9,10 @@ from mcp import Client, ClientSession, StdioServerParameters, stdio_client
 from mcp_types import CallToolResult, TextContent
 
 from ironcurtain_proxy.model.json import Json
-from tests.e2e.installation import PROXY, Installation
+from tests.e2e.installation import Installation
 from tests.e2e.raw_client import at
 from tests.e2e.real_servers import add_real, inspector
+from tests.program import PROXY
 
 pytestmark = pytest.mark.anyio
 

@@ -157,6 +157,22 @@ def test_a_branch_is_pushed_after_one_question_and_main_is_asked_about_each_time
     assert refs() == ["fix-add", "main"]
 
 
+def test_local_parts_beside_an_approved_fetch_need_no_approval_and_come_back(
+    session: CodingSession,
+) -> None:
+    asked(session.shell("git fetch origin", "approve", "--remember"), "git fetch")
+    before = picture(session.workspace)
+    both = session.shell(
+        "git fetch origin && git checkout -q -b again origin/main && mkdir made && rm README.md"
+    )
+    unasked(both)
+    assert str(both.record["decidedBy"]).startswith("grant:")
+    assert (session.workspace / "made").is_dir()
+    assert session.run("rollback", both.call).returncode == 0
+    assert picture(session.workspace) == before
+    asked(session.shell("git fetch origin && python3 -c 'pass'", "approve"), "git fetch")
+
+
 def test_a_page_is_fetched_after_one_question(session: CodingSession, registry: Registry) -> None:
     page: Message = {"url": f"{registry.url}/simple/tinylib/", "raw": True}
     assert "tinylib-1.0" in asked(

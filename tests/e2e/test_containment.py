@@ -3,7 +3,6 @@
 With a real sandbox, a real shell, and a person at the mailbox.
 """
 
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -13,6 +12,7 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.model.json import Json
+from tests import program
 from tests.e2e.confined_installation import (
     PATH,
     add_hostile,
@@ -21,9 +21,10 @@ from tests.e2e.confined_installation import (
     folder,
     refused,
 )
-from tests.e2e.installation import PROXY, ROOT, Installation, rule
+from tests.e2e.installation import ROOT, Installation, rule
 from tests.e2e.mailbox_person import Person
 from tests.e2e.raw_client import Message, RawClient, at, texts
+from tests.program import PROXY
 
 pytestmark = pytest.mark.usefixtures("sandbox")
 
@@ -316,14 +317,8 @@ def test_explain_says_what_containment_and_a_second_instance_would_do(
     installation, _ = session
 
     def explain(tool: str, given: Message) -> str:
-        done = subprocess.run(
-            [*PROXY, "explain", f"box/{tool}", "--args", orjson.dumps(given).decode()],
-            env=installation.environment(),
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=50,
-        )
+        command = [*PROXY, "explain", f"box/{tool}", "--args", orjson.dumps(given).decode()]
+        done = program.run(command, installation.environment())
         return done.stdout + done.stderr
 
     inside = str(installation.workspace / "file.txt")

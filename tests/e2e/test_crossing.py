@@ -10,7 +10,6 @@ from tests.e2e.raw_client import Message, RawClient, at, text, texts
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 STRAY: Message = {
-    "task": {"ttl": 60000},
     "inputResponses": {"q": {"delete": "everything"}},
     "requestState": "sealed",
     "futureParam": 1,

@@ -7,16 +7,22 @@ import sys
 from pathlib import Path
 
 import orjson
+import pytest
 
 from ironcurtain_proxy.cli.reviewing import TOKEN_FILE
 from ironcurtain_proxy.config.auto_confirm.work_context_settings import PROVIDER_VARIABLE
+from ironcurtain_proxy.config.clients.finding import find
+from ironcurtain_proxy.config.clients.known import CLIENTS, Client
 from ironcurtain_proxy.config.reading import environment
 from ironcurtain_proxy.model.annotation import ROLE_TRAITS
-from tests.e2e.installation import PROXY, ROOT
+from tests import program
+from tests.e2e.installation import ROOT
 from tests.e2e.real_servers import npm_server
+from tests.program import PROXY
 
 README = ROOT / "README.md"
 CONFIGURATION = ROOT / "docs/configuration.md"
+POLICY = ROOT / "docs/policy.md"
 
 
 def json_blocks(file: Path) -> list[bytes]:
@@ -26,20 +32,39 @@ def json_blocks(file: Path) -> list[bytes]:
 
 
 def test_the_policy_of_the_documents_is_a_policy(tmp_path: Path) -> None:
-    policy, annotations = json_blocks(CONFIGURATION)
+    policy, annotations = json_blocks(POLICY)
     (tmp_path / "compiled-policy.json").write_bytes(policy)
     (tmp_path / "tool-annotations.json").write_bytes(annotations)
-    checked = subprocess.run(
-        [*PROXY, "check", "--dir", str(tmp_path)], capture_output=True, text=True, check=False
-    )
+    checked = program.run([*PROXY, "check", "--dir", str(tmp_path)], os.environ)
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
-def test_the_client_configuration_of_the_readme_is_one() -> None:
-    client, servers, config = map(orjson.loads, json_blocks(README))
+def test_the_configuration_of_the_readme_is_one() -> None:
+    servers, config = map(orjson.loads, json_blocks(README))
     assert set(config) == {"allowedDirectory"}
     assert set(servers["mcpServers"]) == {"filesystem", "git", "time"}
-    assert client["mcpServers"]["ironcurtain"]["command"] == "ironcurtain-proxy"
+
+
+@pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.id)
+def test_what_a_client_is_given_by_hand_starts_the_proxy(client: Client, tmp_path: Path) -> None:
+    text = (ROOT / "docs/clients.md").read_text()
+    blocks = re.findall(rf"```{client.format}\n(.*?)```", text, re.DOTALL)
+    given = [block for block in blocks if re.search(rf'[".]?{client.key}[":.]', block)]
+    file = tmp_path / f"any.{client.format}"
+    assert given
+    for block in given:
+        file.write_text(block)
+        (found,) = find(tmp_path, tmp_path, {}, [file]).files
+        assert [one.name for one in found.tables[0].ours] == ["ironcurtain"]
+
+
+def test_every_file_of_a_client_is_documented() -> None:
+    text = (ROOT / "docs/clients.md").read_text()
+    linux = [f"~/{file}" for client in CLIENTS for file in client.user_files if file[0] == "."]
+    project = [file for client in CLIENTS for file in client.project_files]
+    variants = ("~/.config/Code - Insiders", "~/.config/VSCodium")
+    files = [file for file in (*linux, *project) if not file.startswith(variants)]
+    assert [file for file in files if f"`{file}`" not in text] == []
 
 
 def test_every_variable_is_documented() -> None:
@@ -56,7 +81,7 @@ def test_every_variable_is_documented() -> None:
 
 
 def test_every_role_is_documented() -> None:
-    text = CONFIGURATION.read_text()
+    text = POLICY.read_text()
     assert [role for role in ROLE_TRAITS if f"`{role}`" not in text] == []
 
 
@@ -67,6 +92,7 @@ def test_the_quick_start_shows_what_it_promises(tmp_path: Path) -> None:
     (home / ".ssh/id_ed25519").write_text("the user's own")
     shown = subprocess.run(
         [sys.executable, str(ROOT / "scripts/quickstart.py")],
+        stdin=subprocess.DEVNULL,
         env={"PATH": os.environ["PATH"], "HOME": str(home), "TMPDIR": str(tmp_path)},
         cwd=tmp_path,
         capture_output=True,
@@ -74,8 +100,12 @@ def test_the_quick_start_shows_what_it_promises(tmp_path: Path) -> None:
         check=False,
     )
     assert shown.returncode == 0, shown.stdout + shown.stderr
-    assert re.findall(r"the outcome +(\w+)", shown.stdout) == ["ALLOWED", "DENIED", "REFUSED"]
+    assert re.findall(r"the outcome +(\w+)", shown.stdout) == [
+        *("ALLOWED", "DENIED", "REFUSED"),
+        *("ALLOWED", "ALLOWED"),
+    ]
+    assert "no terminal" in shown.stdout
     assert "structural-protected-path" in shown.stdout
     assert "\x1b" not in shown.stdout
-    assert "mcpServers" in shown.stdout.splitlines()[-1]
+    assert shown.stdout.splitlines()[-1].endswith("ironcurtain-proxy init")
     assert [entry.name for entry in tmp_path.iterdir()] == ["home"], "it left something behind"

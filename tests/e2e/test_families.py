@@ -107,7 +107,10 @@ def offered(request: Message) -> list[str]:
 
 
 def test_an_approved_family_covers_its_kind_and_is_listed_in_words(shell: Shell) -> None:
-    push = "`git push` to origin/feature-x in ~/workspace (reaches example.org)"
+    push = (
+        "`git push` to origin/feature-x in ~/workspace and other clones of its remote "
+        "(reaches example.org)"
+    )
     request = shell.approve("go test ./... && git push origin HEAD")
     assert offered(request)[:3] == [
         f"`go test` in ~/workspace and {push}",

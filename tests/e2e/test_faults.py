@@ -12,6 +12,7 @@ from tests.e2e.installation import Installation
 from tests.e2e.process_tree import Watch
 from tests.e2e.raw_client import DEADLINE, RawClient, at, text, texts
 from tests.e2e.servers.scripted import TOOLS
+from tests.program import FRESH
 
 MEGABYTE = 1 << 20
 
@@ -244,6 +245,7 @@ def test_a_call_refused_by_a_dead_server_says_what_to_do(installation: Installat
     os.confstr("CS_GNU_LIBC_VERSION") is None, reason="needs the allocator of glibc"
 )
 def test_a_large_message_does_not_stay_in_memory(pair: Installation) -> None:
+    pair.command = FRESH
     agent = pair.start()
     agent.call("well__answer", {"text": "small"})
     before = resident(agent.process.pid)

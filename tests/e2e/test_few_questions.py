@@ -20,8 +20,9 @@ import pytest
 
 from ironcurtain_proxy import Approved, Declined, Escalation, ToolCallRequest, TrustedProcess
 from ironcurtain_proxy.model.json import Json
+from tests import program
 from tests.e2e.confined_installation import PATH
-from tests.e2e.installation import PROXY
+from tests.program import PROXY
 
 pytestmark = pytest.mark.usefixtures("sandbox")
 
@@ -127,15 +128,8 @@ def set_up(home: Path, workspace: Path) -> None:
     }
     client.write_bytes(orjson.dumps({"mcpServers": entries}))
     where = ["--home", str(home), "--workspace", str(workspace), "--servers", str(client)]
-    done = subprocess.run(
-        [*PROXY, "init", "--preset", "coding", "--yes", *where],
-        env={**os.environ, "PATH": PATH, "HOME": str(home)},
-        cwd=workspace,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    command = [*PROXY, "init", "--preset", "coding", "--yes", *where]
+    done = program.run(command, {**os.environ, "PATH": PATH, "HOME": str(home)}, workspace)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

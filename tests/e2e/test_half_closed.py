@@ -1,14 +1,15 @@
 """An agent that sends its calls and closes its end gets an answer to each of them."""
 
-import subprocess
 from collections.abc import Mapping, Sequence
 
 import orjson
 import pytest
 
 from ironcurtain_proxy.model.json import Json
-from tests.e2e.installation import PROXY, Installation
+from tests import program
+from tests.e2e.installation import Installation
 from tests.e2e.raw_client import DEADLINE, NEWEST, Message, at, text
+from tests.program import PROXY
 
 HELLO: Message = {
     "protocolVersion": NEWEST,
@@ -35,14 +36,8 @@ def answers(
     installation.write_policy()
     hello = [message(0, "initialize", HELLO)]
     lines = b"".join([orjson.dumps(one) + b"\n" for one in (*hello, *messages)])
-    done = subprocess.run(
-        PROXY,
-        input=lines,
-        capture_output=True,
-        env={**installation.environment(), **variables},
-        timeout=2 * DEADLINE,
-        check=False,
-    )
+    environment = {**installation.environment(), **variables}
+    done = program.run(PROXY, environment, given=lines, timeout=2 * DEADLINE)
     found = [orjson.loads(line) for line in done.stdout.splitlines()]
     return {one["id"]: one for one in found if "id" in one}, done.returncode
 

@@ -4,7 +4,6 @@ The launchers on the `PATH` are scripts of the test's own: what they are asked t
 down, and then the real server is run without any sandbox, as they would.
 """
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -15,27 +14,23 @@ import pytest
 from ironcurtain_proxy.config.policy.policy_loading import load_policy
 from ironcurtain_proxy.config.settings import load_settings
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.sandbox.probe import Available, probe
+from ironcurtain_proxy.sandbox.probe import Available
 from ironcurtain_proxy.wiring.confinement import confinements
 from ironcurtain_proxy.wiring.proxy import settled
-from tests.e2e.installation import PROXY, Installation, rule
+from tests import program
+from tests.e2e.confined_installation import PATH, require_sandbox
+from tests.e2e.installation import Installation, rule
 from tests.e2e.raw_client import DEADLINE, Message, RawClient, text
 from tests.e2e.real_servers import MODULES, npm_server, python_server
+from tests.program import PROXY
 
-PATH: Final = f"{MODULES / '.bin'}:{os.environ['PATH']}"
 PACKAGE: Final = "@modelcontextprotocol/server-filesystem"
 
 
 @pytest.fixture(scope="module", autouse=True)
 def available() -> None:
     """Skip all of this where no sandbox can be had, or fail if there must be one."""
-    found = probe({**os.environ, "PATH": PATH})
-    if isinstance(found, Available):
-        return
-    why = "; ".join(f"{one.name}: {one.why} ({one.remedy})" for one in found.missing)
-    if os.environ.get("REQUIRE_SANDBOX") == "1":
-        pytest.fail(f"no sandbox: {why}")
-    pytest.skip(f"no sandbox: {why}")
+    require_sandbox()
 
 
 def add_launched(
@@ -192,14 +187,7 @@ def test_check_live_starts_what_serve_would_start(installation: Installation) ->
     install(installation, "home/node_modules")
     installation.write_policy()
     environment = {**installation.environment(), "SANDBOX_POLICY": "enforce"}
-    ran = subprocess.run(
-        [*PROXY, "check", "--live"],
-        env=environment,
-        cwd=installation.workspace,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    ran = program.run([*PROXY, "check", "--live"], environment, installation.workspace)
     assert ran.returncode == 0, ran.stdout
     assert not was_launched(installation)
 

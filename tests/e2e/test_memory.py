@@ -7,6 +7,7 @@ import pytest
 
 from tests.e2e.installation import Installation
 from tests.e2e.raw_client import RawClient, at, text
+from tests.program import FRESH
 
 SIZE = 8 << 20
 COUNT = 24
@@ -16,6 +17,7 @@ LIMIT = 10 << 20
 @pytest.fixture
 def narrow(scripted: Installation) -> RawClient:
     """A proxy that takes messages of 10 MiB, and so 15 MiB of calls at once."""
+    scripted.command = FRESH
     return scripted.start(MAX_MESSAGE_BYTES=str(LIMIT))
 
 

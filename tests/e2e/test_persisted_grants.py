@@ -1,7 +1,6 @@
 """Approvals that outlive their session: the real proxy, started again and again."""
 
 import os
-import subprocess
 import time
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
@@ -11,9 +10,11 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.model.json import Json
-from tests.e2e.installation import PROXY, Installation, rule, tool
+from tests import program
+from tests.e2e.installation import Installation, rule, tool
 from tests.e2e.mailbox_person import Person
 from tests.e2e.raw_client import Message, RawClient, at, texts
+from tests.program import PROXY
 
 pytestmark = pytest.mark.requirement("X-12")
 
@@ -274,14 +275,8 @@ def listed(installation: Installation) -> list[Message]:
 
 def command(installation: Installation, *words: str) -> str:
     """`grants`, as from any shell: it is told nothing of this session's mailbox."""
-    done = subprocess.run(
-        [*PROXY, "grants", *words],
-        env={"PATH": os.environ["PATH"], "HOME": str(installation.home)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=50,
-    )
+    environment = {"PATH": os.environ["PATH"], "HOME": str(installation.home)}
+    done = program.run([*PROXY, "grants", *words], environment)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -88,13 +88,16 @@ def test_a_call_of_the_wrong_shape_is_invalid_and_reaches_nobody(
 @pytest.mark.parametrize(
     ("method", "params"),
     [
-        ("resources/list", {}),
-        ("resources/read", {"uri": "file:///etc/passwd"}),
-        ("prompts/get", {"name": "x"}),
+        ("tasks/list", {}),
+        ("tasks/get", {"taskId": "x"}),
+        ("tasks/result", {"taskId": "x"}),
+        ("tasks/cancel", {"taskId": "x"}),
+        ("server/discover", {}),
         ("tools/uncall", {}),
+        ("vendor/method", {}),
     ],
 )
-def test_what_no_policy_speaks_of_is_not_offered(
+def test_a_method_that_is_not_decided_is_not_offered(
     method: str, params: dict[str, Json], agent: RawClient
 ) -> None:
     answer = agent.answer(agent.request(method, params))

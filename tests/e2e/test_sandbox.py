@@ -25,6 +25,7 @@ from tests.e2e.hidden_files import CANARY, furnish, hidden
 from tests.e2e.installation import Installation
 from tests.e2e.raw_client import Message, text
 from tests.e2e.website import Website
+from tests.program import FRESH
 
 SECRET: Final = "neighbours-secret-7261"  # noqa: S105  of no account
 ODD: Final = (
@@ -54,6 +55,7 @@ pytestmark = pytest.mark.usefixtures("sandbox")
 def cell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cell]:
     """One installation, several servers that cannot get out, and one that may."""
     installation = Installation(tmp_path_factory.mktemp("cell"))
+    installation.command = FRESH  # a test looks for its command line
     furnish(installation)
     add_hostile(installation, "plain", *ODD, env={"ODD": "\n".join(ODD)})
     add_hostile(installation, "neighbour", SECRET, env={"API_TOKEN": SECRET})
@@ -62,6 +64,7 @@ def cell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cell]:
     add_hostile(installation, "writer", sandbox={"filesystem": {"allowWrite": [extra]}})
     add_hostile(installation, "elsewhere", cwd=str(folder(installation, "own")))
     add_hostile(installation, "free", sandbox=False)
+    installation.known_sandbox = None  # this one finds out for itself
     yield installation, installation.start()
     installation.end()
 

@@ -124,6 +124,7 @@ def test_a_sandbox_is_tried_at_the_first_start_and_then_remembered(
     installation: Installation,
 ) -> None:
     add_hostile(installation, "hostile")
+    installation.known_sandbox = None
     installation.variables["SANDBOX_POLICY"] = "enforce"
     programs, runs = folder(installation, "programs"), installation.root / "runs"
     srt = programs / "srt"

@@ -202,7 +202,7 @@ def test_what_a_withdrawn_call_planted_is_put_back_and_stands_in_its_record(
         "time.sleep(600)\n"
     )
     request = agent.start_call("run", {"code": code})
-    deadline = monotonic() + 20
+    deadline = monotonic() + 50
     while not (place / "done").exists():
         assert monotonic() < deadline
     agent.notify("notifications/cancelled", {"requestId": request})

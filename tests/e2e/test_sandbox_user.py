@@ -71,6 +71,7 @@ def theirs() -> Iterator[Installation]:
     installation.command = [*AS_USER, python, "-m", "ironcurtain_proxy"]
     site = Path(anyio.__file__).parents[1]
     add_hostile(installation, "hostile")
+    installation.known_sandbox = None  # it was found by another user
     configured = installation.servers["hostile"]
     assert isinstance(configured, dict)
     configured["command"] = python
@@ -106,6 +107,19 @@ def test_the_server_of_an_ordinary_user_is_confined(theirs: Installation) -> Non
     assert agent.close() == 0
     assert watch.survivors() == set()
     assert not directory.exists()
+
+
+def test_a_command_that_starts_ever_more_processes_fails_and_ends_with_its_server(
+    theirs: Installation,
+) -> None:
+    configured = theirs.servers["hostile"]
+    assert isinstance(configured, dict)
+    configured["sandbox"] = {"limits": {"processes": 40}}
+    agent = theirs.start()
+    assert 20 < int(done(agent.call("fork"))) < 40
+    watch = Watch(theirs.processes(agent))
+    assert agent.close() == 0
+    assert watch.survivors() == set()
 
 
 @pytest.mark.requirement("C-12")

@@ -15,16 +15,23 @@ import orjson
 import pytest
 
 from ironcurtain_proxy.model.json import Json
-from tests.e2e.installation import PROXY, ROOT, Installation
+from tests.e2e.installation import ROOT, Installation
 from tests.e2e.real_servers import PACKAGES, missing
 from tests.e2e.servers import scripted
+from tests.program import PROXY
 
 PROGRAMS: Final = Path(__file__).parent / "clients"
 PYTHON_1: Final = Path(sys.prefix) / "mcp-1"
 
 EVERYTHING: Final[Mapping[str, Json]] = {
     "version": "2025-11-25",
-    "capabilities": {"logging": {}, "tools": {"listChanged": True}},
+    "capabilities": {
+        "logging": {},
+        "completions": {},
+        "prompts": {"listChanged": True},
+        "resources": {"subscribe": True, "listChanged": True},
+        "tools": {"listChanged": True},
+    },
     "server": "ironcurtain-proxy",
     "instructed": True,
     "ping": {},
@@ -34,7 +41,6 @@ EVERYTHING: Final[Mapping[str, Json]] = {
     "asked": "May the agent use scripted/ask?",
     "denied": [True, "DENIED"],
     "gave_up": True,
-    "resources": -32601,
     "changed": True,
     "added": True,
 }

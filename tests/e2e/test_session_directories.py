@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -12,8 +13,10 @@ from ironcurtain_proxy.mailbox.listener_lock import ListenerLock
 from ironcurtain_proxy.mailbox.processes import this_process
 from ironcurtain_proxy.mailbox.requests import utc_now
 from ironcurtain_proxy.sessions.directories import SessionLock, remove_old_sessions
-from tests.e2e.installation import PROXY, Installation
+from tests import program
+from tests.e2e.installation import Installation
 from tests.e2e.raw_client import text
+from tests.program import PROXY
 
 DAY = 86_400
 REMOVER = """
@@ -199,11 +202,7 @@ def test_a_proxy_that_starts_while_its_old_directory_goes_makes_a_new_one(sessio
     for _ in range(10):
         aged(directory)
         remover = subprocess.Popen(
-            [
-                *(PROXY[0], "-c"),
-                REMOVER,
-                str(sessions),
-            ],
+            [sys.executable, "-c", REMOVER, str(sessions)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
@@ -222,13 +221,8 @@ def test_a_proxy_that_starts_while_its_old_directory_goes_makes_a_new_one(sessio
 
 def live_check(installation: Installation, **variables: str) -> subprocess.CompletedProcess[str]:
     installation.write_policy()
-    return subprocess.run(
-        [*PROXY, "check", "--live", "--config", config(installation)],
-        env={**installation.environment(), **variables},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [*PROXY, "check", "--live", "--config", config(installation)]
+    return program.run(command, {**installation.environment(), **variables})
 
 
 def test_check_live_leaves_no_directory_unless_there_is_something_to_read(

@@ -208,7 +208,8 @@ def test_a_clients_own_file_is_taken_as_it_is(installation: Installation) -> Non
     installation.write("mcp-servers.json", foreign)
     installation.generated = generated
     agent = installation.start(MCP_SERVERS_CONFIG="")
-    assert text(agent.call("answer", {"text": "hello"})) == "hello"
+    # Two servers: their tools are told apart by their names.
+    assert text(agent.call("scripted__answer", {"text": "hello"})) == "hello"
     said = agent.errors.read_text(encoding="utf-8")
     assert "alwaysAllow" in said
     assert "remote" in said

@@ -272,8 +272,10 @@ def test_a_family_brings_its_host_so_that_one_question_is_enough(
     agent.call("shell", {"command": f"{command} --quiet"})
     assert str(last(installation)["decidedBy"]).startswith("grant:")
     assert last(installation)["opened"] == ["host localhost"]
-    other = website.url.replace("localhost", "elsewhere.example")
-    subprocess.run(["git", "-C", str(here), "remote", "set-url", "origin", other], check=True)
+    # A change in the repository itself would be put back at some moment.
+    other = f"url.{website.url.replace('localhost', 'elsewhere.example')}.insteadOf"
+    settings = ["git", "config", "--file", str(installation.home / ".gitconfig")]
+    subprocess.run([*settings, other, local(website)], check=True)
     call = agent.start_call("shell", {"command": command})
     person.answer({"decision": "denied"})
     agent.result(call)

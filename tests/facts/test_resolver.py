@@ -16,8 +16,8 @@ from ironcurtain_proxy.facts.paths import PathReader, PathReading
 from ironcurtain_proxy.facts.resolver import Resolver, ToolSource
 from ironcurtain_proxy.facts.spelling import Refusal
 from ironcurtain_proxy.model.annotation import Annotations, RoleSpec, ToolAnnotation
-from ironcurtain_proxy.model.call import RequestId, ToolCall
 from ironcurtain_proxy.model.json import Arguments, Json
+from ironcurtain_proxy.model.operation import Operation, RequestId
 from ironcurtain_proxy.model.request import Facts, Gathered, Unresolvable
 from ironcurtain_proxy.model.server import ServerSpec, ToolDefinition
 from tests.facts.conftest import Tree
@@ -55,8 +55,8 @@ class Sent:
     arguments: Arguments
 
 
-def call(server: str, tool: str, **arguments: Json) -> ToolCall:
-    return ToolCall(
+def call(server: str, tool: str, **arguments: Json) -> Operation:
+    return Operation(
         request_id=RequestId("r"),
         exposed_name=f"{server}__{tool}",
         server=server,
@@ -67,7 +67,11 @@ def call(server: str, tool: str, **arguments: Json) -> ToolCall:
 
 
 def resolver_of(
-    paths: PathReader, mounts: str = "/proc/self/mountinfo", *, deadline: float = 5.0
+    paths: PathReader,
+    mounts: str = "/proc/self/mountinfo",
+    *,
+    deadline: float = 5.0,
+    asks: bool = False,
 ) -> Resolver:
     definitions = {
         server: [
@@ -78,7 +82,12 @@ def resolver_of(
     }
     catalogue = build_catalogue(SERVERS, definitions, ANNOTATIONS)
     git = GitRemotes({"PATH": os.environ["PATH"]})
-    tools = ToolSource(lookup=catalogue.tool, remotes=lambda _: git, trusted=frozenset({"memory"}))
+    tools = ToolSource(
+        lookup=catalogue.tool,
+        remotes=lambda _: git,
+        trusted=frozenset({"memory"}),
+        asks_about_unknown=asks,
+    )
     return Resolver(tools, FactReader(paths), MountTable(mounts), deadline=deadline)
 
 
@@ -113,6 +122,26 @@ async def test_a_tool_without_annotation_is_refused(resolver: Resolver) -> None:
     assert isinstance(gathered, Unresolvable)
     assert "the operator has to annotate the tool" in gathered.ground.reason
     assert "ironcurtain-proxy" not in gathered.ground.reason
+
+
+async def test_a_tool_without_annotation_is_read_by_its_looks_where_the_operator_is_asked(
+    tree: Tree,
+) -> None:
+    resolver = resolver_of(tree.reader(), asks=True)
+    facts = await resolver.gather(call("files", "extra", path="../out/secret.txt"))
+    assert isinstance(facts, Facts)
+    assert not facts.request.annotated
+    assert facts.arguments == {"path": "../out/secret.txt"}
+    found = {
+        fact.roles: [value.text for value in fact.values]
+        for fact in facts.request.arguments
+        if fact.name == "path"
+    }
+    assert found["read-path", "write-path"] == [tree.path("out/secret.txt")]
+    assert found["unclear",] == ["../out/secret.txt"]
+    assert rule(await resolver.gather(call("files", "extra", path=5, more=1))) == (
+        "invalid-arguments"
+    )
 
 
 async def test_arguments_are_held_to_the_live_schema(resolver: Resolver) -> None:

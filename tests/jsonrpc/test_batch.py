@@ -8,7 +8,8 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from ironcurtain_proxy.jsonrpc.batch import Batch, Prompt
-from ironcurtain_proxy.jsonrpc.pipes import LineReader, LineWriter
+from ironcurtain_proxy.jsonrpc.line_writer import LineWriter
+from ironcurtain_proxy.jsonrpc.pipes import LineReader
 
 pytestmark = pytest.mark.anyio
 

@@ -118,9 +118,9 @@ class Box:
         return sorted(entry.name for entry in self.path.iterdir())
 
     @asynccontextmanager
-    async def asked(self, question: Escalation) -> AsyncIterator[None]:
+    async def asked(self, question: Escalation, patience: float = 20) -> AsyncIterator[None]:
         """While the question is open; leaving waits for its ruling."""
-        with anyio.fail_after(20):
+        with anyio.fail_after(patience):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self.ask, question)
                 await until(self.request(question).exists)

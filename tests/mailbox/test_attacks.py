@@ -6,12 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import watchfiles
 
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.mailbox.messages import digest_of
 from ironcurtain_proxy.mailbox.reviewer import Mailbox, MailboxSettings
 from ironcurtain_proxy.model.escalation import Approved, Declined, Unreachable
+from ironcurtain_proxy.sandbox.inotify import Inotify
 from tests.mailbox.mailbox_fixture import APPROVED, CLOCK, Box, a_box, escalation, until
 
 pytestmark = pytest.mark.anyio
@@ -204,10 +204,7 @@ async def test_what_is_not_a_plain_small_file_of_ours_refuses(
 async def test_where_the_directory_cannot_be_watched_it_is_looked_at(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def no_watches_left(*_: object, **__: object) -> None:
-        raise OSError(28, "inotify watch limit reached")
-
-    monkeypatch.setattr(watchfiles, "awatch", no_watches_left)
+    monkeypatch.setattr(Inotify, "add", lambda *_, **__: False)
     async with a_box(path) as box:
         for _ in range(2):
             assert isinstance(await box.ruling(escalation(), APPROVED), Approved)

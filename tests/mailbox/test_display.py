@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ironcurtain_proxy.cli.review_screen.changes import changes_of
-from ironcurtain_proxy.mailbox.display import Field, banner, fold, rows, visible
+from ironcurtain_proxy.mailbox.changes import changes_of
+from ironcurtain_proxy.mailbox.display import Field, banner, fold, rows, summary, visible
 from ironcurtain_proxy.mailbox.messages import Owner, read_request, request_bytes, request_name
 from ironcurtain_proxy.mailbox.requests import PendingRequest
 from ironcurtain_proxy.model.json import Json
@@ -110,7 +110,62 @@ def test_a_write_is_shown_against_what_is_there(tmp_path: Path) -> None:
     lines = changes_of("write_file", {"path": str(file), "content": "one\n2\u202e\n"})
     assert "-two" in lines
     assert "+2\\u202e" in lines
-    assert changes_of("write_file", {"path": str(tmp_path / "new"), "content": "x"})[1:] == ["+x"]
+    assert changes_of("write_file", {"path": str(tmp_path / "new"), "content": "x"}) == [
+        "(a new file)",
+        "@@ -0,0 +1 @@",
+        "+x",
+    ]
+
+
+def test_an_edit_of_a_file_is_shown_in_its_place_with_its_surroundings(tmp_path: Path) -> None:
+    file = tmp_path / "calc.py"
+    file.write_text("".join(f"line {number}\n" for number in range(20)))
+    edits: Json = [{"oldText": "line 9\n", "newText": "LINE 9\n"}]
+    assert changes_of("edit_file", {"path": str(file), "edits": edits}) == [
+        "@@ -7,7 +7,7 @@",
+        " line 6",
+        " line 7",
+        " line 8",
+        "-line 9",
+        "+LINE 9",
+        " line 10",
+        " line 11",
+        " line 12",
+    ]
+    assert file.read_text().count("LINE") == 0
+
+
+def test_an_edit_that_cannot_happen_says_so(tmp_path: Path) -> None:
+    file = tmp_path / "calc.py"
+    file.write_text("a = 1\n")
+    edits: Json = [{"oldText": "a = 1", "newText": "a = 2"}, {"oldText": "NOT", "newText": "x"}]
+    lines = changes_of("edit_file", {"path": str(file), "edits": edits})
+    assert lines[0] == "(would fail: the text of edit 2 to replace is not in the file)"
+    gone = changes_of("edit_file", {"path": str(tmp_path / "gone"), "edits": edits})
+    assert gone[0] == "(would fail: there is no such file)"
+
+
+def test_an_edit_of_every_place_is_shown_in_every_place(tmp_path: Path) -> None:
+    file = tmp_path / "calc.py"
+    file.write_text("a\nb\na\n")
+    call: dict[str, Json] = {"file_path": str(file), "old_string": "a", "new_string": "c"}
+    assert [line for line in changes_of("Edit", call) if line[0] in "+-"] == ["-a", "+c"]
+    everywhere = changes_of("Edit", {**call, "replace_all": True})
+    assert [line for line in everywhere if line[0] in "+-"] == ["-a", "+c", "-a", "+c"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({"source": "a.py", "destination": "b.py"}, "files/read_file a.py → b.py"),
+        ({"paths": ["/etc/passwd", "b", "c"]}, "files/read_file paths: 3, /etc/passwd …"),
+        ({"cwd": "/srv", "command": "make\ntest"}, "files/read_file command=make …"),
+        ({"edits": [{"a": 1}]}, 'files/read_file edits=[{"a":1}]'),
+        ({}, "files/read_file"),
+    ],
+)
+def test_a_headline_tells_what_a_call_is_about(arguments: dict[str, Json], told: str) -> None:
+    assert summary(pending(arguments)) == told
 
 
 def test_a_call_that_changes_no_text_has_no_diff() -> None:
@@ -124,4 +179,4 @@ def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
     for name in ("pipe", "binary", "", "\0"):
         lines = changes_of("write_file", {"path": str(tmp_path / name), "content": "x"})
-        assert lines == ["(what it holds now cannot be shown)"]
+        assert lines == ["(what the file holds now cannot be shown)"]

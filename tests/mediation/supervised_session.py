@@ -1,8 +1,10 @@
 """A supervised session in memory, with grants, plans and somebody who is told how calls end."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
+
+from msgspec import structs
 
 from ironcurtain_proxy.approval.capabilities import SUPERVISED
 from ironcurtain_proxy.approval.judging import Overlay
@@ -96,6 +98,6 @@ def moved(made: Harness) -> Callable[[], None]:
     """What the call names changes."""
 
     def change() -> None:
-        made.facts.answer = lambda call: replace(no_roles(call), arguments={"other": 1})
+        made.facts.answer = lambda call: structs.replace(no_roles(call), arguments={"other": 1})
 
     return change

@@ -1,14 +1,22 @@
 """What a call that was looked at twice, or asked about twice, comes to."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Literal
 
 import pytest
+from msgspec import structs
 
 from ironcurtain_proxy.model.annotation import ArgumentRole
-from ironcurtain_proxy.model.call import ToolCall
-from ironcurtain_proxy.model.escalation import Approved, Declined, Held, Ruling, Taken, Unreachable
+from ironcurtain_proxy.model.escalation import (
+    Approved,
+    Declined,
+    Held,
+    Ruling,
+    Superseded,
+    Taken,
+    Unreachable,
+)
+from ironcurtain_proxy.model.operation import Operation
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import PathCondition, Policy, Rule
 from ironcurtain_proxy.model.reply import Answered, Refused
@@ -35,7 +43,7 @@ OUTSIDE = Policy(
 )
 
 
-def copies(call: ToolCall) -> Facts:
+def copies(call: Operation) -> Facts:
     def fact(name: str, role: ArgumentRole) -> ArgumentFact:
         place = str(call.arguments[name])
         return ArgumentFact(name, (role,), (PathValue(place, RealPath.from_text(place)),))
@@ -56,7 +64,7 @@ async def copy(harness: Harness, source: str, target: str) -> None:
 
 async def test_a_push_that_leads_where_it_led_goes_out() -> None:
     harness = Harness(policy("allow"))
-    harness.facts.answer = lambda call: replace(no_roles(call), pushes=True)
+    harness.facts.answer = lambda call: structs.replace(no_roles(call), pushes=True)
     assert isinstance(await harness.mediator.handle("read", {}), Answered)
     harness.facts.waited = True
     assert isinstance(await harness.mediator.handle("read", {}), Answered)
@@ -82,7 +90,7 @@ async def test_a_remembered_approval_is_about_what_was_asked_and_about_nothing_e
 @pytest.mark.parametrize("then", [Approved(by="human"), Declined(by="human", kind="denied")])
 async def test_a_call_whose_approval_another_used_asks_for_itself(then: Ruling) -> None:
     harness = Harness(policy("escalate"))
-    answers: Iterator[Ruling | Held | Taken] = iter([Taken(), Taken(), then])
+    answers: Iterator[Ruling | Held | Taken | Superseded] = iter([Taken(), Taken(), then])
     harness.desk.on_ask = lambda: setattr(harness.desk, "ruling", next(answers))
     reply = await harness.mediator.handle("read", {})
     assert isinstance(reply, Answered if isinstance(then, Approved) else Refused)

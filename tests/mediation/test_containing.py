@@ -6,14 +6,15 @@ from dataclasses import dataclass, field, replace
 import anyio
 import anyio.lowlevel
 import pytest
+from msgspec import structs
 
 from ironcurtain_proxy.model.audit import AuditRecord, PutBack
 from ironcurtain_proxy.model.authorized import AuthorizedCall
-from ironcurtain_proxy.model.call import RequestId, ToolCall
 from ironcurtain_proxy.model.decision import Effect
 from ironcurtain_proxy.model.escalation import Approved
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.opening import Opening
+from ironcurtain_proxy.model.operation import Operation, RequestId
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Policy, Rule
 from ironcurtain_proxy.model.reply import Answered, Refused
@@ -32,9 +33,9 @@ LARGE = RealPath.from_text("/ws/data/large.bin")
 CALL: Mapping[str, Json] = {"name": "read", "arguments": {}}
 
 
-def runs(call: ToolCall) -> Facts:
+def runs(call: Operation) -> Facts:
     facts = no_roles(call)
-    return replace(facts, request=replace(facts.request, effect="runs"))
+    return structs.replace(facts, request=structs.replace(facts.request, effect="runs"))
 
 
 @dataclass
@@ -227,7 +228,7 @@ async def test_an_allowed_call_goes_also_where_it_has_no_point() -> None:
 
 async def test_an_attempt_to_leave_is_remembered_for_that_call_alone() -> None:
     async def tries(call: AuthorizedCall) -> ToolResult:
-        return replace(DONE, refused_host="closed.example")
+        return structs.replace(DONE, refused_host="closed.example")
 
     world = harness(FakeContainment())
     world.servers.act = tries
@@ -258,16 +259,16 @@ async def test_what_is_not_known_of_a_call_is_recorded_as_such() -> None:
 # --- what was approved on condition that it can be taken back
 
 
-def writes(call: ToolCall) -> Facts:
+def writes(call: Operation) -> Facts:
     facts = no_roles(call)
     path = RealPath.from_text("/ws/in/a")
     fact = ArgumentFact(
         name="path", roles=("write-path",), values=(PathValue(text=str(path), path=path),)
     )
-    return replace(facts, request=replace(facts.request, arguments=(fact,)))
+    return structs.replace(facts, request=structs.replace(facts.request, arguments=(fact,)))
 
 
-def conditional(timeline: FakeTimeline | None, facts: Callable[[ToolCall], Facts]) -> Harness:
+def conditional(timeline: FakeTimeline | None, facts: Callable[[Operation], Facts]) -> Harness:
     """Without containment: the engine has approved, on condition."""
     rule = Rule(name="it", effect="escalate", reason="so")
     return Harness(
@@ -289,7 +290,7 @@ def conditional(timeline: FakeTimeline | None, facts: Callable[[ToolCall], Facts
     ],
 )
 async def test_a_conditional_approval_does_not_hold_without_a_point(
-    timeline: FakeTimeline | None, facts: Callable[[ToolCall], Facts]
+    timeline: FakeTimeline | None, facts: Callable[[Operation], Facts]
 ) -> None:
     world = conditional(timeline, facts)
     assert isinstance(await world.mediator.handle("read", CALL), Refused)
@@ -330,7 +331,7 @@ async def test_only_a_reviewer_who_saw_the_host_opens_it(by: str, hosts: list[st
             return Opening(hosts=tuple(hosts))
 
     async def tries(call: AuthorizedCall) -> ToolResult:
-        return replace(DONE, refused_host="t.example")
+        return structs.replace(DONE, refused_host="t.example")
 
     world = harness(FakeContainment())
     needs = Needs(found_walls=WALLS, act=tries)

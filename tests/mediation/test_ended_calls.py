@@ -14,8 +14,8 @@ from ironcurtain_proxy.errors import (
 )
 from ironcurtain_proxy.model.audit import AuditRecord, PutBack
 from ironcurtain_proxy.model.authorized import AuthorizedCall
-from ironcurtain_proxy.model.call import ToolCall
 from ironcurtain_proxy.model.escalation import Declined
+from ironcurtain_proxy.model.operation import Operation
 from ironcurtain_proxy.model.reply import Answered, Failed, Refused
 from ironcurtain_proxy.model.request import Gathered
 from ironcurtain_proxy.model.server import ToolResult
@@ -238,7 +238,7 @@ async def test_who_approved_is_told_that_the_agent_gave_up_before_the_call_went(
     made.desk.ruling = YES
     looks = anyio.Event()
 
-    async def hang(_: ToolCall) -> Gathered:
+    async def hang(_: Operation) -> Gathered:
         looks.set()
         await anyio.sleep_forever()
         raise AssertionError

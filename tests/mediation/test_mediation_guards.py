@@ -11,13 +11,13 @@ from ironcurtain_proxy.errors import KernelError
 from ironcurtain_proxy.mediation.plans import Opened
 from ironcurtain_proxy.model.audit import AuditRecord
 from ironcurtain_proxy.model.authorized import AuthorizedCall
-from ironcurtain_proxy.model.call import ToolCall
 from ironcurtain_proxy.model.case import Settlement
 from ironcurtain_proxy.model.decision import Allow, Decision, Deny, Effect, Escalate, Ground
 from ironcurtain_proxy.model.escalation import Approved, Unreachable
 from ironcurtain_proxy.model.judgement import Judged
+from ironcurtain_proxy.model.operation import Operation
 from ironcurtain_proxy.model.policy import Policy, Rule
-from ironcurtain_proxy.model.reply import Answered, Refused, Withheld
+from ironcurtain_proxy.model.reply import Allowed, Answered, Refused, Withheld
 from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, Facts, TextValue
 from ironcurtain_proxy.model.server import ToolResult
 from tests.fakes import DONE, FakeRecorder, FakeServers, Harness, no_roles
@@ -155,7 +155,7 @@ async def test_a_rule_for_paths_allows_no_call_without_a_path(role: str) -> None
     rule = Rule(name="it", effect="allow", reason="so", roles=frozenset({"read-path"}))
     made = Harness(Policy(rules=(rule,), version="v1"))
 
-    def opaque(call: ToolCall) -> Facts:
+    def opaque(call: Operation) -> Facts:
         facts = no_roles(call)
         fact = ArgumentFact("text", (role,), (TextValue("x"),))  # type: ignore[arg-type]
         request = AccessRequest(
@@ -174,7 +174,7 @@ async def test_an_allowed_call_needs_no_settlement_to_be_forwarded() -> None:
     case = made.arrived()
     case.judge(Judged(decision=Allow(GROUND)))
     reply = await made.mediator._forward(case, no_roles(case.call), None, None)
-    assert reply == Answered(result=DONE)
+    assert reply == Answered(result=DONE, allowed=Allowed(GROUND.rule, "kernel"))
 
 
 async def test_an_approval_of_a_tool_that_changed_meanwhile_is_not_remembered() -> None:

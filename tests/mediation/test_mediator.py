@@ -1,15 +1,13 @@
 """A call through all steps, with the world in memory."""
 
-from dataclasses import replace
-
 import anyio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from ironcurtain_proxy.errors import ServerUnavailableError
 from ironcurtain_proxy.model.authorized import AuthorizedCall
-from ironcurtain_proxy.model.call import ToolCall
 from ironcurtain_proxy.model.decision import Effect, Ground
 from ironcurtain_proxy.model.escalation import (
     Approved,
@@ -20,9 +18,10 @@ from ironcurtain_proxy.model.escalation import (
     Unreachable,
 )
 from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.operation import Operation
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Policy, Rule
-from ironcurtain_proxy.model.reply import Answered, Failed, Refused
+from ironcurtain_proxy.model.reply import Allowed, Answered, Failed, Refused
 from ironcurtain_proxy.model.request import (
     AccessRequest,
     ArgumentFact,
@@ -32,6 +31,7 @@ from ironcurtain_proxy.model.request import (
     Unresolvable,
 )
 from ironcurtain_proxy.model.server import ToolResult
+from tests.examples import examples
 from tests.fakes import DONE, FakeRecorder, FakeTools, Harness, no_roles
 
 pytestmark = pytest.mark.anyio
@@ -47,7 +47,7 @@ def policy(effect: Effect) -> Policy:
 async def test_an_allowed_call_is_recorded_forwarded_and_recorded_again() -> None:
     harness = Harness(policy("allow"))
     reply = await harness.mediator.handle("read", {"name": "read", "arguments": {"a": 1}})
-    assert reply == Answered(result=DONE)
+    assert reply == Answered(result=DONE, allowed=Allowed("it", "kernel"))
     intent, outcome = harness.recorder.records
     assert intent.result is None
     assert outcome.result is not None
@@ -82,6 +82,7 @@ async def test_a_denied_call_is_recorded_once_and_not_forwarded() -> None:
 @pytest.mark.requirement("C-5", "C-36", "X-3")
 async def test_an_escalation_that_nobody_can_settle_is_denied_at_once() -> None:
     harness = Harness(policy("escalate"))
+    harness.clock.tick = 0.01
     reply = await harness.mediator.handle("read", {})
     assert reply == Refused(by="no-reviewer", ground=Ground("it", "said so"))
     assert harness.servers.forwarded == []
@@ -89,6 +90,7 @@ async def test_an_escalation_that_nobody_can_settle_is_denied_at_once() -> None:
     assert (record.effect, record.escalation_result) == ("escalate", "denied")
     assert record.origins == ("policy",)
     assert record.decided_by == "kernel"
+    assert "waitedMs" not in dict(record.context), "whatever the clock says: nobody was asked"
 
 
 @pytest.mark.requirement("C-21")
@@ -118,7 +120,8 @@ async def test_without_an_intent_record_nothing_is_forwarded() -> None:
 
 async def test_an_outcome_that_cannot_be_recorded_is_told_to_the_agent() -> None:
     harness = Harness(policy("allow"), recorder=FakeRecorder(failing_from=1))
-    assert await harness.mediator.handle("read", {}) == Answered(result=DONE, recorded=False)
+    unrecorded = Answered(result=DONE, recorded=False, allowed=Allowed("it", "kernel"))
+    assert await harness.mediator.handle("read", {}) == unrecorded
     later = await harness.mediator.handle("read", {})
     assert isinstance(later, Refused)
     assert later.by == "audit"
@@ -140,7 +143,8 @@ async def test_a_server_that_fails_is_an_error_with_an_outcome() -> None:
     harness = Harness(policy("allow"))
     harness.servers.act = fail
     reply = await harness.mediator.handle("read", {})
-    assert reply == Failed(message='server "files" is not running')
+    allowed = Allowed("it", "kernel")
+    assert reply == Failed(message='server "files" is not running', allowed=allowed)
     outcome = harness.recorder.records[1].result
     assert outcome is not None
     assert (outcome.status, outcome.error) == ("error", 'server "files" is not running')
@@ -167,7 +171,7 @@ async def test_a_cancelled_call_still_has_an_outcome() -> None:
 
 
 async def test_a_defect_in_gathering_denies() -> None:
-    def broken(_: ToolCall) -> Gathered:
+    def broken(_: Operation) -> Gathered:
         raise RuntimeError("a secret of ours")
 
     harness = Harness(policy("allow"))
@@ -208,8 +212,8 @@ async def test_the_breaker_stops_an_allowed_call_and_keeps_the_policy_s_word_in_
 async def test_a_push_whose_target_changed_before_it_left_is_refused() -> None:
     answers = iter([1, 2])
 
-    def moving(call: ToolCall) -> Facts:
-        return replace(no_roles(call), pushes=True, arguments={"target": next(answers)})
+    def moving(call: Operation) -> Facts:
+        return structs.replace(no_roles(call), pushes=True, arguments={"target": next(answers)})
 
     harness = Harness(policy("allow"))
     harness.facts.answer = moving
@@ -223,8 +227,8 @@ async def test_a_push_whose_target_changed_before_it_left_is_refused() -> None:
 async def test_a_call_that_waited_for_its_repository_is_judged_again() -> None:
     answers = iter([1, 2])
 
-    def moving(call: ToolCall) -> Facts:
-        return replace(no_roles(call), arguments={"target": next(answers)})
+    def moving(call: Operation) -> Facts:
+        return structs.replace(no_roles(call), arguments={"target": next(answers)})
 
     harness = Harness(policy("allow"))
     harness.facts.answer, harness.facts.waited = moving, True
@@ -237,7 +241,7 @@ async def test_a_call_that_is_withdrawn_while_it_is_looked_at_is_recorded() -> N
     started = anyio.Event()
     harness = Harness(policy("allow"))
 
-    async def hang(_: ToolCall) -> Gathered:
+    async def hang(_: Operation) -> Gathered:
         started.set()
         await anyio.sleep_forever()
         raise AssertionError
@@ -266,7 +270,7 @@ async def test_words_in_meta_or_arguments_about_the_session_change_nothing() -> 
         assert harness.recorder.records[0].session == "s"
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.sampled_from(("allow", "escalate", "deny")), st.booleans(), st.integers(0, 2))
 def test_only_an_allowed_known_recorded_call_is_ever_forwarded(
     effect: Effect,
@@ -330,7 +334,9 @@ async def test_an_approval_of_what_is_no_longer_there_forwards_nothing() -> None
     harness = Harness(policy("escalate"))
     harness.desk.ruling = Approved(by="human")
     harness.desk.on_ask = lambda: setattr(
-        harness.facts, "answer", lambda call: replace(no_roles(call), arguments={"other": 1})
+        harness.facts,
+        "answer",
+        lambda call: structs.replace(no_roles(call), arguments={"other": 1}),
     )
     reply = await harness.mediator.handle("read", {})
     assert isinstance(reply, Refused)
@@ -348,7 +354,7 @@ async def test_an_approval_under_a_policy_that_denies_by_now_forwards_nothing() 
     assert harness.servers.forwarded == []
 
 
-def writes(call: ToolCall) -> Facts:
+def writes(call: Operation) -> Facts:
     place = str(call.arguments.get("path", "/out/a"))
     value = PathValue(place, RealPath.from_text(place))
     request = AccessRequest(

@@ -1,9 +1,9 @@
 """Plans, with the world in memory: looked at without effects, asked about once."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from ironcurtain_proxy.approval.capabilities import AUTONOMOUS, SUPERVISED, Profile
 from ironcurtain_proxy.approval.judging import Overlay
@@ -15,7 +15,6 @@ from ironcurtain_proxy.model.escalation import Approved, Declined, EscalationId,
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.policy import Policy, Rule
 from ironcurtain_proxy.model.reply import Answered, Refused, RefusedBy
-from ironcurtain_proxy.model.server import ToolResult
 from tests.fakes import FakeTools, Harness, no_roles
 
 pytestmark = [pytest.mark.anyio, pytest.mark.requirement("D-23")]
@@ -130,7 +129,7 @@ async def test_a_plan_whose_step_changed_while_it_was_asked_about_is_refused() -
     made.desk.ruling = Approved(by="human")
 
     def change() -> None:
-        made.facts.answer = lambda call: replace(no_roles(call), pushes=True)
+        made.facts.answer = lambda call: structs.replace(no_roles(call), pushes=True)
 
     made.desk.on_ask = change
     refused = await open_plan(made, "edit")
@@ -213,6 +212,6 @@ async def test_a_call_without_arguments_may_be_announced() -> None:
 
 async def test_the_result_of_a_planned_call_is_the_server_s() -> None:
     made = harness()
-    assert await made.mediator.handle("read", {}) == Answered(
-        result=ToolResult(result={"content": [{"type": "text", "text": "done"}]})
-    )
+    reply = await made.mediator.handle("read", {})
+    assert isinstance(reply, Answered)
+    assert reply.result.result == {"content": [{"type": "text", "text": "done"}]}

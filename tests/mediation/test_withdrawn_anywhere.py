@@ -11,14 +11,15 @@ from dataclasses import dataclass, field, replace
 import anyio
 import pytest
 from anyio.lowlevel import checkpoint
+from msgspec import structs
 
 from ironcurtain_proxy.facts.repositories import Repositories
 from ironcurtain_proxy.model.audit import AuditRecord
 from ironcurtain_proxy.model.authorized import AuthorizedCall
-from ironcurtain_proxy.model.call import RequestId, ToolCall
 from ironcurtain_proxy.model.decision import Effect
 from ironcurtain_proxy.model.escalation import Approved, Escalation, EscalationId, Ruling
 from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.operation import Operation, RequestId
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import Facts, Gathered
 from ironcurtain_proxy.model.server import ToolResult
@@ -52,10 +53,10 @@ class SlowFacts(FakeFacts):
     pushes: bool = False
     repositories: Repositories = field(default_factory=Repositories)
 
-    async def gather(self, call: ToolCall) -> Gathered:
+    async def gather(self, call: Operation) -> Gathered:
         await some_turns(2)
         found = no_roles(call)
-        return replace(found, repository=REPOSITORY, pushes=self.pushes)
+        return structs.replace(found, repository=REPOSITORY, pushes=self.pushes)
 
     @asynccontextmanager
     async def undisturbed(self, facts: Facts) -> AsyncIterator[bool]:

@@ -102,3 +102,10 @@ def test_the_first_case_that_holds_gives_the_roles() -> None:
     assert annotation.roles({"mode": "r"}) == (("path", ("read-path",)),)
     assert annotation.roles({"mode": "w"}) == (("path", ("write-path",)),)
     assert annotation.roles({}) == (("path", ("read-path", "write-path")),)
+
+
+def test_a_specification_knows_the_roles_of_all_cases_and_members() -> None:
+    inner = RoleSpec(default=("read-path",), inside={"deeper": RoleSpec(default=("sql",))})
+    case = RoleCase(condition=Is(argument="a", presence="present"), roles=("fetch-url",))
+    spec = RoleSpec(default=("none",), cases=(case,), inside={"file": inner})
+    assert spec.every_role() == {"none", "fetch-url", "read-path", "sql"}

@@ -5,17 +5,17 @@ from datetime import UTC, datetime
 import pytest
 
 from ironcurtain_proxy.model.audit import AuditRecord, ResultSummary
-from ironcurtain_proxy.model.call import RequestId, ToolCall
 from ironcurtain_proxy.model.case import Arrival, Case, Settlement
 from ironcurtain_proxy.model.decision import Allow, Decision, Deny, Escalate, Ground
 from ironcurtain_proxy.model.escalation import Origin, OriginReason
 from ironcurtain_proxy.model.grounds import asking_answer
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.judgement import Judged
+from ironcurtain_proxy.model.operation import Operation, RequestId
 
 
 def a_case(decision: Decision, server: str = "server") -> Case:
-    call = ToolCall(
+    call = Operation(
         request_id=RequestId("r"),
         exposed_name="tool",
         server=server,

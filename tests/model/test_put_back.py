@@ -3,14 +3,14 @@
 from datetime import UTC, datetime
 
 from ironcurtain_proxy.model.audit import PutBack
-from ironcurtain_proxy.model.call import RequestId, ToolCall
 from ironcurtain_proxy.model.case import Arrival, Case
 from ironcurtain_proxy.model.decision import Allow, Ground
 from ironcurtain_proxy.model.judgement import Judged
+from ironcurtain_proxy.model.operation import Operation, RequestId
 
 
 def test_a_record_names_what_was_put_back_and_where_it_is_kept() -> None:
-    call = ToolCall(
+    call = Operation(
         request_id=RequestId("1"), exposed_name="t", server="s", tool="t", arguments={}, params={}
     )
     case = Case(

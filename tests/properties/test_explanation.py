@@ -9,9 +9,12 @@ from ironcurtain_proxy.decision.explanation import explain
 from ironcurtain_proxy.model.decision import Allow
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.model.request import AccessRequest
+from tests.examples import examples
 from tests.strategies import policies, requests
 
-some = settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+some = settings(
+    max_examples=examples(200), suppress_health_check=[HealthCheck.too_slow], deadline=None
+)
 
 
 @some

@@ -13,6 +13,7 @@ from ironcurtain_proxy.cli.kernel import Kernel
 from ironcurtain_proxy.config.policy.engine_file import load_engine
 from ironcurtain_proxy.model.decision import Allow, Deny, Escalate
 from ironcurtain_proxy.model.json import Json
+from tests.examples import examples
 
 SHIPPED: Final = Path(ironcurtain_proxy.__file__).parent / "config" / "policy" / "shipped"
 NAMES: Final = ("compiled-policy.json", "tool-annotations.json")
@@ -154,7 +155,9 @@ _VALUES: Final = st.recursive(
 
 
 @settings(
-    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(300),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(place=st.integers(0, 10_000), value=_VALUES, schemas=st.booleans())
 def test_no_value_of_any_shape_is_without_a_decision(

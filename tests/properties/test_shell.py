@@ -16,6 +16,7 @@ from ironcurtain_proxy.shell.effects import EffectLevel, effect_of
 from ironcurtain_proxy.shell.operations import operation_of
 from ironcurtain_proxy.shell.parse import parse_command
 from ironcurtain_proxy.shell.wrappers import any_program
+from tests.examples import examples
 from tests.shell.places import PROJECT
 
 BASH: Final = shutil.which("bash")
@@ -114,7 +115,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.mark.skipif(BASH is None, reason="there is no bash")
 @settings(
-    max_examples=750,
+    max_examples=examples(750),
     deadline=None,
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.function_scoped_fixture],
 )

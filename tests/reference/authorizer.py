@@ -11,7 +11,7 @@ import re
 from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
 from ironcurtain_proxy.model.decision import Allow, Decision, Deny, Escalate, Ground
 from ironcurtain_proxy.model.policy import ListCondition, Policy, Rule
-from ironcurtain_proxy.model.request import AccessRequest, PathValue, UrlValue, Value
+from ironcurtain_proxy.model.request import AccessRequest, PathValue, SqlValue, UrlValue, Value
 
 NOT_PUBLIC = (
     *("localhost", "localdomain", "local", "internal", "intranet", "private", "corp", "home"),
@@ -77,6 +77,8 @@ def decide(request: AccessRequest, policy: Policy) -> Decision:
                         ),
                         (url_roles[0],),
                     )
+    if not request.annotated and policy.unknown_tools == "ask":
+        return about_unknown(request, policy)
     if not request.annotated:
         return Deny(
             Ground("structural-unknown-tool", f"Unknown tool: {request.server}/{request.tool}")
@@ -108,6 +110,32 @@ def decide(request: AccessRequest, policy: Policy) -> Decision:
             tuple(answer.ground for _, answer in escalations),
         )
     return answers[0][1]
+
+
+def about_unknown(request: AccessRequest, policy: Policy) -> Decision:
+    """Escalate, unless a rule denies something that the arguments look like."""
+    every = [role for fact in request.arguments for role in fact.roles]
+    roles = [r for r in dict.fromkeys(every) if ROLE_TRAITS[r].category != "opaque"]
+    for role in roles:
+        for rule in policy.rules:
+            if rule.effect == "deny" and speaks_of(rule, role):
+                for value in values_with({role}, request):
+                    if denies(rule, value, request, role):
+                        return says(rule)
+    for rule in policy.rules:
+        if rule.effect == "deny" and unscoped_rule_matches(rule, request):
+            return says(rule)
+    said = f"Nobody has described the tool {request.server}/{request.tool}"
+    return Escalate(Ground("structural-unknown-tool", said), tuple(roles))
+
+
+def denies(rule: Rule, value: Value, request: AccessRequest, role: ArgumentRole) -> bool:
+    if rule.domains is None:
+        return conditions_hold(rule, request, role) and single_paths_hold(rule, value)
+    for_server = rule.servers is None or request.server in rule.servers
+    for_tool = rule.tools is None or request.tool in rule.tools
+    is_url = isinstance(value, UrlValue)
+    return for_server and for_tool and is_url and leads_to(value, rule.domains.allowed)
 
 
 def default() -> Decision:
@@ -166,7 +194,7 @@ def settled_by_workspace(role: ArgumentRole, request: AccessRequest, policy: Pol
 
 def asked_by_name(value: Value, role: ArgumentRole, request: AccessRequest, policy: Policy) -> bool:
     return any(
-        rule.names is not None
+        (rule.names is not None or rule.everywhere)
         and rule.effect != "allow"
         and speaks_of(rule, role)
         and conditions_hold(rule, request, role)
@@ -252,6 +280,8 @@ def speaks_of(rule: Rule, role: ArgumentRole) -> bool:
     ]
     if any(roles is not None and role not in roles for roles in named):
         return False
+    if rule.sql is not None and role != "sql":
+        return False
     return not rule.lists or any(role in condition.roles for condition in rule.lists)
 
 
@@ -265,6 +295,8 @@ def conditions_hold(rule: Rule, request: AccessRequest, role: ArgumentRole) -> b
         values = values_with({role}, request) if ROLE_TRAITS[role].category == "url" else []
         if not values or not all(leads_to(v, rule.domains.allowed) for v in values):
             return False
+    if rule.sql is not None and not sql_does_at_most(rule.sql, request):
+        return False
     return all(
         on_list(c, request, frozenset({role}) if role in c.roles else c.roles) for c in rule.lists
     )
@@ -284,12 +316,22 @@ def unscoped_rule_matches(rule: Rule, request: AccessRequest) -> bool:
             return False
     if rule.names is not None:
         return False
+    if rule.sql is not None and not sql_does_at_most(rule.sql, request):
+        return False
     if rule.domains is not None:
         urls = frozenset(r for r in rule.domains.roles if ROLE_TRAITS[r].category == "url")
         values = values_with(urls, request)
         if not values or not all(leads_to(v, rule.domains.allowed) for v in values):
             return False
     return all(on_list(c, request, c.roles) for c in rule.lists)
+
+
+def sql_does_at_most(bound: str, request: AccessRequest) -> bool:
+    order = ["reads", "writes", "destroys", "runs"]
+    values = values_with({"sql"}, request)
+    return len(values) > 0 and all(
+        isinstance(v, SqlValue) and order.index(v.effect) <= order.index(bound) for v in values
+    )
 
 
 def on_list(

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import anyio
 import pytest
+from msgspec import structs
 
 from ironcurtain_proxy.model.command import ParsedCommand
 from ironcurtain_proxy.model.escalation import (
@@ -13,6 +14,7 @@ from ironcurtain_proxy.model.escalation import (
     Held,
     OriginReason,
     Ruling,
+    Superseded,
     Taken,
     Unreachable,
 )
@@ -47,7 +49,7 @@ async def test_an_approval_is_used_once_and_the_next_identical_call_is_asked_abo
 
 async def test_two_identical_calls_at_once_ask_once_and_only_one_runs() -> None:
     person = Person()
-    rulings: list[Ruling | Held | Taken] = []
+    rulings: list[Ruling | Held | Taken | Superseded] = []
 
     async def call(desk: Desk, number: int) -> None:
         rulings.append(await desk.settle(question(number)))
@@ -121,7 +123,7 @@ async def test_a_cancelled_call_withdraws_its_question() -> None:
 
 async def test_a_question_that_others_wait_for_is_not_withdrawn() -> None:
     person = Person()
-    rulings: list[Ruling | Held | Taken] = []
+    rulings: list[Ruling | Held | Taken | Superseded] = []
 
     async def patient(desk: Desk) -> None:
         rulings.append(await desk.settle(question(2)))
@@ -216,7 +218,7 @@ async def test_a_way_that_leads_to_nobody_is_followed_by_the_next() -> None:
 CHANGES: dict[str, Callable[[Escalation], Escalation]] = {
     "definition": lambda asked: replace(asked, definition="other"),
     "path": lambda asked: replace(
-        asked, request=replace(asked.request, repository=RealPath.from_text("/srv/other"))
+        asked, request=structs.replace(asked.request, repository=RealPath.from_text("/srv/other"))
     ),
     "branch": lambda asked: replace(asked, context=(("Current branch", "main"),)),
     "reasons": lambda asked: replace(
@@ -243,3 +245,21 @@ async def test_an_answer_is_not_used_for_the_same_arguments_when_they_lead_elsew
         assert await desk.settle(CHANGES[what](question(2))) == Held(question(2).id)
         await person.until_asked(2)
         assert person.asked == [question(1).id, question(2).id]
+
+
+async def test_a_question_of_another_policy_is_withdrawn_and_its_calls_are_told() -> None:
+    person = Person()
+    rulings: list[Ruling | Held | Taken | Superseded] = []
+
+    async def call(desk: Desk, number: int, policy: str) -> None:
+        rulings.append(await desk.settle(question(number, f"call {number}", policy)))
+
+    async with at_work(person) as (desk, _):
+        async with anyio.create_task_group() as calls:
+            calls.start_soon(call, desk, 1, "old")
+            await person.until_asked(1)
+            assert desk.supersede("new") == 1
+        assert rulings == [Superseded()]
+        assert desk.open() == ()
+        assert person.withdrawn == [question(1).id]
+        assert desk.supersede("new") == 0

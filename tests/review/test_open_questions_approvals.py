@@ -12,6 +12,7 @@ from ironcurtain_proxy.model.escalation import (
     Escalation,
     Held,
     Ruling,
+    Superseded,
     Taken,
     Unreachable,
 )
@@ -133,7 +134,7 @@ async def test_no_question_is_asked_again_under_a_number_that_was_answered(
 ) -> None:
     """An identical call may wake first: the approval is still of the call that was asked about."""
     monkeypatch.setattr(desk_module, "PULSE", 0.001)
-    person, rulings = Person(), dict[int, Ruling | Held | Taken]()
+    person, rulings = Person(), dict[int, Ruling | Held | Taken | Superseded]()
     waiting = anyio.Event()
 
     async def call(desk: Desk, number: int) -> None:

@@ -26,24 +26,24 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
 
 def test_it_becomes_the_command_with_every_argument_as_it_is() -> None:
     words = ["two words", "--", "-x", "", "$(false)"]
-    done = run("--", sys.executable, "-c", "import sys; print(sys.argv[1:])", *words)
+    done = run("99", "--", sys.executable, "-c", "import sys; print(sys.argv[1:])", *words)
     assert (done.stdout, done.returncode) == (f"{words}\n", 0)
 
 
 def test_the_environment_is_the_one_that_was_handed_over() -> None:
-    done = run("--", "env", A="b")
+    done = run("99", "--", "env", A="b")
     assert set(done.stdout.splitlines()) == {f"PATH={os.environ['PATH']}", "A=b"}
-    assert "LC_CTYPE=C.UTF-8" in run("--", "env", LC_CTYPE="C.UTF-8").stdout.splitlines()
+    assert "LC_CTYPE=C.UTF-8" in run("99", "--", "env", LC_CTYPE="C.UTF-8").stdout.splitlines()
 
 
 def test_the_command_ends_at_a_closed_pipe_as_it_would_without() -> None:
-    done = run("--", "sh", "-c", "grep SigIgn /proc/self/status")
+    done = run("99", "--", "sh", "-c", "grep SigIgn /proc/self/status")
     ignored = int(done.stdout.split()[1], 16)
     assert ignored & (1 << 12) == 0
 
 
 def test_a_command_that_is_not_there_is_named() -> None:
-    done = run("--", "/nowhere/program")
+    done = run("99", "--", "/nowhere/program")
     assert (done.stderr, done.returncode) == ("/nowhere/program: No such file or directory\n", 127)
 
 
@@ -53,7 +53,7 @@ def test_a_directory_that_is_not_hidden_is_left_as_it_is(tmp_path: Path) -> None
     link = tmp_path / "link"
     link.symlink_to("/dev/shm")
     before = Path("/dev/shm").stat().st_mode
-    done = run(str(kept), str(link), str(tmp_path / "absent"), "--", "true")
+    done = run("99", str(kept), str(link), str(tmp_path / "absent"), "--", "true")
     assert done.returncode == 0
     assert kept.stat().st_mode & 0o777 == 0o700
     assert Path("/dev/shm").stat().st_mode == before
@@ -69,4 +69,15 @@ def test_where_the_profile_hides_what_it_needs_the_server_starts_without_it() ->
     assert inside.__file__ in argv("/srv/hidden")
     for hidden in (str(Path(sys.executable).parent), sys.base_prefix, inside.__file__):
         assert inside.__file__ not in argv("/srv/hidden", hidden)
-    assert inside.__file__ not in argv()
+    assert inside.__file__ in argv()
+
+
+def test_the_processes_of_the_command_are_bounded_for_good() -> None:
+    shown = "import resource as r; print(r.getrlimit(r.RLIMIT_NPROC))"
+    done = run("99", "--", sys.executable, "-c", shown)
+    assert done.stdout == "(99, 99)\n"
+
+
+def test_memory_is_taken_from_the_command_first() -> None:
+    done = run("99", "--", "cat", "/proc/self/oom_score_adj")
+    assert int(done.stdout) >= 500

@@ -9,7 +9,7 @@ import pytest
 
 from ironcurtain_proxy.sandbox import putting_back
 from ironcurtain_proxy.sandbox.putting_back import RemovedFiles
-from ironcurtain_proxy.sandbox.steering import SteeringKind, SteeringPlace, items_of
+from ironcurtain_proxy.sandbox.steering import SteeringKind, SteeringPlace, items_of, place_of
 
 SETTINGS = '{"permissions": {"allow": ["Bash(make)"]}}'
 
@@ -119,3 +119,13 @@ def test_whatever_lies_there_is_taken_as_it_is(
 
 def test_what_is_gone_is_nowhere(tmp_path: Path, keeper: RemovedFiles) -> None:
     assert keeper.take(str(tmp_path / "nothing")) == ""
+
+
+def test_a_projects_layer_of_policy_steers_us(tmp_path: Path) -> None:
+    directory = tmp_path / ".ironcurtain"
+    directory.mkdir()
+    (directory / "policy.yaml").write_text("deny time: '*'")
+    (directory / "notes.txt").write_text("x")
+    place = place_of(str(tmp_path), ".ironcurtain")
+    assert place is not None
+    assert set(items_of(place)) == {"policy.yaml"}

@@ -116,12 +116,18 @@ ROLE_OPERATIONS: Final[Mapping[ArgumentRole, Operation | None]] = MappingProxyTy
         "github-owner": "network",
         "github-repo": "network",
         "proxy-domain": "network",
+        "resource-uri": "unknown",
         "branch-name": None,
         "commit-message": None,
         # These reach other people.
         "email-address": "unknown",
         "email-body": "unknown",
         "share-permission": "unknown",
+        "message": "unknown",
+        "sql": "unknown",
+        "command": "unknown",
+        "unclear": "unknown",
+        "identifier": None,
         "none": None,
     }
 )

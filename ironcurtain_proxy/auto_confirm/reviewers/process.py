@@ -43,7 +43,8 @@ from ironcurtain_proxy.auto_confirm.reviewers.process_start import (
 )
 from ironcurtain_proxy.auto_confirm.reviewers.turns import ReviewQueue
 from ironcurtain_proxy.errors import IronCurtainError
-from ironcurtain_proxy.jsonrpc.pipes import LineReader, LineWriter, Oversize, open_wire
+from ironcurtain_proxy.jsonrpc.line_writer import LineWriter
+from ironcurtain_proxy.jsonrpc.pipes import LineReader, Oversize, open_wire
 from ironcurtain_proxy.model.escalation import Approved, Declined, Escalation, Ruling
 from ironcurtain_proxy.ports import Clock
 from ironcurtain_proxy.steady_clock import on_the_wall

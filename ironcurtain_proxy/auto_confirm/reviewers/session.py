@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from msgspec import structs
+
 from ironcurtain_proxy.auto_confirm.briefing import Briefing, Redact, View, view_of
 from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.escalation import Escalation, Ruling
@@ -58,7 +60,7 @@ class SessionReviewer:
         )
 
     def _without_secrets(self, ground: Ground) -> Ground:
-        return replace(ground, reason=self._redacted({"reason": ground.reason})["reason"])
+        return structs.replace(ground, reason=self._redacted({"reason": ground.reason})["reason"])
 
     def _redacted(self, texts: Mapping[str, str]) -> dict[str, str]:
         shown = self.redact(texts).fields

@@ -32,12 +32,11 @@ from ironcurtain_proxy.auto_confirm.store.faults import (
     StoreError,
     StoreLostError,
 )
-from ironcurtain_proxy.auto_confirm.store.files import prepare_file, reused_file
+from ironcurtain_proxy.auto_confirm.store.files import STORE_NAME, prepare_file, reused_file
 from ironcurtain_proxy.auto_confirm.store.open_file import OpenFile
 
 T = TypeVar("T")
 
-FILE_NAME: Final = "interactions.db"
 _DEADLINE_SECONDS: Final = 5.0
 _BUSY_MILLISECONDS: Final = 500
 """How long SQLite itself waits for a lock before we look at the deadline."""
@@ -240,7 +239,7 @@ def sqlite_path(url: str | None, state_dir: Path) -> Path | None:
 
 
 def _parsed(url: str | None, state_dir: Path) -> URL:
-    return _parse(url) if url else URL.create("sqlite", database=str(state_dir / FILE_NAME))
+    return _parse(url) if url else URL.create("sqlite", database=str(state_dir / STORE_NAME))
 
 
 def _parse(url: str) -> URL:

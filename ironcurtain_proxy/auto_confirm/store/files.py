@@ -13,6 +13,7 @@ from ironcurtain_proxy.private_files import make_private_directory
 
 _PRIVATE: Final = 0o600
 _PRIVATE_DIRECTORY: Final = 0o700
+STORE_NAME: Final = "interactions.db"
 _FLAGS: Final = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _BESIDE: Final = ("-wal", "-shm", "-journal")
 """SQLite makes these with the permissions of the database itself."""

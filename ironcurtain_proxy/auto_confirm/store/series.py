@@ -13,13 +13,11 @@ from ironcurtain_proxy.auto_confirm.engine.patterns import SAFE_BANDS, RiskBand
 from ironcurtain_proxy.auto_confirm.store.interactions import OURS
 from ironcurtain_proxy.auto_confirm.store.store import Store
 from ironcurtain_proxy.auto_confirm.store.tables import DECISIONS, INTERACTIONS, REVIEWER_DECISIONS
+from ironcurtain_proxy.report.stretches import begin_of_stretch, step_for
 
 PromptOutcome: TypeAlias = Literal["auto-approved", "approved", "rejected", "timed out", "waiting"]
 """What became of a prompt, in the words of a report. `approved`: by a person or a reviewer."""
-OUTCOMES: Final[tuple[PromptOutcome, ...]] = get_args(PromptOutcome)
 
-_STEPS: Final = tuple(timedelta(minutes=n) for n in (1, 5, 15, 60, 360, 1440, 10080))
-_MOST_BARS: Final = 48
 _TOP: Final = 8
 RESPONSE_BOUNDS: Final = (1.0, 5.0, 15.0, 30.0, 60.0, 120.0, 300.0)
 """Seconds; the last bar is what took longer."""
@@ -30,7 +28,7 @@ class Slot:
     """What happened in one stretch of time."""
 
     start: datetime
-    decisions: Mapping[PromptOutcome, int]
+    decisions: Mapping[str, int]
     """Prompts by what became of them, each at the time of its last decision."""
     safe_approved: int
     safe_decided: int
@@ -43,7 +41,7 @@ class Series:
     step: timedelta
     slots: Sequence[Slot]
     """Without gaps, oldest first; empty if nothing was decided."""
-    bands: Mapping[str, Mapping[PromptOutcome, int]]
+    bands: Mapping[str, Mapping[str, int]]
     """Prompts by risk band, and what became of them."""
     responses: Sequence[int]
     """How many reviewers' answers took up to each of `RESPONSE_BOUNDS`, and longer."""
@@ -71,7 +69,7 @@ class _Counted:
 def _collect(connection: Connection, since: datetime | None) -> Series:
     ours = OURS if since is None else OURS & (INTERACTIONS.c.created_at >= since)
     counted = list(_counted(connection, ours))
-    step = _step(counted)
+    step = step_for([one.minute for one in counted])
     return Series(
         step=step,
         slots=_slots(counted, step),
@@ -128,20 +126,12 @@ def _outcome(decision: str, *, automatic: bool) -> PromptOutcome | None:
             return None
 
 
-def _step(counted: Sequence[_Counted]) -> timedelta:
-    """The finest step that leaves no more bars than can be told apart."""
-    if not counted:
-        return _STEPS[0]
-    span = max(one.minute for one in counted) - min(one.minute for one in counted)
-    return next((step for step in _STEPS if span / step < _MOST_BARS), _STEPS[-1])
-
-
 def _slots(counted: Sequence[_Counted], step: timedelta) -> tuple[Slot, ...]:
     if not counted:
         return ()
     by_start: dict[datetime, list[_Counted]] = {}
     for one in counted:
-        by_start.setdefault(_floor(one.minute, step), []).append(one)
+        by_start.setdefault(begin_of_stretch(one.minute, step), []).append(one)
     start, end = min(by_start), max(by_start)
     found = []
     while start <= end:
@@ -150,13 +140,8 @@ def _slots(counted: Sequence[_Counted], step: timedelta) -> tuple[Slot, ...]:
     return tuple(found)
 
 
-def _floor(time: datetime, step: timedelta) -> datetime:
-    epoch = datetime(1970, 1, 5, tzinfo=UTC)  # a Monday, so that weeks begin as weeks do
-    return epoch + (time - epoch) // step * step
-
-
 def _slot(start: datetime, members: Sequence[_Counted]) -> Slot:
-    decisions: Counter[PromptOutcome] = Counter()
+    decisions: Counter[str] = Counter()
     approved = decided = 0
     for one in members:
         decisions[one.outcome] += one.count
@@ -167,9 +152,9 @@ def _slot(start: datetime, members: Sequence[_Counted]) -> Slot:
     return Slot(start=start, decisions=decisions, safe_approved=approved, safe_decided=decided)
 
 
-def _bands(counted: Sequence[_Counted]) -> dict[str, Mapping[PromptOutcome, int]]:
+def _bands(counted: Sequence[_Counted]) -> dict[str, Mapping[str, int]]:
     order = (*get_args(RiskBand), "unknown")
-    found: dict[str, Counter[PromptOutcome]] = {}
+    found: dict[str, Counter[str]] = {}
     for one in counted:
         band = one.band if one.band in order else "unknown"
         found.setdefault(band, Counter())[one.outcome] += one.count

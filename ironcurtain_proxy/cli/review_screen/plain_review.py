@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from ironcurtain_proxy.cli.review_screen.changes import changes_of
 from ironcurtain_proxy.mailbox.answering import ReviewerAnswer
+from ironcurtain_proxy.mailbox.changes import changes_of
 from ironcurtain_proxy.mailbox.display import banner
 from ironcurtain_proxy.mailbox.requests import PendingRequest
 

@@ -13,34 +13,58 @@ from ironcurtain_proxy.mailbox.display import (
     MARGIN,
     Field,
     arguments_of,
-    fields_of,
     fold,
+    metadata_of,
+    reasons_of,
     remembered,
     rows,
+    summary,
 )
 from ironcurtain_proxy.mailbox.requests import PendingRequest
 
 _ESCAPE: Final = re.compile(r"\\(?:x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8}|[rt])")
-_CHANGES: Final = (("+", "green"), ("-", "red"), ("@", "cyan"))
+_CHANGES: Final = (("+", "green"), ("-", "red"), ("@", "cyan"), ("(", "bold yellow"))
 
 
-def detail_of(one: PendingRequest, changes: Sequence[str], width: int) -> list[Text]:
-    """Everything a reviewer should know, in lines of at most `width` columns."""
-    lines: list[Text] = []
-    for field in fields_of(one):
-        lines += _field(field, width, "bold" if field.name in ("tool", "why") else "")
-    lines += [Text(), Text("Arguments, in full", style="bold underline")]
+def detail_of(
+    one: PendingRequest, changes: Sequence[str], width: int, asker: str = ""
+) -> list[Text]:
+    """Everything a reviewer should know, in lines of at most `width` columns.
+
+    What would be done comes first, then why it is asked about; names for the record come last.
+
+    Args:
+        one: the question.
+        changes: the lines of the diff.
+        width: the columns of the screen.
+        asker: who asks, in words; empty: not known.
+    """
+    lines = [Text(part, style="bold") for part in fold(summary(one), width)]
+    if asker:
+        lines += [Text(part, style="dim") for part in fold(asker, width)]
+    lines.append(Text())
     arguments = arguments_of(one)
     for field in arguments:
         lines += _field(field, width, "")
     if not arguments:
-        lines.append(Text("  none", style="dim"))
+        lines.append(Text("  no arguments", style="dim"))
     if changes:
-        lines += [Text(), Text("What it changes", style="bold underline")]
+        lines += _heading("What it changes")
         lines += [part for line in changes for part in _change(line, width)]
+    lines += _heading("Why it is asked about")
+    for field in reasons_of(one):
+        lines += _field(field, width, "bold" if field.name == "why" else "")
     more = "; a number, one of the others" if len(one.request.candidates) > 1 else ""
-    lines += [Text(), Text(f"What r would remember{more}", style="bold underline")]
-    return [*lines, *[Text(f"  {line}") for line in remembered(one).lines]]
+    lines += _heading(f"What r would remember{more}")
+    lines += [Text(f"  {line}") for line in remembered(one).lines]
+    lines += _heading("For the record")
+    for field in metadata_of(one):
+        lines += _field(field, width, "dim")
+    return lines
+
+
+def _heading(words: str) -> list[Text]:
+    return [Text(), Text(words, style="bold underline")]
 
 
 def _field(field: Field, width: int, style: str) -> list[Text]:

@@ -16,7 +16,6 @@ from textual.binding import Binding, BindingType
 from textual.events import Resize
 from textual.widgets import DataTable, Footer, Input, RichLog, Static
 
-from ironcurtain_proxy.cli.review_screen.changes import changes_of
 from ironcurtain_proxy.cli.review_screen.review_detail import detail_of
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.mailbox.answering import (
@@ -26,10 +25,12 @@ from ironcurtain_proxy.mailbox.answering import (
     objection,
     still_waits,
 )
+from ironcurtain_proxy.mailbox.changes import changes_of
 from ironcurtain_proxy.mailbox.credential import Credential
 from ironcurtain_proxy.mailbox.display import summary, time_left, visible
 from ironcurtain_proxy.mailbox.mailboxes import Mailboxes
 from ironcurtain_proxy.mailbox.requests import PendingRequest, utc_now
+from ironcurtain_proxy.sessions.asker import asker_of
 
 GUARD_SECONDS: Final = 0.3
 """For so long after another request came up by itself no key answers it: the key was meant for what
@@ -84,6 +85,8 @@ class ReviewScreen(App[None]):
         self._waiting: dict[str, PendingRequest] = {}
         self._answered: set[str] = set()
         self._shown: PendingRequest | None = None
+        self._seen: PendingRequest | None = None
+        """The request whose end was on the screen."""
         self._ready_at = 0.0
         self._listen_at = 0.0
         self._title = ""
@@ -202,7 +205,8 @@ class ReviewScreen(App[None]):
             return
         request = self._shown.request
         changes = changes_of(request.tool, request.arguments)
-        lines = detail_of(self._shown, changes, detail.scrollable_content_region.width or 80)
+        width = detail.scrollable_content_region.width or 80
+        lines = detail_of(self._shown, changes, width, asker_of(self._shown.directory).told())
         # As one: ten thousand lines one by one take seconds.
         detail.write(Text("\n").join(lines))
 
@@ -236,13 +240,19 @@ class ReviewScreen(App[None]):
         detail = self.query_one("#detail", RichLog)
         if pages > 0:
             detail.scroll_page_down(animate=False)
+            self.call_after_refresh(self._note_seen)
         else:
             detail.scroll_page_up(animate=False)
+
+    def _note_seen(self) -> None:
+        detail = self.query_one("#detail", RichLog)
+        if detail.scroll_offset.y >= detail.max_scroll_y:
+            self._seen = self._shown
 
     def action_answer(self, word: str) -> None:
         """Answer what is shown."""
         one = self._meant()
-        if one is None:
+        if one is None or (word != "deny" and not self._was_seen()):
             return
         if word == "remember" and not one.request.candidates:
             self._say("nothing of this call can be remembered: a approves it once")
@@ -253,7 +263,7 @@ class ReviewScreen(App[None]):
     def action_remember(self, place: int) -> None:
         """Approve what is shown, and remember another kind of call than the first."""
         one = self._meant()
-        if one is None:
+        if one is None or not self._was_seen():
             return
         if place >= len(one.request.candidates):
             self._say(f"there is no {place + 1} among what can be remembered")
@@ -293,6 +303,15 @@ class ReviewScreen(App[None]):
             self._say("that key came too soon: another request had just come up")
             return None
         return self._shown
+
+    def _was_seen(self) -> bool:
+        """Whether the end of the request was on the screen: only then it can be approved."""
+        detail = self.query_one("#detail", RichLog)
+        if self._seen != self._shown:
+            self._seen = self._shown if detail.scroll_offset.y >= detail.max_scroll_y else None
+        if self._seen is None:
+            self._say("there is more below: space scrolls; then it can be approved")
+        return self._seen is not None
 
     def action_note(self) -> None:
         """Ask for a word to the agent."""

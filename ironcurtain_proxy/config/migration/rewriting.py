@@ -27,23 +27,31 @@ def rewrite(file: Path, before: bytes, after: bytes, now: datetime) -> Path:
         OSError: it could not be written, or was changed meanwhile; the file is as it was, and
             there is no copy.
     """
-    real = Path(os.path.realpath(file))
-    status = real.stat()
-    new = _written(real, after, status)
+    status = Path(os.path.realpath(file)).stat()
+    backup = _backup(file, before, status, now)
     try:
-        backup = _backup(file, before, status, now)
-        try:
-            _refuse_if_changed(real, before)
-            new.replace(real)
-        except OSError:
-            backup.unlink(missing_ok=True)
-            raise
+        exchange(file, before, after)
     except OSError:
-        new.unlink(missing_ok=True)
+        backup.unlink(missing_ok=True)
         raise
+    return backup
+
+
+def exchange(file: Path, before: bytes, after: bytes) -> None:
+    """The same without a copy.
+
+    Raises:
+        OSError: as above.
+    """
+    real = Path(os.path.realpath(file))
+    new = _written(real, after, real.stat())
+    try:
+        _refuse_if_changed(real, before)
+        new.replace(real)
+    finally:
+        new.unlink(missing_ok=True)
     # The file is replaced already, so a file system without fsync of directories is no failure.
     sync_directory(real.parent)
-    return backup
 
 
 def _refuse_if_changed(real: Path, before: bytes) -> None:

@@ -7,6 +7,7 @@ only after that.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final, TypeAlias, TypeVar
 
 from ironcurtain_proxy.config.reading.problems import PathPart, Report, nearest, shown
@@ -14,6 +15,18 @@ from ironcurtain_proxy.model.json import Json
 
 DocumentPlace: TypeAlias = tuple[PathPart, ...]
 """A place in a document, such as `("rules", 3, "if")`."""
+
+
+@dataclass(frozen=True, slots=True)
+class RulePlace:
+    """Where a rule stands."""
+
+    source: str
+    """The file."""
+    path: DocumentPlace
+    text: str = ""
+    """Line and column, for a file in which several rules may share one place."""
+
 
 W = TypeVar("W", bound=str)
 T = TypeVar("T")

@@ -77,6 +77,7 @@ _VARIABLES: Final[Mapping[str, tuple[str, _Parser]]] = MappingProxyType(
         "AUDIT_MAX_BYTES": ("auditMaxBytes", _number),
         "SESSION_LOG_PATH": ("sessionLogPath", _text),
         "SANDBOX_POLICY": ("sandboxPolicy", _text),
+        "UNKNOWN_TOOLS": ("unknownTools", _text),
         "SERVER_FILTER": ("serverFilter", _names),
         "SERVER_CREDENTIALS": ("serverCredentials", _json),
         "MAX_MESSAGE_BYTES": ("maxMessageBytes", _number),

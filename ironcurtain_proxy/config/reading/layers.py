@@ -43,6 +43,7 @@ _KEYS: Final = (
     "sessionLogPath",
     "sessionRetentionDays",
     "sandboxPolicy",
+    "unknownTools",
     "serverFilter",
     "serverCredentials",
     "maxMessageBytes",
@@ -65,6 +66,7 @@ _SECTIONS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "escalation": ("mode", "holdAfterSeconds", "channels", "requireDigest"),
         "grants": ("ttlSeconds",),
         "grants.persist": ("enabled", "scope", "expiresDays"),
+        "policy": ("project", "reload", "shadow"),
         "security": (),
         "security.interceptor": (
             *("enabled", "approvalPolicy", "exemptTools", "sensitiveTools"),

@@ -93,6 +93,52 @@ class Report:
             raise ProblemsError(self._problems)
 
 
+class MarkedReport(Report):
+    """Adds to a report, with line and column of each place that was marked."""
+
+    def __init__(self, report: Report) -> None:
+        super().__init__()
+        self._report = report
+        self._marks: dict[tuple[PathPart, ...], str] = {}
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """All problems of the report that this one adds to."""
+        return self._report.problems
+
+    @property
+    def has_errors(self) -> bool:
+        """Whether any of them prevents the start."""
+        return self._report.has_errors
+
+    def mark(self, path: Sequence[PathPart], line: int, column: int) -> None:
+        """Note where a place of the document stands."""
+        self._marks[tuple(path)] = f"line {line}, column {column}: "
+
+    def marked(self, path: Sequence[PathPart]) -> str:
+        """Line and column of a place, or of the nearest place around it; empty: not known."""
+        for length in range(len(path), -1, -1):
+            if (found := self._marks.get(tuple(path[:length]))) is not None:
+                return found
+        return ""
+
+    def error(
+        self, source: object, path: Sequence[PathPart], message: str, suggestion: str = ""
+    ) -> None:
+        """Add a problem that prevents the start."""
+        self._report.error(source, path, self.marked(path) + message, suggestion)
+
+    def warning(
+        self, source: object, path: Sequence[PathPart], message: str, suggestion: str = ""
+    ) -> None:
+        """Add a warning."""
+        self._report.warning(source, path, self.marked(path) + message, suggestion)
+
+    def extend(self, problems: Iterable[Problem]) -> None:
+        """Add the problems of another report."""
+        self._report.extend(problems)
+
+
 def json_path(parts: Sequence[PathPart]) -> str:
     """A place in a document as JSONPath: `("rules", 0, "if")` is `$.rules[0].if`, `()` is empty."""
     if not parts:

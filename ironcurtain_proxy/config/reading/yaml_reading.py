@@ -11,7 +11,7 @@ import yaml
 from yaml.constructor import SafeConstructor
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from ironcurtain_proxy.config.reading.problems import PathPart, Report, shown
+from ironcurtain_proxy.config.reading.problems import MarkedReport, PathPart, Report, shown
 from ironcurtain_proxy.model.json import Json
 
 _Place = tuple[PathPart, ...]
@@ -47,6 +47,7 @@ class _YamlReader:
             self._report.error(self._source, place, "anchors and aliases are not supported")
             return None
         self._seen.add(id(node))
+        self._mark(node, place)
         match node:
             case MappingNode():
                 return self._object(node, place)
@@ -54,6 +55,10 @@ class _YamlReader:
                 return [self.value(item, (*place, i)) for i, item in enumerate(node.value)]
             case _:
                 return self._scalar(node, place)
+
+    def _mark(self, node: Node, place: _Place) -> None:
+        if isinstance(self._report, MarkedReport):
+            self._report.mark(place, node.start_mark.line + 1, node.start_mark.column + 1)
 
     def _object(self, node: MappingNode, place: _Place) -> Json:
         found: dict[str, Json] = {}
@@ -66,6 +71,7 @@ class _YamlReader:
                 )
                 continue
             if key in found:
+                self._mark(key_node, (*place, key))
                 self._report.error(self._source, (*place, key), "the key is there twice")
             found[key] = self.value(value_node, (*place, key))
         return found

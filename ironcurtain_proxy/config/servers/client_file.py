@@ -12,7 +12,8 @@ from typing import Final
 
 from ironcurtain_proxy.config.reading.problems import Report, shown
 from ironcurtain_proxy.config.reading.reading import read_document
-from ironcurtain_proxy.config.servers.servers_file import NETWORK_TYPES, SERVER_KEYS
+from ironcurtain_proxy.config.servers.remote_entry import REMOTE_KEYS, is_remote
+from ironcurtain_proxy.config.servers.servers_file import SERVER_KEYS
 from ironcurtain_proxy.model.json import Json
 
 _OURSELVES: Final = "ironcurtain-proxy"
@@ -48,7 +49,7 @@ def read_client_file(path: Path, report: Report) -> ClientServers:
         if why is not None:
             notes.append(f"{shown(name)} is left out: {why}")
             continue
-        entries[name] = {key: value for key, value in entry.items() if key in SERVER_KEYS}
+        entries[name] = {key: value for key, value in entry.items() if key in _keys(entry)}
         notes.extend(_oddities(name, entry))
     return ClientServers(entries, tuple(notes))
 
@@ -71,8 +72,12 @@ def _by_name(root: Json) -> Mapping[str, Json] | None:
     return {name: entry for name, entry in root.items() if not name.startswith("_")}
 
 
+def _keys(entry: dict[str, Json]) -> tuple[str, ...]:
+    return REMOTE_KEYS if is_remote(entry) else SERVER_KEYS
+
+
 def _oddities(name: str, entry: dict[str, Json]) -> Iterator[str]:
-    unknown = [key for key in entry if key not in {*SERVER_KEYS, "disabled"}]
+    unknown = [key for key in entry if key not in {*_keys(entry), "disabled"}]
     if unknown:
         yield f"{shown(name)}: {', '.join(map(shown, unknown))} means nothing here"
     if "${" in str(entry.get("args")) + str(entry.get("env")):
@@ -83,8 +88,6 @@ def _why_left_out(entry: dict[str, Json]) -> str | None:
     if entry.get("disabled") is True:
         return "it is disabled there"
     command = entry.get("command")
-    if command is None and ("url" in entry or entry.get("type") in NETWORK_TYPES):
-        return "it is reached over the network, not started here"
     words = [command, *_texts(entry.get("args"))]
     if any(PurePosixPath(str(word)).name == _OURSELVES for word in words):
         return "it is this proxy"

@@ -5,9 +5,8 @@ themselves these directories.
 """
 
 from dataclasses import dataclass
-from urllib.parse import quote
 
-from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.path import RealPath, file_uri
 from ironcurtain_proxy.model.policy import Policy
 
 
@@ -21,7 +20,7 @@ class Root:
     @property
     def uri(self) -> str:
         """As a `file:` URL; what a URL cannot hold is percent-encoded."""
-        return "file://" + quote(str(self.path).encode("utf-8", "surrogateescape"))
+        return file_uri(str(self.path))
 
 
 def initial_roots(policy: Policy, server: str) -> tuple[Root, ...]:

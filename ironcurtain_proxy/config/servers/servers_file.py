@@ -17,7 +17,9 @@ from ironcurtain_proxy.config.reading.operator_paths import rooted
 from ironcurtain_proxy.config.reading.problems import Report, shown
 from ironcurtain_proxy.config.reading.reading import read_document
 from ironcurtain_proxy.config.servers.recognition import recognised
+from ironcurtain_proxy.config.servers.remote_entry import REMOTE_KEYS, is_remote, read_remote
 from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.policy import ASK_KINDS, AskKind
 from ironcurtain_proxy.model.server import ServerSpec
 
 _RESERVED: Final = "proxy"
@@ -36,10 +38,12 @@ SERVER_KEYS: Final = (
     "annotations",
     "stateful",
     "type",
+    "ask",
 )
 _FILESYSTEM_KEYS: Final = ("allowWrite", "allowRead", "denyRead", "denyWrite")
+_PROCESSES: Final = (16, 4_194_304)
+"""Fewer start no server; more no kernel has."""
 _NETWORK_KEYS: Final = ("allowedDomains", "deniedDomains")
-NETWORK_TYPES: Final = frozenset({"http", "sse", "streamable-http", "streamableHttp"})
 
 
 def read_servers_file(path: Path, home: Path, report: Report) -> tuple[ServerSpec, ...]:
@@ -80,6 +84,8 @@ class ServersReader:
         _check_name(spot, name)
         if self._is_left_out(spot):
             return None
+        if is_remote(spot.value):
+            return self._remote(name, spot)
         members = spot.object(SERVER_KEYS, foreign=self.foreign)
         if "type" in members:
             members.required("type").word(("stdio",))
@@ -97,6 +103,7 @@ class ServersReader:
             allowed_domains=_allowed_domains(sandbox),
             stateful=members.read("stateful", Spot.switch, default=False),
             description=members.read("description", Spot.text, ""),
+            ask=members.read("ask", _asking, ()),
         )
 
     def _is_left_out(self, spot: Spot) -> bool:
@@ -106,10 +113,21 @@ class ServersReader:
         if self.foreign and entry.get("disabled") is True:
             spot.warning("is disabled there: not started")
             return True
-        if "command" not in entry and ("url" in entry or entry.get("type") in NETWORK_TYPES):
-            spot.warning("is reached over the network, not started by us: left out")
-            return True
         return False
+
+    def _remote(self, name: str, spot: Spot) -> ServerSpec:
+        members = spot.object(REMOTE_KEYS, foreign=self.foreign)
+        return ServerSpec(
+            name=name,
+            annotations=self._annotations(members) or name,
+            command="",
+            sandbox=False,
+            allowed_domains=members.read("allowedDomains", _domains, ()),
+            stateful=members.read("stateful", Spot.switch, default=False),
+            description=members.read("description", Spot.text, ""),
+            remote=read_remote(members),
+            ask=members.read("ask", _asking, ()),
+        )
 
     def _process_text(self, spot: Spot) -> str:
         text = spot.text()
@@ -144,6 +162,15 @@ class ServersReader:
         return None if path is None else str(path)
 
 
+def _asking(spot: Spot) -> tuple[AskKind, ...]:
+    """What a server may ask: one word, or a list of them; `none` is nothing."""
+    if spot.value == "none":
+        return ()
+    if isinstance(spot.value, list):
+        return tuple(spot.each(lambda one: one.word(ASK_KINDS)))
+    return (spot.word(ASK_KINDS),)
+
+
 def check_variable_name(spot: Spot, name: str) -> None:
     """Refuse a text that cannot be the name of an environment variable."""
     if not name or "=" in name or "\0" in name:
@@ -165,7 +192,12 @@ def _sandbox(spot: Spot) -> Mapping[str, Json] | bool:
     """The value as written, with its shape checked; `sandbox` reads it."""
     if isinstance(spot.value, bool):
         return spot.value
-    members = spot.object(("filesystem", "network"))
+    members = spot.object(("filesystem", "network", "limits"))
+    limits = members.get("limits")
+    if limits is not None:
+        processes = limits.object(("processes",)).get("processes")
+        if processes is not None:
+            processes.whole(*_PROCESSES)
     files = members.get("filesystem")
     if files is not None:
         _check_lists(files.object(_FILESYSTEM_KEYS))
@@ -178,6 +210,10 @@ def _sandbox(spot: Spot) -> Mapping[str, Json] | bool:
 def _check_lists(members: Members) -> None:
     for key in members:
         members.required(key).each(Spot.name)
+
+
+def _domains(spot: Spot) -> tuple[str, ...]:
+    return tuple([domain.lower() for domain in spot.each(Spot.name)])
 
 
 def _allowed_domains(spot: Spot | None) -> tuple[str, ...]:

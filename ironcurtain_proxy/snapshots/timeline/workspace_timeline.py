@@ -9,7 +9,7 @@ from typing import Final
 import anyio
 import anyio.to_thread
 
-from ironcurtain_proxy.model.call import RequestId
+from ironcurtain_proxy.model.operation import RequestId
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.timeline import Change, NotHeld, PointId, Unheld
 from ironcurtain_proxy.snapshots.timeline.keeper import Keeper, Limits

@@ -6,6 +6,7 @@ from typing import Final
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from ironcurtain_proxy.auto_confirm.engine.context_score import ContextMatch, WorkContext
 from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision
@@ -18,6 +19,7 @@ from ironcurtain_proxy.model.path import RealPath
 from tests.architecture.no_io import no_io
 from tests.auto_confirm.engine import calls
 from tests.auto_confirm.engine.calls import MIDNIGHT, NOON, SAFE_PATHS, WORKSPACE, follows
+from tests.examples import examples
 
 SEVERITY: Final = {"approve": 0, "conditional": 1, "escalate": 2, "held": 3}
 
@@ -96,7 +98,7 @@ CONFIGURED: Final = st.builds(
     unknown=st.sampled_from(("escalate", "conditional")),
 )
 FAST: Final = settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 
 
@@ -227,7 +229,7 @@ def test_another_thing_that_a_call_touches_never_makes_it_less_risky(
     role: ArgumentRole,
 ) -> None:
     more = calls.path_fact("more", path, roles=(role,))
-    request = replace(call.request, arguments=(*call.request.arguments, more))
+    request = structs.replace(call.request, arguments=(*call.request.arguments, more))
     before = evaluate(call, config, known)
     after = evaluate(replace(call, request=request), config, known)
     assert before.risk <= after.risk

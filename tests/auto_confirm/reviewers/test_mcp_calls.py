@@ -23,7 +23,7 @@ from ironcurtain_proxy.auto_confirm.reviewers.mcp_calls import (
     PROTOCOL_VERSION,
     CallDialect,
 )
-from ironcurtain_proxy.downstream import connection
+from ironcurtain_proxy.downstream import greeting
 from ironcurtain_proxy.jsonrpc.pipes import Oversize
 from ironcurtain_proxy.model.escalation import Escalation
 from ironcurtain_proxy.model.json import Json
@@ -99,7 +99,7 @@ def test_it_is_greeted_as_the_servers_behind_us_are_and_offered_nothing() -> Non
     params = hello["params"]
     assert isinstance(params, dict)
     assert hello["method"] == "initialize"
-    assert params["protocolVersion"] == PROTOCOL_VERSION == connection.PROTOCOL_VERSION
+    assert params["protocolVersion"] == PROTOCOL_VERSION == greeting.PROTOCOL_VERSION
     assert params["capabilities"] == {}
 
 

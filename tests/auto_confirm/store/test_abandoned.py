@@ -1,8 +1,6 @@
 """What a killed proxy left open is ended by whoever sees that it is gone, and by nobody else."""
 
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,6 +18,7 @@ from ironcurtain_proxy.auto_confirm.store import abandoned
 from ironcurtain_proxy.auto_confirm.store.store import Store, open_store
 from ironcurtain_proxy.auto_confirm.store.tables import TASKS
 from ironcurtain_proxy.auto_confirm.windows import Windows
+from tests import program
 from tests.auto_confirm.store.direct import record_interaction, recorded
 from tests.auto_confirm.store.specimens import interaction, task
 from tests.fakes import FakeClock
@@ -29,15 +28,14 @@ MODULE = "tests.auto_confirm.store.abandoning_process"
 
 
 @contextmanager
-def asking(url: str | None, place: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
+def asking(url: str | None, place: Path) -> Iterator[tuple[program.Forked, int]]:
     """A process that waits for an answer, and the row of its question."""
-    command = [sys.executable, "-m", MODULE, url or "-", str(place)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
-        assert process.stdout is not None
-        try:
-            yield process, int(process.stdout.readline())
-        finally:
-            process.kill()
+    process = program.start_here(MODULE, url or "-", str(place))
+    try:
+        yield process, int(process.stdout.readline())
+    finally:
+        process.kill()
+        process.wait()
 
 
 def status(store: Store, row: int) -> tuple[str, str | None]:

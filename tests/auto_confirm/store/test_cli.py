@@ -145,7 +145,7 @@ def test_names_with_control_characters_are_shown_as_escapes(used: Store, run: Ru
 
 
 @pytest.mark.parametrize(
-    "command", [["metrics"], ["report"], ["patterns", "list"], ["patterns", "promote", "x"]]
+    "command", [["metrics"], ["patterns", "list"], ["patterns", "promote", "x"]]
 )
 def test_without_a_store_there_is_nothing_to_show_and_none_is_made(
     run: Run, home: Path, command: list[str]

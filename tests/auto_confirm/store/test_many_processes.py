@@ -1,7 +1,5 @@
 """Many proxies on one store: nothing is lost, nothing is there twice, one answer wins."""
 
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -11,6 +9,7 @@ import sqlalchemy as sa
 from ironcurtain_proxy.auto_confirm.store.rows import NewPattern
 from ironcurtain_proxy.auto_confirm.store.store import open_store
 from ironcurtain_proxy.auto_confirm.store.tables import DECISIONS, INTERACTIONS
+from tests import program
 from tests.auto_confirm.store.direct import open_task, record_interaction
 from tests.auto_confirm.store.specimens import interaction, task
 from tests.fakes import FakeClock
@@ -22,24 +21,16 @@ ROWS = 10
 def crowd(url: str | None, state: Path, shared: int, size: int) -> list[list[str]]:
     """What each of so many processes printed; they begin together."""
     members = [
-        subprocess.Popen(
-            [
-                *(sys.executable, "-m", "tests.auto_confirm.store.writing_process"),
-                *(url or "", str(state), f"p{number}", str(ROWS), str(shared)),
-            ],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
+        program.start_here(
+            "tests.auto_confirm.store.writing_process",
+            *(url or "", str(state), f"p{number}", str(ROWS), str(shared)),
         )
         for number in range(size)
     ]
     for member in members:
-        assert member.stdin is not None
-        member.stdin.write("go\n")
-        member.stdin.flush()
-    printed = [member.communicate(timeout=110)[0].splitlines() for member in members]
-    assert [member.returncode for member in members] == [0] * size
+        member.stdin.write(b"go\n")
+    printed = [member.stdout.read().decode().splitlines() for member in members]
+    assert [member.wait(110) for member in members] == [0] * size
     return printed
 
 

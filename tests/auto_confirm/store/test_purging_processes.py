@@ -1,8 +1,6 @@
 """Several proxies on one store when it is purged, and one that is killed in the middle."""
 
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,6 +14,7 @@ from ironcurtain_proxy.auto_confirm.store.tables import (
     INTERACTIONS,
     REVIEWER_DECISIONS,
 )
+from tests import program
 from tests.auto_confirm.store.aged_interactions import (
     KINDS,
     TODAY,
@@ -28,7 +27,6 @@ from tests.auto_confirm.store.aged_interactions import (
 )
 from tests.auto_confirm.store.purging_process import KEEP
 from tests.auto_confirm.store.specimens import reviewed
-from tests.auto_confirm.store.test_many_processes import ROOT
 from tests.fakes import FakeClock
 
 OLD = 2 * BATCH + 100
@@ -62,42 +60,24 @@ def fill(store: Store, clock: FakeClock) -> set[int]:
     return {lived(store, clock, Past(kind, age=1)) for kind in KINDS}
 
 
-def command(url: str | None, state: Path, mode: str) -> list[str]:
-    return [
-        sys.executable,
-        "-m",
-        "tests.auto_confirm.store.purging_process",
-        url or "",
-        str(state),
-        mode,
-    ]
+def purging(url: str | None, state: Path, mode: str) -> program.Forked:
+    return program.start_here(
+        "tests.auto_confirm.store.purging_process", url or "", str(state), mode
+    )
 
 
 def together(url: str | None, state: Path, mode: str, store: Store) -> tuple[list[int], set[int]]:
     """What several processes removed in each batch, and what was written meanwhile."""
-    members = [
-        subprocess.Popen(
-            command(url, state, mode),
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for _ in range(SIZE)
-    ]
+    members = [purging(url, state, mode) for _ in range(SIZE)]
     for member in members:
-        assert member.stdin is not None
-        assert member.stdout is not None
-        assert member.stdout.readline() == "ready\n"
+        assert member.stdout.readline() == b"ready\n"
     for member in members:
-        assert member.stdin is not None
-        member.stdin.write("go\n")
-        member.stdin.flush()
+        member.stdin.write(b"go\n")
     written = {reviewed(store)}
     while any(member.poll() is None for member in members):
         written.add(reviewed(store))
-    printed = [member.communicate(timeout=110)[0].split() for member in members]
-    assert [member.returncode for member in members] == [0] * SIZE
+    printed = [member.stdout.read().split() for member in members]
+    assert [member.wait(110) for member in members] == [0] * SIZE
     return [int(word) for words in printed for word in words], written
 
 
@@ -128,16 +108,9 @@ def test_a_process_killed_in_the_middle_leaves_no_half_of_an_interaction(
     with open_store(url, state, clock, deadline_seconds=50) as store:
         kept = fill(store, clock)
         # In its second batch.
-        killed = subprocess.run(
-            command(url, state, str(len(THEIRS) + 1 + nth)),
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=110,
-            check=False,
-        )
-        assert killed.returncode == -signal.SIGKILL
-        assert killed.stdout.split() == [str(BATCH)]
+        killed = purging(url, state, str(len(THEIRS) + 1 + nth))
+        assert killed.wait(110) == -signal.SIGKILL
+        assert [int(word) for word in killed.stdout.read().split()] == [BATCH]
         left = ids(store)
         assert len(left - kept) == OLD - BATCH
         for table in (DECISIONS, REVIEWER_DECISIONS, HISTORY):

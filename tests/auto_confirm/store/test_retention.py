@@ -28,6 +28,7 @@ from tests.auto_confirm.store.aged_interactions import (
 )
 from tests.auto_confirm.store.direct import recorded
 from tests.auto_confirm.store.specimens import auto_approved
+from tests.examples import examples
 from tests.fakes import FakeClock
 
 KEEP = timedelta(days=90)
@@ -58,7 +59,7 @@ pasts = st.builds(
 
 @given(history=st.lists(pasts, max_size=12), keep=st.sampled_from([1, 2.5, 90]))
 @settings(
-    max_examples=40,
+    max_examples=examples(40),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import anyio
+import orjson
 import pytest
 from textual.pilot import Pilot
 from textual.widgets import DataTable, Input, RichLog, Static
@@ -118,6 +119,44 @@ async def test_a_key_does_not_answer_what_just_came_up(
             await pilot.press("d")
         assert isinstance(box.rulings[first.id], Approved)
         assert isinstance(box.rulings[second.id], Declined)
+
+
+async def test_nothing_is_approved_before_its_end_was_on_the_screen(tmp_path: Path) -> None:
+    async with a_box(tmp_path / "box") as box:
+        lines = "\n".join(f"line {number}" for number in range(200))
+        asked = escalation(arguments={"content": lines}, candidates=(within("/etc"),))
+        async with box.asked(asked), a_screen(box.path) as (screen, pilot):
+            await ready(screen, pilot, asked)
+            await pilot.press("a", "r", "2")
+            assert "there is more below" in status_of(screen)
+            assert asked.id not in box.rulings
+            while "there is more below" in status_of(screen):
+                await pilot.press("space", "a")
+            await shown(pilot, lambda: asked.id in box.rulings)
+        assert isinstance(box.rulings[asked.id], Approved)
+
+
+async def test_what_cannot_be_read_to_its_end_can_be_denied(tmp_path: Path) -> None:
+    async with a_box(tmp_path / "box") as box:
+        asked = escalation(arguments={"content": "x\n" * 200})
+        async with box.asked(asked), a_screen(box.path) as (screen, pilot):
+            await ready(screen, pilot, asked)
+            await pilot.press("d")
+            await shown(pilot, lambda: asked.id in box.rulings)
+        assert isinstance(box.rulings[asked.id], Declined)
+
+
+async def test_who_asks_stands_below_the_call(tmp_path: Path) -> None:
+    async with a_box(tmp_path / "box") as box:
+        asked = escalation()
+        session = {"client": "an-agent 1.0\x1b", "workspace": "/srv/app"}
+        (box.path / "session.json").write_bytes(orjson.dumps(session))
+        words = {"userMessage": "fix\nthe tests"}
+        (box.path / "user-context.json").write_bytes(orjson.dumps(words))
+        async with box.asked(asked), a_screen(box.path) as (screen, pilot):
+            await ready(screen, pilot, asked)
+            assert 'an-agent 1.0\\x1b · /srv/app · "fix the tests"' in text_of(screen)
+            await pilot.press("d")
 
 
 async def test_what_arrives_does_not_move_what_is_shown(tmp_path: Path) -> None:

@@ -16,7 +16,8 @@ from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.model.decision import effect_of
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.wiring.rehearsal import rehearsal_for
-from tests.e2e.installation import PROXY
+from tests import program
+from tests.program import PROXY
 
 SERVER = r"""
 import json, sys
@@ -66,10 +67,7 @@ class Place:
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         environ = {**os.environ, "HOME": str(self.home)}
-        return subprocess.run(
-            [*PROXY, *arguments], env=environ, cwd=self.workspace, capture_output=True, text=True,
-            timeout=50, check=False,
-        )  # fmt: skip
+        return program.run([*PROXY, *arguments], environ, self.workspace)
 
     def init(self, name: str, *more: str) -> subprocess.CompletedProcess[str]:
         return self.run(
@@ -218,7 +216,7 @@ def test_a_server_that_does_not_answer_is_said_and_the_others_are_set_up(place: 
         (b"{", "is not JSON"),
         (b"[1]", "must hold servers by name"),
         (b'{"mcpServers": {}}', "names no server"),
-        (b'{"mcpServers": {"a": {"url": "https://x"}}}', "names no server"),
+        (b'{"mcpServers": {"a": {"url": "gopher://x"}}}', "must begin with https"),
         (b'{"mcpServers": {"a": {"command": 3}}}', "must be text"),
         (b'[{"name": ["a"], "command": "x"}]', "must hold servers by name"),
     ],
@@ -242,7 +240,7 @@ def test_a_list_of_servers_is_read_too(place: Place) -> None:
 
 def test_the_proxy_itself_is_not_put_behind_the_proxy(place: Place) -> None:
     own = {"command": "/usr/local/bin/ironcurtain-proxy"}
-    place.say({**place.servers, "guard": own, "away": {"url": "https://x"}})
+    place.say({**place.servers, "guard": own})
     done = place.init("coding", "--yes")
     assert done.returncode == 0
     assert '"guard" is left out: it is this proxy' in done.stdout

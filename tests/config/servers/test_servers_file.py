@@ -90,8 +90,7 @@ def test_a_misspelt_key_of_ours_is_refused_in_our_form_and_named_in_a_clients() 
 @pytest.mark.parametrize(
     "server",
     [
-        {"url": "https://mcp.example.com"},
-        {"type": "http", "url": "https://mcp.example.com", "headers": {}},
+        {"url": "https://mcp.example.com", "disabled": True},
         {"command": "x", "disabled": True},
     ],
 )

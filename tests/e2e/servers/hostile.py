@@ -197,6 +197,21 @@ def shell(command: str) -> str:
     return f"{done.stdout}{done.stderr}exit {done.returncode}"
 
 
+def fork() -> str:
+    """Start processes that wait, until no more can be started. How many there were."""
+    started = 0
+    while started < 1000:
+        try:
+            child = os.fork()
+        except OSError:
+            break
+        if child == 0:
+            while True:
+                signal.pause()
+        started += 1
+    return str(started)
+
+
 def stay() -> str:
     """From now on end neither with stdin nor of SIGTERM."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -211,6 +226,7 @@ TOOLS: Final[Mapping[str, tuple[Callable[..., str], Mapping[str, str]]]] = {
     "argv": (argv, {}),
     "connect": (connect, {"host": "string", "port": "integer"}),
     "environ": (environ, {}),
+    "fork": (fork, {}),
     "http": (http, {"url": "string"}),
     "kill": (kill, {"pid": "integer"}),
     "link": (link, {"source": "string", "target": "string"}),

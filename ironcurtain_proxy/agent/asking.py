@@ -1,0 +1,164 @@
+"""Servers' questions put to the agent's client, once they are allowed.
+
+Knows what the client declared and the shape of its answers; does not know why a question was
+allowed. The client shows its person our name alone, so each message begins with the server's.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, Protocol
+
+import anyio
+
+from ironcurtain_proxy.errors import AgentError, CallTimedOutError, ServerUnavailableError
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.opening import Opening
+from ironcurtain_proxy.model.operation import Method
+from ironcurtain_proxy.model.policy import AskKind
+from ironcurtain_proxy.model.question import visible
+from ironcurtain_proxy.model.server import ToolResult
+from ironcurtain_proxy.ports import ProgressListener
+
+_ACTIONS: Final = frozenset({"accept", "decline", "cancel"})
+_MOST_PAGES: Final = 1000
+"""Pages that were shown, of which a server may say that they are done."""
+_CANCELLED: Final[Mapping[str, Json]] = {"action": "cancel"}
+_REJECTED: Final[Mapping[str, Json]] = {"code": -1, "message": "the client did not answer this"}
+
+
+class Transport(Protocol):
+    """The wire to the agent's client."""
+
+    @property
+    def client_capabilities(self) -> Mapping[str, Json] | None:
+        """What it declared; None: it has not been introduced."""
+        ...
+
+    async def request(
+        self, method: str, params: Mapping[str, Json], seconds: float
+    ) -> Mapping[str, Json]:
+        """Ask it something; raises `AgentError` or `TimeoutError`."""
+        ...
+
+
+class Question(Protocol):
+    """An authorized question."""
+
+    @property
+    def method(self) -> Method:
+        """Elicitation or sampling."""
+        ...
+
+    @property
+    def server(self) -> str:
+        """Who asks, by the operator's name."""
+        ...
+
+    @property
+    def arguments(self) -> Mapping[str, Json]:
+        """What is asked."""
+        ...
+
+
+class AskedClient:
+    """Implements `ports.End` for questions of servers."""
+
+    def __init__(self, seconds: float) -> None:
+        """Begin without a client.
+
+        Args:
+            seconds: how long its person has to answer.
+        """
+        self.transport: Transport | None = None
+        self.introduced = anyio.Event()
+        """Set once the client has declared what it can do."""
+        self._seconds = seconds
+        self._pages: set[tuple[str, str]] = set()
+
+    def can_ask(self, method: Method, mode: str) -> bool:
+        """Whether the client declared that it takes such questions."""
+        kind: AskKind = "sampling"
+        if method == "elicitation/create":
+            kind = "url" if mode == "url" else "form"
+        return kind in self.declared()
+
+    def declared(self) -> frozenset[AskKind]:
+        """The kinds of questions that the client takes."""
+        transport = self.transport
+        said = (None if transport is None else transport.client_capabilities) or {}
+        found: set[AskKind] = set()
+        forms, sampling = said.get("elicitation"), said.get("sampling")
+        if isinstance(forms, dict):
+            # An empty object means forms: the word came when there were others.
+            found |= {"form"} if not forms or "form" in forms else set()
+            found |= {"url"} if "url" in forms else set()
+        if isinstance(sampling, dict):
+            found |= {"sampling", "sampling-tools"} if "tools" in sampling else {"sampling"}
+        return frozenset(found)
+
+    async def mirrored(
+        self, allowed: frozenset[AskKind], offered: Mapping[str, Json]
+    ) -> Mapping[str, Json]:
+        """What a server is told that its client can do: what is allowed, and was declared.
+
+        Waits for the client, but only for a server that may ask.
+        """
+        if not allowed:
+            return offered
+        await self.introduced.wait()
+        both = allowed & self.declared()
+        told: dict[str, Json] = dict(offered)
+        forms: dict[str, Json] = {kind: {} for kind in ("form", "url") if kind in both}
+        if forms:
+            told["elicitation"] = forms
+        if "sampling" in both:
+            told["sampling"] = {"tools": {}} if "sampling-tools" in both else {}
+        return told
+
+    def is_done(self, server: str, params: Mapping[str, Json]) -> bool:
+        """Whether a server may say that this page is done: it was shown."""
+        page = (server, str(params.get("elicitationId")))
+        if page not in self._pages:
+            return False
+        self._pages.discard(page)
+        return True
+
+    async def forward(
+        self,
+        call: Question,
+        on_progress: ProgressListener | None = None,
+        *,
+        roots: Sequence[str] = (),
+        opening: Opening | None = None,
+    ) -> ToolResult:
+        """Ask the client, and wait for its answer."""
+        del on_progress, roots, opening
+        if self.transport is None:
+            raise ServerUnavailableError("there is no client to ask")
+        if call.arguments.get("mode") == "url" and len(self._pages) < _MOST_PAGES:
+            self._pages.add((call.server, str(call.arguments.get("elicitationId"))))
+        try:
+            answer = await self.transport.request(call.method, _shown(call), self._seconds)
+        except TimeoutError:
+            raise CallTimedOutError("the client did not answer in time") from None
+        except AgentError:
+            return ToolResult(error=_REJECTED)
+        if call.method != "elicitation/create":
+            return ToolResult(result=answer)
+        return ToolResult(result=answer if _fits(answer, call.arguments) else _CANCELLED)
+
+
+def _shown(call: Question) -> dict[str, Json]:
+    params = dict(call.arguments)
+    message = params.get("message")
+    if isinstance(message, str):
+        params["message"] = f"[{visible(call.server)}] {message}"
+    return params
+
+
+def _fits(answer: Mapping[str, Json], asked: Mapping[str, Json]) -> bool:
+    """Whether an answer holds nothing that was not asked for."""
+    content, schema = answer.get("content"), asked.get("requestedSchema")
+    fields = schema.get("properties") if isinstance(schema, dict) else None
+    if answer.get("action") not in _ACTIONS or not isinstance(content, dict | None):
+        return False
+    return not content or (isinstance(fields, dict) and content.keys() <= fields.keys())

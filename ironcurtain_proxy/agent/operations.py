@@ -1,0 +1,99 @@
+"""The agent's requests besides tool calls: their shape, and the answer to each.
+
+Knows the protocol's shapes; does not know what is allowed. A denial has the error code of a
+resource or prompt that does not exist, so that it does not say which there are.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, Literal, TypeAlias
+
+from ironcurtain_proxy.agent.messages import INTERNAL_ERROR, INVALID_PARAMS
+from ironcurtain_proxy.agent.replies import refusal_blocks
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.operation import Method
+from ironcurtain_proxy.model.reply import Answered, Failed, Refused, Reply, Withheld
+
+ListKind: TypeAlias = Literal["resources", "resourceTemplates", "prompts"]
+
+LISTS: Final[Mapping[str, ListKind]] = MappingProxyType(
+    {
+        "resources/list": "resources",
+        "resources/templates/list": "resourceTemplates",
+        "prompts/list": "prompts",
+    }
+)
+"""By method: the key of the list in its result."""
+
+REQUESTS: Final[frozenset[Method]] = frozenset(
+    {
+        "resources/read",
+        "resources/subscribe",
+        "resources/unsubscribe",
+        "prompts/get",
+        "completion/complete",
+    }
+)
+
+NO_SUCH_RESOURCE: Final = -32002
+
+
+def fault_of(method: str, params: Mapping[str, Json]) -> str | None:
+    """What is wrong with the shape of a request; None: nothing."""
+    match method:
+        case "resources/read" | "resources/subscribe" | "resources/unsubscribe":
+            is_whole = isinstance(params.get("uri"), str)
+            return None if is_whole else f"{method} needs a uri (string)"
+        case "prompts/get":
+            is_whole = isinstance(params.get("name"), str) and isinstance(
+                params.get("arguments"), dict | None
+            )
+            return None if is_whole else "prompts/get needs a name (string) and arguments (object)"
+        case "completion/complete":
+            return None if _is_completion(params) else "completion/complete needs ref and argument"
+        case _:
+            return None
+
+
+def _is_completion(params: Mapping[str, Json]) -> bool:
+    reference, argument = params.get("ref"), params.get("argument")
+    if not isinstance(reference, dict) or not isinstance(argument, dict):
+        return False
+    key = {"ref/prompt": "name", "ref/resource": "uri"}.get(str(reference.get("type")))
+    if key is None or not isinstance(reference.get(key), str):
+        return False
+    context = params.get("context")
+    others = context.get("arguments", {}) if isinstance(context, dict) else {}
+    return (
+        isinstance(argument.get("name"), str)
+        and isinstance(argument.get("value"), str)
+        and isinstance(context, dict | None)
+        and isinstance(others, dict)
+        and all(isinstance(one, str) for one in others.values())
+    )
+
+
+def answer_to(method: str, reply: Reply, named: str) -> Mapping[str, object]:
+    """The `result` or `error` of a request.
+
+    Args:
+        method: of the request.
+        reply: what became of it.
+        named: the URI or the prompt, as the agent named it.
+    """
+    code = NO_SUCH_RESOURCE if method.startswith("resources/") else INVALID_PARAMS
+    match reply:
+        case Answered(result=answer):
+            return {"result": answer.result} if answer.error is None else {"error": answer.error}
+        case Refused():
+            words = " ".join(refusal_blocks(reply, named, "operation"))
+            return _error(code, words, {"rule": reply.ground.rule})
+        case Withheld(ground=ground):
+            return _error(INTERNAL_ERROR, f"DENIED: {ground.reason}", {"rule": ground.rule})
+        case Failed(message=message):
+            return _error(INTERNAL_ERROR, f"Error: {message}", None)
+
+
+def _error(code: int, message: str, data: Json) -> Mapping[str, object]:
+    error: dict[str, object] = {"code": code, "message": message}
+    return {"error": error if data is None else {**error, "data": data}}

@@ -1,0 +1,76 @@
+"""The part of a preset that holds for every set of servers: the base of an operator's rules.
+
+It stays in the package, so that a new version mends it. Rules that name single tools are written by
+`init` into the operator's own layer.
+"""
+
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import orjson
+
+from ironcurtain_proxy.config.annotating.read_tool import ToolKind
+from ironcurtain_proxy.config.presets.preset import PresetName, PresetRule, preset
+from ironcurtain_proxy.model.json import Json
+
+BY_TOOL: Final[frozenset[ToolKind]] = frozenset({"unknown", "looks", "keeps"})
+"""Kinds whose rules name each tool. For the others the roles or the server suffice."""
+
+_SECRETS: Final = "@secrets"
+_NAMES_RULE: Final = "escalate-read-secret-file"
+_SHIPPED_POLICY: Final = Path(__file__).parents[1] / "policy" / "shipped" / "compiled-policy.json"
+
+
+def base_rules(name: PresetName, command_servers: Sequence[str]) -> list[Json]:
+    """The rules of a preset that name no tool, in its order.
+
+    Args:
+        name: which preset.
+        command_servers: servers that run commands, by the names that rules use.
+    """
+    rules: list[Json] = []
+    for template in preset(name).rules:
+        if template.about == "shell":
+            if command_servers:
+                # INVARIANT: names no tool. The approval mode never asks about a tool that a rule
+                # names.
+                rules.append(as_rule(template, template.name, {"server": [*command_servers]}))
+        elif template.about not in BY_TOOL:
+            rules.append(as_rule(template, template.name, _filled(template.condition)))
+    return rules
+
+
+def base_document(name: PresetName, command_servers: Sequence[str]) -> tuple[bytes, list[Json]]:
+    """The same with the bytes that stand for them in the version of a policy."""
+    rules = base_rules(name, command_servers)
+    return orjson.dumps(rules), rules
+
+
+def as_rule(template: PresetRule, name: str, condition: dict[str, Json]) -> Json:
+    """A rule of a preset as it stands in a policy file."""
+    return {
+        "name": name,
+        "description": template.reason,
+        "if": condition,
+        "then": template.then,
+        "reason": template.reason,
+    }
+
+
+def _filled(condition: Mapping[str, Json]) -> dict[str, Json]:
+    filled = deepcopy(dict(condition))
+    names = filled.get("names")
+    if isinstance(names, dict) and names.get("matching") == _SECRETS:
+        names.update(_secret_names())
+    return filled
+
+
+@cache
+def _secret_names() -> Mapping[str, Json]:
+    """The secret file names, which are defined once, in the shipped policy."""
+    rules = orjson.loads(_SHIPPED_POLICY.read_bytes())["rules"]
+    (names,) = [rule["if"]["names"] for rule in rules if rule["name"] == _NAMES_RULE]
+    return {"matching": names["matching"], "unless": names["unless"]}

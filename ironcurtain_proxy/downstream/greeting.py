@@ -1,0 +1,87 @@
+"""The handshake with one server: what is offered, which versions are spoken, what comes back.
+
+Knows `initialize`; does not know how a request is sent, nor what becomes of the server's words.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from ironcurtain_proxy.downstream.versions import VERSIONS, check_version, supported_version
+from ironcurtain_proxy.errors import DownstreamError
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.server import ToolResult
+from ironcurtain_proxy.version import VERSION
+
+PROTOCOL_VERSION: Final = VERSIONS[0]
+"""What we offer."""
+
+ROOTS: Final[Mapping[str, Json]] = {"roots": {"listChanged": True}}
+"""What every server is told that its client can do."""
+
+_METHOD_NOT_FOUND: Final = -32601
+
+
+@dataclass(frozen=True, slots=True)
+class Greeted:
+    """What a server says of itself; untrusted."""
+
+    capabilities: Mapping[str, Json] = field(default_factory=dict)
+    instructions: str = ""
+    """Of any length."""
+    info: Mapping[str, Json] = field(default_factory=dict)
+
+
+async def greet(
+    server: str,
+    ask: Callable[[Mapping[str, Json]], Awaitable[ToolResult]],
+    offered: Mapping[str, Json],
+) -> Greeted:
+    """Initialize a server, in a version that both sides speak.
+
+    Args:
+        server: its name.
+        ask: sends `initialize` with these params.
+        offered: what its client can do.
+
+    Raises:
+        DownstreamError: it refuses, or answers in a version that is not spoken here.
+    """
+    answer = await ask(_params(PROTOCOL_VERSION, offered))
+    other = None if answer.error is None else supported_version(answer.error)
+    if other is not None:
+        answer = await ask(_params(other, offered))
+    if answer.result is None:
+        raise DownstreamError(f'server "{server}" refuses to be initialized{_why(answer)}')
+    check_version(server, answer.result)
+    capabilities = answer.result.get("capabilities")
+    instructions, info = answer.result.get("instructions"), answer.result.get("serverInfo")
+    return Greeted(
+        capabilities if isinstance(capabilities, dict) else {},
+        instructions if isinstance(instructions, str) else "",
+        info if isinstance(info, dict) else {},
+    )
+
+
+def _params(version: str, offered: Mapping[str, Json]) -> dict[str, Json]:
+    return {
+        "protocolVersion": version,
+        "capabilities": dict(offered),
+        "clientInfo": {"name": "ironcurtain-proxy", "version": VERSION},
+    }
+
+
+def _why(answer: ToolResult) -> str:
+    """What the operator can do about a refusal, as far as its code tells."""
+    error = answer.error or {}
+    data = error.get("data")
+    supported = data.get("supported") if isinstance(data, dict) else None
+    if isinstance(supported, list):
+        shown = ", ".join([one[:40] for one in supported[:8] if isinstance(one, str)])
+        return f": it speaks {shown or 'no version'}, and spoken here are {', '.join(VERSIONS)}"
+    if error.get("code") == _METHOD_NOT_FOUND:
+        return (
+            ": it does not know the method, as a server does that speaks only protocol 2026-07-28 "
+            f"or later; spoken here are {', '.join(VERSIONS)}"
+        )
+    return ""

@@ -1,0 +1,80 @@
+"""The notifications of one server that are not passed on: counted, and said a few times a minute.
+
+Knows how much is admitted and who is told; does not know what was left out.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+import anyio
+
+from ironcurtain_proxy.downstream.allowance import Notices, counted
+from ironcurtain_proxy.downstream.session_log import SessionLog
+from ironcurtain_proxy.model.json import Json
+
+_LOGGER: Final = logging.getLogger(__name__)
+
+_COLLECTED: Final = 0.5
+_SAID_AGAIN: Final = 5.0
+"""Seconds for which notifications that are left out are counted, at first and later."""
+
+_FEW: Final = frozenset({"error", "critical", "alert", "emergency"})
+"""Log levels at which an agent does not want warnings."""
+
+
+class LeftOut:
+    """What one server sent beyond its share, across all its processes."""
+
+    def __init__(
+        self,
+        server: str,
+        log: SessionLog,
+        pass_on: Callable[[Mapping[str, Json]], Awaitable[None]],
+    ) -> None:
+        """Begin with nothing left out.
+
+        Args:
+            server: its name.
+            log: the session log.
+            pass_on: sends a log message to the agent.
+        """
+        self.notices = Notices()
+        self.log_level: str | None = None
+        """What the agent wants to hear; None: it has not said."""
+        self._server = server
+        self._log = log
+        self._pass_on = pass_on
+        self._has_warned = False
+
+    async def say(self) -> None:
+        """Tell the agent of notifications that it does not get, a few times a minute."""
+        while True:
+            await self.notices.until_some_are_left_out()
+            await anyio.sleep(_COLLECTED)
+            if (text := self.count()) and self.log_level not in _FEW:
+                try:
+                    await self._pass_on(
+                        {"level": "warning", "logger": "ironcurtain-proxy", "data": text}
+                    )
+                except Exception as error:  # noqa: BLE001  the agent's trouble is not the server's
+                    _LOGGER.debug("a count was not passed on (%s)", type(error).__name__)
+            await anyio.sleep(_SAID_AGAIN)
+
+    def count(self) -> str:
+        """What was left out since the last count, in words; the operator is told once."""
+        number = self.notices.count()
+        if not number:
+            return ""
+        text = (
+            f'server "{self._server}" sends too many or too large notifications: '
+            f"{counted(number, 'notification')} left out"
+        )
+        if self._has_warned:
+            self._log.write(self._server, f"(proxy) {text}")
+            return text
+        self._has_warned = True
+        warning = f"{text}, later ones are counted in the session log"
+        _LOGGER.warning("%s", warning)
+        self._log.write(self._server, f"(proxy) {warning}")
+        return text

@@ -1,0 +1,52 @@
+"""Who is told what one server says of its own accord. Knows no wire."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from ironcurtain_proxy.downstream.allowance import Notices
+from ironcurtain_proxy.downstream.greeting import ROOTS
+from ironcurtain_proxy.downstream.open_questions import Asker
+from ironcurtain_proxy.downstream.room import AnswerCapacity
+from ironcurtain_proxy.model.json import Json
+
+PASSED_ON: Final = frozenset(
+    {
+        "notifications/resources/list_changed",
+        "notifications/resources/updated",
+        "notifications/prompts/list_changed",
+        "notifications/elicitation/complete",
+    }
+)
+"""Notifications of servers that are handed on, besides tools, progress and log messages."""
+
+
+async def _not_passed_on(_method: str, _params: Mapping[str, Json]) -> None:
+    return
+
+
+async def _roots_only() -> Mapping[str, Json]:
+    return ROOTS
+
+
+@dataclass(frozen=True, slots=True)
+class Listeners:
+    """Who is told what a server says of its own accord."""
+
+    tools_changed: Callable[[], None]
+    logged: Callable[[Mapping[str, Json]], Awaitable[None]]
+    """Is handed the raw `params` of `notifications/message`."""
+    roots: Callable[[], Sequence[Mapping[str, Json]]]
+    """Gives the `roots` to answer `roots/list` with."""
+    noticed: Callable[[str, Mapping[str, Json]], Awaitable[None]] = _not_passed_on
+    """Is handed the method and the raw `params` of the notifications in `PASSED_ON`."""
+    asked: Asker | None = None
+    """Decides on the server's own questions and answers them; None: all are refused."""
+    capabilities: Callable[[], Awaitable[Mapping[str, Json]]] = _roots_only
+    """Gives what the server is told that its client can do."""
+    hidden: Callable[[str], None] = lambda _: None
+    """Is told of each tool that nobody is shown, at every listing."""
+    room: AnswerCapacity = field(default_factory=AnswerCapacity)
+    """What large answers of all servers share."""
+    notices: Notices = field(default_factory=Notices)
+    """How many notifications are passed on; an answer always is."""

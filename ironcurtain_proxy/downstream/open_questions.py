@@ -1,0 +1,94 @@
+"""The questions of one server's own that are open: elicitation and sampling.
+
+Knows that a question belongs to the operations under way, and how many there may be; does not know
+what is allowed. A server that asks while it works on nothing is refused (what it asks belongs to
+nothing that the agent did), and what is open when its last operation ends is withdrawn.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Final, TypeAlias
+
+import anyio
+from anyio.abc import TaskGroup
+
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.operation import Method
+
+_log: Final = logging.getLogger(__name__)
+
+QuestionMethod: TypeAlias = Method
+Asker: TypeAlias = Callable[
+    [QuestionMethod, Mapping[str, Json], int], Awaitable[Mapping[str, object]]
+]
+"""Decides on a question, asks it, and gives the `result` or `error` for the server. The last
+argument: how many operations of the agent's are under way, one of which it belongs to."""
+
+Replier: TypeAlias = Callable[[Mapping[str, object]], None]
+
+_MOST: Final = 4
+"""Questions that a server may have open."""
+_REFUSED: Final = -32600
+_BUSY: Final = {"error": {"code": _REFUSED, "message": "too many questions are open"}}
+NOT_OFFERED: Final[Mapping[str, object]] = {
+    "error": {"code": -32601, "message": "Method not found"}
+}
+_DEFECT: Final = {"error": {"code": -32603, "message": "Internal error"}}
+
+
+class OpenQuestions:
+    """The questions of one connection."""
+
+    def __init__(self, ask: Asker | None) -> None:
+        self._ask = ask
+        self._under_way = 0
+        self._open: set[anyio.CancelScope] = set()
+        self._group: TaskGroup | None = None
+
+    def answer_in(self, group: TaskGroup) -> None:
+        """Answer questions in tasks of this group."""
+        self._group = group
+
+    def begin(self) -> None:
+        """An operation of the agent's begins."""
+        self._under_way += 1
+
+    def end(self) -> None:
+        """An operation of the agent's has ended."""
+        self._under_way -= 1
+        if not self._under_way:
+            for scope in self._open:
+                scope.cancel()
+
+    def take(self, method: QuestionMethod, params: Mapping[str, Json], reply: Replier) -> None:
+        """Answer a question, without waiting for anything here."""
+        if self._ask is None or self._group is None:
+            reply(NOT_OFFERED)
+        elif len(self._open) >= _MOST:
+            reply(_BUSY)
+        else:
+            scope = anyio.CancelScope()
+            self._open.add(scope)
+            self._group.start_soon(partial(self._answer, self._ask, scope, method, params, reply))
+
+    async def _answer(
+        self,
+        ask: Asker,
+        scope: anyio.CancelScope,
+        method: QuestionMethod,
+        params: Mapping[str, Json],
+        reply: Replier,
+    ) -> None:
+        try:
+            with scope:
+                try:
+                    answer = await ask(method, params, self._under_way)
+                except Exception:  # noqa: BLE001  one question must not end the server
+                    _log.exception("a question of a server could not be handled")
+                    answer = _DEFECT
+                reply(answer)
+            if scope.cancelled_caught:
+                reply({"error": {"code": _REFUSED, "message": "the call it belonged to has ended"}})
+        finally:
+            self._open.discard(scope)

@@ -1,0 +1,194 @@
+"""Lines sent through one pipe.
+
+Knows how lines go out whole and in order, and how much the other side has not read; does not know
+what a line says. Made by `pipes.open_writer`.
+"""
+
+import asyncio  # noqa: TID251  protocols and transports, as in `pipes`
+import contextlib
+from collections import deque
+from typing import Final
+
+from ironcurtain_proxy.jsonrpc.batch import Batch
+
+_KEPT: Final = 1 << 14
+"""Bytes of a line that waits for the end of its batch."""
+
+_PIECE: Final = 1 << 20
+"""What a pipe takes at once. A transport copies what does not fit, and copies what is left of that
+again and again, so it never gets more."""
+
+_LOOK_AGAIN: Final = 0.01
+"""Seconds. asyncio tells of room in a pipe before all of the rest is written."""
+
+
+class LineWriter(asyncio.Protocol):
+    """Lines sent through one pipe, each whole and in the order of the calls.
+
+    Made by `pipes.open_writer`.
+    """
+
+    def __init__(self, batch: Batch | None = None) -> None:
+        self._batch = batch
+        self._transport: asyncio.WriteTransport | None = None
+        self._waiters: list[asyncio.Future[None]] = []
+        self._congested = False
+        self._kept: list[bytes] = []
+        self._kept_bytes = 0
+        self._left: deque[memoryview] = deque()
+        """Pieces that come after what the transport has."""
+        self._left_bytes = 0
+        self._closed = asyncio.Event()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing can be sent any more."""
+        return self._transport is None or self._transport.is_closing()
+
+    @property
+    def backlog(self) -> int:
+        """Bytes accepted that the other side has not made room for."""
+        if self._transport is None:
+            return 0
+        return self._transport.get_write_buffer_size() + self._kept_bytes + self._left_bytes
+
+    def write(self, *parts: bytes) -> None:
+        """Accept a line (with its newline) without waiting; the caller watches `backlog`.
+
+        Args:
+            parts: the line, in as many parts as it was made of.
+
+        Raises:
+            BrokenPipeError: the other side has closed the pipe, or we have.
+        """
+        if self._transport is None or self._transport.is_closing():
+            raise BrokenPipeError("the pipe is closed")
+        if len(parts) > 1:
+            self._send_kept()
+            for part in parts:
+                self._pass_on(part)
+            return
+        line = parts[0]
+        if self._batch is not None and self._batch.is_open and len(line) < _KEPT:
+            if not self._kept:
+                self._batch.send_at_end(self._send_kept)
+            self._kept.append(line)
+            self._kept_bytes += len(line)
+            return
+        if self._kept:
+            self._send_kept()
+        self._pass_on(line)
+
+    async def send(self, line: bytes) -> None:
+        """Accept a line (with its newline) and wait until there is room for the next.
+
+        The line goes out whole even if the wait is cancelled.
+
+        Raises:
+            BrokenPipeError: the other side has closed the pipe, or we have.
+        """
+        self.write(line)
+        await self.until_uncongested()
+
+    async def until_uncongested(self) -> None:
+        """Wait until there is room for the next line.
+
+        Raises:
+            BrokenPipeError: the pipe was closed meanwhile.
+        """
+        if self._congested:
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
+            try:
+                await waiter
+            finally:
+                self._waiters.remove(waiter)
+
+    async def flush(self) -> None:
+        """Wait until all that was accepted has gone into the pipe, or the pipe is closed."""
+        while self.backlog and not self.is_closed:  # noqa: ASYNC110  nobody tells
+            await asyncio.sleep(_LOOK_AGAIN)
+
+    async def until_closed(self) -> None:
+        """Wait until nothing can be sent any more, such as when the other side has gone."""
+        await self._closed.wait()
+
+    async def drain_and_close(self) -> None:
+        """Send what was accepted, then close. Waits as long as the other side does not read."""
+        self._send_kept()
+        with contextlib.suppress(BrokenPipeError):
+            while self._left and not self.is_closed:
+                await self.until_uncongested()
+        if self._transport is not None:
+            self._transport.close()
+        await self._closed.wait()
+
+    def abort(self) -> None:
+        """Close now; what was accepted but not sent is lost."""
+        # A transport that is closing already, with nothing left to send, must not be aborted: it
+        # would close its pipe twice, and fail.
+        if not self.is_closed or self.backlog:
+            self._abort()
+
+    def _send_kept(self) -> None:
+        """Send what a batch has kept back."""
+        kept, self._kept, self._kept_bytes = self._kept, [], 0
+        if kept and self._transport is not None and not self._transport.is_closing():
+            self._pass_on(b"".join(kept))
+
+    def _pass_on(self, data: bytes) -> None:
+        """Hand bytes to the transport; of many only as much as it can write soon."""
+        if self._transport is None or not (self._left or len(data) > _PIECE):
+            if self._transport is not None:
+                self._transport.write(data)
+            return
+        view = memoryview(data)
+        self._left += [view[at : at + _PIECE] for at in range(0, len(data), _PIECE)]
+        self._left_bytes += len(data)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Hand over what is left, up to where the other side has to be waited for."""
+        while self._left and not self._congested and not self.is_closed:
+            piece = self._left.popleft()
+            self._left_bytes -= len(piece)
+            if self._transport is not None:
+                self._transport.write(piece)
+
+    def _forget_left(self) -> None:
+        self._left.clear()
+        self._left_bytes = 0
+
+    def _abort(self) -> None:
+        self._forget_left()
+        if self._transport is not None:
+            self._transport.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """From the event loop: the pipe is connected."""
+        if not isinstance(transport, asyncio.WriteTransport):
+            raise TypeError("a LineWriter writes")
+        self._transport = transport
+
+    def pause_writing(self) -> None:
+        """From the event loop: the other side does not keep up."""
+        self._congested = True
+
+    def resume_writing(self) -> None:
+        """From the event loop: there is room again."""
+        self._congested = False
+        self._go_on()
+        if self._congested:
+            return
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  asyncio's signature
+        """From the event loop: the pipe is gone."""
+        self._transport = None
+        self._forget_left()
+        self._closed.set()
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_exception(BrokenPipeError("the pipe is closed"))

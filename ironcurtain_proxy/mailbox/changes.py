@@ -1,0 +1,126 @@
+"""What a call would change in a file, as a diff against the file as it is now.
+
+Knows the arguments by which file tools commonly name a file, a text and its replacement; any other
+call has no diff. Reads a file only if it is a regular and small one. What stands in the file now is
+not part of what is approved: a server reads it anew when the call is carried out.
+"""
+
+import os
+import stat
+from collections.abc import Mapping, Sequence
+from difflib import unified_diff
+from itertools import islice
+from typing import Final, NamedTuple
+
+from ironcurtain_proxy.mailbox.display import visible
+from ironcurtain_proxy.model.json import Json
+
+_MAX_FILE_BYTES: Final = 256 * 1024
+_MAX_LINES: Final = 8000
+_PATHS: Final = ("path", "file_path", "filePath", "filename")
+_OLD: Final = ("oldText", "old_text", "old_string", "old_str", "oldString")
+_NEW: Final = ("newText", "new_text", "new_string", "new_str", "newString")
+_CONTENT: Final = ("content", "contents", "text", "file_text")
+_EVERYWHERE: Final = ("replace_all", "replaceAll")
+
+
+class _Edit(NamedTuple):
+    old: str
+    new: str
+    everywhere: bool
+
+
+def changes_of(tool: str, arguments: Mapping[str, Json]) -> list[str]:
+    """The lines of the diff, safe to show; empty if the call is not known to change a text."""
+    edits = _edits(arguments)
+    path = _text(arguments, _PATHS)
+    if edits:
+        return _edited(path, edits)
+    content = _text(arguments, _CONTENT)
+    if path is None or content is None or "write" not in tool:
+        return []
+    present = _present(path)
+    if present is None:
+        return [_UNREADABLE]
+    return ([] if present.is_there else ["(a new file)"]) + _diff(present.text, content)
+
+
+def _edits(arguments: Mapping[str, Json]) -> list[_Edit]:
+    listed = arguments.get("edits")
+    given = listed if isinstance(listed, list) else [dict(arguments)]
+    return [edit for one in given if isinstance(one, dict) and (edit := _edit(one)) is not None]
+
+
+def _edit(fields: Mapping[str, Json]) -> _Edit | None:
+    old, new = _text(fields, _OLD), _text(fields, _NEW)
+    everywhere = any(fields.get(name) is True for name in _EVERYWHERE)
+    return None if old is None or new is None else _Edit(old, new, everywhere)
+
+
+def _edited(path: str | None, edits: Sequence[_Edit]) -> list[str]:
+    """The difference in the file; by the texts alone where the file cannot be shown."""
+    present = None if path is None else _present(path)
+    if present is None:
+        return _by_texts(edits)
+    if not present.is_there:
+        return ["(would fail: there is no such file)", *_by_texts(edits)]
+    text = present.text
+    missing: list[str] = []
+    for number, edit in enumerate(edits, 1):
+        if not edit.old or edit.old not in text:
+            which = f" of edit {number}" if len(edits) > 1 else ""
+            missing.append(f"(would fail: the text{which} to replace is not in the file)")
+            continue
+        text = text.replace(edit.old, edit.new, -1 if edit.everywhere else 1)
+    if missing:
+        return [*missing, *_by_texts(edits)]
+    return _diff(present.text, text)
+
+
+def _by_texts(edits: Sequence[_Edit]) -> list[str]:
+    return [line for edit in edits for line in _diff(edit.old, edit.new)]
+
+
+def _diff(old: str, new: str) -> list[str]:
+    # Nothing is no line, where `split` makes it an empty one.
+    before, after = (text.split("\n") if text else [] for text in (old, new))
+    if len(before) + len(after) > _MAX_LINES:
+        return [f"({len(before)} lines before, {len(after)} lines after: too many for a diff)"]
+    lines = list(islice(unified_diff(before, after, lineterm="", n=3), 2, None))
+    return [visible(line) for line in lines] or ["(no change)"]
+
+
+class _Present(NamedTuple):
+    text: str
+    is_there: bool
+
+
+_UNREADABLE: Final = "(what the file holds now cannot be shown)"
+
+
+def _present(path: str) -> _Present | None:
+    """What the file holds now; None if it cannot be shown."""
+    try:
+        # Not blocking: the agent may have named a pipe.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    except FileNotFoundError:
+        return _Present("", is_there=False)
+    except (OSError, ValueError):
+        return None
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or found.st_size > _MAX_FILE_BYTES:
+            return None
+        return _Present(os.read(descriptor, _MAX_FILE_BYTES).decode(), is_there=True)
+    except (OSError, UnicodeDecodeError):
+        return None
+    finally:
+        os.close(descriptor)
+
+
+def _text(fields: Mapping[str, Json], names: Sequence[str]) -> str | None:
+    for name in names:
+        value = fields.get(name)
+        if isinstance(value, str):
+            return value
+    return None

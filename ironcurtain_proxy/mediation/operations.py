@@ -1,0 +1,254 @@
+"""The agent's requests that are no tool calls: resources, prompts, completions, subscriptions.
+
+A name becomes a server and its own name, the server is waited for, and the mediator carries the
+operation. What is listed is what could be allowed. A request for anything else has the same answer
+whether the server has it or not, for no server is asked.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal, Protocol, TypeAlias
+
+from msgspec.structs import replace
+
+from ironcurtain_proxy.errors import DownstreamError
+from ironcurtain_proxy.mediation.session import Session
+from ironcurtain_proxy.model.decision import Deny
+from ironcurtain_proxy.model.grounds import SUBSCRIBED_TO_TOO_MUCH
+from ironcurtain_proxy.model.json import Arguments, Json
+from ironcurtain_proxy.model.operation import Asked, Method, Operation, RequestId, label
+from ironcurtain_proxy.model.reply import Answered, Reply
+from ironcurtain_proxy.model.server import ToolResult
+from ironcurtain_proxy.ports import ProgressListener
+
+_log: Final = logging.getLogger(__name__)
+
+_NOBODY: Final = "unknown"
+"""The server of a name that is nobody's."""
+
+_MOST_SUBSCRIBED: Final = 1000
+"""Subscriptions of one session."""
+
+ListKind: TypeAlias = Literal["resources", "resourceTemplates", "prompts"]
+LISTS: Final[Mapping[ListKind, tuple[str, str]]] = {
+    "resources": ("resources/list", "uri"),
+    "resourceTemplates": ("resources/templates/list", "uriTemplate"),
+    "prompts": ("prompts/list", "name"),
+}
+"""By the key of a list in its result: its method, and where an entry has its name."""
+
+
+class Naming(Protocol):
+    """The agent's names of prompts and resources; see `facts.naming`."""
+
+    def prompt(self, server: str, name: str) -> str:
+        """The agent's name of a prompt."""
+        ...
+
+    def prompt_meant(self, exposed: str) -> tuple[str, str] | None:
+        """The server, and its own name of a prompt."""
+        ...
+
+    def uri(self, server: str, uri: str) -> str:
+        """The agent's name of a resource."""
+        ...
+
+    def uri_meant(self, exposed: str) -> tuple[str, str] | None:
+        """The server, and its own URI of a resource."""
+        ...
+
+    def entry(self, server: str, entry: Mapping[str, Json], key: str) -> dict[str, Json]:
+        """An entry of a list with its URI renamed."""
+        ...
+
+    def result(self, server: str, answer: ToolResult) -> ToolResult:
+        """An answer with the resources renamed that it names."""
+        ...
+
+
+class Lists(Protocol):
+    """Who asks servers for their lists."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Those of all servers."""
+        ...
+
+    async def until_settled(self, server: str) -> None:
+        """Wait, but not for ever, until a server has started or failed."""
+        ...
+
+    async def entries(
+        self, server: str, method: str, keys: tuple[str, str]
+    ) -> Sequence[Mapping[str, Json]]:
+        """The entries of a list of one server; none if it has no such list.
+
+        Raises:
+            DownstreamError: it does not list them.
+        """
+        ...
+
+
+@dataclass(slots=True, kw_only=True)
+class Operations:
+    """Those of one session."""
+
+    naming: Naming
+    lists: Lists
+    session: Session
+    _subscribed: set[tuple[str, str]] = field(default_factory=set, init=False)
+    """Servers with their own URIs, as they were sent."""
+
+    async def handle(
+        self,
+        method: Method,
+        params: Mapping[str, Json],
+        on_progress: ProgressListener | None = None,
+    ) -> Reply:
+        """Carry one request from its arrival to its reply.
+
+        Args:
+            method: of a resource, a prompt or a completion.
+            params: the raw `params`, of the shape that the protocol says.
+            on_progress: gets the server's progress.
+        """
+        asked = self._asked(method, params)
+        case = self.session.journal.open_operation(asked)
+        if asked.server != _NOBODY:
+            await self.lists.until_settled(asked.server)
+        if method == "resources/subscribe" and len(self._subscribed) >= _MOST_SUBSCRIBED:
+            return await self.session.journal.guard(
+                case, self.session.journal.refuse(case, "limit", SUBSCRIBED_TO_TOO_MUCH)
+            )
+        reply = await self.session.mediator.carry(case, on_progress)
+        if isinstance(reply, Answered) and reply.result.error is None:
+            self._note(method, asked.server, case.arguments)
+            return _renamed(reply, self.naming.result(asked.server, reply.result))
+        return reply
+
+    async def listing(self, kind: ListKind) -> list[Json]:
+        """The entries of a list of all servers that could be allowed, under the agent's names."""
+        method, key = LISTS[kind]
+        found: list[Json] = []
+        for server in self.lists.names:
+            await self.lists.until_settled(server)
+            try:
+                entries = await self.lists.entries(server, method, (kind, key))
+            except DownstreamError as error:
+                _log.warning("no %s: %s", kind, error)
+                continue
+            found += [
+                self._exposed(server, kind, entry)
+                for entry in entries
+                if await self._could_be_allowed(server, kind, str(entry[key]))
+            ]
+        return found
+
+    def updated(self, server: str, params: Mapping[str, Json]) -> Mapping[str, Json] | None:
+        """The news of a resource for the agent; None: it has not subscribed to it."""
+        uri = params.get("uri")
+        if not isinstance(uri, str) or (server, uri) not in self._subscribed:
+            return None
+        return {**params, "uri": self.naming.uri(server, uri)}
+
+    def _note(self, method: Method, server: str, arguments: Arguments) -> None:
+        subscription = (server, str(arguments.get("uri")))
+        if method == "resources/subscribe":
+            self._subscribed.add(subscription)
+        elif method == "resources/unsubscribe":
+            self._subscribed.discard(subscription)
+
+    def _exposed(self, server: str, kind: ListKind, entry: Mapping[str, Json]) -> Json:
+        key = LISTS[kind][1]
+        if kind == "prompts":
+            return {**entry, key: self.naming.prompt(server, str(entry[key]))}
+        return self.naming.entry(server, entry, key)
+
+    async def _could_be_allowed(self, server: str, kind: ListKind, name: str) -> bool:
+        """Whether some reading of the resource, or some use of the prompt, may be forwarded."""
+        is_prompt = kind == "prompts"
+        operation = Operation(
+            request_id=RequestId(""),
+            exposed_name=name,
+            server=server,
+            tool=label("prompts/get", name) if is_prompt else "resources/read",
+            arguments={} if is_prompt else {"uri": name},
+            params={"ref": {"uri": name}} if kind == "resourceTemplates" else {},
+            method="prompts/get" if is_prompt else "resources/read",
+        )
+        _, judged = await self.session.judge.examine(operation)
+        return not isinstance(judged.decision, Deny)
+
+    # --- what is asked of whom
+
+    def _asked(self, method: Method, params: Mapping[str, Json]) -> Asked:
+        match method:
+            case "prompts/get":
+                return self._prompt(params)
+            case "completion/complete":
+                return self._completion(params)
+            case _:
+                return self._resource(method, params)
+
+    def _resource(self, method: Method, params: Mapping[str, Json]) -> Asked:
+        exposed = str(params.get("uri"))
+        server, uri = self.naming.uri_meant(exposed) or (_NOBODY, exposed)
+        return Asked(
+            method=method,
+            exposed_name=exposed,
+            server=server,
+            tool=label(method),
+            arguments={"uri": uri},
+            params=params,
+            judged=frozenset({"uri"}),
+            own={"uri": uri},
+        )
+
+    def _prompt(self, params: Mapping[str, Json]) -> Asked:
+        exposed, given = str(params.get("name")), params.get("arguments")
+        server, name = self.naming.prompt_meant(exposed) or (_NOBODY, exposed)
+        return Asked(
+            method="prompts/get",
+            exposed_name=exposed,
+            server=server,
+            tool=label("prompts/get", name),
+            arguments=given if isinstance(given, dict) else {},
+            params=params,
+            judged=frozenset({"name", "arguments"}),
+            own={"name": name},
+        )
+
+    def _completion(self, params: Mapping[str, Json]) -> Asked:
+        """A completion, which is judged as what it completes with the arguments so far."""
+        reference, argument = _object(params, "ref"), _object(params, "argument")
+        others = _object(_object(params, "context"), "arguments")
+        is_prompt = reference.get("type") == "ref/prompt"
+        exposed = str(reference.get("name" if is_prompt else "uri"))
+        found = self.naming.prompt_meant(exposed) if is_prompt else self.naming.uri_meant(exposed)
+        server, own = found or (_NOBODY, exposed)
+        name = str(argument.get("name"))
+        ref: dict[str, Json] = (
+            {"type": "ref/prompt", "name": own}
+            if is_prompt
+            else {"type": "ref/resource", "uri": own}
+        )
+        return Asked(
+            method="completion/complete",
+            exposed_name=exposed,
+            server=server,
+            tool=label("completion/complete", own),
+            arguments={**others, name: argument.get("value")},
+            params=params,
+            judged=frozenset({"ref", "argument", "context"}),
+            own={"ref": ref, "argument": {"name": name}},
+        )
+
+
+def _object(params: Mapping[str, Json], key: str) -> Mapping[str, Json]:
+    found = params.get(key)
+    return found if isinstance(found, dict) else {}
+
+
+def _renamed(reply: Answered, result: ToolResult) -> Answered:
+    return reply if result is reply.result else replace(reply, result=result)

@@ -1,0 +1,98 @@
+"""One operation of the protocol that is decided: a call of a tool, or another request.
+
+Theory of operation: whatever asks for something that a server or the user holds is an `Operation`.
+Its `tool` is the name that rules, records and grants know it by. For a call it is the tool's own
+name; for everything else it begins with the method, as in `prompts/get fetch`. No tool has such a
+name, because a listed tool whose name begins with a method is hidden.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal, NewType, TypeAlias, get_args
+
+from msgspec import Struct
+
+from ironcurtain_proxy.model.json import Arguments, Json
+
+RequestId = NewType("RequestId", str)
+"""The proxy's own random id of one operation. The agent's id never enters a decision or a file
+name."""
+
+Method: TypeAlias = Literal[
+    "tools/call",
+    "resources/read",
+    "resources/subscribe",
+    "resources/unsubscribe",
+    "prompts/get",
+    "completion/complete",
+    "elicitation/create",
+    "sampling/createMessage",
+]
+"""The methods of MCP that are decided. The last two are a server's own questions."""
+
+METHODS: Final[tuple[Method, ...]] = get_args(Method)
+TOOL_CALL: Final = "tools/call"
+RESOURCE_METHODS: Final[frozenset[Method]] = frozenset(
+    {"resources/read", "resources/subscribe", "resources/unsubscribe"}
+)
+QUESTION_METHODS: Final[frozenset[Method]] = frozenset(
+    {"elicitation/create", "sampling/createMessage"}
+)
+"""What a server asks of the agent's client. All other operations go from the agent to a server."""
+
+
+class Operation(Struct, frozen=True, kw_only=True):
+    """An operation as it arrived: untrusted, with only its server resolved."""
+
+    request_id: RequestId
+    exposed_name: str
+    """The name the agent used: `filesystem__read_file`, a resource's URI, a prompt's name."""
+    server: str
+    """The operator's name of the server."""
+    tool: str
+    """The server's own name of the tool; for other operations the method, and what is named."""
+    arguments: Arguments
+    params: Mapping[str, Json]
+    """The part of the `params` object that may reach a server: see `crossing`."""
+    withheld: tuple[str, ...] = ()
+    """The names of the other keys of `params`, for the record."""
+    method: Method = TOOL_CALL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A request that is not a tool call, after its parts were told apart."""
+
+    method: Method
+    exposed_name: str
+    server: str
+    tool: str
+    """See `label`."""
+    arguments: Arguments
+    """What is judged."""
+    params: Mapping[str, Json]
+    """As they came."""
+    judged: frozenset[str] = frozenset()
+    """The keys of `params` that `arguments` was made of."""
+    own: Mapping[str, Json] = field(default_factory=dict)
+    """What replaces keys of `params`: the server's own names."""
+
+
+def label(method: Method, named: str = "") -> str:
+    """The name of an operation that is no call of a tool, for rules, records and grants.
+
+    Args:
+        method: of the operation.
+        named: the prompt, where the method names one.
+    """
+    return f"{method} {named}" if named else method
+
+
+def named_in(tool: str) -> str:
+    """The prompt in a label; empty if the method names none."""
+    return tool.partition(" ")[2]
+
+
+def is_like_a_label(name: str) -> bool:
+    """Whether a tool of this name could be taken for another operation."""
+    return name.partition(" ")[0] in METHODS

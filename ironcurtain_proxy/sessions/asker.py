@@ -1,0 +1,67 @@
+"""Who asks: the client, the workspace and the user's last words of the session of a question.
+
+All of it is what a client says of itself, or what a program wrote down: it helps a reviewer to tell
+two agents apart, and proves nothing.
+"""
+
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ironcurtain_proxy.errors import IronCurtainError
+from ironcurtain_proxy.mailbox.display import visible
+from ironcurtain_proxy.mailbox.user_message import read_user_context
+from ironcurtain_proxy.sessions.running import FILE_NAME
+from ironcurtain_proxy.strict_json import strict_json
+
+_MOST_BYTES: Final = 1 << 18
+_MOST_WORDS: Final = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """Who asks; a part that is not known is empty. All texts can be printed safely."""
+
+    client: str = ""
+    workspace: str = ""
+    """With `~` for the home directory."""
+    words: str = ""
+    """The user's last message, cut."""
+
+    def told(self) -> str:
+        """On one line: `an-agent 2.1 · ~/project · "fix the tests"`; empty: nothing is known."""
+        words = f'"{self.words}"' if self.words else ""
+        return " · ".join([part for part in (self.client, self.workspace, words) if part])
+
+
+def asker_of(mailbox: Path) -> Asker:
+    """Who asks in a mailbox, as files beside its questions say. What cannot be read is left out."""
+    session = _fields(mailbox / FILE_NAME)
+    workspace, home = _text(session, "workspace"), str(Path.home())
+    if workspace == home or workspace.startswith(f"{home}/"):
+        workspace = f"~{workspace[len(home) :]}"
+    words = " ".join((read_user_context(mailbox) or "").split())
+    return Asker(
+        client=visible(_text(session, "client")),
+        workspace=visible(workspace),
+        words=visible(words if len(words) <= _MOST_WORDS else f"{words[:_MOST_WORDS]}…"),
+    )
+
+
+def _fields(file: Path) -> Mapping[str, object]:
+    with suppress(OSError, ValueError, IronCurtainError):
+        # Follow no link, and do not wait for a FIFO.
+        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as opened:
+            found = strict_json(opened.read(_MOST_BYTES))
+        if isinstance(found, dict):
+            return found
+    return {}
+
+
+def _text(fields: Mapping[str, object], name: str) -> str:
+    value = fields.get(name)
+    return value if isinstance(value, str) else ""

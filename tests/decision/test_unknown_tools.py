@@ -1,0 +1,138 @@
+"""Tools without an annotation, where the operator wants to be asked; and rules about SQL."""
+
+from dataclasses import replace
+
+import pytest
+from msgspec import structs
+
+from ironcurtain_proxy.decision.authorizer import authorize
+from ironcurtain_proxy.decision.explanation import explain
+from ironcurtain_proxy.model.decision import Effect
+from ironcurtain_proxy.model.policy import DomainCondition, Policy, ProtectedPath, Rule
+from ironcurtain_proxy.model.request import (
+    AccessRequest,
+    ArgumentFact,
+    SqlValue,
+    TextValue,
+    UrlValue,
+)
+from ironcurtain_proxy.model.sql import SqlEffect
+from tests.decision.test_authorizer import path, request, said, within
+
+ASKS = Policy(rules=(), unknown_tools="ask")
+UNKNOWN = ("escalate", "structural-unknown-tool")
+
+
+def unknown(*facts: ArgumentFact) -> AccessRequest:
+    return structs.replace(request(*facts, server="notes"), annotated=False)
+
+
+def url(*hosts: str) -> ArgumentFact:
+    values = tuple([UrlValue(f"https://{host}", (host,)) for host in hosts])
+    return ArgumentFact("to", ("fetch-url",), values)
+
+
+def test_a_tool_that_nobody_described_is_asked_about() -> None:
+    text = ArgumentFact("x", ("unclear",), (TextValue("hello"),))
+    assert said(authorize(unknown(text), ASKS)) == UNKNOWN
+    assert said(authorize(unknown(), ASKS)) == UNKNOWN
+    denied = authorize(unknown(text), replace(ASKS, unknown_tools="deny"))
+    assert said(denied) == ("deny", "structural-unknown-tool")
+
+
+def test_no_rule_allows_it() -> None:
+    everything = Rule(name="all", effect="allow", reason="all")
+    policy = replace(ASKS, rules=(everything, within("in", "allow", "read-path", "/")))
+    assert said(authorize(unknown(path("p", ("read-path",), "/work/x")), policy)) == UNKNOWN
+
+
+def test_a_protected_path_is_denied_all_the_same() -> None:
+    guess = path("p", ("read-path", "write-path"), "/home/me/.ssh/id")
+    protected = ProtectedPath(path=path("p", ("read-path",), "/home/me/.ssh").values[0].path)  # type: ignore[union-attr]
+    policy = replace(ASKS, protected_paths=(protected,))
+    assert said(authorize(unknown(guess), policy)) == ("deny", "structural-protected-path")
+
+
+def test_a_rule_denies_one_path_or_one_host_among_others() -> None:
+    closed = Rule(
+        name="closed",
+        effect="deny",
+        reason="closed",
+        domains=DomainCondition(
+            roles=frozenset({"fetch-url"}), allowed=frozenset({"evil.example"})
+        ),
+    )
+    places = within("places", "deny", "write-path", "/etc")
+    policy = replace(ASKS, rules=(places, closed))
+    one = path("p", ("read-path", "write-path"), "/work/a", "/etc/passwd")
+    assert said(authorize(unknown(one), policy)) == ("deny", "places")
+    assert said(authorize(unknown(url("good.example", "evil.example")), policy)) == (
+        "deny",
+        "closed",
+    )
+    assert said(authorize(unknown(url("good.example")), policy)) == UNKNOWN
+
+
+def test_a_rule_that_denies_the_tool_by_name_denies_it() -> None:
+    rule = Rule(name="never", effect="deny", reason="never", servers=frozenset({"notes"}))
+    assert said(authorize(unknown(), replace(ASKS, rules=(rule,)))) == ("deny", "never")
+
+
+def test_an_explanation_names_the_command_that_describes_a_tool() -> None:
+    denied = explain(unknown(), replace(ASKS, unknown_tools="deny"))
+    assert "annotate" in denied.advice
+
+
+def sql(*effects: SqlEffect) -> AccessRequest:
+    values = tuple([SqlValue(f"-- {effect}", effect, effect) for effect in effects])
+    return request(ArgumentFact("query", ("sql",), values), server="db")
+
+
+def bounded(bound: SqlEffect, effect: Effect = "allow") -> Policy:
+    rule = Rule(name="sql", effect=effect, reason="sql", sql=bound)
+    other = Rule(name="other", effect="escalate", reason="other")
+    return Policy(rules=(rule, other))
+
+
+@pytest.mark.parametrize(
+    ("effects", "bound", "rule"),
+    [
+        (("reads",), "reads", "sql"),
+        (("writes",), "reads", "other"),
+        (("writes",), "writes", "sql"),
+        (("reads", "destroys"), "writes", "other"),
+        (("destroys",), "destroys", "sql"),
+        (("runs",), "destroys", "other"),
+        ((), "reads", "other"),
+    ],
+)
+def test_a_rule_about_sql_holds_for_what_does_at_most_that(
+    effects: tuple[SqlEffect, ...], bound: SqlEffect, rule: str
+) -> None:
+    assert authorize(sql(*effects), bounded(bound)).ground.rule == rule
+
+
+def test_a_rule_about_sql_says_nothing_of_other_arguments() -> None:
+    both = structs.replace(
+        sql("reads"), arguments=(*sql("reads").arguments, path("p", ("read-path",), "/x"))
+    )
+    assert authorize(both, bounded("reads")).ground.rule == "other"
+    assert authorize(request(server="db"), bounded("reads")).ground.rule == "other"
+
+
+def test_an_explanation_says_what_the_sql_does_and_proposes_no_wider_rule() -> None:
+    told = explain(sql("writes"), bounded("reads"))
+    assert "more than the rule is about" in told.roles[0].trials[0].why
+    assert "(writes: writes)" in told.roles[0].values[0]
+    (change,) = told.change
+    assert change.sql == "writes"
+    (anything,) = explain(sql("runs"), bounded("reads")).change
+    assert anything.sql is None
+
+
+def test_an_explanation_of_a_command_proposes_a_rule_for_the_tool() -> None:
+    command = ArgumentFact("command", ("command",), (TextValue("ls"),))
+    asked = Policy(rules=(Rule(name="ask", effect="escalate", reason="ask"),))
+    (change,) = explain(request(command, server="sh"), asked).change
+    assert change.roles == frozenset({"command"})
+    assert change.lists == ()

@@ -1,0 +1,38 @@
+"""Rules about URIs that are neither files nor URLs."""
+
+import pytest
+
+from ironcurtain_proxy.decision.matching import is_described
+from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.policy import UriCondition
+from ironcurtain_proxy.model.request import PathValue, TextValue
+
+NOTES = UriCondition(patterns=frozenset({"note://mine/*", "memo:insights"}))
+
+
+@pytest.mark.parametrize(
+    ("uri", "described"),
+    [
+        ("memo:insights", True),
+        ("memo:insights2", False),
+        ("note://mine/a/b", True),
+        ("note://yours/a", False),
+        ("note://mine/../yours", False),
+        ("note://mine/%2e%2e/yours", False),
+    ],
+)
+def test_a_pattern_describes_only_uris_that_can_be_read_in_one_way(
+    uri: str, *, described: bool
+) -> None:
+    assert is_described(TextValue(uri), NOTES) is described
+
+
+def test_a_scheme_stands_for_all_that_its_server_has() -> None:
+    schemes = UriCondition(schemes=frozenset({"memo"}))
+    assert is_described(TextValue("memo:anything/../else"), schemes)
+    assert not is_described(TextValue("note:memo:"), schemes)
+    assert not is_described(TextValue("memo:x"), UriCondition())
+
+
+def test_a_path_is_no_uri() -> None:
+    assert not is_described(PathValue("memo:x", RealPath.from_text("/memo:x")), NOTES)

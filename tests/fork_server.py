@@ -1,0 +1,106 @@
+"""A process that has imported the program, and forks a process of it for each start.
+
+An interpreter with all modules of a start costs half a second of a core; a fork of one that has
+them costs hundredths. What the fork runs is `python -m ironcurtain_proxy`, with arguments,
+environment, working directory and open files as they were asked for.
+
+Started by `tests.program` with one end of a socket as descriptor 0. Each message holds four
+descriptors: standard input, output and error of the new process, and a pipe, into which go its pid
+and, when it has ended, its wait status. The message itself is JSON:
+arguments, environment, working directory. A message without descriptors is the name of a module to
+import, for what a start imports only where it is switched on.
+"""
+
+import gc
+import importlib
+import os
+import pkgutil
+import random
+import runpy
+import select
+import socket
+import struct
+import sys
+import threading
+from contextlib import suppress
+from typing import Final, NoReturn
+
+import orjson
+
+import ironcurtain_proxy
+
+NUMBER: Final = struct.Struct("=i")
+LARGEST: Final = 1 << 20
+
+LEFT_OUT: Final = ("ironcurtain_proxy.__main__", "ironcurtain_proxy.cli.review_screen")
+
+
+def main() -> None:
+    """Import, then fork until the other end of the socket is closed."""
+    requests = socket.socket(fileno=os.dup(0))
+    # As the program sets it: else litellm asks the network at its import, in a thread.
+    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
+    for found in pkgutil.walk_packages(ironcurtain_proxy.__path__, "ironcurtain_proxy."):
+        if not found.name.startswith(LEFT_OUT):
+            importlib.import_module(found.name)
+    gc.collect()
+    gc.freeze()
+    running: dict[int, tuple[int, int]] = {}
+    """By its pidfd, each process with the pipe that its status goes into."""
+    while True:
+        ready, _, _ = select.select([requests.fileno(), *running], [], [])
+        for descriptor in ready:
+            if descriptor == requests.fileno():
+                message, files, _, _ = socket.recv_fds(requests, LARGEST, 4)
+                if not message:
+                    return
+                if files:
+                    pid = start(message, files)
+                    running[os.pidfd_open(pid)] = pid, files[3]
+                else:
+                    importlib.import_module(message.decode())
+            else:
+                pid, pipe = running.pop(descriptor)
+                os.close(descriptor)
+                report(pid, pipe)
+
+
+def start(message: bytes, files: list[int]) -> int:
+    """Fork, and say which pid that is."""
+    assert threading.active_count() == 1, "a thread would be missing in the fork"
+    pid = os.fork()
+    if pid == 0:
+        become(files[:3], *orjson.loads(message))
+    for file in files[:3]:
+        os.close(file)
+    os.write(files[3], NUMBER.pack(pid))
+    return pid
+
+
+def report(pid: int, pipe: int) -> None:
+    """Say how a process ended, if anyone waits for it still."""
+    _, status = os.waitpid(pid, 0)
+    with suppress(BrokenPipeError):
+        os.write(pipe, NUMBER.pack(status))
+    os.close(pipe)
+
+
+def become(files: list[int], arguments: list[str], env: dict[str, str], cwd: str) -> NoReturn:
+    """Be the new process, up to its exit."""
+    os.setsid()
+    for number, file in enumerate(files):
+        os.dup2(file, number)
+    os.closerange(3, 1024)
+    os.chdir(cwd)
+    os.environ.clear()
+    os.environ.update(env)
+    random.seed()
+    sys.argv = arguments
+    # `python -m` puts the working directory first, and the program takes it away again.
+    sys.path[0] = cwd
+    runpy.run_module(arguments[0], run_name="__main__", alter_sys=True)
+    sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,188 @@
+"""The program under test, started: as a fork of a process that has imported it, or anew.
+
+A fork is what tests are given that are about anything but the start: it behaves as `python -m
+ironcurtain_proxy` does and comes at a twentieth of the price. Anew starts whatever is not exactly
+`PROXY` with its arguments, so a test that is about the start itself puts `FRESH` in front.
+"""
+
+import atexit
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from functools import cache
+from io import FileIO
+from pathlib import Path
+from typing import IO, Final
+
+import orjson
+
+from tests.fork_server import NUMBER
+
+ROOT: Final = Path(__file__).parents[1]
+PROXY: Final = [sys.executable, "-m", "ironcurtain_proxy"]
+FRESH: Final = ["/usr/bin/env", *PROXY]
+"""The program in an interpreter of its own."""
+
+HARMLESS: Final = {"PYTHONPATH", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE"}
+"""Variables of the interpreter that change nothing which a test looks at."""
+
+
+class Forked:
+    """A running fork, with what the tests use of `subprocess.Popen`."""
+
+    def __init__(self, pid: int, status: int, stdin: FileIO, stdout: FileIO) -> None:
+        self.pid = pid
+        self.stdin = stdin
+        self.stdout = stdout
+        self.returncode: int | None = None
+        self._status = status
+
+    def __del__(self) -> None:
+        os.close(self._status)
+        self.stdin.close()
+        self.stdout.close()
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait until it has ended. Returns the exit code, or minus the signal."""
+        if self.returncode is None:
+            if not select.select([self._status], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired(PROXY, timeout or 0)
+            self.returncode = os.waitstatus_to_exitcode(_number(self._status))
+        return self.returncode
+
+    def poll(self) -> int | None:
+        """The exit code, if it has ended."""
+        try:
+            return self.wait(0)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal, unless it has ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+def start(
+    argv: Sequence[str], env: Mapping[str, str], errors: IO[bytes], cwd: Path
+) -> Forked | subprocess.Popen[bytes]:
+    """Start a program, the proxy or another, that reads and writes pipes."""
+    if not is_program(argv, env):
+        return subprocess.Popen(
+            argv,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            env=dict(env),
+            cwd=cwd,
+            bufsize=0,
+            start_new_session=True,
+        )
+    return _piped(argv, env, cwd, errors.fileno())
+
+
+def start_here(module: str, *arguments: str) -> Forked:
+    """Start a module of the tests, which reads and writes pipes too."""
+    argv = [*PROXY[:2], module, *arguments]
+    return _piped(argv, os.environ, ROOT, 2)
+
+
+def run(
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    cwd: Path | None = None,
+    *,
+    given: bytes = b"",
+    timeout: float = 50,
+) -> subprocess.CompletedProcess[str]:
+    """Run a command of the program to its end. `given` is its standard input."""
+    place = cwd or Path.cwd()
+    if not is_program(argv, env):
+        done = subprocess.run(
+            argv, env=dict(env), cwd=place, input=given, capture_output=True, timeout=timeout,
+            check=False,
+        )  # fmt: skip
+        return subprocess.CompletedProcess(
+            argv, done.returncode, done.stdout.decode(), done.stderr.decode()
+        )
+    stdin, stdout, stderr = (FileIO(os.memfd_create("file"), "r+") for _ in range(3))
+    with stdin, stdout, stderr:
+        stdin.write(given)
+        stdin.seek(0)
+        files = [stdin.fileno(), stdout.fileno(), stderr.fileno()]
+        process = Forked(*_fork(argv, env, place, files), stdin, stdout)
+        try:
+            code = process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+        stdout.seek(0)
+        stderr.seek(0)
+        return subprocess.CompletedProcess(
+            argv, code, stdout.read().decode(), stderr.read().decode()
+        )
+
+
+def import_beforehand(module: str) -> None:
+    """Let all further forks begin with a module that takes seconds to import."""
+    _server().send(module.encode())
+
+
+def is_program(argv: Sequence[str], env: Mapping[str, str]) -> bool:
+    """Whether a fork does what this start would do. The interpreter reads its variables once."""
+    own = {name for name in env if name.startswith("PYTHON")} - HARMLESS
+    module = argv[2].partition(".")[0] if list(argv[:2]) == PROXY[:2] else ""
+    return module in {"ironcurtain_proxy", "tests"} and not own
+
+
+@cache
+def _server() -> socket.socket:
+    """The process that forks, one for each process that runs tests; it ends with that."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs:
+        # In our session: a test that runs servers in this process ends children of other sessions,
+        # as the proxy does with what a killed guardian has left.
+        server = subprocess.Popen(
+            [sys.executable, "-m", "tests.fork_server"], stdin=theirs.fileno(), cwd=ROOT
+        )
+    atexit.register(server.wait)
+    atexit.register(ours.close)
+    return ours
+
+
+def _piped(argv: Sequence[str], env: Mapping[str, str], cwd: Path, errors: int) -> Forked:
+    theirs_in, ours_in = os.pipe()
+    ours_out, theirs_out = os.pipe()
+    try:
+        pid, status = _fork(argv, env, cwd, [theirs_in, theirs_out, errors])
+    finally:
+        os.close(theirs_in)
+        os.close(theirs_out)
+    return Forked(pid, status, FileIO(ours_in, "w"), FileIO(ours_out))
+
+
+def _fork(
+    argv: Sequence[str], env: Mapping[str, str], cwd: Path, files: list[int]
+) -> tuple[int, int]:
+    """The pid of the new process, and the pipe that tells how it ended."""
+    asked = [argv[2:], dict(env), str(cwd)]
+    ours, theirs = os.pipe()
+    try:
+        socket.send_fds(_server(), [orjson.dumps(asked)], [*files, theirs])
+    finally:
+        os.close(theirs)
+    return _number(ours), ours
+
+
+def _number(pipe: int) -> int:
+    return int(NUMBER.unpack(os.read(pipe, NUMBER.size))[0])
