@@ -51,8 +51,9 @@ async def withhold(journal: Journal, case: Case, summary: ResultSummary, asked: 
     return Withheld(ground=ground, recorded=recorded, put_back=case.put_back)
 
 
-def unanswered(case: Case, error: DownstreamError, *, recorded: bool) -> Failed:
-    """The reply to a call that its server did not answer."""
+async def unanswered(journal: Journal, case: Case, error: DownstreamError) -> Failed:
+    """Record that a server did not answer a call, and build the reply."""
+    recorded = await journal.end(case, ResultSummary(status="error", error=str(error)))
     return Failed(
         message=str(error),
         perhaps_done=isinstance(error, UnansweredError),
