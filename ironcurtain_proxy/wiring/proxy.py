@@ -50,6 +50,7 @@ from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.place import Place
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.own_process.clocks import RandomIds, SystemClock
+from ironcurtain_proxy.pins.book import PinBook
 from ironcurtain_proxy.ports import World
 from ironcurtain_proxy.sandbox.launch import Confinement
 from ironcurtain_proxy.sandbox.private_tmp import remove_private
@@ -61,6 +62,7 @@ from ironcurtain_proxy.wiring.confinement import confinements, machine_of, with_
 from ironcurtain_proxy.wiring.containment import containment_of
 from ironcurtain_proxy.wiring.overlay import command_argument, overlay_for
 from ironcurtain_proxy.wiring.persistence import grant_ending, grant_ttl, patience
+from ironcurtain_proxy.wiring.pins import follow_acceptance, pins_of
 from ironcurtain_proxy.wiring.reloading import Reloading, candidate_of
 from ironcurtain_proxy.wiring.remote import refuse_closed_hosts, remote_hosts
 from ironcurtain_proxy.wiring.reviewers import Reviewers, Ways, assemble_reviewers
@@ -85,6 +87,7 @@ class Proxy:
     """The agent's client, for questions of servers."""
     questions: ServerQuestions
     overlay: Overlay
+    pins: PinBook
     holds: tuple[SessionLock, ...]
     """Locks on the session's directories, which prevent their removal."""
     watchman: Watchman | None = None
@@ -126,6 +129,7 @@ class Proxy:
                     tasks.start_soon(self.watchman.run)
                 if self.timeline is not None:
                     tasks.start_soon(self.timeline.run)
+                tasks.start_soon(follow_acceptance, self.pins, self.catalogue, self._tools_changed)
                 if self.settings.policy_reload:
                     tasks.start_soon(self.reloading.run)
                 task_status.started()
@@ -210,7 +214,13 @@ def assemble(
     servers = DownstreamServers(specs, downstream_options(settings, environ, confined))
     servers.hooks.batch = batch
     overlay = overlay_for(settings, confined)
-    catalogue = LiveCatalogue(settings.servers, loaded.annotations, servers)
+    pins = pins_of(settings)
+    catalogue = LiveCatalogue(
+        settings.servers,
+        loaded.annotations,
+        servers,
+        lambda server, tools: pins.listed(server, "tools", tools),
+    )
     clock = SystemClock()
     timeline = _timeline(settings, clock)
     approvals = Approvals(GrantBook(on_taken_back=servers.twins.close), BudgetBook())
@@ -239,6 +249,7 @@ def assemble(
                 is_looked_after=not confined or (watchman is not None and watchman.is_complete),
             ),
             timeline=timeline,
+            pins=pins,
         ),
         Terms(
             session=settings.session,
@@ -266,6 +277,7 @@ def assemble(
             grants=reviewers.grants,
         ),
         holds=holds,
+        pins=pins,
         watchman=watchman,
         timeline=timeline,
         settings=settings,
