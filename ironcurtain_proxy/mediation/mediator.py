@@ -18,7 +18,8 @@ from ironcurtain_proxy.mediation.escalated import Consent, EscalatedCalls
 from ironcurtain_proxy.mediation.journal import UNKNOWN, Journal
 from ironcurtain_proxy.mediation.judge import Judge
 from ironcurtain_proxy.mediation.policy_changes import PolicyChanges
-from ironcurtain_proxy.mediation.refusals import unanswered, withhold
+from ironcurtain_proxy.mediation.refusals import unanswered, withhold, withhold_question
+from ironcurtain_proxy.mediation.views import changed_view
 from ironcurtain_proxy.model.asking import question_in
 from ironcurtain_proxy.model.authorized import AuthorizedCall
 from ironcurtain_proxy.model.case import Case
@@ -252,7 +253,9 @@ class Mediator:
         # question is withheld, as a request from a server is refused.
         summary = self.world.recorder.summarize(result)
         if (asking := question_in(result)) is not None:
-            return await withhold(self.journal, case, summary, asking)
+            return await withhold_question(self.journal, case, summary, asking)
+        if (changed := changed_view(self.world.pins, call, result)) is not None:
+            return await withhold(self.journal, case, summary, changed)
         if summary.status == "success":
             self.world.facts.succeeded(authorized)
         recorded = await self.journal.end(case, summary)

@@ -9,6 +9,7 @@ from ironcurtain_proxy.errors import DownstreamError, UnansweredError
 from ironcurtain_proxy.mediation.journal import Journal
 from ironcurtain_proxy.model.audit import ResultSummary
 from ironcurtain_proxy.model.case import Case
+from ironcurtain_proxy.model.decision import Ground
 from ironcurtain_proxy.model.escalation import Declined, Escalation, Held, Unreachable
 from ironcurtain_proxy.model.grounds import asking_answer
 from ironcurtain_proxy.model.reply import Failed, Refused, Withheld
@@ -36,7 +37,9 @@ async def turn_down(
             assert_never(ruling)
 
 
-async def withhold(journal: Journal, case: Case, summary: ResultSummary, asked: str) -> Withheld:
+async def withhold_question(
+    journal: Journal, case: Case, summary: ResultSummary, asked: str
+) -> Withheld:
     """Record that a server's answer carries a question, and withhold it from the agent.
 
     Args:
@@ -45,8 +48,14 @@ async def withhold(journal: Journal, case: Case, summary: ResultSummary, asked: 
         summary: the answer's.
         asked: what it asks for; see `model.asking`.
     """
-    ground = asking_answer(asked)
-    denied = replace(summary, status="denied", error=ground.reason, asked=asked)
+    return await withhold(journal, case, replace(summary, asked=asked), asking_answer(asked))
+
+
+async def withhold(
+    journal: Journal, case: Case, summary: ResultSummary, ground: Ground
+) -> Withheld:
+    """Record that a server's answer is not passed on, and say so to the agent."""
+    denied = replace(summary, status="denied", error=ground.reason)
     recorded = await journal.end(case, denied)
     return Withheld(ground=ground, recorded=recorded, put_back=case.put_back)
 

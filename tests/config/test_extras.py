@@ -181,7 +181,8 @@ def test_all_modules_but_those_of_the_extras_can_be_imported_from_the_base(tmp_p
 
 def _base_modules() -> Iterator[str]:
     above_the_extras = (
-        *("auto_confirm.store", "llm.http", "downstream.remote.", "web.", "__main__"),
+        *("auto_confirm.store", "llm.http", "downstream.remote.", "front.", "web."),
+        "__main__",
     )
     first = {
         *("wiring.auto_confirm", "auto_confirm.lazy_store", "auto_confirm.engine_memory"),
