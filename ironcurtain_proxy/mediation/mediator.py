@@ -18,9 +18,7 @@ from ironcurtain_proxy.mediation.escalated import Consent, EscalatedCalls
 from ironcurtain_proxy.mediation.journal import UNKNOWN, Journal
 from ironcurtain_proxy.mediation.judge import Judge
 from ironcurtain_proxy.mediation.policy_changes import PolicyChanges
-from ironcurtain_proxy.mediation.refusals import unanswered, withhold, withhold_question
-from ironcurtain_proxy.mediation.views import changed_view
-from ironcurtain_proxy.model.asking import question_in
+from ironcurtain_proxy.mediation.refusals import unanswered, withhold
 from ironcurtain_proxy.model.authorized import AuthorizedCall
 from ironcurtain_proxy.model.case import Case
 from ironcurtain_proxy.model.decision import Allow, Deny, Escalate, Ground
@@ -252,10 +250,9 @@ class Mediator:
         # (9) Outcome: it is recorded before the agent sees the answer. An answer that carries a
         # question is withheld, as a request from a server is refused.
         summary = self.world.recorder.summarize(result)
-        if (asking := question_in(result)) is not None:
-            return await withhold_question(self.journal, case, summary, asking)
-        if (changed := changed_view(self.world.pins, call, result)) is not None:
-            return await withhold(self.journal, case, summary, changed)
+        withheld = await withhold(self.journal, self.world.pins, case, summary, result)
+        if withheld is not None:
+            return withheld
         if summary.status == "success":
             self.world.facts.succeeded(authorized)
         recorded = await self.journal.end(case, summary)
