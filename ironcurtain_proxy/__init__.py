@@ -9,6 +9,7 @@ The life of a call:
 - `decision`: the policy's answer. `approval`: what asks besides the policy.
 - `grants`: approvals that are remembered.
 - `review`: open questions and who answers them. `mailbox`: questions and answers as files.
+- `pins`: what servers said of themselves when they were trusted.
 - `downstream`: the servers. `sandbox`: their confinement. `audit`: the log of all calls.
 
 What all share: `model`, `errors`, `ports`, `jsonrpc`, `private_directory`, `private_files`,

@@ -42,6 +42,7 @@ GROUPS: Final = MappingProxyType(
             "approve": "approve a call that waits",
             "deny": "refuse a call that waits, with a word to the agent",
             "grants": "list, revoke or clear remembered approvals",
+            "pins": "show, accept or reset what servers say of themselves",
             "rollback": "undo the changes of a call, or all changes since it",
         },
         "prove": {
