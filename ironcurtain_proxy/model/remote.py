@@ -23,8 +23,9 @@ class OAuthClient:
     """A client that the operator registered at an authorization server."""
 
     client_id: str
-    issuer: str
-    """The authorization server, as it calls itself: the secret goes nowhere else."""
+    issuer: str | None = None
+    """The authorization server, as it calls itself: the secret goes nowhere else. None: there is
+    no secret."""
     client_secret: str | None = field(default=None, repr=False)
     """`${NAME}` stands for the credential of that name."""
     grant: OAuthGrant = "browser"

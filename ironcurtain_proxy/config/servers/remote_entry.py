@@ -150,14 +150,17 @@ def _headers(spot: Spot) -> Mapping[str, str]:
 
 
 def _oauth(spot: Spot) -> OAuthClient:
-    members = spot.object(_OAUTH_KEYS)
+    members = spot.object(_OAUTH_KEYS, foreign=True)  # clients have the section, too
     grant: OAuthGrant = members.read("grant", lambda one: one.word(_GRANTS), "browser")
     secret = members.read("clientSecret", Spot.name, None)
+    issuer = members.read("issuer", _issuer, None)
     if grant == "client-credentials" and secret is None:
         spot.error("needs a clientSecret for client-credentials")
+    if secret is not None and issuer is None:
+        spot.error("needs an issuer: the only authorization server that is shown the clientSecret")
     return OAuthClient(
         client_id=members.required("clientId").name(),
-        issuer=_issuer(members.required("issuer")),
+        issuer=issuer,
         client_secret=secret,
         grant=grant,
         scope=members.read("scope", Spot.name, None),

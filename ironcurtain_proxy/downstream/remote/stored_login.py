@@ -111,6 +111,8 @@ class StoredLogin:
 
     async def _as_client(self, own: OAuthClient) -> Login:
         """A login of the operator's own client, which needs no person."""
+        if own.issuer is None:
+            raise RefusedError  # whose client it is, nobody said
         found = await metadata_of(self._client, own.issuer)
         url = self._endpoint.url
         form = {"grant_type": "client_credentials", "resource": url}
