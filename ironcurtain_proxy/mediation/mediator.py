@@ -5,7 +5,7 @@ that asks the policy and that makes an `AuthorizedCall` (the policy enforcement 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, assert_never
 
@@ -19,6 +19,7 @@ from ironcurtain_proxy.mediation.journal import UNKNOWN, Journal
 from ironcurtain_proxy.mediation.judge import Judge
 from ironcurtain_proxy.mediation.policy_changes import PolicyChanges
 from ironcurtain_proxy.mediation.refusals import unanswered, withhold, withhold_question
+from ironcurtain_proxy.mediation.results import Results
 from ironcurtain_proxy.mediation.views import changed_view
 from ironcurtain_proxy.model.asking import question_in
 from ironcurtain_proxy.model.audit import ResultSummary
@@ -31,6 +32,7 @@ from ironcurtain_proxy.model.grounds import CHANGED, ENDED, NOT_RECORDED
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.reply import Answered, Refused, Reply
 from ironcurtain_proxy.model.request import Facts, Unresolvable
+from ironcurtain_proxy.model.server import ToolResult
 from ironcurtain_proxy.ports import ProgressListener, World
 
 _GONE: Final = "withdrawn by the agent before the server answered"
@@ -47,6 +49,7 @@ class Mediator:
     escalated: EscalatedCalls
     containing: Containing
     changes: PolicyChanges
+    results: Results = field(default_factory=Results)
 
     async def handle(
         self,
@@ -261,8 +264,12 @@ class Mediator:
             with anyio.CancelScope(shield=True):
                 await self.journal.fail(case, UNKNOWN if isinstance(error, Exception) else _GONE)
             raise
+        return await self._answer(case, authorized, result)
+
+    async def _answer(self, case: Case, authorized: AuthorizedCall, result: ToolResult) -> Reply:
         # (9) Outcome: it is recorded before the agent sees the answer. An answer that carries a
         # question is withheld, as a request from a server is refused.
+        call = case.call
         summary = self.world.recorder.summarize(result)
         if (asking := question_in(result)) is not None:
             return await withhold_question(self.journal, case, summary, asking)
@@ -272,4 +279,5 @@ class Mediator:
             self.world.facts.succeeded(authorized)
         recorded = await self.journal.end(case, summary)
         allowed = case.allowed
-        return Answered(result=result, recorded=recorded, put_back=case.put_back, allowed=allowed)
+        treated = await self.results.treated(call.server, result, summary.size or 0)
+        return Answered(result=treated, recorded=recorded, put_back=case.put_back, allowed=allowed)
