@@ -5,7 +5,7 @@ that asks the policy and that makes an `AuthorizedCall` (the policy enforcement 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Final, assert_never
 
@@ -17,11 +17,9 @@ from ironcurtain_proxy.mediation.containing import Containing
 from ironcurtain_proxy.mediation.escalated import Consent, EscalatedCalls
 from ironcurtain_proxy.mediation.journal import UNKNOWN, Journal
 from ironcurtain_proxy.mediation.judge import Judge
+from ironcurtain_proxy.mediation.outcome import Outcomes
 from ironcurtain_proxy.mediation.policy_changes import PolicyChanges
-from ironcurtain_proxy.mediation.refusals import unanswered, withhold, withhold_question
-from ironcurtain_proxy.mediation.results import Results
-from ironcurtain_proxy.mediation.views import changed_view
-from ironcurtain_proxy.model.asking import question_in
+from ironcurtain_proxy.mediation.refusals import unanswered
 from ironcurtain_proxy.model.audit import ResultSummary
 from ironcurtain_proxy.model.authorized import AuthorizedCall
 from ironcurtain_proxy.model.case import Case
@@ -30,9 +28,8 @@ from ironcurtain_proxy.model.escalation import Approved, Taken
 from ironcurtain_proxy.model.grant import GrantId
 from ironcurtain_proxy.model.grounds import CHANGED, ENDED, NOT_RECORDED
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.reply import Answered, Refused, Reply
+from ironcurtain_proxy.model.reply import Refused, Reply
 from ironcurtain_proxy.model.request import Facts, Unresolvable
-from ironcurtain_proxy.model.server import ToolResult
 from ironcurtain_proxy.ports import ProgressListener, World
 
 _GONE: Final = "withdrawn by the agent before the server answered"
@@ -49,7 +46,7 @@ class Mediator:
     escalated: EscalatedCalls
     containing: Containing
     changes: PolicyChanges
-    results: Results = field(default_factory=Results)
+    outcomes: Outcomes
 
     async def handle(
         self,
@@ -264,20 +261,6 @@ class Mediator:
             with anyio.CancelScope(shield=True):
                 await self.journal.fail(case, UNKNOWN if isinstance(error, Exception) else _GONE)
             raise
-        return await self._answer(case, authorized, result)
-
-    async def _answer(self, case: Case, authorized: AuthorizedCall, result: ToolResult) -> Reply:
         # (9) Outcome: it is recorded before the agent sees the answer. An answer that carries a
         # question is withheld, as a request from a server is refused.
-        call = case.call
-        summary = self.world.recorder.summarize(result)
-        if (asking := question_in(result)) is not None:
-            return await withhold_question(self.journal, case, summary, asking)
-        if (changed := changed_view(self.world.pins, call, result)) is not None:
-            return await withhold(self.journal, case, summary, changed)
-        if summary.status == "success":
-            self.world.facts.succeeded(authorized)
-        recorded = await self.journal.end(case, summary)
-        allowed = case.allowed
-        treated = await self.results.treated(call.server, result, summary.size or 0)
-        return Answered(result=treated, recorded=recorded, put_back=case.put_back, allowed=allowed)
+        return await self.outcomes.reply(case, authorized, result)

@@ -15,6 +15,7 @@ from ironcurtain_proxy.mediation.in_force import PolicyInForce
 from ironcurtain_proxy.mediation.journal import Journal
 from ironcurtain_proxy.mediation.judge import Judge
 from ironcurtain_proxy.mediation.mediator import Mediator
+from ironcurtain_proxy.mediation.outcome import Outcomes
 from ironcurtain_proxy.mediation.plans import Planner
 from ironcurtain_proxy.mediation.policy_changes import PolicyChanges
 from ironcurtain_proxy.mediation.question import Frame
@@ -124,7 +125,7 @@ class Session:
                 escalated=escalated,
                 containing=Containing(world=world, in_force=in_force),
                 changes=PolicyChanges(world=world, journal=journal, judge=judge),
-                results=terms.results,
+                outcomes=Outcomes(world=world, journal=journal, results=terms.results),
             ),
             planner=Planner(
                 world=world,
