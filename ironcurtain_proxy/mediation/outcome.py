@@ -3,10 +3,8 @@
 from dataclasses import dataclass, field
 
 from ironcurtain_proxy.mediation.journal import Journal
-from ironcurtain_proxy.mediation.refusals import withhold, withhold_question
+from ironcurtain_proxy.mediation.refusals import withhold
 from ironcurtain_proxy.mediation.results import Results
-from ironcurtain_proxy.mediation.views import changed_view
-from ironcurtain_proxy.model.asking import question_in
 from ironcurtain_proxy.model.authorized import AuthorizedCall
 from ironcurtain_proxy.model.case import Case
 from ironcurtain_proxy.model.reply import Answered, Reply
@@ -24,15 +22,13 @@ class Outcomes:
 
     async def reply(self, case: Case, authorized: AuthorizedCall, result: ToolResult) -> Reply:
         """Record an answer, and make the reply to the agent from it."""
-        call = case.call
         summary = self.world.recorder.summarize(result)
-        if (asking := question_in(result)) is not None:
-            return await withhold_question(self.journal, case, summary, asking)
-        if (changed := changed_view(self.world.pins, call, result)) is not None:
-            return await withhold(self.journal, case, summary, changed)
+        withheld = await withhold(self.journal, self.world.pins, case, summary, result)
+        if withheld is not None:
+            return withheld
         if summary.status == "success":
             self.world.facts.succeeded(authorized)
         recorded = await self.journal.end(case, summary)
         allowed = case.allowed
-        treated = await self.results.treated(call.server, result, summary.size or 0)
+        treated = await self.results.treated(case.call.server, result, summary.size or 0)
         return Answered(result=treated, recorded=recorded, put_back=case.put_back, allowed=allowed)
