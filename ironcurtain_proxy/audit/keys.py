@@ -1,8 +1,8 @@
-"""Where in a text a provider's key stands.
+"""Provider keys in a text: where each begins and ends.
 
-Every key has a long run of letters, digits, hyphens and underscores. Such runs are found by one
-translation and a search for a literal, both as fast as memory; only what lies at a run is held
-against the table of `provider_keys`. So a text without long words costs next to nothing.
+Every key has a long run of letters, digits, hyphens and underscores. One translation and a search
+for a literal find such runs, both at the speed of memory. Only the text at a run is compared with
+the table of `provider_keys`, so a text without long words costs nearly nothing.
 """
 
 import re
@@ -20,7 +20,7 @@ class _Pattern(NamedTuple):
 
 @cache
 def _compiled(expression: str) -> re.Pattern[str]:
-    """Compiled when a prefix is met: all of them would take a sixth of the start."""
+    """A compiled pattern, on first use: to compile all takes a sixth of the start time."""
     return re.compile(expression, re.ASCII)
 
 
