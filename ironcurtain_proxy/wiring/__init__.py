@@ -5,6 +5,7 @@
   one part each.
 - `replaying`: recorded calls judged again.
 - `reloading`: a changed policy in a running session.
+- `rollback_lookout`: what a rollback may bring back of hooks and settings.
 - `live`: the servers' tools for `check --live`. `rehearsal`: for `explain`.
 - `readiness`, `remote`: what stops the start, in general and for servers over HTTP.
 - `holding`: whose calls can be contained.
