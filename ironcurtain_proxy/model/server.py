@@ -6,8 +6,19 @@ from dataclasses import dataclass, field
 from msgspec import Struct
 
 from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.pinning import PinMode
 from ironcurtain_proxy.model.policy import AskKind
 from ironcurtain_proxy.model.remote import RemoteEndpoint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultRules:
+    """What is changed of a server's answers on their way to the agent."""
+
+    clean: bool = False
+    """Escapes of terminals and invisible characters are taken out."""
+    redact_secrets: bool = False
+    """Secrets are masked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +46,9 @@ class ServerSpec:
     description: str = ""
     ask: tuple[AskKind, ...] = ()
     """The questions of its own that the server may put to the user."""
+    results: ResultRules = field(default_factory=ResultRules)
+    pins: PinMode | None = None
+    """None: as the setting of all servers says."""
     remote: RemoteEndpoint | None = None
     """Where it is reached over HTTP; None: it is started here. Its `sandbox` is False."""
 

@@ -4,6 +4,7 @@
 - `overlay`, `confinement`, `containment`, `timeline`, `persistence`, `reviewers`, `auto_confirm`:
   one part each.
 - `replaying`: recorded calls judged again.
+- `pins`: what servers are held to. `call_facts`: what reads calls.
 - `reloading`: a changed policy in a running session.
 - `rollback_lookout`: what a rollback may bring back of hooks and settings.
 - `live`: the servers' tools for `check --live`. `rehearsal`: for `explain`.
