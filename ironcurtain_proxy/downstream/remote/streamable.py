@@ -25,7 +25,13 @@ from ironcurtain_proxy.downstream.remote.requests import (
 )
 from ironcurtain_proxy.downstream.remote.sending import Sending
 from ironcurtain_proxy.downstream.versions import VERSIONS
-from ironcurtain_proxy.errors import DownstreamError, ServerUnavailableError, UnansweredError
+from ironcurtain_proxy.errors import (
+    CallLostError,
+    DownstreamError,
+    ServerUnavailableError,
+    SessionForgottenError,
+    UnansweredError,
+)
 from ironcurtain_proxy.jsonrpc.codec import Malformed, MessageId, decode, message_id
 from ironcurtain_proxy.model.json import Json
 
@@ -51,8 +57,8 @@ _ATTEMPTS: Final = 5
 _FORGOTTEN: Final = "it has forgotten the session"
 
 
-class ForgottenError(ServerUnavailableError):
-    """The server does not know the session any more. What was sent was not taken."""
+class ForgottenMeanwhileError(CallLostError):
+    """The server took a request, and does not know the session when asked for the answer."""
 
 
 class StreamableHttp(Sending):
@@ -91,7 +97,7 @@ class StreamableHttp(Sending):
         except DownstreamError as error:
             if request_id is not None:
                 self._inbound.lose(request_id, error)
-            if isinstance(error, ForgottenError):
+            if isinstance(error, SessionForgottenError | ForgottenMeanwhileError):
                 self._inbound.end(_FORGOTTEN)
         finally:
             if request_id is not None:
@@ -150,7 +156,7 @@ class StreamableHttp(Sending):
         """
         status = response.status_code
         if status == _NOT_FOUND and self._session:
-            raise ForgottenError(
+            raise SessionForgottenError(
                 f'server "{self._server}" has forgotten the session; it is greeted again, try again'
             )
         if status == UNAUTHORIZED:
@@ -215,8 +221,10 @@ class StreamableHttp(Sending):
                         raise lost
                     if await self._read(again, place, request_id, is_greeting=is_greeting):
                         return
-            except ForgottenError:
-                raise
+            except SessionForgottenError:
+                raise ForgottenMeanwhileError(
+                    f'server "{self._server}" has forgotten the session during the call'
+                ) from None
             except ServerUnavailableError:
                 pass  # it may be back for the next attempt
         raise lost
@@ -262,7 +270,7 @@ class StreamableHttp(Sending):
                     if not is_stream(response) or response.status_code >= _REFUSED:
                         return
                     await self._read(response, place, None)
-            except ForgottenError:
+            except SessionForgottenError:
                 self._inbound.end(_FORGOTTEN)
                 return
             except ServerUnavailableError:
