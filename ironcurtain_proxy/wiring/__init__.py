@@ -3,7 +3,7 @@
 - `serving`, `proxy`: `serve`, and one proxy put together from its settings.
 - `overlay`, `confinement`, `containment`, `timeline`, `persistence`, `reviewers`, `auto_confirm`:
   one part each.
-- `replaying`: recorded calls judged again.
+- `replaying`: recorded calls judged again. `suggesting`: rules that would have spared questions.
 - `reloading`: a changed policy in a running session.
 - `live`: the servers' tools for `check --live`. `rehearsal`: for `explain`.
 - `readiness`, `remote`: what stops the start, in general and for servers over HTTP.

@@ -206,6 +206,10 @@ def asked_by_name(value: Value, role: ArgumentRole, request: AccessRequest, poli
 def single_paths_hold(rule: Rule, value: Value) -> bool:
     if rule.paths is not None and not inside(value, rule.paths.within):
         return False
+    if rule.excepting is not None and (
+        named(value, rule.excepting.matching) and not named(value, rule.excepting.unless)
+    ):
+        return False
     return rule.names is None or (
         named(value, rule.names.matching) and not named(value, rule.names.unless)
     )
