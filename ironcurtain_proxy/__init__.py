@@ -9,6 +9,7 @@ The life of a call:
 - `decision`: the policy's answer. `approval`: what asks besides the policy.
 - `grants`: approvals that are remembered.
 - `review`: open questions and who answers them. `mailbox`: questions and answers as files.
+- `pins`: what servers said of themselves when they were trusted.
 - `downstream`: the servers. `sandbox`: their confinement. `audit`: the log of all calls.
 
 What all share: `model`, `errors`, `ports`, `jsonrpc`, `private_directory`, `private_files`,
@@ -19,7 +20,7 @@ Off by default, and skipped by a reader of the default product: `auto_confirm`, 
 
 What people and programs start from: `cli`, `config`, `wiring`, `trusted_process`, `inbox`.
 `rehearsal` reads recorded sessions and counts what would be asked. `report` draws pages. `web` is
-the reviewer's page in a browser.
+the reviewer's page in a browser, `front` what agents reach over HTTP.
 `sessions`: the directories and the list of running sessions. `own_process`: what the proxy does to
 its own process. `steady_clock`: seconds that no change of the clock moves. `version`: the number
 of this release.

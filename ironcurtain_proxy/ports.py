@@ -5,7 +5,7 @@ The policy is no port: mediation calls `decision.authorize` directly, so it cann
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol, TypeAlias
 
@@ -29,6 +29,7 @@ from ironcurtain_proxy.model.operation import (
     RequestId,
 )
 from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.pinning import Section
 from ironcurtain_proxy.model.reply import Reply
 from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered
 from ironcurtain_proxy.model.server import ToolResult
@@ -311,6 +312,50 @@ class IdSource(Protocol):
         ...
 
 
+Holds: TypeAlias = Mapping[str, str]
+"""Why each held part is held, by name."""
+
+
+class Pins(Protocol):
+    """What servers are held to: what they said of themselves when they were trusted."""
+
+    def listed(self, server: str, section: Section, entries: Mapping[str, Json]) -> Holds:
+        """Why parts of a section are held, by name, after its server has listed it whole."""
+        ...
+
+    def is_listed(self, server: str, section: Section) -> bool:
+        """Whether the section was listed in this session."""
+        ...
+
+    def held(self, server: str, section: Section, name: str) -> str | None:
+        """Why a part is held, as of the last listing; None: it is not."""
+        ...
+
+    def seen(self, server: str, section: Section, name: str, value: Json) -> str | None:
+        """Why a part that stands in no list is held; None: it is not."""
+        ...
+
+
+class NothingPinned:
+    """Pins of nothing: all is used as servers say it."""
+
+    def listed(self, _server: str, _section: Section, _entries: Mapping[str, Json]) -> Holds:
+        """Nothing is held."""
+        return {}
+
+    def is_listed(self, _server: str, _section: Section) -> bool:
+        """Nothing needs to be listed first."""
+        return True
+
+    def held(self, _server: str, _section: Section, _name: str) -> str | None:
+        """Nothing is held."""
+        return None
+
+    def seen(self, _server: str, _section: Section, _name: str, _value: Json) -> str | None:
+        """Nothing is held."""
+        return None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
     """All ports of mediation, joined by `wiring`."""
@@ -328,6 +373,7 @@ class World:
     """None: containment is off."""
     timeline: Timeline | None = None
     """The timeline of the workspace; None: no call can be undone, and none is contained."""
+    pins: Pins = field(default_factory=NothingPinned)
     client: End | None = None
     """The agent's client, which servers' questions are put to; None: there is none to ask."""
 

@@ -2,15 +2,17 @@
 
     scripts/conformance [--json] [--scenario NAME]
 
-The suite speaks HTTP, so both variants stand behind the same bridge (`conformance_bridge.py`). The
-server is the everything server of the Python SDK, from its source distribution. The proxy has a
-policy that allows everything, and the last table is the difference: what the proxy loses.
+The suite speaks HTTP, so the server and the proxy stand behind the same bridge
+(`conformance_bridge.py`); the proxy is measured once more at its own HTTP. The server is the
+everything server of the Python SDK, from its source distribution. The proxy has a policy that
+allows everything, and the table has what the proxy loses.
 """
 
 import argparse
 import json  # noqa: TID251  read by other programs, and indented
 import os
 import re
+import secrets
 import socket
 import subprocess
 import sys
@@ -165,6 +167,29 @@ def _arguments(tool: dict) -> list[str]:
     return [*tool.get("inputSchema", {}).get("properties", {})]
 
 
+def measure_front(variables: dict[str, str], scenario: str | None) -> Scores:
+    """The same at the proxy's own HTTP."""
+    port_file = Path(variables["HOME"]) / "port"
+    token = secrets.token_urlsafe(32)
+    told = {**variables, "PROXY_PORT_FILE": str(port_file), "PROXY_TOKEN": token}
+    command = [sys.executable, "-m", "ironcurtain_proxy", "serve", "--http"]
+    with subprocess.Popen(command, env={**os.environ, **told}) as process:
+        try:
+            port = _port_in(port_file)
+            return _scores(f"http://127.0.0.1:{port}/mcp", scenario, token)
+        finally:
+            process.terminate()
+
+
+def _port_in(file: Path) -> int:
+    end = time.monotonic() + _DEADLINE
+    while time.monotonic() < end:
+        if file.exists():
+            return int(file.read_text("ascii"))
+        time.sleep(0.1)
+    raise SystemExit("the proxy does not listen")
+
+
 def measure(command: list[str], variables: dict[str, str], scenario: str | None) -> Scores:
     """Checks passed and failed, by scenario."""
     with socket.socket() as free:
@@ -189,11 +214,14 @@ def _until_open(port: int) -> None:
     raise SystemExit("the bridge did not start")
 
 
-def _scores(url: str, scenario: str | None) -> Scores:
+def _scores(url: str, scenario: str | None, token: str = "") -> Scores:
     with tempfile.TemporaryDirectory() as results:
         chosen = ["--scenario", scenario] if scenario else ["--requirements", REVISION]
-        suite_run = [str(NODE), str(suite()), "server", "--url", url, *chosen, "-o", results]
-        subprocess.run(suite_run, check=False, capture_output=True)
+        given = ["--import", str(Path(__file__).with_name("conformance_token.mjs"))]
+        node = [str(NODE), *(given if token else [])]
+        suite_run = [*node, str(suite()), "server", "--url", url, *chosen, "-o", results]
+        environ = {**os.environ, "CONFORMANCE_TOKEN": token}
+        subprocess.run(suite_run, check=False, capture_output=True, env=environ)
         found: Scores = {}
         for file in sorted(Path(results).rglob("checks.json")):
             checks = Counter(check["status"] for check in json.loads(file.read_text("utf-8")))
@@ -204,14 +232,14 @@ def _scores(url: str, scenario: str | None) -> Scores:
 
 def table(scores: dict[str, Scores]) -> list[str]:
     """The scenarios that differ, as a table; then the sums."""
-    alone, behind = scores["server"], scores["proxy"]
-    lines = ["| scenario | server | behind the proxy |", "|---|---|---|"]
-    for name in sorted({*alone, *behind}):
-        left, right = alone.get(name, (0, 0)), behind.get(name, (0, 0))
-        if left != right:
-            lines.append(f"| {name} | {left[0]}/{left[1]} | {right[0]}/{right[1]} |")
-    sums = [_sum(one) for one in (alone, behind)]
-    return [*lines, f"| all {len(alone)} | {sums[0]} | {sums[1]} |"]
+    lines = ["| scenario | server | behind the proxy | its own HTTP |", "|---|---|---|---|"]
+    for name in sorted({name for one in scores.values() for name in one}):
+        found = [one.get(name, (0, 0)) for one in scores.values()]
+        if len({*found}) > 1:
+            cells = " | ".join(f"{passed}/{failed}" for passed, failed in found)
+            lines.append(f"| {name} | {cells} |")
+    sums = " | ".join(_sum(one) for one in scores.values())
+    return [*lines, f"| all {len(scores['server'])} | {sums} |"]
 
 
 def _sum(scores: Scores) -> str:
@@ -219,7 +247,7 @@ def _sum(scores: Scores) -> str:
 
 
 def main() -> int:
-    """Measure both variants. 0: the proxy loses nothing."""
+    """Measure all variants. 0: the proxy loses nothing."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true", help="write JSON")
     parser.add_argument("--scenario", help="one scenario alone")
@@ -230,6 +258,7 @@ def main() -> int:
         scores = {
             "server": measure(server(), {}, options.scenario),
             "proxy": measure(command, variables, options.scenario),
+            "front": measure_front(variables, options.scenario),
         }
     if options.json:
         found = {
@@ -242,7 +271,10 @@ def main() -> int:
         sys.stdout.write(json.dumps({REVISION: found, "scenarios": scores}, indent=2) + "\n")
     else:
         sys.stdout.write("\n".join(table(scores)) + "\n")
-    return int(scores["server"] != scores["proxy"])
+    is_less = scores["server"] != scores["proxy"] or any(
+        failed for _, failed in scores["front"].values()
+    )
+    return int(is_less)
 
 
 if __name__ == "__main__":

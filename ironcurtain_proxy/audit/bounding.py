@@ -1,7 +1,7 @@
-"""Values made fit for a line of the log: bounded, redacted, expressible in JSON.
+"""Values of a record: bounded, redacted and converted to valid JSON.
 
-Arguments come from the agent and errors from a server: any size, any depth, integers of a thousand
-digits, half a surrogate pair. Whatever it is, something is recorded, and it costs little.
+Arguments come from the agent and errors from a server. They can have any size and depth, integers
+of a thousand digits and lone surrogates. Every value is recorded in some form, at bounded cost.
 """
 
 import json  # noqa: TID251  orjson refuses integers beyond 64 bits and lone surrogates
@@ -19,7 +19,7 @@ from ironcurtain_proxy.audit.secrets import MASK, is_ssn_name, is_telling, is_te
 from ironcurtain_proxy.model.json import Arguments
 
 VALUE_LIMIT: Final = 8192
-"""Bytes of one value that are written; what is longer is cut and its digest given."""
+"""Bytes of one value; a longer value is cut, and its digest is recorded."""
 
 _DEPTH_LIMIT: Final = 48
 _INTEGER_LIMIT: Final = 1 << 1023
@@ -28,7 +28,7 @@ _INTEGER_LIMIT: Final = 1 << 1023
 
 @dataclass(frozen=True, slots=True)
 class RecordLimits:
-    """What a line may hold at most."""
+    """The limits of one record."""
 
     value: int = VALUE_LIMIT
     """Bytes of one value."""
@@ -43,7 +43,7 @@ SHORT: Final = RecordLimits(value=2048, text=4096, nodes=256)
 
 
 class Shaped(Struct, frozen=True):
-    """Arguments as they are written."""
+    """The recorded form of arguments."""
 
     raw: bytes
     """Compact JSON."""
@@ -55,10 +55,10 @@ class Shaped(Struct, frozen=True):
 def shape_arguments(
     arguments: Arguments, *, redaction: bool, limits: RecordLimits = WHOLE
 ) -> Shaped:
-    """Turn the arguments of a call into JSON text of bounded size.
+    """Convert the arguments of a call to JSON text of bounded size.
 
-    The fast way is for what nearly every call is: small, expressible, and nothing in it that looks
-    like a secret. It takes one pass of the encoder and `is_suspicious`.
+    Nearly all arguments are small, valid JSON and look like no secret. For these, one pass of the
+    encoder and `is_suspicious` is enough.
     """
     raw: bytes | None = None
     if not any(type(value) is str and len(value) > limits.value for value in arguments.values()):
@@ -75,7 +75,7 @@ def shape_arguments(
 
 
 def shape_text(text: str, *, redaction: bool, limits: RecordLimits = WHOLE) -> str:
-    """The same for a single text: a reason, an error, a name."""
+    """Bound and redact a single text: a reason, an error, a name."""
     if len(text) <= limits.value:
         try:
             raw = text.encode()
@@ -88,7 +88,7 @@ def shape_text(text: str, *, redaction: bool, limits: RecordLimits = WHOLE) -> s
 
 
 def shape_value(value: object, *, redaction: bool) -> object:
-    """The same for any value, as something orjson can encode; with the same fast way."""
+    """Bound and redact any value, so that orjson can encode it."""
     if isinstance(value, str):
         return shape_text(value, redaction=redaction)
     try:
@@ -102,12 +102,12 @@ def shape_value(value: object, *, redaction: bool) -> object:
 
 
 def shape_fields(fields: Mapping[str, object]) -> dict[str, object]:
-    """Make an object encodable that should have been: nothing in it is redacted."""
+    """Convert an object of our own to one that orjson can encode. Nothing is redacted."""
     return _Shaper(redaction=False).mapping(fields, 0)
 
 
 def compact_json(value: Mapping[str, object]) -> bytes | None:
-    """JSON text without blanks, of whatever size; None if there is none for this value."""
+    """Compact JSON text of any size; None if JSON cannot express the value."""
     return _encoded(value) or _encoded_slowly(value)
 
 
@@ -126,7 +126,7 @@ def _encoded_slowly(value: Mapping[str, object]) -> bytes | None:
 
 
 class _Shaper:
-    """Walks one value. Holds what may still be written, so that the whole is bounded, too."""
+    """Walks one value, and counts what may still be written, to bound the whole record."""
 
     __slots__ = ("_nodes", "_redaction", "_text", "_value", "cut")
 
@@ -188,7 +188,7 @@ class _Shaper:
         return redact_text(text, ssn_expected=ssn_expected) if self._redaction else text
 
     def _beginning(self, text: str, raw: bytes) -> str:
-        """Cut before redaction: a huge text must not reach twenty patterns."""
+        """The beginning of a text, cut before redaction to bound the cost of its patterns."""
         kept = raw[: self._value].decode("utf-8", "ignore")
         shown = _without_surrogates(kept)
         if self._redaction:
@@ -230,7 +230,7 @@ class _Shaper:
         return self._nodes >= 0
 
     def _unused_key(self, taken: dict[str, object], key: str) -> str:
-        """Two keys may be alike once they are redacted, and neither may hide the other."""
+        """A key that is free. Two keys can become equal by redaction, and both are recorded."""
         if key not in taken:
             return key
         number = len(taken)

@@ -11,7 +11,7 @@ from ironcurtain_proxy.audit.selection import Selection
 
 
 class RecordedCall(NamedTuple):
-    """A call as it was recorded last: its outcome, or its intent where none followed."""
+    """The last record of a call: its outcome, or its intent if it has no outcome."""
 
     fields: Mapping[str, object]
     entry: LogEntry

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 
 class Link(Struct, frozen=True):
-    """One line's place in the chain."""
+    """The position of one line in the chain."""
 
     seq: int
     """1 for the first line ever; goes on over rotated files."""
@@ -34,7 +34,7 @@ def digest_of(line: bytes) -> str:
 
 
 def seal(body: bytes, after: Link) -> tuple[bytes, Link]:
-    """Put a record in its place.
+    """Add the position in the chain to a record.
 
     Args:
         body: the record as a compact JSON object, not empty, without `seq` and `prev`.

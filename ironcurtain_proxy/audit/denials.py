@@ -1,10 +1,9 @@
-"""How many denied calls are recorded one by one.
+"""The limit on denied calls that get a record each.
 
-A denied call costs an agent nothing, so a storm of them could fill the disk, and without a disk
-nothing is forwarded at all. Denied calls share a budget of bytes that fills up again with time.
-What comes while it is spent is counted by server, tool and reason, and a line of the log says the
-counts: nothing is dropped in silence. What a person or a reviewer decided is always recorded by
-itself.
+An agent can cause any number of denied calls, which could fill the disk; and on a full disk the
+proxy forwards nothing. Denied calls share a budget of bytes, which refills with time. While the
+budget is empty, denied calls are counted by server, tool and reason, and one record holds the
+counts. Decisions of persons and reviewers always have a record each.
 """
 
 from collections import Counter
@@ -23,11 +22,11 @@ _NAME: Final = 100
 """Characters of a tool's name: it is the agent's."""
 
 DenialKind: TypeAlias = tuple[str, str, str, str]
-"""Server, tool, rule, and who refused."""
+"""Server, tool, rule, and the party that refused."""
 
 
 def is_denial(record: AuditRecord) -> bool:
-    """Whether a record is of a call that the proxy refused by itself, and nobody was asked."""
+    """Whether a record is of a call that the proxy refused without a question."""
     return (
         record.result is not None
         and record.result.status == "denied"
@@ -37,7 +36,7 @@ def is_denial(record: AuditRecord) -> bool:
 
 
 class Denials:
-    """The budget of one log, and the counts that are not written yet. Times are monotonic."""
+    """The budget of one log, and its unwritten counts. Times are monotonic."""
 
     def __init__(self) -> None:
         self._left = float(BURST_BYTES)
@@ -48,14 +47,14 @@ class Denials:
         self._last: AuditRecord | None = None
 
     def is_spent(self, now: float) -> bool:
-        """Whether the next one is to be counted."""
+        """Whether the next denied call is counted instead of recorded."""
         since = 0.0 if self._looked_at is None else max(0.0, now - self._looked_at)
         self._looked_at = now
         self._left = min(float(BURST_BYTES), self._left + since * BYTES_PER_SECOND)
         return self._left <= 0
 
     def charge(self, size: int) -> None:
-        """Take note of a denied call that is recorded by itself, in so many bytes."""
+        """Subtract the bytes of a recorded denied call from the budget."""
         self._left -= size
 
     def count(self, record: AuditRecord) -> None:
@@ -71,11 +70,11 @@ class Denials:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether there are counts to be written."""
+        """Whether there are unwritten counts."""
         return self._first is not None
 
     def is_due(self, now: float) -> bool:
-        """Whether the counts are to be written now: at once the first time, then once a second."""
+        """Whether the counts must be written now: the first at once, then once a second."""
         late = self._written_at is None or now - self._written_at >= SECONDS
         return self.is_waiting and late
 
@@ -92,15 +91,15 @@ class Denials:
 
 
 class Counted:
-    """Denied calls as one line says them."""
+    """Counted denied calls, for one record."""
 
     __slots__ = ("first", "kinds", "until")
 
     def __init__(self, first: AuditRecord, until: datetime, kinds: Counter[DenialKind]) -> None:
         self.first = first
-        """The first of them: whose session it is, and when it began."""
+        """The first call: it gives the session and the start time."""
         self.until = until
-        """When the last of them arrived."""
+        """When the last call arrived."""
         self.kinds = kinds
 
     @property

@@ -1,7 +1,7 @@
-"""Records in words for a person.
+"""Records as text for people.
 
-Everything in a record may come from an agent or a server: what could move a terminal's cursor or
-turn the direction of writing is shown as an escape.
+Any part of a record can come from an agent or a server. Characters that move a terminal's cursor
+or change the direction of writing are shown as escapes.
 """
 
 import unicodedata
@@ -37,7 +37,7 @@ PLAIN: Final = "\x1b[0m"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogEntry:
-    """One line of the log as a person sees it."""
+    """One record, as `audit` shows it."""
 
     number: str
     """What `audit show` takes: `17`, or `4711:17` in the log of another client."""
@@ -61,12 +61,12 @@ class LogEntry:
     calls: int
     """How many: more than one where calls were counted."""
     duration_ms: int
-    """Without the time that a reviewer took."""
+    """The duration without the reviewer's time."""
     waited_ms: int
 
 
 def entry_of(fields: Mapping[str, object], process: str = "") -> LogEntry:
-    """Read a record. What it lacks is shown as empty: it may be another program's.
+    """Read a record. Missing fields are empty: the record can be another program's.
 
     Args:
         fields: the record.
@@ -98,7 +98,7 @@ def entry_of(fields: Mapping[str, object], process: str = "") -> LogEntry:
 
 
 def number_of(seq: int | None, process: str = "") -> str:
-    """How a line is called: `17`, or `4711:17` where it stands in the log of process 4711."""
+    """The number of a line: `17`, or `4711:17` in the log of process 4711."""
     if seq is None:
         return ""
     return f"{process}:{seq}" if process else str(seq)
@@ -211,7 +211,7 @@ _BY_THE_KERNEL: Final = frozenset(
     {"unknown-tool", "arguments", "policy", "breaker", "busy", "audit", "kernel"}
 )
 _BY_REVIEWERS: Final = frozenset({"declined", "expired", "limit", "lapsed"})
-"""`RefusedBy`: whose no it was."""
+"""The party that refused, by `RefusedBy`."""
 
 
 def _argument(arguments: Mapping[str, object]) -> str:

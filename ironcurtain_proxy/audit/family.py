@@ -1,7 +1,8 @@
-"""All logs of one user: the one that was asked for, and those of other clients beside it.
+"""The family of a log: the configured log, and the logs of other proxies beside it.
 
-A second proxy finds the log in use and writes `audit.jsonl.4711`, a log of its own with a chain of
-its own. What an agent did stands in one of them; which one, nobody should have to know. Reads only.
+A second proxy finds the log in use and writes its own log `audit.jsonl.4711`, with its own chain.
+The commands read all logs of the family, so that no user has to know which one has a call. Reads
+only.
 """
 
 import os
@@ -21,7 +22,7 @@ _NUMBER: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One log, with all files it was rotated into."""
+    """One log with its rotated files."""
 
     path: Path
     process: str = ""
@@ -60,7 +61,7 @@ def family(log: Path) -> tuple[Member, ...]:
 
 
 def read_number(text: str) -> tuple[str | None, int] | None:
-    """A line's number as it is shown: whose log, None if it does not say, and which line."""
+    """Read a line's number: the label of its log (None if it has none) and the number."""
     found = _NUMBER.fullmatch(text)
     return None if found is None else (found[1], int(found[2]))
 

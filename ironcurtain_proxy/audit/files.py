@@ -1,4 +1,4 @@
-"""The files of one log: what they are called, and what stands at their ends.
+"""The files of one log: their names, and the lines at their ends.
 
     audit.jsonl            the log
     audit.jsonl.000001 …   what it grew out of, oldest first
@@ -30,17 +30,17 @@ _LAST_ROTATION: Final = 99999
 
 
 def head_path(log: Path) -> Path:
-    """Where the last line's place in the chain is kept."""
+    """The head file, which holds the position of the last line."""
     return log.with_name(f"{log.name}.head")
 
 
 def lock_path(log: Path) -> Path:
-    """What the writing process holds locked."""
+    """The lock file of the writing process."""
     return log.with_name(f"{log.name}.lock")
 
 
 def rotated_paths(log: Path) -> list[Path]:
-    """The files that `log` was rotated into, oldest first.
+    """The rotated files of `log`, oldest first.
 
     Raises:
         OSError: the directory cannot be read. `glob` would give nothing then, and the next rotation
@@ -56,7 +56,7 @@ def rotated_paths(log: Path) -> list[Path]:
 
 
 def next_rotated_path(log: Path) -> Path:
-    """The name for the next file to be rotated away.
+    """The name for the next rotated file.
 
     Raises:
         OSError: there have been too many.
@@ -69,7 +69,7 @@ def next_rotated_path(log: Path) -> Path:
 
 
 def read_head(log: Path) -> Link | None:
-    """The place that the head file names; None if there is none.
+    """The position in the head file; None if there is none.
 
     Raises:
         ValueError: it is not a head file.
@@ -88,31 +88,31 @@ def read_head(log: Path) -> Link | None:
 
 
 def head_text(link: Link) -> bytes:
-    """What the head file holds."""
+    """The content of the head file for this position."""
     return b'{"seq":%d,"digest":"%b"}\n' % (link.seq, link.digest.encode())
 
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A line's own words about its place; None where it has none."""
+    """The position that a line states; None for a missing field."""
 
     seq: int | None
     prev: str | None
 
     @property
     def is_chained(self) -> bool:
-        """Whether it says anything about its place. The original's lines do not."""
+        """Whether the line states a position. Lines of the original state none."""
         return self.seq is not None or self.prev is not None
 
 
 def placed(line: bytes) -> Placed | None:
-    """What a line says of its place; None if it is not a JSON object."""
+    """The position that a line states; None if the line is not a JSON object."""
     fields = parsed(line)
     return None if fields is None else placed_of(fields)
 
 
 def parsed(line: bytes) -> dict[str, object] | None:
-    """A line as a JSON object; None if it is none."""
+    """A line as a JSON object; None if it is not one."""
     try:
         fields = orjson.loads(line)
     except orjson.JSONDecodeError:
@@ -121,7 +121,7 @@ def parsed(line: bytes) -> dict[str, object] | None:
 
 
 def placed_of(fields: Mapping[str, object]) -> Placed:
-    """What a parsed line says of its place. A word of the wrong type counts as a wrong word."""
+    """The position that a parsed line states. A value of the wrong type is a wrong value."""
     seq, prev = fields.get("seq"), fields.get("prev")
     if seq is None and prev is None:
         return Placed(None, None)
@@ -166,9 +166,9 @@ _BLOCK: Final = 64 * 1024
 
 
 def last_place(path: Path) -> Link | None:
-    """The place of a file's last complete line; None if it has none.
+    """The position of a file's last complete line; None if it has none.
 
-    A line without a place (another program's, or damaged) continues the numbers of those before it.
+    A line without a position (damaged, or another program's) continues the numbers before it.
     """
     lines = lines_backwards(path, limit=2 * MAX_LINE)
     last = next(lines, None)

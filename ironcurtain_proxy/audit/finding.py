@@ -10,7 +10,7 @@ from ironcurtain_proxy.audit.reading import Line, lines_with
 
 @dataclass(slots=True)
 class Call:
-    """All that is recorded of one call: its intent, if it had one, and its outcome."""
+    """The records of one call: its intent, if it had one, and its outcome."""
 
     request_id: str
     lines: list[Line] = field(default_factory=list)
@@ -52,7 +52,7 @@ def _by_number(member: Member, seq: int) -> list[Call]:
             calls += [call for call in _by_id((member,), request) if call.request_id == request]
         else:
             calls.append(Call("", [line]))
-    # A log that somebody was at may have a number twice.
+    # A log that was tampered with can have a number twice.
     return list({(call.request_id, call.lines[0].where): call for call in calls}.values())
 
 

@@ -1,9 +1,8 @@
-"""The last resort when a write to the audit log does not return.
+"""The end of the process when a write to the audit log does not return.
 
-The event loop hangs in the kernel and cannot answer. Nothing is forwarded, but nobody is told
-either; so the process ends, and the agent and the servers see their pipes close. It is done from
-another thread, and does not count on the process really going away: a thread that waits for a disk
-may be beyond even SIGKILL, and would hold every descriptor open.
+The event loop then hangs in the kernel: it forwards nothing, and it answers nothing. Another thread
+ends the process, so that the agent and the servers see their pipes close. The thread first closes
+all descriptors itself, because a process with a thread that waits for a disk may survive SIGKILL.
 """
 
 import os
@@ -17,9 +16,9 @@ EXIT_HUNG = 70
 
 
 def end_process(why: str) -> NoReturn:
-    """Say why on stderr, close every pipe and socket, and end this process at once."""
+    """Report the reason on stderr, close every pipe and socket, and end this process at once."""
     with suppress(OSError):
-        # stderr may be a pipe that nobody reads.
+        # stderr can be a pipe without a reader.
         os.set_blocking(2, False)
         os.write(2, f"ironcurtain-proxy: audit log: {why}; ending\n".encode())
     for descriptor in _descriptors():

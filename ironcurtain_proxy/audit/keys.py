@@ -1,8 +1,8 @@
-"""Where in a text a provider's key stands.
+"""Provider keys in a text: where each begins and ends.
 
-Every key has a long run of letters, digits, hyphens and underscores. Such runs are found by one
-translation and a search for a literal, both as fast as memory; only what lies at a run is held
-against the table of `provider_keys`. So a text without long words costs next to nothing.
+Every key has a long run of letters, digits, hyphens and underscores. One translation and a search
+for a literal find such runs, both at the speed of memory. Only the text at a run is compared with
+the table of `provider_keys`, so a text without long words costs nearly nothing.
 """
 
 import re
@@ -20,7 +20,7 @@ class _Pattern(NamedTuple):
 
 @cache
 def _compiled(expression: str) -> re.Pattern[str]:
-    """Compiled when a prefix is met: all of them would take a sixth of the start."""
+    """A compiled pattern, on first use: to compile all takes a sixth of the start time."""
     return re.compile(expression, re.ASCII)
 
 
@@ -28,7 +28,9 @@ def redact_keys(text: str) -> str:
     """Mask every key of a provider: its first and last four characters stay."""
     pieces: list[str] = []
     copied = 0
-    for start, end in _keys(text):
+    # One byte for each character, so that places are the same.
+    runs = text.encode("ascii", "replace").translate(_RUNS)
+    for start, end in _keys(text, runs):
         pieces += [text[copied:start], f"{text[start : start + 4]}...{text[end - 4 : end]}"]
         copied = end
     return "".join([*pieces, text[copied:]]) if pieces else text
@@ -36,15 +38,19 @@ def redact_keys(text: str) -> str:
 
 def holds_key(raw: bytes) -> bool:
     """Whether `redact_keys` would change any text that this is the JSON of."""
-    if _LONG_RUN not in raw.translate(_RUNS):
+    runs = raw.translate(_RUNS)
+    if _LONG_RUN not in runs:
         return False
-    return next(_keys(raw.decode("latin-1")), None) is not None
+    return next(_keys(raw.decode("latin-1"), runs), None) is not None
 
 
-def _keys(text: str) -> Iterator[tuple[int, int]]:
-    """Where keys begin and end, from left to right."""
-    # One byte for each character, so that places are the same.
-    runs = text.encode("ascii", "replace").translate(_RUNS)
+def _keys(text: str, runs: bytes) -> Iterator[tuple[int, int]]:
+    """Where keys begin and end, from left to right.
+
+    Args:
+        text: anything.
+        runs: one byte for each character: what may belong to a key is alike, the rest is blank.
+    """
     done = 0
     begin = runs.find(_LONG_RUN)
     while begin >= 0:

@@ -1,8 +1,8 @@
-"""Where the logs of this user's proxies are: each proxy notes it at its start.
+"""The list of a user's audit logs: each proxy adds its log at its start.
 
-A log may be named in one client's environment only, where nobody who asks later can see it. One
-small file for each log, `~/.ironcurtain/audit-logs/DIGEST`, holds its path. A note opens nothing:
-what it names is read if it is a log of this user's, with the lock beside it that a proxy leaves.
+A log's path may be set in one client's environment only, which other commands cannot see. So one
+small file for each log, `~/.ironcurtain/audit-logs/DIGEST`, holds the path. The path is read only
+if it names a log of this user, with the lock file of a proxy beside it.
 """
 
 import hashlib
@@ -21,17 +21,17 @@ from ironcurtain_proxy.private_directory import MailboxDirectory, UnacceptableFi
 
 DIRECTORY: Final = "audit-logs"
 MOST_LOGS: Final = 100
-"""The one that was noted longest ago gives way."""
+"""The largest number of notes; a new note replaces the oldest."""
 _LONGEST_PATH: Final = 4096
 _SHORTEST_LABEL: Final = 3
 _FULL_LABEL: Final = 32
 
 
 def note_log(state: Path, log: Path) -> None:
-    """Note a log, and forget those that are gone.
+    """Add a log to the list, and remove logs that no longer exist.
 
     Raises:
-        OSError: it cannot be noted.
+        OSError: the note cannot be written.
         ConfigurationError: the directory for it cannot be used.
     """
     path = os.fsencode(os.path.realpath(log))
@@ -54,7 +54,7 @@ def note_log(state: Path, log: Path) -> None:
 
 
 def all_logs(log: Path, state: Path) -> tuple[Member, ...]:
-    """A log with its family, and all that are noted and can be read.
+    """A log with its family, and all listed logs that can be read.
 
     Raises:
         OSError: the directory of the log itself cannot be read.
@@ -91,7 +91,7 @@ def _noted(state: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _read(notes: MailboxDirectory, name: str) -> Path | None:
-    """The log that a note names; None: it is no note."""
+    """The log that a note names; None: the file is not a note."""
     try:
         path = notes.read(name, _LONGEST_PATH)
     except (OSError, UnacceptableFileError):
@@ -120,7 +120,7 @@ def _exists(member: Member) -> bool:
 
 
 def _is_ours(path: Path) -> bool:
-    """Whether it is a file of this user's that can be read, and waits for nobody."""
+    """Whether this is a regular, readable file of this user."""
     try:
         found = path.lstat()
     except (OSError, ValueError):

@@ -42,7 +42,7 @@ from ironcurtain_proxy.model.server import ToolResult
 _log: Final = logging.getLogger(__name__)
 
 _PATIENCE: Final = 0.002
-"""Seconds that the loop may stand still for one write. More, and other calls would notice."""
+"""Seconds that the loop may block for one write; longer would delay other calls."""
 
 _WARY_TIMES: Final = 10
 """After a slow write the loop does not stand still for so many times as long."""
@@ -52,13 +52,13 @@ _HEALTHY_SECONDS: Final = 0.1
 
 _LATCHED: Final = "no audit record can be written, so no call is forwarded; restart the proxy"
 _CLOSED: Final = "the audit log is closed"
-"""What callers are told. Which file and why is for the operator: `AuditLog.latched`."""
+"""The message for callers. `AuditLog.latched` tells the operator the file and the reason."""
 
 
 class AuditLog:
     """Appends records to one file that no other process writes.
 
-    A record that could not be written, or not in time, is the last: every later one fails, too.
+    After a record that could not be written in time, every later record fails, too.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class AuditLog:
         batch: Batch | None = None,
     ) -> None:
         self.path: Final = opened.path
-        """The file that is really written."""
+        """The file in use: its name may have the process id at its end."""
         self.notices: Final = opened.notices
         """What the operator should be told of the opening, one sentence each."""
         self._encoder = RecordEncoder(redaction=settings.redaction)
@@ -121,11 +121,11 @@ class AuditLog:
 
     @property
     def latched(self) -> str | None:
-        """Why nothing can be recorded any more, for the operator; None while all is well."""
+        """Why records can no longer be written, for the operator; None: they can."""
         return self._failure
 
     def summarize(self, result: ToolResult) -> ResultSummary:
-        """What is kept of a result: how it ended, its size and its digest."""
+        """The summary of a result: its status, size and digest."""
         return summarize(result)
 
     async def record(self, record: AuditRecord) -> None:
@@ -147,7 +147,7 @@ class AuditLog:
         if body is None:
             return
         if self._batch.is_open or self._turn_is_used or self._under_way is not None:
-            # Others are recording at this very moment: be written together with them.
+            # Other records are being written now: this one joins their group.
             if self._batch.is_open and not self._next:
                 self._batch.at_end(self._write_gathered)
             waiter = Prompt[None](loop)
@@ -170,9 +170,9 @@ class AuditLog:
             await waiter
 
     def close(self) -> None:
-        """Write what is waiting, force it to the disk, give the lock free. May be called again.
+        """Write and sync all waiting records, and release the lock. Harmless if repeated.
 
-        Blocks, for a healthy disk some milliseconds, at most a few deadlines.
+        Blocks: some milliseconds on a healthy disk, at most a few deadlines.
         """
         if self._closed:
             return
@@ -191,7 +191,7 @@ class AuditLog:
                 self._give_up(group)
         writer_ended = self._writer.stop(self._deadline)
         syncer_ended = self._syncer.stop(STUCK_SECONDS if writer_ended else self._deadline)
-        # A thread that hangs still uses the file; then the lock is kept until the process ends.
+        # A thread that hangs still uses the file, so the lock is kept until the process ends.
         if writer_ended and syncer_ended:
             self._file.close()
             os.close(self._lock)
@@ -203,7 +203,7 @@ class AuditLog:
             raise AuditError(_LATCHED)
 
     def _body(self, record: AuditRecord) -> bytes | None:
-        """The record as it is written; None: it was counted, and is written with others later."""
+        """The encoded record; None: the call was counted instead."""
         if not is_denial(record):
             return self._encoder.encode(record)
         now = time.monotonic()
@@ -220,7 +220,7 @@ class AuditLog:
         return body
 
     def _say_counts(self) -> None:
-        """Write what was counted since the last time."""
+        """Write the counts since the last time."""
         self._counting = None
         if self._closed:
             return
@@ -242,7 +242,7 @@ class AuditLog:
             self._write_next()
 
     def _write_next(self) -> None:
-        """Write all records that have come together."""
+        """Write all waiting records."""
         bodies = [body for body, _ in self._next]
         waiters = [waiter for _, waiter in self._next if waiter is not None]
         self._next = []
@@ -275,7 +275,7 @@ class AuditLog:
         return b"".join(lines)
 
     def _hand_over(self, data: bytes) -> Group | None:
-        """Have the thread write. None: that is done, well or not."""
+        """Let the thread write. None: the write ended, with or without success."""
         group = Group(data, self._last)
         self._writer.submit(group)
         if time.monotonic() < self._wary_until:
@@ -287,11 +287,11 @@ class AuditLog:
         return group
 
     def _be_wary(self, seconds: float) -> None:
-        """The loop stood still for so long."""
+        """Note how long the loop was blocked."""
         self._wary_until = time.monotonic() + _WARY_TIMES * seconds
 
     def _is_inline_safe(self, size: int) -> bool:
-        """Whether a thread has seen just now that the disk does not hang."""
+        """Whether a thread saw a moment ago that the disk responds."""
         now = time.monotonic()
         if not self._may_be_inline or now < self._wary_until or self._file.is_full(size):
             return False
@@ -308,7 +308,7 @@ class AuditLog:
                 self._be_wary(seconds)
 
     def _wait_for(self, group: Group, waiters: list[asyncio.Future[None]]) -> None:
-        """Let the loop go on; the writing thread wakes it, or the deadline does."""
+        """Wait without blocking the loop, for the writing thread or the deadline."""
         self._under_way = group
         self._waiters = waiters
         loop = self._loop
@@ -321,7 +321,7 @@ class AuditLog:
             self._settle(group)
 
     def _settle(self, group: Group) -> None:
-        """A group that was waited for is finished."""
+        """Note that a group with a waiter is finished."""
         if group is not self._under_way:
             return
         self._stop_waiting()
@@ -331,7 +331,7 @@ class AuditLog:
         self._write_gathered()
 
     def _give_up(self, group: Group) -> None:
-        """The deadline has passed."""
+        """Note that the deadline has passed."""
         if group is not self._under_way:
             return
         if group.finished.acquire(blocking=False):
@@ -362,7 +362,7 @@ class AuditLog:
                 waiter.set_result(None)
 
     def _latch(self, why: str) -> None:
-        """Nothing is recorded any more. Also called by the syncing thread."""
+        """Stop recording for good. The syncing thread calls this, too."""
         if self._failure is None:
             self._failure = (
                 f"audit log {self.path}: {why};"

@@ -1,6 +1,6 @@
-"""The lines of a log as they stand in its files. Reads only, and never more than it needs.
+"""The lines of a log, read from its files.
 
-Does not judge: what is wrong with a line is for `verify`, what it looks like for the command line.
+`verify` checks the lines, and the command line shows them.
 """
 
 import fcntl
@@ -16,14 +16,14 @@ from ironcurtain_proxy.audit.files import MAX_LINE, lines_backwards, lock_path, 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line and where it stands."""
+    """One line, with its file and number."""
 
     file: str
-    """Name of the file, without its directory."""
+    """The name of the file, without its directory."""
     number: int
-    """In that file, from 1."""
+    """The line number in that file, from 1."""
     raw: bytes | None
-    """Without the newline; None if it is too long to be a record, or has no end."""
+    """The line without its newline; None if it is longer than any record, or has no end."""
     is_torn: bool = False
     """Whether the file ends before the line does."""
 
@@ -44,7 +44,7 @@ def read_lines(log: Path) -> Iterator[Line]:
 
 
 def lines_with(log: Path, needle: bytes) -> Iterator[Line]:
-    """The complete lines that hold these bytes somewhere. Ten times as fast as looking at each.
+    """The complete lines that hold these bytes; ten times as fast as a look at each line.
 
     Raises:
         OSError: a file cannot be read, or there is none.
@@ -54,7 +54,7 @@ def lines_with(log: Path, needle: bytes) -> Iterator[Line]:
 
 
 def _files(log: Path) -> Iterator[tuple[str, BinaryIO]]:
-    """The files of a log with their names, open while it is their turn."""
+    """The files of a log with their names, each open while it is read."""
     # Opened before the others are listed: it may be rotated away at any moment, and then stands
     # among them.
     try:
@@ -114,7 +114,7 @@ def _lines_with(name: str, file: BinaryIO, needle: bytes) -> Iterator[Line]:
         before += data.count(b"\n", counted, end)
         rest = data[end:]
         if len(rest) > MAX_LINE:
-            # No record: what holds it is not looked for.
+            # Too long for a record.
             rest = b""
 
 

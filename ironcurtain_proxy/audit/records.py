@@ -1,7 +1,7 @@
-"""A record as the JSON object that is written.
+"""Records as JSON objects.
 
-The original's keys in the original's order, so that what reads its logs reads ours; then our own.
-Which place in the chain the object gets is not known here.
+The original's keys come first, in its order, so that programs that read its logs read ours. Our
+own keys follow. `chain` adds the position.
 """
 
 from collections.abc import Mapping
@@ -99,7 +99,7 @@ class RecordEncoder:
         self._clean: set[str] = set()
 
     def encode(self, record: AuditRecord) -> bytes:
-        """The record as compact JSON. Never raises for what agents and servers can send."""
+        """The record as compact JSON. No input of an agent or a server makes it raise."""
         denied = record.result is not None and record.result.status == "denied"
         limits = SHORT if denied else WHOLE
         head = self._head(record, limits)
@@ -110,7 +110,7 @@ class RecordEncoder:
         return b"{%b,%b,%b,%b}" % (*parts, _members({"argumentsDigest": digest}))
 
     def encode_counted(self, counted: Counted) -> bytes:
-        """Denied calls that were counted, in the shape of a record of one."""
+        """Counted denied calls, in the form of one record."""
         first = counted.first
         reason = f"{counted.total} denied calls came too fast to be recorded one by one"
         of = [
@@ -218,7 +218,7 @@ class RecordEncoder:
         return fields
 
     def _add_context(self, fields: dict[str, object], record: AuditRecord) -> None:
-        """Fields of later stages. None may stand in for one of ours, or a reader is misled."""
+        """Add fields of later stages. None may replace a field of ours."""
         context = {field[0]: field for field in record.context}
         for name in ORIGINAL_FLAGS:
             field = context.pop(name, None)
@@ -230,7 +230,7 @@ class RecordEncoder:
             fields[f"context.{name}" if name in _TAKEN else name] = self._value(field)
 
     def _value(self, field: tuple[str, Json]) -> object:
-        # What we wrote ourselves needs neither bounds nor a search for secrets.
+        # Fields that the proxy wrote need neither bounds nor redaction.
         if isinstance(field, OwnField):
             return field.value
         return shape_value(field[1], redaction=self._redaction)
@@ -247,7 +247,7 @@ class RecordEncoder:
 
 
 def _origin(record: AuditRecord) -> dict[str, object]:
-    """Fields of our own: whose call it was, and who decided."""
+    """Our own fields: the client and session of the call, and who decided."""
     fields: dict[str, object] = {"phase": "intent"} if record.result is None else {}
     fields["session"] = record.session
     if record.client:
@@ -265,7 +265,7 @@ def _members(fields: Mapping[str, object]) -> bytes:
     try:
         return orjson.dumps(fields)[1:-1]
     except TypeError:
-        # A lone surrogate in a field of ours: nothing to be gained by being clever.
+        # A lone surrogate in a field of ours.
         return orjson.dumps(shape_fields(fields))[1:-1]
 
 
@@ -277,9 +277,9 @@ def _timestamp(moment: datetime) -> str:
 
 
 def summarize(result: ToolResult) -> ResultSummary:
-    """What is recorded of a server's answer: how it ended, its size and its digest, no content.
+    """The summary of a server's answer: status, size and digest, without content.
 
-    The text of an error is kept, as the original does: it says why a call came to nothing.
+    The text of an error is kept, as in the original: it says why a call failed.
     """
     body: Mapping[str, Json] = result.result or {}
     error: str | None = None

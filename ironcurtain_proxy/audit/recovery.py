@@ -45,25 +45,25 @@ _LOCK_PAUSE: Final = 0.02
 LOG_FLAGS: Final = (
     os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 )
-"""Never through a link; a pipe in the log's place must not make us wait for its reader."""
+"""No link is followed, and a pipe in the log's place does not block."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenedLog:
-    """A log that this process alone may write."""
+    """A log that only this process may write."""
 
     path: Path
-    """The real one: with `.<pid>` at its end if another process holds the one asked for."""
+    """The file in use: it ends in `.<pid>` if another process holds the configured log."""
     file: int
     """Descriptor of the log, open for appending."""
     lock: int
-    """Descriptor of the lock file. Closing it gives the log free."""
+    """The descriptor of the lock file; to close it releases the log."""
     size: int
     """Bytes, all of them complete lines."""
     last: Link
-    """The line that the next one follows."""
+    """The last line, which the next one continues."""
     notices: tuple[str, ...]
-    """What the operator should be told, one sentence each."""
+    """Messages for the operator, one sentence each."""
 
 
 def open_log(path: Path) -> OpenedLog:
@@ -87,10 +87,10 @@ def open_log(path: Path) -> OpenedLog:
 
 
 def refuse_unusable(path: Path) -> None:
-    """Find out whether a log could be opened. Nothing is left behind.
+    """Check whether a log could be opened, without leaving a file behind.
 
     Raises:
-        ConfigurationError: it cannot, for a reason that can be seen beforehand.
+        ConfigurationError: it could not, as far as can be seen beforehand.
     """
     path = Path(os.path.abspath(path))  # noqa: PTH100  resolve() would follow links
     try:
@@ -118,10 +118,10 @@ def _refuse_unwritable(path: Path) -> None:
 
 
 def try_writing(directory: Path) -> None:
-    """Write a file that has no name, or loses it at once: permissions do not tell everything.
+    """Write a temporary file without a name: permissions alone do not show what is possible.
 
     Raises:
-        OSError: nothing can be written there.
+        OSError: the directory cannot be written.
     """
     with tempfile.TemporaryFile(dir=directory, prefix=".ironcurtain-") as file:
         file.write(b".")
@@ -129,7 +129,7 @@ def try_writing(directory: Path) -> None:
 
 
 def nearest_existing(place: Path) -> Path:
-    """The path itself, or the first above it that is there."""
+    """The path itself, or its nearest existing parent."""
     return next((one for one in (place, *place.parents) if os.path.lexists(one)), Path("/"))
 
 
@@ -163,7 +163,7 @@ _OTHER_PATH: Final = "set AUDIT_LOG_PATH to a file that this user can write"
 
 
 def _refuse_what_is_not_a_file(path: Path) -> None:
-    """Before a lock file is put beside `/dev/null`. What is opened later is looked at again."""
+    """Refuse a device such as `/dev/null` before a lock file is created beside it."""
     with suppress(FileNotFoundError, NotADirectoryError):
         mode = path.lstat().st_mode
         if stat.S_ISLNK(mode):
@@ -177,7 +177,7 @@ def _lock(path: Path) -> tuple[Path, int, list[str]]:
     for _ in range(_LOCK_ATTEMPTS):
         if lock is not None:
             break
-        # The proxy that this one replaces may be just about to end.
+        # The proxy that this one replaces may be about to end.
         time.sleep(_LOCK_PAUSE)
         lock = locked_file(lock_path(path))
     if lock is not None:
@@ -229,7 +229,7 @@ def _check_ours(path: Path, file: int) -> None:
 
 
 def _repair(path: Path, file: int) -> list[str]:
-    """Put right what a crash in the middle of a write left behind. Only under the lock."""
+    """Repair what a crash during a write left behind. The caller holds the lock."""
     size = os.fstat(file).st_size
     whole = _end_of_last_line(file, size)
     if whole == size:
@@ -272,7 +272,7 @@ _BLOCK: Final = 64 * 1024
 
 
 def _set_aside(path: Path, file: int, torn: _TornLine) -> Path:
-    """Copy the torn bytes to a file of their own: an auditor may want them."""
+    """Copy the torn bytes to a separate file, for an auditor."""
     when = datetime.fromtimestamp(os.fstat(file).st_mtime, UTC)
     name = f"{path.name}.torn-{when:%Y%m%dT%H%M%SZ}"
     kept = path.with_name(name)
@@ -293,7 +293,7 @@ def _set_aside(path: Path, file: int, torn: _TornLine) -> Path:
 
 
 def _begin_head(path: Path, last: Link) -> None:
-    """Write a head file before the first line: a proxy killed right after it leaves a whole log."""
+    """Write a head file before the first line, so that a log is complete from its first line on."""
     try:
         write_head(path, last, lasting=True)
     except OSError as error:
@@ -311,11 +311,10 @@ def _has_head(path: Path) -> bool:
 
 
 def _take_up_chain(path: Path) -> tuple[Link, str | None]:
-    """Which line the next one follows.
+    """The line that the next one continues.
 
-    INVARIANT: what the head file knows is never forgotten. If it names a line that is not there,
-    the chain goes on from that line, and the gap stays visible to `verify` for ever. Going on from
-    the last line that is left would launder the cut.
+    INVARIANT: if the head file names a line that is missing, the chain continues from that line,
+    and `verify` shows the gap for ever. To continue from the last remaining line would hide it.
     """
     found = GENESIS
     for candidate in [path, *reversed(rotated_paths(path))]:

@@ -1,4 +1,4 @@
-"""Redaction of one text, and the quick look that spares most records the work.
+"""Redaction of one text, and a quick check that most records need no redaction.
 
 The original masks cards, social security numbers and five key formats in argument values; this
 masks the formats of `secrets` and `numbers`, wherever they stand. It does not know records.
@@ -14,7 +14,7 @@ from ironcurtain_proxy.audit.numbers import holds_number, redact_numbers
 from ironcurtain_proxy.audit.secrets import redact_secrets, without_unfinished
 
 MARGIN: Final = 4096
-"""Characters beyond a cut that are looked at, so that a secret across the cut is known as one."""
+"""Characters read beyond a cut, so that a secret across the cut is recognised."""
 
 _ROUNDS: Final = 4
 
@@ -24,7 +24,7 @@ def redact_text(text: str, *, ssn_expected: bool = False) -> str:
 
     Args:
         text: anything; time is linear in its length.
-        ssn_expected: it stands under a key that says so.
+        ssn_expected: its key says that it is a social security number.
     """
     for _ in range(_ROUNDS):
         # Secrets first: some contain runs of digits that would otherwise be masked as cards, and
@@ -55,7 +55,7 @@ def redact_beginning(text: str, limit: int) -> str:
 
 
 def is_suspicious(raw: bytes) -> bool:
-    """Whether JSON text may hold anything that redaction would change. Errs towards yes.
+    """Whether JSON text may hold anything that redaction would change. In doubt, yes.
 
     This runs on every record: a few searches in C instead of a walk with twenty patterns.
     """

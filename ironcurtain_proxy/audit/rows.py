@@ -1,4 +1,4 @@
-"""The table of `audit tail`: one line a call, in the width that there is.
+"""The table of `audit tail`: one line a call, fitted to the terminal.
 
 Columns are left out or made narrower before a line is wider than the terminal: who looks at a list
 of calls looks at its left half, and a line that wraps hides it.
@@ -20,7 +20,7 @@ class _Column:
     title: str
     value: Callable[[LogEntry], str]
     widths: tuple[int, ...]
-    """From the widest; a width of 0 leaves the column out."""
+    """A column, with its widths from the widest; a width of 0 leaves the column out."""
 
 
 _COLUMNS: Final = (
@@ -37,17 +37,17 @@ _LAYOUTS: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """How the lines are laid out."""
+    """The layout of the lines."""
 
     width: int | None
-    """Columns of the terminal; None: as wide as they are."""
+    """The columns of the terminal; None: no limit."""
     when: Callable[[str], str]
     """A record's time as it is shown, 19 characters: `2026-11-21 13:00:00`."""
     zone: str = ""
     """The name of the zone of those times."""
     is_colourful: bool = False
     longest_number: int = 0
-    """Of the lines that are shown: a number is of no use in part."""
+    """The width of the widest shown number: numbers are never cut."""
 
     def header(self) -> str:
         """The names of the columns."""

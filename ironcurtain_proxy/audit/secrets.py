@@ -1,6 +1,6 @@
-"""What keys, tokens and passwords look like.
+"""Formats of keys, tokens and passwords.
 
-Knows the formats, not where in a record they stand. Every pattern takes linear time on any text: it
+Every pattern takes linear time on any text: it
 begins with a literal, and what may repeat without bound is a single class that either matches or
 ends the attempt. Where a run could be entered at many places, a look-behind permits only one.
 """
@@ -25,7 +25,7 @@ class SecretFormat:
     """One kind of secret."""
 
     hints: tuple[str, ...]
-    """The pattern cannot match a text with none of these; empty: always tried."""
+    """Texts of which a match needs one; empty: the pattern is always tried."""
     pattern: re.Pattern[str]
     replacement: Replacement
     folded: bool = False
@@ -33,7 +33,7 @@ class SecretFormat:
 
 
 def redact_secrets(text: str) -> str:
-    """Mask every secret of a known format, and what is assigned to a telling name."""
+    """Mask every secret of a known format, and every value assigned to a telling name."""
     folded = text.lower()
     for secret in FORMATS:
         if _may_hold(secret, text, folded):
@@ -42,7 +42,7 @@ def redact_secrets(text: str) -> str:
 
 
 def without_unfinished(text: str) -> str:
-    """`text`, which was cut off at its end, without a token that is recognised by its end only."""
+    """A cut `text` without an unfinished token that only its end would identify."""
     unfinished = _UNFINISHED_JWT.search(text)
     return text if unfinished is None else text[: unfinished.start()]
 
@@ -150,7 +150,7 @@ def _private_key(_match: re.Match[str]) -> str:
 
 
 def _second_group(match: re.Match[str]) -> str:
-    """The pattern's second group is the secret; the rest stays."""
+    """Mask the pattern's second group."""
     return f"{match[1]}{MASK}{match[3] or ''}"
 
 
@@ -172,9 +172,9 @@ def _basic(match: re.Match[str]) -> str:
 
 
 def _redact_assigned(text: str) -> str:
-    """Mask what `password=` and `"password": ` give.
+    """Mask values after `password=` and `"password": `.
 
-    The sign is looked for, and the name before it: there are few signs, and one table of names.
+    The search is for the sign, then for the name before it: there are few signs.
     """
     pieces: list[str] = []
     copied = 0

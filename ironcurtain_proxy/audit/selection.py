@@ -1,4 +1,4 @@
-"""A choice of calls of the audit log. Knows how a record reads, not where it stands."""
+"""A selection of calls of the audit log."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,7 +13,7 @@ REFUSALS: Final = frozenset({"DENIED", "REFUSED", "HELD"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """The conditions that a call meets; an empty one is met by every call."""
+    """The conditions of a selection; an empty one holds for every call."""
 
     since: datetime | None = None
     """Aware: the call ended at this time or later."""

@@ -1,4 +1,4 @@
-"""How a log is written."""
+"""Settings of an audit log."""
 
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -9,7 +9,7 @@ FsyncPolicy: TypeAlias = Literal["group", "always"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSettings:
-    """What the operator may choose."""
+    """The operator's settings of a log."""
 
     redaction: bool = True
     """Whether secrets are masked before they are written."""

@@ -1,6 +1,6 @@
-"""What a whole log amounts to.
+"""Statistics of a whole log, in constant memory.
 
-Memory does not grow with the log: names are counted up to a limit, durations in classes.
+Names are counted up to a limit, and durations in classes.
 """
 
 from collections import Counter
@@ -61,7 +61,7 @@ class Statistics:
         return len(self._open)
 
     def duration_below(self, share: float) -> int | None:
-        """Milliseconds that this share of the forwarded calls stayed within; None: longer, or none.
+        """The upper bound of this share's durations, in milliseconds; None: longer, or no calls.
 
         Args:
             share: 0.5 for the median.

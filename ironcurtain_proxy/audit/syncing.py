@@ -1,7 +1,7 @@
-"""The thread that makes written lines last, and keeps the head file.
+"""The thread that syncs written lines to the disk, and updates the head file.
 
-Knows that lines were written, not what they say. It never holds anything that the writing thread
-waits for: a slow disk delays only the moment from which a power failure can do no harm.
+It holds no lock that the writing thread waits for: a slow disk delays only the moment from which
+a line survives a power failure.
 """
 
 import errno
@@ -18,16 +18,16 @@ from ironcurtain_proxy.audit.chain import Link
 from ironcurtain_proxy.audit.files import head_path, head_text
 
 GROUP_SECONDS: Final = 0.05
-"""How long lines are gathered; with the time `fsync` takes, a line waits 100 ms at most."""
+"""Seconds for which lines are collected; with `fsync`, a line waits at most 100 ms."""
 
 STUCK_SECONDS: Final = 10.0
-"""Lines that have waited so long for the disk count as a failed write."""
+"""Seconds after which an unsynced line counts as a failed write."""
 
 HELD_UP_SECONDS: Final = 0.02
-"""A healthy disk takes less for a sync."""
+"""Seconds; a sync on a healthy disk takes less."""
 
 RETRY_SECONDS: Final = 1.0
-"""After which the head file is tried again where a descriptor was missing."""
+"""Seconds until the next attempt at the head file after a lack of descriptors."""
 
 _PASSING: Final = frozenset(
     {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EINTR, errno.EAGAIN}
@@ -37,12 +37,12 @@ _HEAD_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O
 
 
 def is_passing(error: OSError) -> bool:
-    """Whether it was for want of descriptors or memory, and says nothing about the disk."""
+    """Whether the error is a lack of descriptors or memory, not a fault of the disk."""
     return error.errno in _PASSING
 
 
 def write_head(log: Path, last: Link, *, lasting: bool) -> None:
-    """Put a line's place into the head file, all of it or nothing.
+    """Write a line's position to the head file, completely or not at all.
 
     Args:
         log: the log.
@@ -90,13 +90,13 @@ class Syncer:
         self._thread.start()
 
     def written(self, last: Link) -> None:
-        """Take note of lines that were written. Called by the writing thread; never waits.
+        """Note written lines. The writing thread calls this, and never waits.
 
         Raises:
             OSError: earlier lines have waited too long.
         """
         self._written = last
-        # Read once: the syncing thread may take it back at any moment.
+        # Read once: the syncing thread may reset it at any moment.
         since = self._waiting_since
         if since is None:
             self._waiting_since = time.monotonic()
@@ -105,18 +105,18 @@ class Syncer:
             raise OSError(f"the disk has not taken what was written {STUCK_SECONDS:.0f} s ago")
 
     def is_held_up(self) -> bool:
-        """Whether the disk is taking its time just now."""
+        """Whether the disk is slow at this moment."""
         since = self._busy_since
         return since is not None and time.monotonic() - since > HELD_UP_SECONDS
 
     def retire(self, old: int, new: int) -> None:
-        """The log goes on in another file; the old one is still to be synced, and then closed."""
+        """Note that the log continues in another file; the old one is synced, then closed."""
         # In this order: `_sync` looks at the current file first, so it never misses the old one.
         self._retired.append(old)
         self._file = new
 
     def stop(self, timeout: float) -> bool:
-        """Sync what is left and end the thread. Returns whether it did so in time.
+        """Sync the remaining lines and end the thread. Returns whether it ended in time.
 
         Args:
             timeout: seconds.
@@ -137,7 +137,7 @@ class Syncer:
                 self.healthy_at = time.monotonic()
                 self._busy_since = None
             except OSError as error:
-                # After a failed fsync nobody knows what is on the disk (PostgreSQL's fsyncgate).
+                # After a failed fsync the state of the disk is unknown (PostgreSQL's fsyncgate).
                 self._on_failure(f"fsync: {error.strerror or error}")
                 return
             if stopping:
@@ -160,7 +160,7 @@ class Syncer:
         self._try_head(lasting=lasting)
 
     def _try_head(self, *, lasting: bool) -> None:
-        """Write the head file, or leave it to the next time.
+        """Write the head file, or leave it to the next attempt.
 
         INVARIANT: a lack of descriptors does not latch the log. The lines are on the disk; the head
         file only lags behind them, which `verify` says.

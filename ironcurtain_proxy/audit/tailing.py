@@ -1,4 +1,4 @@
-"""The ends of logs: what was recorded last, and what is recorded now. Reads only."""
+"""The ends of logs: the last records, and new ones as they arrive. Reads only."""
 
 import heapq
 import os
@@ -42,7 +42,7 @@ def last_calls(
 def last_records(
     members: tuple[Member, ...], most: int, chosen: Selection = EVERYTHING
 ) -> list[bytes]:
-    """The last chosen lines of several logs as they stand there, oldest first.
+    """The last chosen lines of several logs, oldest first.
 
     Raises:
         OSError: a log cannot be read.
@@ -62,7 +62,7 @@ def _records_backwards(member: Member, chosen: Selection) -> Iterator[tuple[floa
 
 
 def _since(entries: Iterator[LogEntry], chosen: Selection) -> Iterator[LogEntry]:
-    """The entries until one is much older than all that is chosen."""
+    """The entries up to the first that is much older than the chosen ones."""
     if chosen.since is None:
         yield from entries
         return
@@ -76,7 +76,7 @@ def _since(entries: Iterator[LogEntry], chosen: Selection) -> Iterator[LogEntry]
 def _worth_a_look(
     members: tuple[Member, ...], most: int, found: list[tuple[float, T]]
 ) -> Iterator[Member]:
-    """The logs, newest first, until the rest ended before all that was found."""
+    """The logs, newest first, up to those that end before all found entries."""
     if most == 0:
         return
     for member, changed in newest_first(members):
@@ -88,7 +88,7 @@ def _worth_a_look(
 def _merged(
     one: Iterable[tuple[float, T]], other: Iterable[tuple[float, T]]
 ) -> list[tuple[float, T]]:
-    """Both in order of time; each log keeps its own order, whatever its times say."""
+    """Two lists merged by time; the order within each stays."""
     return list(heapq.merge(_rising(one), _rising(other), key=lambda timed: timed[0]))
 
 
@@ -115,10 +115,10 @@ def _calls_backwards(member: Member) -> Iterator[LogEntry]:
 
 
 class Follower:
-    """What is added to logs, those included that begin later."""
+    """Follows logs as they grow, including logs that begin later."""
 
     def __init__(self, members: Callable[[], tuple[Member, ...]]) -> None:
-        """From now on.
+        """Begin at the current ends.
 
         Args:
             members: gives the logs that there are.
@@ -173,7 +173,7 @@ class _End:
         with path.open("rb") as file:
             status = os.fstat(file.fileno())
             if (status.st_dev, status.st_ino) != self._file:
-                # It was rotated away just now: the next look finds it there.
+                # It was rotated a moment ago: the next look finds its file.
                 return
             file.seek(self._offset)
             data = file.read()

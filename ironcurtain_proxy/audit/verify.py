@@ -1,8 +1,7 @@
-"""Whether a log is whole: every line where it was written, as it was written.
+"""The check of a log: every line is unchanged and in its position.
 
-Reads the rotated files and the log in order, line by line, in constant memory. What it cannot see:
-someone who can write the log and its head file can forge both. An anchor kept elsewhere
-(`--expect`) is the answer to that.
+Reads the rotated files and the log in order, line by line, in constant memory. An attacker who can
+write the log and its head file can forge both; an anchor kept elsewhere (`--expect`) shows that.
 """
 
 from dataclasses import dataclass
@@ -14,12 +13,12 @@ from ironcurtain_proxy.audit.files import parsed, placed_of, read_head
 from ironcurtain_proxy.audit.reading import Line, is_being_written, read_lines
 
 _MOST_PROBLEMS: Final = 100
-"""Listed one by one; a file of another kind has one in every line."""
+"""The most problems that are listed: another kind of file has one in every line."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogProblem:
-    """One thing that is wrong."""
+    """One fault of a log."""
 
     where: str
     """`audit.jsonl line 7`, or a file."""
@@ -28,13 +27,13 @@ class LogProblem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogVerdict:
-    """What a look at the whole log found."""
+    """The result of a check."""
 
     problems: tuple[LogProblem, ...]
-    """Empty: the log is whole. At most a hundred."""
+    """At most a hundred; empty: the log is intact."""
     more_problems: int
     notes: tuple[str, ...]
-    """What is worth knowing and not wrong."""
+    """Remarks that are no faults."""
     lines: int
     files: int
     last: Link
@@ -66,7 +65,7 @@ def verify(log: Path, expect: str | None = None, *, elsewhere: bool = False) -> 
 
 
 class _Verification:
-    """What is known after each line."""
+    """The state of a check after each line."""
 
     def __init__(self, log: Path, expect: str | None) -> None:
         self.log = log
@@ -133,7 +132,7 @@ class _Verification:
             self.open_intents.pop(request, None)
 
     def _what_is_wrong(self, seq: int, *, follows: bool) -> str | None:
-        """What a line's number and `prev` tell of what was done to the log."""
+        """The tampering that a line's number and `prev` show."""
         expected = self.last.seq + 1
         if seq > expected:
             missing = (
@@ -208,7 +207,7 @@ class _Verification:
 
 
 class _Mark:
-    """Whether a line was passed, and how many came after it."""
+    """Whether a given line was found, and how many followed it."""
 
     def __init__(self, digest: str | None) -> None:
         self.digest = digest

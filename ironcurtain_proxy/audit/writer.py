@@ -1,8 +1,7 @@
-"""The thread that writes, and the file it writes to.
+"""The writing thread, and the file that it writes to.
 
-Knows bytes and the disk; not what the bytes mean, not the event loop. One thread alone appends, so
-that a write that hangs hangs nobody else: whoever waits for a group of lines stops waiting when the
-deadline has passed.
+One thread appends. A write that hangs blocks only this thread: a caller that waits for a group of
+lines stops waiting at its deadline.
 
 A hand-over to the thread costs some 30 µs, twice for each call (an asyncio future from a thread: 50
 to 100). So the loop may write itself, in 8 µs, as long as the disk has shown less than a tenth of a
@@ -29,7 +28,7 @@ Write: TypeAlias = Callable[[int, bytes], int]
 """`os.write`. Tests hand in one that hangs."""
 
 OnHang: TypeAlias = Callable[[str], None]
-"""Told, on a thread of ours, that the loop hangs in a write, and why."""
+"""Called on a thread of ours with the reason when the loop hangs in a write."""
 
 
 class Group:
@@ -41,11 +40,11 @@ class Group:
         self.data = data
         """One or more sealed lines."""
         self.last = last
-        """The place of the last of them."""
+        """The position of the last of them."""
         self.error: str | None = None
-        """What went wrong, once finished; None: the operating system has every byte."""
+        """The error, once finished; None: the operating system has every byte."""
         self.finished = threading.Lock()
-        """Held until the group is finished."""
+        """Locked until the group is finished."""
         self.finished.acquire()
         self.on_finish: Callable[[], None] | None = None
         """Called by the writing thread, if set, when the group is finished."""
@@ -67,11 +66,11 @@ class LogFile:
         self._write = write
 
     def is_full(self, size: int) -> bool:
-        """Whether `size` bytes more would have to go into a new file."""
+        """Whether `size` more bytes need a new file."""
         return self._max_bytes is not None and 0 < self._size > self._max_bytes - size
 
     def append(self, data: bytes, last: Link) -> None:
-        """Write a group of lines, all of it or nothing.
+        """Write a group of lines, completely or not at all.
 
         Args:
             data: one or more sealed lines.
@@ -87,7 +86,7 @@ class LogFile:
         try:
             self._write_whole(data)
         except OSError:
-            # A line that nobody acknowledged must not stand in the middle of the log.
+            # A line that was not acknowledged must not stay in the middle of the log.
             with suppress(OSError):
                 os.ftruncate(self._file, self._size)
             raise
@@ -97,7 +96,7 @@ class LogFile:
         self._syncer.written(last)
 
     def close(self) -> None:
-        """Give the descriptor back. No thread may use it any more."""
+        """Close the descriptor. No thread may use the file afterwards."""
         os.close(self._file)
 
     def _write_whole(self, data: bytes) -> None:
@@ -110,7 +109,7 @@ class LogFile:
             written += more
 
     def _check_untouched(self) -> None:
-        """The log must be where it was and as long as we left it.
+        """Check that the log has its place and its length.
 
         Raises:
             OSError: it was deleted, moved, replaced or changed while we had it open.
@@ -126,7 +125,7 @@ class LogFile:
             raise OSError("the log was changed by someone else while it was open")
 
     def _rotate_if_possible(self) -> None:
-        """Begin a new file; for want of a descriptor the old one is written on for a while."""
+        """Begin a new file; without a free descriptor, the old file stays in use for a while."""
         try:
             self._rotate()
         except OSError as error:
@@ -172,12 +171,12 @@ class Writer:
         self._thread.start()
 
     def submit(self, group: Group) -> None:
-        """Have a group written. The one before must be finished."""
+        """Submit a group. The previous group must be finished."""
         self._next = group
         self._wake.release()
 
     def write_inline(self, data: bytes, last: Link) -> float:
-        """Write on the thread of the caller. The group before must be finished.
+        """Write on the caller's thread. The previous group must be finished.
 
         Returns:
             How many seconds it took.
@@ -231,7 +230,7 @@ class Writer:
 
 
 def explain(error: Exception) -> str:
-    """What went wrong with a write, in some words for the operator."""
+    """The error of a write, in words for the operator."""
     if isinstance(error, OSError):
         return error.strerror or str(error)
     return repr(error)

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision
 from ironcurtain_proxy.auto_confirm.engine.interaction import Hundredths
-from ironcurtain_proxy.auto_confirm.engine.operations import Operation
+from ironcurtain_proxy.auto_confirm.engine.operations import OperationKind
 from ironcurtain_proxy.auto_confirm.notify.notices import SummaryNotice, summary_notice
 from ironcurtain_proxy.ports import Clock
 
@@ -18,7 +18,7 @@ class ApprovalTally:
     target: str
     """Who is told, by the operator's name."""
     clock: Clock
-    _counts: Counter[Operation] = field(default_factory=Counter, init=False)
+    _counts: Counter[OperationKind] = field(default_factory=Counter, init=False)
     _highest: Hundredths = field(default=0, init=False)
     _since: datetime = field(init=False)
 

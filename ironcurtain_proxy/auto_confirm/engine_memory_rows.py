@@ -5,7 +5,7 @@ from typing import Final, get_args
 
 from ironcurtain_proxy.auto_confirm.briefing import cut
 from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision
-from ironcurtain_proxy.auto_confirm.engine.operations import Operation
+from ironcurtain_proxy.auto_confirm.engine.operations import OperationKind
 from ironcurtain_proxy.auto_confirm.engine.path_patterns import compile_path_regex
 from ironcurtain_proxy.auto_confirm.engine.patterns import ApprovalPattern, RiskBand
 from ironcurtain_proxy.auto_confirm.engine.sessions import SessionType
@@ -19,7 +19,7 @@ _log: Final = logging.getLogger(__name__)
 LONGEST_TEXT: Final = 4096
 """Characters. What was approved lately is read again and again, and with it what it was about."""
 
-_OPERATIONS: Final[tuple[Operation, ...]] = get_args(Operation)
+_OPERATIONS: Final[tuple[OperationKind, ...]] = get_args(OperationKind)
 _SESSION_TYPES: Final[tuple[SessionType, ...]] = get_args(SessionType)
 _RISKS: Final[tuple[RiskBand, ...]] = get_args(RiskBand)
 

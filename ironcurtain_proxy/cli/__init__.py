@@ -26,7 +26,7 @@ GROUPS: Final = MappingProxyType(
             "status": "show what decides, who is asked and what is confined",
             "config": "bring an older configuration file up to date",
             "completion": "print the completion of bash, zsh or fish",
-            "serve": "serve MCP on stdin and stdout (the default)",
+            "serve": "serve MCP on stdin and stdout (the default), or over HTTP",
         },
         "watch": {
             "audit": "read, follow and verify the audit log",
@@ -40,6 +40,7 @@ GROUPS: Final = MappingProxyType(
             "approve": "approve a call that waits",
             "deny": "refuse a call that waits, with a word to the agent",
             "grants": "list, revoke or clear remembered approvals",
+            "pins": "show, accept or reset what servers say of themselves",
             "rollback": "undo the changes of a call, or all changes since it",
         },
         "prove": {

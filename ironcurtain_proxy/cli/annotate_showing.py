@@ -10,6 +10,7 @@ from ironcurtain_proxy.config.annotating.proposal import Proposed
 from ironcurtain_proxy.model.annotation import ArgumentRole, ToolEffect
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.question import visible
+from ironcurtain_proxy.pins.scan import scan
 
 OPENS: Final[Mapping[ArgumentRole, str]] = MappingProxyType(
     {
@@ -50,6 +51,8 @@ def shown_tool(tool: DescribedTool) -> Iterator[str]:
     said = tool.raw.get("description")
     if isinstance(said, str) and said.strip():
         yield f"    {clean(' '.join(said.split()), 110)}"
+    for finding in scan(proposal.name, dict(tool.raw)):
+        yield f"    sign of an attack: {finding}"
     hints = tool.raw.get("annotations")
     if isinstance(hints, dict) and hints:
         told = ", ".join([f"{name}: {str(one).lower()}" for name, one in hints.items()])

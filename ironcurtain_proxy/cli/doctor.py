@@ -21,6 +21,7 @@ from ironcurtain_proxy.cli.doctor_checks import (
     directories,
     kernel,
     packages,
+    pins,
     programs,
     running_python,
     sandbox,
@@ -130,6 +131,7 @@ def _checks(config: Path | None) -> Iterator[CheckResult]:
     yield from reviewers(settings, os.environ)
     yield from directories(settings)
     yield from store(settings)
+    yield from pins(settings)
     yield clock(settings, utc_now())
 
 

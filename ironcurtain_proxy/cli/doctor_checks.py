@@ -15,6 +15,7 @@ from typing import Final, Literal, TypeAlias
 
 from ironcurtain_proxy.audit.recovery import refuse_unusable
 from ironcurtain_proxy.auto_confirm.store.faults import StoreError
+from ironcurtain_proxy.cli.pins_waiting import pins_warnings
 from ironcurtain_proxy.config.extras import lacks
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.errors import ConfigurationError
@@ -233,6 +234,13 @@ def packages(settings: Settings) -> Iterator[CheckResult]:
     for lack in lacks(settings):
         found, _, remedy = str(lack).partition(": pip ")
         yield CheckResult("packages", "fail" if lack.stops else "warn", found, f"pip {remedy}")
+
+
+def pins(settings: Settings) -> Iterator[CheckResult]:
+    """What servers say of themselves now and nobody has accepted."""
+    for text in pins_warnings(settings.state_dir):
+        found, _, remedy = text.rpartition(": ")
+        yield CheckResult("pins", "warn", found, remedy)
 
 
 def store(settings: Settings) -> Iterator[CheckResult]:

@@ -7,6 +7,7 @@ import sys
 from dataclasses import replace
 from typing import Final
 
+from ironcurtain_proxy.cli.pins_waiting import pins_warnings
 from ironcurtain_proxy.cli.review_screen.plain_review import PlainReview
 from ironcurtain_proxy.cli.reviewing import (
     add_credential,
@@ -19,6 +20,8 @@ from ironcurtain_proxy.cli.reviewing import (
     say,
     terminal_width,
 )
+from ironcurtain_proxy.config.reading.operator_paths import STATE_DIRECTORY
+from ironcurtain_proxy.config.settings import home_directory
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.mailbox.credential import Credential
 from ironcurtain_proxy.mailbox.mailboxes import Mailboxes, NotPendingError
@@ -61,6 +64,8 @@ def run(options: argparse.Namespace) -> int:
         raise ConfigurationError("review needs a terminal; without one, use `review --plain`")
     credential = credential_of(options)
     mailboxes = mailboxes_of(options)
+    for waiting in pins_warnings(home_directory(os.environ) / STATE_DIRECTORY):
+        complain(waiting)
     try:
         mailboxes.listen()
         if options.plain:

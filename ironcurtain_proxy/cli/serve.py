@@ -1,4 +1,4 @@
-"""`ironcurtain-proxy serve`: MCP on standard input and output."""
+"""`ironcurtain-proxy serve`: MCP on standard input and output, or over HTTP."""
 
 import argparse
 import os
@@ -7,12 +7,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from ironcurtain_proxy.config.extras import require
 from ironcurtain_proxy.config.reading.environment import ISOLATION_VARIABLE
 from ironcurtain_proxy.wiring.serving import serve
 
 DESCRIPTION: Final = """\
 Serve MCP on standard input and output, in front of the configured servers. Every tool call is
 decided by the policy and recorded. This is what an MCP client starts; it is the default command.
+
+With --http agents come over HTTP instead, each with a token, to this machine alone; each session is
+a proxy of its own.
 """
 
 EXAMPLES: Final = """\
@@ -20,8 +24,15 @@ examples, in a client's configuration:
   {"mcpServers": {"guarded": {"command": "ironcurtain-proxy",
                               "args": ["--config", "/home/me/.ironcurtain/config.json"]}}}
 
+over HTTP:
+  ironcurtain-proxy serve --http        at a free port, with a token in ~/.ironcurtain/http-tokens
+  PROXY_TCP_PORT=8808 ironcurtain-proxy serve --http
+  PROXY_SOCKET_PATH=/run/user/1000/mcp.sock ironcurtain-proxy serve --http
+
 The environment wins over the file: MCP_SERVERS_CONFIG, GENERATED_DIR, ALLOWED_DIRECTORY,
-PROTECTED_PATHS, AUDIT_LOG_PATH, SESSION_LOG_PATH, SERVER_FILTER, SERVER_CREDENTIALS, and others.
+PROTECTED_PATHS, AUDIT_LOG_PATH, SESSION_LOG_PATH, SERVER_FILTER, SERVER_CREDENTIALS, and others. Of
+HTTP: PROXY_TCP_PORT (0: any that is free), PROXY_SOCKET_PATH, PROXY_PORT_FILE, PROXY_TOKENS_FILE,
+PROXY_TOKEN.
 
 exit status: 0 after the agent has left; 128 + N after signal N; 2 if the configuration cannot be
 used
@@ -43,15 +54,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="say whether all this runs in a place that can be thrown away, such as a container "
         "(default: as the configuration says, else isolated if every server is sandboxed)",
     )
+    parser.add_argument("--http", action="store_true", help="serve streamable HTTP")
+    parser.add_argument(
+        "--public-name",
+        action="append",
+        default=[],
+        metavar="HOST",
+        help="with --http: the name under which a reverse proxy shows it; may be repeated",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
     """Serve until the client closes its end or a signal ends us."""
     if options.isolation is not None:
         os.environ[ISOLATION_VARIABLE] = options.isolation
-    code = serve(os.environ, options.config)
+    code = _serve_http(options) if options.http else serve(os.environ, options.config)
     # A thread that hangs in a file system (NFS, FUSE) must not keep the process: all that had to
     # be written or ended is.
     with suppress(OSError, ValueError):
         sys.stderr.flush()
     os._exit(code)
+
+
+def _serve_http(options: argparse.Namespace) -> int:
+    require("http", "serve --http")
+    # Only this needs a web server.
+    from ironcurtain_proxy.front.serving import serve_http  # noqa: PLC0415
+
+    return serve_http(os.environ, options.config, options.public_name)

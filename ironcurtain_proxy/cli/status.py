@@ -10,6 +10,7 @@ from typing import Final
 from ironcurtain_proxy.approval.capabilities import effective_profile
 from ironcurtain_proxy.auto_confirm.reviewers.given_up import given_up
 from ironcurtain_proxy.cli.doctor_checks import store
+from ironcurtain_proxy.cli.pins_waiting import pins_warnings
 from ironcurtain_proxy.cli.reviewing import say_json
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, load_policy
 from ironcurtain_proxy.config.reading.problems import Report
@@ -94,6 +95,8 @@ def _fields(
         if sentence is not None:
             warnings.append(f"warning: {sentence}")
     approver = settings.auto_approve
+    waiting = pins_warnings(settings.state_dir)
+    warnings += waiting
     return {
         "starts": not stops,
         "stoppedBy": [*stops],
@@ -109,6 +112,8 @@ def _fields(
         "containment": "on" if settings.containment.undo else "off",
         "containmentEnded": _ended(settings, warnings),
         "sandboxPolicy": settings.sandbox_policy,
+        "pins": settings.pins,
+        "pinsWaiting": [*waiting],
         "servers": [
             {
                 "name": spec.name,
@@ -219,6 +224,7 @@ def _lines(fields: Mapping[str, Json]) -> list[str]:
         *([("Store", fields["store"])] if fields["store"] != "off" else []),
         ("Containment", _containment(fields)),
         ("Sandbox policy", fields["sandboxPolicy"]),
+        ("Pins", fields["pins"]),
         ("Policy version", str(fields["policyVersion"])[:12]),
         ("Escalations", fields["escalations"]),
         ("Audit log", fields["auditLog"]),

@@ -21,7 +21,7 @@ MODULES: Final[Mapping[Extra, tuple[str, ...]]] = MappingProxyType(
         "llm": ("litellm", "openai", "httpx"),
         "engine": ("sqlalchemy",),
         "postgres": ("sqlalchemy", "psycopg"),
-        "http": ("httpx", "mcp", "httpx2", "httpcore2"),
+        "http": ("httpx", "mcp", "httpx2", "httpcore2", "starlette", "uvicorn"),
         "web": ("starlette", "uvicorn"),
     }
 )

@@ -30,6 +30,7 @@ from ironcurtain_proxy.config.servers.workspace import container_workspace, find
 from ironcurtain_proxy.config.timeline_settings import TimelineSettings, read_timeline
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.pinning import PIN_MODES, PinMode
 from ironcurtain_proxy.model.policy import UnknownTools
 from ironcurtain_proxy.model.server import ServerSpec
 
@@ -131,6 +132,8 @@ class Settings:
     """Days for which the directories of ended sessions are kept; 0: for ever."""
     sandbox_policy: SandboxPolicy = "warn"
     unknown_tools: UnknownTools = "deny"
+    pins: PinMode = "on"
+    """Of servers that say nothing else in their entry."""
     breaker: BreakerSettings = field(default_factory=BreakerSettings)
     escalation: EscalationSettings = field(default_factory=EscalationSettings)
     auto_approve: AutoApproveSettings = field(default_factory=AutoApproveSettings)
@@ -246,6 +249,7 @@ def gather_settings(
             "sessionRetentionDays", lambda spot: spot.whole(0, 36_500), 14
         ),
         unknown_tools=layers.read("unknownTools", lambda s: s.word(_UNKNOWN_TOOLS), "deny"),
+        pins=layers.read("pins", lambda spot: spot.word(PIN_MODES), "on"),
         sandbox_policy=layers.read("sandboxPolicy", lambda s: s.word(_SANDBOX_POLICIES), "warn"),
         breaker=_breaker(layers),
         escalation=read_escalation(layers),

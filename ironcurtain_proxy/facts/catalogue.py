@@ -27,6 +27,8 @@ class CataloguedTool:
     definition: ToolDefinition
     annotation: ToolAnnotation | None
     """None: calls are denied, unless the server is trusted."""
+    held: str = ""
+    """Why it is hidden and denied until a person accepts it; empty: it is not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +71,7 @@ def build_catalogue(
     servers: Sequence[ServerSpec],
     definitions: Mapping[str, Iterable[ToolDefinition]],
     annotations: Annotations,
+    held: Mapping[str, Mapping[str, str]] | None = None,
 ) -> Catalogue:
     """Put the tools of all servers together.
 
@@ -79,11 +82,13 @@ def build_catalogue(
         servers: as configured; the reader of their file has refused ambiguous names.
         definitions: by server name; a server that has not answered is missing.
         annotations: by (policy server, tool).
+        held: by server and tool, why it is held until a person accepts it.
     """
     tools: list[CataloguedTool] = []
     notices: list[str] = []
     for spec in servers:
         seen: set[str] = set()
+        holds = (held or {}).get(spec.name, {})
         for definition in definitions.get(spec.name, ()):
             name = definition.name
             if name in seen:
@@ -97,6 +102,7 @@ def build_catalogue(
                     policy_server=spec.annotations,
                     definition=definition,
                     annotation=annotations.get((spec.annotations, name)),
+                    held=holds.get(name, ""),
                 )
             )
     return Catalogue(tools=tuple(tools), notices=tuple(notices))

@@ -3,8 +3,8 @@
 Knows how to ask for the tools and how long an answer holds; does not know who asks.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Final, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Protocol, TypeAlias
 
 from ironcurtain_proxy.facts.catalogue import (
     SEPARATOR,
@@ -34,13 +34,24 @@ class ToolLists(Protocol):
         ...
 
 
+ToolPins: TypeAlias = Callable[[str, Mapping[str, Json]], Mapping[str, str]]
+"""By server and its tools by name: why tools are held until a person accepts them, by name."""
+
+
 class LiveCatalogue:
     """Implements `ports.ToolFinder`, and answers `tools/list`."""
 
     def __init__(
-        self, servers: Sequence[ServerSpec], annotations: Annotations, source: ToolLists
+        self,
+        servers: Sequence[ServerSpec],
+        annotations: Annotations,
+        source: ToolLists,
+        pins: ToolPins = lambda _server, _tools: {},
     ) -> None:
         """Take what the catalogue is made of. Nothing is asked yet."""
+        self._pins = pins
+        self._judged: dict[str, tuple[tuple[ToolDefinition, ...], Mapping[str, str]]] = {}
+        """By server: the tools that were held to their pins, and which of them are held."""
         self._servers = tuple(servers)
         self.naming = Names([spec.name for spec in servers])
         """The agent's names of prompts and resources."""
@@ -68,8 +79,21 @@ class LiveCatalogue:
         definitions = self._source.tools_now()
         self._names = {}
         self._listed = {name for name, tools in definitions.items() if tools}
-        self._current = build_catalogue(self._servers, definitions, self._annotations)
+        held = {name: self._held(name, tools) for name, tools in definitions.items() if tools}
+        self._current = build_catalogue(self._servers, definitions, self._annotations, held)
         return self._current
+
+    def look_at_pins_again(self, server: str) -> None:
+        """Hold a server to its pins anew: a person has accepted something."""
+        self._judged.pop(server, None)
+
+    def _held(self, server: str, tools: tuple[ToolDefinition, ...]) -> Mapping[str, str]:
+        known = self._judged.get(server)
+        if known is not None and known[0] is tools:
+            return known[1]
+        held = self._pins(server, {tool.name: dict(tool.raw) for tool in tools})
+        self._judged[server] = tools, held
+        return held
 
     async def ready(self, exposed_name: str) -> None:
         """Wait until a tool can be found, if there is one: a call may come before its server.
@@ -87,12 +111,15 @@ class LiveCatalogue:
         """Every tool's object as its server wrote it, apart from its name and that of its view."""
         for spec in self._servers:
             await self._source.until_settled(spec.name)
-        return [self._exposed(tool) for tool in self.refresh().tools]
+        return [self._exposed(tool) for tool in self.refresh().tools if not tool.held]
 
     def declares_view(self, server: str, uri: str) -> bool:
         """Whether a tool of a server says that this resource shows its results (MCP Apps)."""
         tools = [] if self._current is None else self._current.tools
-        return any(tool.server == server and uri in views_of(tool.definition.raw) for tool in tools)
+        return any(
+            tool.server == server and not tool.held and uri in views_of(tool.definition.raw)
+            for tool in tools
+        )
 
     def find(self, exposed_name: str) -> tuple[str, str] | None:
         """The (server, tool) that the agent knows by this name; None: there is none."""

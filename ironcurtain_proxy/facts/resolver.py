@@ -48,6 +48,7 @@ from ironcurtain_proxy.facts.repositories import Repositories
 from ironcurtain_proxy.facts.schema import SchemaChecker
 from ironcurtain_proxy.facts.server_questions import facts_of_question
 from ironcurtain_proxy.model.annotation import RoleSpec, ToolAnnotation
+from ironcurtain_proxy.model.grounds import HELD_ADVICE, HELD_RULE
 from ironcurtain_proxy.model.json import Arguments
 from ironcurtain_proxy.model.operation import QUESTION_METHODS, TOOL_CALL, Operation
 from ironcurtain_proxy.model.path import RealPath
@@ -136,6 +137,8 @@ class Resolver:
         tool = self._tools.lookup(call.server, call.tool)
         if tool is None:
             return unresolvable(f"Unknown tool: {call.exposed_name[:200]}", "unknown-tool")
+        if tool.held:
+            return unresolvable(f"The tool {tool.held}. {HELD_ADVICE}", HELD_RULE)
         gathered = await self._gather(call, tool)
         if isinstance(gathered, Unresolvable):
             return gathered

@@ -25,11 +25,6 @@ MAX_BYTES: Final = 64 << 20
 """Of the whole file; nothing is added beyond it."""
 
 
-def session_llm_log_path(sessions_dir: Path, session: str) -> Path:
-    """Where a session's log is, if the operator named no other place."""
-    return sessions_dir / session / FILE_NAME
-
-
 @dataclass(slots=True)
 class LlmLog:
     """Appends one JSON line an interaction."""

@@ -29,19 +29,7 @@ def read_token(path: Path) -> str:
         ConfigurationError: it is not there, or cannot be trusted; the message names the file and
             holds nothing of what is in it.
     """
-    try:
-        descriptor = os.open(path, _READ)
-    except OSError as error:
-        raise ConfigurationError(_unusable(path, _why_not_opened(error))) from None
-    try:
-        problem = _problem(os.fstat(descriptor))
-        if problem:
-            raise ConfigurationError(_unusable(path, problem))
-        raw = os.read(descriptor, LONGEST + _LINE_END + 1)
-    except OSError as error:
-        raise ConfigurationError(_unusable(path, f"cannot be read: {error.strerror}")) from None
-    finally:
-        os.close(descriptor)
+    raw = read_private(path, LONGEST + _LINE_END + 1)
     line = raw.removesuffix(b"\n").removesuffix(b"\r")
     if not SHORTEST <= len(line) <= LONGEST or _TOKEN.fullmatch(line) is None:
         raise ConfigurationError(
@@ -50,6 +38,31 @@ def read_token(path: Path) -> str:
             )
         )
     return line.decode("ascii")
+
+
+def read_private(path: Path, most: int) -> bytes:
+    """Read the beginning of a file that no other user can read or write.
+
+    Args:
+        path: the file.
+        most: bytes.
+
+    Raises:
+        ConfigurationError: it is not there, or cannot be trusted.
+    """
+    try:
+        descriptor = os.open(path, _READ)
+    except OSError as error:
+        raise ConfigurationError(_unusable(path, _why_not_opened(error))) from None
+    try:
+        problem = _problem(os.fstat(descriptor))
+        if problem:
+            raise ConfigurationError(_unusable(path, problem))
+        return os.read(descriptor, most)
+    except OSError as error:
+        raise ConfigurationError(_unusable(path, f"cannot be read: {error.strerror}")) from None
+    finally:
+        os.close(descriptor)
 
 
 def _problem(found: os.stat_result) -> str:

@@ -19,8 +19,6 @@ from ironcurtain_proxy.mediation.journal import UNKNOWN, Journal
 from ironcurtain_proxy.mediation.judge import Judge
 from ironcurtain_proxy.mediation.policy_changes import PolicyChanges
 from ironcurtain_proxy.mediation.refusals import unanswered, withhold
-from ironcurtain_proxy.model.asking import question_in
-from ironcurtain_proxy.model.audit import ResultSummary
 from ironcurtain_proxy.model.authorized import AuthorizedCall
 from ironcurtain_proxy.model.case import Case
 from ironcurtain_proxy.model.decision import Allow, Deny, Escalate, Ground
@@ -234,28 +232,17 @@ class Mediator:
             await self.journal.intend(case)
         except AuditError:
             return await self.journal.refuse(case, "audit", NOT_RECORDED)
-        call = case.call
-        authorized = AuthorizedCall(
-            request_id=call.request_id,
-            server=call.server,
-            tool=call.tool,
-            arguments=case.arguments,
-            params=call.params,
-            request=facts.request,
-            method=call.method,
-        )
+        authorized = AuthorizedCall.of(case.call, case.arguments, facts.request)
         # (8) Forwarding: the server is asked, or the agent's client by the server. From here on
         # every ending has an outcome record.
         case.send()
         try:
             roots = () if consent is None else consent.roots
-            forward = self.world.end_of(call.method).forward
+            forward = self.world.end_of(authorized.method).forward
             send = partial(forward, authorized, on_progress, roots=roots, opening=opening)
             result = await self.containing.watch(case, send)
         except DownstreamError as error:
-            failure = ResultSummary(status="error", error=str(error))
-            recorded = await self.journal.end(case, failure)
-            return unanswered(case, error, recorded=recorded)
+            return await unanswered(self.journal, case, error)
         except BaseException as error:
             with anyio.CancelScope(shield=True):
                 await self.journal.fail(case, UNKNOWN if isinstance(error, Exception) else _GONE)
@@ -263,8 +250,9 @@ class Mediator:
         # (9) Outcome: it is recorded before the agent sees the answer. An answer that carries a
         # question is withheld, as a request from a server is refused.
         summary = self.world.recorder.summarize(result)
-        if (asking := question_in(result)) is not None:
-            return await withhold(self.journal, case, summary, asking)
+        withheld = await withhold(self.journal, self.world.pins, case, summary, result)
+        if withheld is not None:
+            return withheld
         if summary.status == "success":
             self.world.facts.succeeded(authorized)
         recorded = await self.journal.end(case, summary)

@@ -14,10 +14,11 @@ from msgspec.structs import replace
 
 from ironcurtain_proxy.errors import DownstreamError
 from ironcurtain_proxy.mediation.session import Session
-from ironcurtain_proxy.model.decision import Deny
-from ironcurtain_proxy.model.grounds import SUBSCRIBED_TO_TOO_MUCH
+from ironcurtain_proxy.model.decision import Deny, Ground
+from ironcurtain_proxy.model.grounds import SUBSCRIBED_TO_TOO_MUCH, held_part
 from ironcurtain_proxy.model.json import Arguments, Json
 from ironcurtain_proxy.model.operation import Asked, Method, Operation, RequestId, label
+from ironcurtain_proxy.model.pinning import Section
 from ironcurtain_proxy.model.reply import Answered, Reply
 from ironcurtain_proxy.model.server import ToolResult
 from ironcurtain_proxy.ports import ProgressListener
@@ -117,6 +118,9 @@ class Operations:
         case = self.session.journal.open_operation(asked)
         if asked.server != _NOBODY:
             await self.lists.until_settled(asked.server)
+        if (held := await self._held(asked)) is not None:
+            refusal = self.session.journal.refuse(case, "arguments", held)
+            return await self.session.journal.guard(case, refusal)
         if method == "resources/subscribe" and len(self._subscribed) >= _MOST_SUBSCRIBED:
             return await self.session.journal.guard(
                 case, self.session.journal.refuse(case, "limit", SUBSCRIBED_TO_TOO_MUCH)
@@ -138,12 +142,43 @@ class Operations:
             except DownstreamError as error:
                 _log.warning("no %s: %s", kind, error)
                 continue
+            held = self._hold(server, kind, entries)
             found += [
                 self._exposed(server, kind, entry)
                 for entry in entries
-                if await self._could_be_allowed(server, kind, str(entry[key]))
+                if str(entry[key]) not in held
+                and await self._could_be_allowed(server, kind, str(entry[key]))
             ]
         return found
+
+    def _hold(
+        self, server: str, kind: ListKind, entries: Sequence[Mapping[str, Json]]
+    ) -> Mapping[str, str]:
+        """What is held of a list until a person accepts it. Resources are data, and are not."""
+        section = _SECTIONS.get(kind)
+        if section is None:
+            return {}
+        named: dict[str, Json] = {str(entry[LISTS[kind][1]]): dict(entry) for entry in entries}
+        return self.session.pins.listed(server, section, named)
+
+    async def _held(self, asked: Asked) -> Ground | None:
+        """Why a prompt or template is held; its list is fetched where nobody has asked for it."""
+        kind, name = _pinned_name(asked)
+        section = None if kind is None else _SECTIONS.get(kind)
+        if kind is None or section is None or asked.server == _NOBODY:
+            return None
+        pins = self.session.pins
+        if not pins.is_listed(asked.server, section):
+            method, key = LISTS[kind]
+            try:
+                entries = await self.lists.entries(asked.server, method, (kind, key))
+            except DownstreamError as error:
+                return held_part(
+                    section[:-1], f"cannot be compared with what was accepted: {error}"
+                )
+            self._hold(asked.server, kind, entries)
+        why = pins.held(asked.server, section, name)
+        return None if why is None else held_part(section[:-1], why)
 
     def updated(self, server: str, params: Mapping[str, Json]) -> Mapping[str, Json] | None:
         """The news of a resource for the agent; None: it has not subscribed to it."""
@@ -243,6 +278,27 @@ class Operations:
             judged=frozenset({"ref", "argument", "context"}),
             own={"ref": ref, "argument": {"name": name}},
         )
+
+
+_SECTIONS: Final[Mapping[ListKind, Section]] = {
+    "resourceTemplates": "templates",
+    "prompts": "prompts",
+}
+"""The lists that are pinned."""
+
+
+def _pinned_name(asked: Asked) -> tuple[ListKind | None, str]:
+    """The list that a request is about, and the server's own name in it."""
+    if asked.method == "prompts/get":
+        return "prompts", str(asked.own.get("name"))
+    if asked.method != "completion/complete":
+        return None, ""
+    reference = _object(asked.own, "ref")
+    is_prompt = reference.get("type") == "ref/prompt"
+    return (
+        "prompts" if is_prompt else "resourceTemplates",
+        str(reference.get("name" if is_prompt else "uri")),
+    )
 
 
 def _object(params: Mapping[str, Json], key: str) -> Mapping[str, Json]:

@@ -7,11 +7,15 @@ from msgspec.structs import replace
 from ironcurtain_proxy.approval.settlements import by_refusal, decider_of, held, refused_by
 from ironcurtain_proxy.errors import DownstreamError, UnansweredError
 from ironcurtain_proxy.mediation.journal import Journal
+from ironcurtain_proxy.mediation.views import changed_view
+from ironcurtain_proxy.model.asking import question_in
 from ironcurtain_proxy.model.audit import ResultSummary
 from ironcurtain_proxy.model.case import Case
 from ironcurtain_proxy.model.escalation import Declined, Escalation, Held, Unreachable
 from ironcurtain_proxy.model.grounds import asking_answer
 from ironcurtain_proxy.model.reply import Failed, Refused, Withheld
+from ironcurtain_proxy.model.server import ToolResult
+from ironcurtain_proxy.ports import Pins
 
 
 async def turn_down(
@@ -36,23 +40,22 @@ async def turn_down(
             assert_never(ruling)
 
 
-async def withhold(journal: Journal, case: Case, summary: ResultSummary, asked: str) -> Withheld:
-    """Record that a server's answer carries a question, and withhold it from the agent.
-
-    Args:
-        journal: the record.
-        case: the call, which its server had.
-        summary: the answer's.
-        asked: what it asks for; see `model.asking`.
-    """
-    ground = asking_answer(asked)
+async def withhold(
+    journal: Journal, pins: Pins, case: Case, summary: ResultSummary, answer: ToolResult
+) -> Withheld | None:
+    """Withhold an answer that carries a question or a changed view. None: it is passed on."""
+    asked = question_in(answer)
+    ground = changed_view(pins, case.call, answer) if asked is None else asking_answer(asked)
+    if ground is None:
+        return None
     denied = replace(summary, status="denied", error=ground.reason, asked=asked)
     recorded = await journal.end(case, denied)
     return Withheld(ground=ground, recorded=recorded, put_back=case.put_back)
 
 
-def unanswered(case: Case, error: DownstreamError, *, recorded: bool) -> Failed:
-    """The reply to a call that its server did not answer."""
+async def unanswered(journal: Journal, case: Case, error: DownstreamError) -> Failed:
+    """Record that a server did not answer a call, and build the reply."""
+    recorded = await journal.end(case, ResultSummary(status="error", error=str(error)))
     return Failed(
         message=str(error),
         perhaps_done=isinstance(error, UnansweredError),

@@ -20,7 +20,7 @@ from ironcurtain_proxy.mediation.policy_changes import PolicyChanges
 from ironcurtain_proxy.mediation.question import Frame
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Policy
-from ironcurtain_proxy.ports import World
+from ironcurtain_proxy.ports import Pins, World
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +55,7 @@ class Session:
     mediator: Mediator
     planner: Planner
     in_force: PolicyInForce
+    pins: Pins
 
     @classmethod
     def begin(
@@ -109,6 +110,7 @@ class Session:
         )
         return cls(
             in_force=in_force,
+            pins=world.pins,
             journal=journal,
             judge=judge,
             mediator=Mediator(

@@ -7,6 +7,7 @@
 - A question: `escalation`, `question`, `grant`, `family`.
 - Statements for a database: `sql`.
 - A server: `server`; over HTTP `remote`, and the `addresses` that it may have.
+- What a server is held to: `pinning`.
 - The rest: `audit`, `timeline`, `walls`, `opening`.
 - What crosses: `crossing`, the parameters that reach a server; `asking`, answers that ask for
   something. `boot_moment`: a moment that no change of the clock moves.

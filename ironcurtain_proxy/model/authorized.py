@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from ironcurtain_proxy.model.json import Arguments, Json
-from ironcurtain_proxy.model.operation import TOOL_CALL, Method, RequestId
+from ironcurtain_proxy.model.operation import TOOL_CALL, Method, Operation, RequestId
 from ironcurtain_proxy.model.request import AccessRequest
 
 
@@ -27,3 +27,16 @@ class AuthorizedCall(Struct, frozen=True, kw_only=True):
     request: AccessRequest | None = None
     """The request that the policy judged. It tells which hosts a failed call was meant to reach."""
     method: Method = TOOL_CALL
+
+    @classmethod
+    def of(cls, call: Operation, arguments: Arguments, request: AccessRequest) -> "AuthorizedCall":
+        """The call with the arguments and the request that the policy judged."""
+        return cls(
+            request_id=call.request_id,
+            server=call.server,
+            tool=call.tool,
+            arguments=arguments,
+            params=call.params,
+            request=request,
+            method=call.method,
+        )

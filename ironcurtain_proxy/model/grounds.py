@@ -33,6 +33,19 @@ SUBSCRIBED_TO_TOO_MUCH: Final = Ground(
 )
 
 
+HELD_RULE: Final = "pinned"
+HELD_ADVICE: Final = (
+    "Nothing was done. Do not retry: tell the user that the server's description of it changed, "
+    "and that the operator has to look at the change and accept it."
+)
+"""What is said of everything that differs from what a person accepted."""
+
+
+def held_part(what: str, why: str) -> Ground:
+    """A prompt, a template or a view differs from what was accepted."""
+    return Ground(HELD_RULE, f"The {what} {why}. {HELD_ADVICE}")
+
+
 def asking_answer(asked: str) -> Ground:
     """The server's answer carries a question, and the policy lets no server ask."""
     return Ground(

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from msgspec import Struct
 
 from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.pinning import PinMode
 from ironcurtain_proxy.model.policy import AskKind
 from ironcurtain_proxy.model.remote import RemoteEndpoint
 
@@ -35,6 +36,8 @@ class ServerSpec:
     description: str = ""
     ask: tuple[AskKind, ...] = ()
     """The questions of its own that the server may put to the user."""
+    pins: PinMode | None = None
+    """None: as the setting of all servers says."""
     remote: RemoteEndpoint | None = None
     """Where it is reached over HTTP; None: it is started here. Its `sandbox` is False."""
 

@@ -42,8 +42,8 @@ from ironcurtain_proxy.rehearsal.client_tools import (
     as_tool_call,
 )
 from ironcurtain_proxy.shell.families import GIT_CONFIGURATION, sought
+from ironcurtain_proxy.wiring.call_facts import resolver_for
 from ironcurtain_proxy.wiring.overlay import command_argument, overlay_for
-from ironcurtain_proxy.wiring.proxy import resolver_for
 
 SceneRules: TypeAlias = Literal["shipped"] | PresetName
 """`shipped`: the shipped policy, and commands asked about: what holds without a preset."""

@@ -11,7 +11,7 @@ runners, version managers), files outside the workspace, and names that commonly
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias, assert_never
 
@@ -171,9 +171,6 @@ def why_not_redirect(one: Redirection, place: Place, variables: frozenset[str]) 
             return None
         case _:
             return "output is written to a file"
-
-
-ReaderTable: TypeAlias = Mapping[str, ReadingProgram]
 
 
 def directory_after(rest: Sequence[Word], place: Place) -> str | None:

@@ -20,21 +20,11 @@ from ironcurtain_proxy.config.reading.operator_paths import real
 from ironcurtain_proxy.config.servers.roots import initial_roots
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.decision.breaker import Breaker
-from ironcurtain_proxy.downstream.environment import child_environment
 from ironcurtain_proxy.downstream.greeting import ROOTS
 from ironcurtain_proxy.downstream.options import DownstreamOptions
 from ironcurtain_proxy.downstream.servers import DownstreamServers
 from ironcurtain_proxy.downstream.working_directory import settle
-from ironcurtain_proxy.facts.catalogue import CataloguedTool
-from ironcurtain_proxy.facts.commands import Grounds
-from ironcurtain_proxy.facts.facts import FactReader
-from ironcurtain_proxy.facts.git import GitRemotes
 from ironcurtain_proxy.facts.live_catalogue import LiveCatalogue
-from ironcurtain_proxy.facts.mounts import MountTable
-from ironcurtain_proxy.facts.operations import OperationSource
-from ironcurtain_proxy.facts.paths import PathReader
-from ironcurtain_proxy.facts.resolver import Resolver, ToolSource
-from ironcurtain_proxy.facts.spelling import Speller
 from ironcurtain_proxy.grants.book import GrantBook
 from ironcurtain_proxy.grants.budget import BudgetBook
 from ironcurtain_proxy.grants.claims import Approvals
@@ -44,12 +34,10 @@ from ironcurtain_proxy.mediation.operations import Operations
 from ironcurtain_proxy.mediation.own_tools import OwnTools, by_name
 from ironcurtain_proxy.mediation.server_questions import ServerQuestions
 from ironcurtain_proxy.mediation.session import Session, Terms
-from ironcurtain_proxy.model.command import ParsedCommand
-from ironcurtain_proxy.model.family import Sought
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.place import Place
 from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.own_process.clocks import RandomIds, SystemClock
+from ironcurtain_proxy.pins.book import PinBook
 from ironcurtain_proxy.ports import World
 from ironcurtain_proxy.sandbox.launch import Confinement
 from ironcurtain_proxy.sandbox.private_tmp import remove_private
@@ -57,10 +45,12 @@ from ironcurtain_proxy.sandbox.probe import Available
 from ironcurtain_proxy.sandbox.replaced_launchers import without_launcher
 from ironcurtain_proxy.sandbox.watchman import Watchman, looked_after
 from ironcurtain_proxy.sessions.directories import SessionLock, hold_session
+from ironcurtain_proxy.wiring.call_facts import resolver_for
 from ironcurtain_proxy.wiring.confinement import confinements, machine_of, with_own_place
 from ironcurtain_proxy.wiring.containment import containment_of
 from ironcurtain_proxy.wiring.overlay import command_argument, overlay_for
 from ironcurtain_proxy.wiring.persistence import grant_ending, grant_ttl, patience
+from ironcurtain_proxy.wiring.pins import follow_acceptance, pins_of
 from ironcurtain_proxy.wiring.reloading import Reloading, candidate_of
 from ironcurtain_proxy.wiring.remote import refuse_closed_hosts, remote_hosts
 from ironcurtain_proxy.wiring.reviewers import Reviewers, Ways, assemble_reviewers
@@ -85,6 +75,7 @@ class Proxy:
     """The agent's client, for questions of servers."""
     questions: ServerQuestions
     overlay: Overlay
+    pins: PinBook
     holds: tuple[SessionLock, ...]
     """Locks on the session's directories, which prevent their removal."""
     watchman: Watchman | None = None
@@ -126,6 +117,7 @@ class Proxy:
                     tasks.start_soon(self.watchman.run)
                 if self.timeline is not None:
                     tasks.start_soon(self.timeline.run)
+                tasks.start_soon(follow_acceptance, self.pins, self.catalogue, self._tools_changed)
                 if self.settings.policy_reload:
                     tasks.start_soon(self.reloading.run)
                 task_status.started()
@@ -210,7 +202,13 @@ def assemble(
     servers = DownstreamServers(specs, downstream_options(settings, environ, confined))
     servers.hooks.batch = batch
     overlay = overlay_for(settings, confined)
-    catalogue = LiveCatalogue(settings.servers, loaded.annotations, servers)
+    pins = pins_of(settings)
+    catalogue = LiveCatalogue(
+        settings.servers,
+        loaded.annotations,
+        servers,
+        lambda server, tools: pins.listed(server, "tools", tools),
+    )
     clock = SystemClock()
     timeline = _timeline(settings, clock)
     approvals = Approvals(GrantBook(on_taken_back=servers.twins.close), BudgetBook())
@@ -239,6 +237,7 @@ def assemble(
                 is_looked_after=not confined or (watchman is not None and watchman.is_complete),
             ),
             timeline=timeline,
+            pins=pins,
         ),
         Terms(
             session=settings.session,
@@ -266,6 +265,7 @@ def assemble(
             grants=reviewers.grants,
         ),
         holds=holds,
+        pins=pins,
         watchman=watchman,
         timeline=timeline,
         settings=settings,
@@ -297,74 +297,6 @@ def assemble(
             grants=reviewers.grants,
             show=partial(reviewers.mailbox.publish_grants, settings.session),
         ),
-    )
-
-
-def _sought(command: ParsedCommand, place: Place) -> Sought:
-    # The tables of families, which only tools that run commands need.
-    from ironcurtain_proxy.shell.families import sought  # noqa: PLC0415
-
-    return sought(command, place)
-
-
-def resolver_for(
-    settings: Settings,
-    loaded: LoadedPolicy,
-    lookup: Callable[[str, str], CataloguedTool | None],
-    environ: Mapping[str, str],
-    command: Callable[[str, str], str | None],
-    confined: Mapping[str, Confinement],
-) -> Resolver:
-    """What finds out the facts of calls: of those that agents make, and of those explained.
-
-    Args:
-        settings: what the operator said.
-        loaded: the policy.
-        lookup: by the operator's server name and the server's own tool name, what is offered.
-        environ: ours.
-        command: by the same, the argument that holds a shell command.
-        confined: the servers' confinements.
-    """
-    private = {name: one.private for name, one in confined.items() if one.private is not None}
-    remotes = {spec.name: GitRemotes(child_environment(spec, environ)) for spec in settings.servers}
-    state, here = settings.session_dir, Path.cwd()
-    directories = {
-        spec.name: settle(spec, state, here, make=False).cwd for spec in settings.servers
-    }
-    speller = Speller(
-        home=str(settings.home),
-        workspace=None if settings.workspace is None else str(settings.workspace),
-        cwd=None,
-        alias=settings.container_workspace_dir,
-    )
-    return Resolver(
-        ToolSource(
-            lookup=lookup,
-            command_argument=command,
-            remotes=remotes.__getitem__,
-            grounds=Grounds(
-                workspace=None if settings.workspace is None else str(settings.workspace),
-                home=str(settings.home),
-                directory=directories.get,
-                sought=_sought,
-                remotes=remotes.get,
-                own={
-                    spec.name: directory
-                    for spec in settings.servers
-                    if spec.cwd is None and (directory := directories[spec.name]) is not None
-                },
-                own_tmp={name: one.places for name, one in private.items()},
-                shown={name: one.shown for name, one in private.items()},
-            ),
-            asks_about_unknown=loaded.policy.unknown_tools == "ask",
-            trusted=loaded.policy.trusted_servers,
-            operations=OperationSource(
-                prompts=loaded.prompts,
-                policy_server={spec.name: spec.annotations for spec in settings.servers}.get,
-            ),
-        ),
-        FactReader(PathReader(speller), workspace=settings.workspace),
-        MountTable(),
     )
 
 

@@ -18,9 +18,10 @@ from ironcurtain_proxy.model.walls import Walls
 from ironcurtain_proxy.sandbox.launch import Confinement
 from ironcurtain_proxy.sandbox.probe import Available
 from ironcurtain_proxy.sandbox.twin import opening_for
+from ironcurtain_proxy.wiring.call_facts import resolver_for
 from ironcurtain_proxy.wiring.confinement import confinements
 from ironcurtain_proxy.wiring.overlay import overlay_for
-from ironcurtain_proxy.wiring.proxy import resolver_for, settled
+from ironcurtain_proxy.wiring.proxy import settled
 
 
 def rehearsal_for(

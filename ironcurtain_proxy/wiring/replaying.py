@@ -28,8 +28,8 @@ from ironcurtain_proxy.model.operation import Operation, RequestId
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.model.request import Gathered
 from ironcurtain_proxy.model.server import ServerSpec, ToolDefinition
+from ironcurtain_proxy.wiring.call_facts import resolver_for
 from ironcurtain_proxy.wiring.overlay import command_argument, overlay_for
-from ironcurtain_proxy.wiring.proxy import resolver_for
 
 _CHANGED: Final = re.compile(rb"\[redacted|\xe2\x80\xa6\[|\*{4}")
 """Marks of the audit log in arguments that it masked or cut."""

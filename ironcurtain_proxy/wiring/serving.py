@@ -17,7 +17,7 @@ import anyio
 from ironcurtain_proxy.agent.capacity import RequestCapacity
 from ironcurtain_proxy.agent.elicitation import ElicitationReviewer
 from ironcurtain_proxy.agent.guidance import tool_usage
-from ironcurtain_proxy.agent.introductions import Introduced, introduced
+from ironcurtain_proxy.agent.introductions import Introduced
 from ironcurtain_proxy.agent.server import AgentServer
 from ironcurtain_proxy.agent.transport import AgentTransport
 from ironcurtain_proxy.audit.known_logs import note_log
@@ -42,6 +42,7 @@ from ironcurtain_proxy.sessions.directories import remove_old_sessions_later
 from ironcurtain_proxy.sessions.running import forget_session, note_session
 from ironcurtain_proxy.wiring.confinement import find_sandbox, say_what_root_means
 from ironcurtain_proxy.wiring.overlay import say_what_holds
+from ironcurtain_proxy.wiring.pins import LISTED_ANEW, pinned_introductions
 from ironcurtain_proxy.wiring.proxy import Proxy, assemble
 from ironcurtain_proxy.wiring.readiness import look_at_servers
 from ironcurtain_proxy.wiring.reviewers import Ways
@@ -180,7 +181,7 @@ async def _live(proxy: Proxy, client: LateChannel, read: int, write: int) -> int
 async def _instructions(proxy: Proxy) -> Introduced:
     """What the agent is told: our own guidance, then the servers' words, each under its name."""
     said = await proxy.servers.introductions(_PATIENCE)
-    return introduced(tool_usage(), said)
+    return pinned_introductions(tool_usage(), said, proxy.pins)
 
 
 def _noticing(
@@ -194,6 +195,8 @@ def _noticing(
             if news is not None:
                 await agent.notice(method, news)
         elif method.endswith("/list_changed"):
+            for section in LISTED_ANEW.get(method, ()):
+                proxy.pins.forget(server, section)
             await agent.notice(method, None)
         elif method.endswith("/complete") and proxy.client.is_done(server, params):
             await agent.notice(method, params)

@@ -10,7 +10,7 @@ import pytest
 from ironcurtain_proxy.auto_approver.reviewer import (
     auto_approve,
 )
-from ironcurtain_proxy.llm.log import LlmLog, session_llm_log_path
+from ironcurtain_proxy.llm.log import LlmLog
 from ironcurtain_proxy.model.escalation import Approved, Unreachable
 from tests.auto_approver.test_reviewer import CONTEXT, PUSH, Session, local
 from tests.llm.scripted_model import Step, says, scripted_model
@@ -146,7 +146,7 @@ async def test_a_key_that_a_provider_repeats_does_not_end_up_in_a_log() -> None:
 
 @pytest.mark.requirement("A-65", "A-66", "A-64", "A-51")
 async def test_the_log_has_question_answer_usage_and_time(tmp_path: Path) -> None:
-    path = session_llm_log_path(tmp_path, "s1")
+    path = tmp_path / "s1" / "auto-approve-llm.jsonl"
     with scripted_model(says("approve", "asked")) as server:
         session = Session(log=LlmLog(path))
         async with local(server) as model:

@@ -128,6 +128,7 @@ def test_a_fast_call_is_answered_while_a_slow_one_is_under_way(agent: RawClient)
 
 def test_new_tools_of_a_server_are_announced_and_can_be_used(installation: Installation) -> None:
     installation.add_scripted("one")
+    installation.variables["PINS"] = "off"
     installation.add_scripted("scripted", {**_plain(), "added": {"text": ["none"]}})
     installation.allow_scripted("one", "scripted")
     agent = installation.start()
@@ -141,6 +142,7 @@ def test_new_tools_of_a_server_are_announced_and_can_be_used(installation: Insta
 
 
 def test_a_new_tool_that_nobody_annotated_is_listed_but_denied(scripted: Installation) -> None:
+    scripted.variables["PINS"] = "off"
     agent = scripted.start()
     agent.call("change", {"add": "surprise"})
     agent.notification("notifications/tools/list_changed")

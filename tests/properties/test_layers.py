@@ -8,10 +8,13 @@ from ironcurtain_proxy.decision.authorizer import authorize
 from ironcurtain_proxy.model.decision import SEVERITY, effect_of
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.model.request import AccessRequest
+from tests.examples import examples
 from tests.reference.layers import reference_layers
 from tests.strategies import layered_policies, requests
 
-thorough = settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+thorough = settings(
+    max_examples=examples(200), suppress_health_check=[HealthCheck.too_slow], deadline=None
+)
 
 
 @thorough

@@ -8,7 +8,7 @@ from typing import Final, Literal, TypeAlias, get_args
 
 from ironcurtain_proxy.auto_confirm.engine.interaction import Hundredths
 from ironcurtain_proxy.auto_confirm.engine.matrix import MatrixWord
-from ironcurtain_proxy.auto_confirm.engine.operations import Operation
+from ironcurtain_proxy.auto_confirm.engine.operations import OperationKind
 from ironcurtain_proxy.auto_confirm.engine.patterns import RiskBand
 from ironcurtain_proxy.auto_confirm.engine.risk import (
     Factor,
@@ -47,7 +47,7 @@ class EngineDecision:
     """Who reviews if the target is silent; None: nobody else."""
     priority: Priority | None = None
     alert: bool = False
-    operation: Operation
+    operation: OperationKind
     rows: tuple[str, ...] = ()
     """The matrix rows that the call falls under."""
     verdict: MatrixWord = "evaluate"

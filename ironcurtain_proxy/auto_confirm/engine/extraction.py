@@ -24,7 +24,7 @@ from ironcurtain_proxy.auto_confirm.engine.operations import (
     ROLE_OPERATIONS,
     TELLING_ARGUMENTS,
     WRITING_WORDS,
-    Operation,
+    OperationKind,
 )
 from ironcurtain_proxy.model.annotation import ROLE_TRAITS
 from ironcurtain_proxy.model.json import Arguments, Json
@@ -34,8 +34,8 @@ from ironcurtain_proxy.model.request import ArgumentFact, PathValue, UrlValue, V
 _FILE_OPERATIONS: Final = frozenset({"read", "list", "edit", "delete"})
 _ELSEWHERE: Final = frozenset({"database", "network", "install", "deploy", "test"})
 _SCOPELESS: Final = (_ELSEWHERE | {"unknown"}) - {"network"}
-_ORDER: Final[Mapping[Operation, int]] = {
-    operation: place for place, operation in enumerate(get_args(Operation))
+_ORDER: Final[Mapping[OperationKind, int]] = {
+    operation: place for place, operation in enumerate(get_args(OperationKind))
 }
 _HERE: Final = re.compile(r"localhost|(.+\.)?localhost|127(\.\d{1,3}){3}|\[?::1\]?", re.ASCII)
 
@@ -44,7 +44,7 @@ _HERE: Final = re.compile(r"localhost|(.+\.)?localhost|127(\.\d{1,3}){3}|\[?::1\
 class Touch:
     """One thing that a call does."""
 
-    operation: Operation
+    operation: OperationKind
     path: RealPath | None = None
     """To what; None: to nothing that has a path."""
 
@@ -55,7 +55,7 @@ class CallSubject:
 
     touches: tuple[Touch, ...]
     """Never empty."""
-    operation: Operation
+    operation: OperationKind
     """The most dangerous of them."""
     branches: tuple[str, ...]
     """Every branch that it changes, in short names; empty: not known."""
@@ -127,7 +127,7 @@ def subject_of(interaction: Interaction) -> CallSubject:
     )
 
 
-def _apart(interaction: Interaction, touches: tuple[Touch, ...]) -> frozenset[Operation]:
+def _apart(interaction: Interaction, touches: tuple[Touch, ...]) -> frozenset[OperationKind]:
     acting = [touch for touch in touches if touch.operation not in {"read", "list"}]
     changed = {touch.path for touch in acting}
     reading = [
@@ -160,7 +160,7 @@ def _touches(interaction: Interaction) -> Iterator[Touch]:
     yield from _besides(interaction, named, has_paths=bool(paths))
 
 
-def _named(interaction: Interaction) -> tuple[Operation, ...]:
+def _named(interaction: Interaction) -> tuple[OperationKind, ...]:
     """What the command, or else the tool's name, says; nothing if it says nothing."""
     if interaction.command_operation is not None:
         return (COMMAND_OPERATIONS.get(interaction.command_operation, "unknown"),)
@@ -176,7 +176,7 @@ def _named(interaction: Interaction) -> tuple[Operation, ...]:
 
 
 def _besides(
-    interaction: Interaction, named: tuple[Operation, ...], *, has_paths: bool
+    interaction: Interaction, named: tuple[OperationKind, ...], *, has_paths: bool
 ) -> Iterator[Touch]:
     """What switches, options and odd addresses add, and what nobody recognises."""
     request = interaction.request

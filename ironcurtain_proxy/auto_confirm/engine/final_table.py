@@ -9,13 +9,13 @@ from types import MappingProxyType
 from typing import Final
 
 from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision
-from ironcurtain_proxy.auto_confirm.engine.operations import Operation
+from ironcurtain_proxy.auto_confirm.engine.operations import OperationKind
 from ironcurtain_proxy.auto_confirm.engine.risk import LOW_AT_MOST
 from ironcurtain_proxy.auto_confirm.engine.settings import AutoConfirmSettings, TimeoutAction
 from ironcurtain_proxy.model.annotation import ArgumentRole
 from ironcurtain_proxy.model.escalation import Origin
 
-APPROVABLE: Final[frozenset[Operation]] = frozenset(
+APPROVABLE: Final[frozenset[OperationKind]] = frozenset(
     {"edit", "read", "list", "git-pull", "git-fetch", "shell-safe"}
 )
 """Operations of which every row of the matrix is Auto-approve, with a base of at most 0.4. That of
@@ -34,7 +34,7 @@ def is_policy_critical(origins: tuple[Origin, ...], roles: tuple[ArgumentRole, .
     return "policy" in origins and (not roles or not _HARMLESS.issuperset(roles))
 
 
-def check_on_timeout(table: Mapping[Operation, TimeoutAction]) -> tuple[str, ...]:
+def check_on_timeout(table: Mapping[OperationKind, TimeoutAction]) -> tuple[str, ...]:
     """What is wrong with a configured table, one line for each operation; empty: nothing."""
     return tuple(
         f"auto_confirm.on_timeout.{operation}: cannot be approved without an answer; "

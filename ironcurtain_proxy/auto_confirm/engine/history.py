@@ -11,13 +11,13 @@ from typing import Final, TypeAlias
 
 from ironcurtain_proxy.auto_confirm.engine.extraction import CallSubject
 from ironcurtain_proxy.auto_confirm.engine.interaction import Hundredths, Interaction, Knowledge
-from ironcurtain_proxy.auto_confirm.engine.operations import Operation
+from ironcurtain_proxy.auto_confirm.engine.operations import OperationKind
 from ironcurtain_proxy.model.path import RealPath
 
 ENOUGH: Final = 100
 """Calls. Before so many were decided, everything is done for the first time."""
 
-EVERYDAY: Final[frozenset[Operation]] = frozenset(
+EVERYDAY: Final[frozenset[OperationKind]] = frozenset(
     {"read", "list", "edit", "git-commit", "git-pull", "git-fetch", "shell-safe", "test"}
 )
 """What is part of any work, and so never unusual."""
@@ -45,7 +45,7 @@ def compared(
     )
 
 
-def is_unusual(operation: Operation, seen: Mapping[str, int]) -> bool:
+def is_unusual(operation: OperationKind, seen: Mapping[str, int]) -> bool:
     """Whether this was never done in all the calls that there were.
 
     Args:

@@ -10,14 +10,14 @@ from typing import Final, Literal, TypeAlias
 
 from ironcurtain_proxy.model.annotation import ArgumentRole
 
-Operation: TypeAlias = Literal[
+OperationKind: TypeAlias = Literal[
     "deploy", "git-force-push", "shell-dd-mount", "delete", "shell-rm", "unknown", "git-push",
     "database", "network", "install", "git-commit", "edit", "shell-safe", "test", "git-pull",
     "git-fetch", "read", "list",
 ]  # fmt: skip
 """What a call does, the most dangerous first. `unknown`: the engine does not know."""
 
-COMMAND_OPERATIONS: Final[Mapping[str, Operation]] = MappingProxyType(
+COMMAND_OPERATIONS: Final[Mapping[str, OperationKind]] = MappingProxyType(
     {
         "safe": "shell-safe",
         "rm": "shell-rm",
@@ -36,7 +36,7 @@ COMMAND_OPERATIONS: Final[Mapping[str, Operation]] = MappingProxyType(
 )
 """Any other word is `unknown`."""
 
-_FILESYSTEM: Final[Mapping[str, Operation]] = MappingProxyType(
+_FILESYSTEM: Final[Mapping[str, OperationKind]] = MappingProxyType(
     {
         **dict.fromkeys(
             ("read_file", "read_text_file", "read_media_file", "read_multiple_files"), "read"
@@ -51,7 +51,7 @@ _FILESYSTEM: Final[Mapping[str, Operation]] = MappingProxyType(
         "move_file": "delete",
     }
 )
-_GIT: Final[Mapping[str, Operation]] = MappingProxyType(
+_GIT: Final[Mapping[str, OperationKind]] = MappingProxyType(
     {
         **dict.fromkeys(
             ("git_status", "git_diff", "git_diff_unstaged", "git_diff_staged", "git_log"), "read"
@@ -64,14 +64,14 @@ _GIT: Final[Mapping[str, Operation]] = MappingProxyType(
         "git_push": "git-push",
     }
 )
-_MEMORY: Final[Mapping[str, Operation]] = MappingProxyType(
+_MEMORY: Final[Mapping[str, OperationKind]] = MappingProxyType(
     {
         **dict.fromkeys(("read_graph", "search_nodes", "open_nodes"), "read"),
         **dict.fromkeys(("create_entities", "create_relations", "add_observations"), "edit"),
         **dict.fromkeys(("delete_entities", "delete_observations", "delete_relations"), "delete"),
     }
 )
-_GITHUB: Final[Mapping[str, Operation]] = MappingProxyType(
+_GITHUB: Final[Mapping[str, OperationKind]] = MappingProxyType(
     {
         **dict.fromkeys(("push_files", "create_or_update_file", "merge_pull_request"), "git-push"),
         "delete_file": "delete",
@@ -83,7 +83,7 @@ _GITHUB: Final[Mapping[str, Operation]] = MappingProxyType(
     }
 )
 
-KNOWN_TOOLS: Final[Mapping[str, Mapping[str, Operation]]] = MappingProxyType(
+KNOWN_TOOLS: Final[Mapping[str, Mapping[str, OperationKind]]] = MappingProxyType(
     {
         "filesystem": _FILESYSTEM,
         "git": _GIT,
@@ -104,7 +104,7 @@ OWN_DATA: Final = frozenset(
 )
 """Tools that read what the agent itself was told or wrote, and name no path."""
 
-ROLE_OPERATIONS: Final[Mapping[ArgumentRole, Operation | None]] = MappingProxyType(
+ROLE_OPERATIONS: Final[Mapping[ArgumentRole, OperationKind | None]] = MappingProxyType(
     {
         "read-path": "read",
         "write-path": "edit",
@@ -136,7 +136,7 @@ ROLE_OPERATIONS: Final[Mapping[ArgumentRole, Operation | None]] = MappingProxyTy
 _PULLED: Final[frozenset[ArgumentRole]] = frozenset(
     {"read-path", "write-path", "write-history", "git-remote-url"}
 )
-COVERED: Final[Mapping[Operation, frozenset[ArgumentRole]]] = MappingProxyType(
+COVERED: Final[Mapping[OperationKind, frozenset[ArgumentRole]]] = MappingProxyType(
     {
         "git-pull": _PULLED,
         "git-fetch": _PULLED,
@@ -158,7 +158,7 @@ WRITING_WORDS: Final = frozenset(
 )
 """With these in its name, a tool of any server is what its roles say; else it is `unknown`."""
 
-RAISING_WORDS: Final[Mapping[str, Operation]] = MappingProxyType(
+RAISING_WORDS: Final[Mapping[str, OperationKind]] = MappingProxyType(
     {
         **dict.fromkeys(
             ("delete", "remove", "rm", "unlink", "erase", "wipe", "purge", "destroy", "shred"),

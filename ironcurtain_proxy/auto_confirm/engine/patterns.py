@@ -7,7 +7,7 @@ weighed: a pattern that matches by two of four conditions would approve any path
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from ironcurtain_proxy.auto_confirm.engine.operations import Operation
+from ironcurtain_proxy.auto_confirm.engine.operations import OperationKind
 from ironcurtain_proxy.auto_confirm.engine.path_patterns import PathRegex
 from ironcurtain_proxy.auto_confirm.engine.sessions import SessionType
 
@@ -25,7 +25,7 @@ class ApprovalPattern:
     """A row of `approval_patterns`, its expression compiled."""
 
     name: str
-    operation: Operation
+    operation: OperationKind
     scope: PathRegex | None = None
     """None: it says nothing of scopes, and so is never an exact match."""
     session_type: SessionType | None = None
@@ -35,7 +35,7 @@ class ApprovalPattern:
     auto_approve: bool = False
 
     def knows(
-        self, operation: Operation, scopes: tuple[str, ...], session_type: SessionType
+        self, operation: OperationKind, scopes: tuple[str, ...], session_type: SessionType
     ) -> bool:
         """Whether such calls are known, approved or not."""
         if operation == "unknown" or operation != self.operation:
@@ -47,7 +47,7 @@ class ApprovalPattern:
         return bool(scopes) and all(self.scope.fullmatch(scope) for scope in scopes)
 
     def approves(
-        self, operation: Operation, scopes: tuple[str, ...], session_type: SessionType
+        self, operation: OperationKind, scopes: tuple[str, ...], session_type: SessionType
     ) -> bool:
         """Whether it is an exact match that the operator lets approve."""
         return (

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Final, Literal, TypeAlias, get_args
 
 from ironcurtain_proxy.auto_confirm.engine.matrix import ROWS, RowKey
-from ironcurtain_proxy.auto_confirm.engine.operations import Operation
+from ironcurtain_proxy.auto_confirm.engine.operations import OperationKind
 from ironcurtain_proxy.auto_confirm.engine.sessions import SessionType
 from ironcurtain_proxy.auto_confirm.engine.windows import NightMode
 from ironcurtain_proxy.errors import ConfigurationError
@@ -104,7 +104,7 @@ class AutoConfirmSettings:
     load_relief: bool = False
     """Approve more when more than ten reviews of other sessions are pending."""
     unknown: UnknownAction = "escalate"
-    on_timeout: Mapping[Operation, TimeoutAction] = field(
+    on_timeout: Mapping[OperationKind, TimeoutAction] = field(
         default_factory=lambda: MappingProxyType({})
     )
     """Whatever is not in it: `deny`. `final_table.check_on_timeout` says what may be in it."""
@@ -125,7 +125,7 @@ class AutoConfirmSettings:
         names = [reviewer.name for reviewer in self.reviewers]
         if len(set(names)) != len(names):
             raise ConfigurationError("auto_confirm.reviewers: two have one name")
-        strange = set(self.on_timeout) - set(get_args(Operation))
+        strange = set(self.on_timeout) - set(get_args(OperationKind))
         if strange:
             raise ConfigurationError(
                 f"auto_confirm.on_timeout: no operation is called {min(strange)!r}"

@@ -10,7 +10,7 @@ from typing import Final, TypeVar, get_args
 
 from ironcurtain_proxy.auto_confirm.engine.final_table import check_on_timeout
 from ironcurtain_proxy.auto_confirm.engine.matrix import RowKey
-from ironcurtain_proxy.auto_confirm.engine.operations import Operation
+from ironcurtain_proxy.auto_confirm.engine.operations import OperationKind
 from ironcurtain_proxy.auto_confirm.engine.sessions import SessionType
 from ironcurtain_proxy.auto_confirm.engine.settings import (
     FURTHER_RULES,
@@ -40,7 +40,7 @@ from ironcurtain_proxy.config.reading.problems import nearest, shown
 from ironcurtain_proxy.errors import ConfigurationError
 
 _SESSION_TYPES: Final[tuple[SessionType, ...]] = get_args(SessionType)
-_OPERATIONS: Final[tuple[Operation, ...]] = get_args(Operation)
+_OPERATIONS: Final[tuple[OperationKind, ...]] = get_args(OperationKind)
 _RULES: Final[tuple[RuleAction, ...]] = ("escalate", "auto_approve", "conditional")
 _UNKNOWN: Final[tuple[UnknownAction, ...]] = ("escalate", "conditional")
 _TIMEOUT: Final[tuple[TimeoutAction, ...]] = ("deny", "approve")
@@ -228,8 +228,8 @@ def _hour(spot: Spot) -> int:
     return hour if 0 <= hour <= 23 else 0  # noqa: PLR2004  of a day
 
 
-def _on_timeout(spot: Spot) -> Mapping[Operation, TimeoutAction]:
-    table: dict[Operation, TimeoutAction] = {}
+def _on_timeout(spot: Spot) -> Mapping[OperationKind, TimeoutAction]:
+    table: dict[OperationKind, TimeoutAction] = {}
     for name, inner in spot.members().items():
         if name.startswith("_"):
             continue

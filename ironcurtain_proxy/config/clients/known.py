@@ -138,15 +138,9 @@ CLIENTS: Final = (
     ),
 )
 
-_BY_ID: Final = MappingProxyType({client.id: client for client in CLIENTS})
 _FORMAT_OF: Final[Mapping[str, FormatName]] = MappingProxyType(
     {".toml": "toml", ".yaml": "yaml", ".yml": "yaml"}
 )
-
-
-def client_called(name: str) -> Client | None:
-    """The client with this id."""
-    return _BY_ID.get(name)
 
 
 def format_of(file: Path) -> FormatName:

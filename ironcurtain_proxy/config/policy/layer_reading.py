@@ -45,8 +45,6 @@ class ReadRules:
     """Where each of the user's rules stands; those of the base have no place."""
     project: tuple[tuple[Rule, RulePlace], ...]
     base: BaseName
-    says_base: bool
-    """Whether a file names the base."""
     data: tuple[bytes, ...]
     """What was read, for the version."""
 
@@ -80,7 +78,6 @@ class LayerReader:
             places=own.places,
             project=project,
             base=base,
-            says_base=any(file is not None and file.base is not None for file in (short, full)),
             data=(*data, base.encode(), below.data, *more),
         )
 

@@ -28,7 +28,7 @@ from ironcurtain_proxy.config.policy.policy_file import (
 )
 from ironcurtain_proxy.config.policy.secret_names import SECRETS, secret_names
 from ironcurtain_proxy.config.reading.document import Members, RulePlace, Spot
-from ironcurtain_proxy.config.reading.problems import MarkedReport, PathPart, shown
+from ironcurtain_proxy.config.reading.problems import MarkedReport, PathPart
 from ironcurtain_proxy.config.reading.reading import parse, read_file
 from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
 from ironcurtain_proxy.model.decision import Effect
@@ -279,9 +279,3 @@ def _sql(spot: Spot) -> SqlEffect:
 
 def _roles(spot: Spot) -> frozenset[ArgumentRole]:
     return frozenset([role(item) for item in _each(spot)])
-
-
-def as_line(rule: Rule) -> str:
-    """A rule of the short form as its key and value, for people."""
-    verb, server = VERBS[rule.effect], ", ".join(sorted(rule.servers or {EVERY}))
-    return f"{verb} {shown(server)[1:-1]}: {', '.join(sorted(rule.tools or {EVERY}))}"

@@ -78,6 +78,7 @@ _VARIABLES: Final[Mapping[str, tuple[str, _Parser]]] = MappingProxyType(
         "SESSION_LOG_PATH": ("sessionLogPath", _text),
         "SANDBOX_POLICY": ("sandboxPolicy", _text),
         "UNKNOWN_TOOLS": ("unknownTools", _text),
+        "PINS": ("pins", _text),
         "SERVER_FILTER": ("serverFilter", _names),
         "SERVER_CREDENTIALS": ("serverCredentials", _json),
         "MAX_MESSAGE_BYTES": ("maxMessageBytes", _number),

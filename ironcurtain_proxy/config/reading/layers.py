@@ -44,6 +44,7 @@ _KEYS: Final = (
     "sessionRetentionDays",
     "sandboxPolicy",
     "unknownTools",
+    "pins",
     "serverFilter",
     "serverCredentials",
     "maxMessageBytes",

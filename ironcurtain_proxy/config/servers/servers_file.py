@@ -19,6 +19,7 @@ from ironcurtain_proxy.config.reading.reading import read_document
 from ironcurtain_proxy.config.servers.recognition import recognised
 from ironcurtain_proxy.config.servers.remote_entry import REMOTE_KEYS, is_remote, read_remote
 from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.pinning import PIN_MODES
 from ironcurtain_proxy.model.policy import ASK_KINDS, AskKind
 from ironcurtain_proxy.model.server import ServerSpec
 
@@ -39,6 +40,7 @@ SERVER_KEYS: Final = (
     "stateful",
     "type",
     "ask",
+    "pins",
 )
 _FILESYSTEM_KEYS: Final = ("allowWrite", "allowRead", "denyRead", "denyWrite")
 _PROCESSES: Final = (16, 4_194_304)
@@ -104,6 +106,7 @@ class ServersReader:
             stateful=members.read("stateful", Spot.switch, default=False),
             description=members.read("description", Spot.text, ""),
             ask=members.read("ask", _asking, ()),
+            pins=members.read("pins", lambda spot: spot.word(PIN_MODES), None),
         )
 
     def _is_left_out(self, spot: Spot) -> bool:
@@ -127,6 +130,7 @@ class ServersReader:
             description=members.read("description", Spot.text, ""),
             remote=read_remote(members),
             ask=members.read("ask", _asking, ()),
+            pins=members.read("pins", lambda spot: spot.word(PIN_MODES), None),
         )
 
     def _process_text(self, spot: Spot) -> str:

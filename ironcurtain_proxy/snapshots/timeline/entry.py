@@ -51,11 +51,6 @@ def parent_of(path: str) -> str:
     return path.rpartition("/")[0]
 
 
-def is_below(path: str, directory: str) -> bool:
-    """Whether a path lies in a directory, at whatever depth."""
-    return not directory or path.startswith(directory + "/")
-
-
 def kind_of_change(before: Entry | None, after: Entry | None) -> ChangeKind | None:
     """What became of a path; None: nothing that counts.
 

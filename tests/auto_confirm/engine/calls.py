@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, timezone
 from ironcurtain_proxy.auto_confirm.engine.decision import EngineDecision
 from ironcurtain_proxy.auto_confirm.engine.evaluation import evaluate
 from ironcurtain_proxy.auto_confirm.engine.interaction import Interaction, Knowledge
-from ironcurtain_proxy.auto_confirm.engine.operations import Operation
+from ironcurtain_proxy.auto_confirm.engine.operations import OperationKind
 from ironcurtain_proxy.auto_confirm.engine.path_patterns import compile_path_regex
 from ironcurtain_proxy.auto_confirm.engine.patterns import ApprovalPattern
 from ironcurtain_proxy.auto_confirm.engine.places import SafePath
@@ -130,7 +130,7 @@ def decided(
 
 
 def pattern(
-    operation: Operation, scope: str | None, *, auto_approve: bool = True
+    operation: OperationKind, scope: str | None, *, auto_approve: bool = True
 ) -> ApprovalPattern:
     return ApprovalPattern(
         name="p",

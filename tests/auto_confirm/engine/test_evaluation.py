@@ -17,7 +17,7 @@ from ironcurtain_proxy.auto_confirm.engine.interaction import (
     Knowledge,
     SessionHealth,
 )
-from ironcurtain_proxy.auto_confirm.engine.operations import Operation
+from ironcurtain_proxy.auto_confirm.engine.operations import OperationKind
 from ironcurtain_proxy.auto_confirm.engine.settings import AutoConfirmSettings, SafetyRule
 from ironcurtain_proxy.auto_confirm.engine.windows import NightMode
 from ironcurtain_proxy.errors import KernelError
@@ -83,7 +83,7 @@ def test_an_exact_pattern_approves_at_once() -> None:
 def test_a_pattern_does_not_outweigh_a_rule_that_escalates(
     interaction: Interaction, scope: str
 ) -> None:
-    names: tuple[Operation, ...] = ("delete", "git-push", "unknown")
+    names: tuple[OperationKind, ...] = ("delete", "git-push", "unknown")
     patterns = tuple(calls.pattern(name, scope) for name in names)
     decision = decided(interaction, ON, replace(CALM, patterns=patterns))
     assert decision.action == "escalate"

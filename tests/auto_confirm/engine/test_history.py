@@ -15,7 +15,7 @@ from ironcurtain_proxy.auto_confirm.engine.history import (
     similarity,
 )
 from ironcurtain_proxy.auto_confirm.engine.interaction import InteractionHistory
-from ironcurtain_proxy.auto_confirm.engine.operations import Operation
+from ironcurtain_proxy.auto_confirm.engine.operations import OperationKind
 from ironcurtain_proxy.model.path import RealPath
 from tests.auto_confirm.engine import calls
 from tests.auto_confirm.engine.calls import CALM, ON, decided
@@ -35,7 +35,7 @@ def test_what_was_never_done_in_many_calls_is_unusual() -> None:
 
 
 @pytest.mark.parametrize("operation", sorted(EVERYDAY))
-def test_everyday_work_is_never_unusual(operation: Operation) -> None:
+def test_everyday_work_is_never_unusual(operation: OperationKind) -> None:
     assert not is_unusual(operation, {"deploy": ENOUGH})
 
 

@@ -16,12 +16,12 @@ from ironcurtain_proxy.auto_confirm.engine.lifecycle import (
     may_hold,
 )
 from ironcurtain_proxy.auto_confirm.engine.matrix import ROWS
-from ironcurtain_proxy.auto_confirm.engine.operations import Operation
+from ironcurtain_proxy.auto_confirm.engine.operations import OperationKind
 from ironcurtain_proxy.auto_confirm.engine.settings import AutoConfirmSettings
 from tests.auto_confirm.engine import calls
 from tests.auto_confirm.engine.calls import CALM, ON, decided
 
-OPERATIONS: tuple[Operation, ...] = get_args(Operation)
+OPERATIONS: tuple[OperationKind, ...] = get_args(OperationKind)
 LENIENT = replace(ON, on_timeout=dict.fromkeys(OPERATIONS, "approve"))
 SICK = replace(CALM, health="stuck")
 
@@ -40,7 +40,7 @@ def test_four_held_or_one_critical_is_enough(held: tuple[int, ...], may: bool) -
 
 @pytest.mark.requirement("B-172")
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_silence_is_a_denial_unless_the_operator_says_otherwise(operation: Operation) -> None:
+def test_silence_is_a_denial_unless_the_operator_says_otherwise(operation: OperationKind) -> None:
     decision = replace(decided(calls.read("/srv/project/a"), ON, SICK), operation=operation)
     assert decision.action == "escalate"
     assert on_timeout(decision, ON, policy_critical=False) == "deny"
@@ -50,13 +50,15 @@ def test_silence_is_a_denial_unless_the_operator_says_otherwise(operation: Opera
 
 @pytest.mark.requirement("B-172")
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_only_operations_whose_every_row_approves_may_be_configured(operation: Operation) -> None:
+def test_only_operations_whose_every_row_approves_may_be_configured(
+    operation: OperationKind,
+) -> None:
     assert bool(check_on_timeout({operation: "approve"})) == (operation not in APPROVABLE)
     assert check_on_timeout({operation: "deny"}) == ()
 
 
 def test_what_is_approvable_is_what_the_matrix_approves() -> None:
-    examples: dict[Operation, list[Interaction]] = {
+    examples: dict[OperationKind, list[Interaction]] = {
         "edit": [calls.edit("/tmp/a"), calls.edit("/srv/project/a")],
         "read": [calls.read("/srv/project/a")],
         "git-pull": [calls.git("git_pull")],

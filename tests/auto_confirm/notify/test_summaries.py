@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ironcurtain_proxy.auto_confirm.approval_tally import ApprovalTally
-from ironcurtain_proxy.auto_confirm.engine.operations import Operation
+from ironcurtain_proxy.auto_confirm.engine.operations import OperationKind
 from ironcurtain_proxy.auto_confirm.notify import notifier as notifications
 from ironcurtain_proxy.auto_confirm.notify.channels import (
     CommandChannel,
@@ -42,7 +42,7 @@ pytestmark = pytest.mark.requirement("B-48")
 
 EDIT = decided(calls.edit("/srv/project/a"))
 READ = decided(calls.read("/srv/project/a"))
-OPERATIONS: tuple[Operation, ...] = get_args(Operation)
+OPERATIONS: tuple[OperationKind, ...] = get_args(OperationKind)
 PAYLOAD = {
     "type": "permission_summary",
     "target": "architect_manager",
@@ -243,7 +243,7 @@ def test_a_summary_is_harmless_whatever_it_is_made_of(
 
 @given(st.lists(st.tuples(st.sampled_from(OPERATIONS), st.integers(0, 100)), min_size=1))
 def test_a_tally_holds_one_number_for_an_operation_and_the_highest_risk(
-    approved: list[tuple[Operation, int]],
+    approved: list[tuple[OperationKind, int]],
 ) -> None:
     tally = ApprovalTally(target="architect_manager", clock=FakeClock())
     for operation, risk in approved:

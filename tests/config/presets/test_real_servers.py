@@ -3,14 +3,12 @@
 from pathlib import Path
 
 import orjson
-import pytest
 
 from tests.config.presets.test_presets import Place
 from tests.e2e.real_servers import npm_server, python_server
 
 
-@pytest.mark.parametrize("name", ["coding", "supervised", "read-only"])
-def test_public_servers_are_recognised_and_check_agrees(tmp_path: Path, name: str) -> None:
+def test_public_servers_are_recognised_and_check_agrees(tmp_path: Path) -> None:
     place = Place(tmp_path)
     commands = {
         "one": npm_server("filesystem", str(place.workspace)),
@@ -19,7 +17,7 @@ def test_public_servers_are_recognised_and_check_agrees(tmp_path: Path, name: st
         "four": python_server("time"),
     }
     place.say({key: {"command": words[0], "args": words[1:]} for key, words in commands.items()})
-    done = place.init(name, "--yes")
+    done = place.init("coding", "--yes")
     assert done.returncode == 0, done.stdout + done.stderr
     document = orjson.loads(place.run("check", "--live", "--json").stdout)
     assert document["servers"] == {
@@ -37,10 +35,9 @@ def test_public_servers_are_recognised_and_check_agrees(tmp_path: Path, name: st
         "look": ("two/read_graph", {}),
         "keep": ("two/create_entities", {}),
     }
-    changes = {"coding": "allow", "supervised": "escalate", "read-only": "deny"}[name]
     assert place.decisions({k: v for k, v in calls.items() if k != "keep"}) == {
         "read": "allow",
-        "write": changes,
-        "commit": changes,
+        "write": "allow",
+        "commit": "allow",
         "look": "allow",
     }

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """A downstream server with resources, prompts and completions, which asks what it is told to ask.
 
-Speaks MCP over stdio with the standard library alone. `WHOLE` holds its lists as JSON (`resources`,
-`resourceTemplates`, `prompts`, `tools`), what its tool `ask` asks (`questions`, a list of requests)
-and what it says of its use (`instructions`). Every line that arrives is written down in
-`WHOLE_JOURNAL` before it is acted upon.
+Speaks MCP over stdio with the standard library alone. `WHOLE` holds, or names a file with, its
+lists as JSON (`resources`, `resourceTemplates`, `prompts`, `tools`), what its tool `ask` asks
+(`questions`, a list of requests) and what it says of its use (`instructions`). Every line that
+arrives is written down in `WHOLE_JOURNAL` before it is acted upon.
 """
 
 import json  # noqa: TID251  the standard library alone
@@ -30,9 +30,11 @@ class Said(TypedDict, total=False):
     instructions: str
     early: Message
     page: int
+    views: dict[str, str]
 
 
-SAID: Final[Said] = json.loads(os.environ.get("WHOLE", "{}"))
+WORDS: Final = os.environ.get("WHOLE", "{}")
+SAID: Final[Said] = json.loads(WORDS if WORDS.startswith("{") else Path(WORDS).read_text("utf-8"))
 JOURNAL: Final = Path(os.environ.get("WHOLE_JOURNAL", os.devnull))
 TOOLS: Final[list[Json]] = [
     {"name": name, "inputSchema": {"type": "object", "properties": {}}}
@@ -86,7 +88,8 @@ def page(key: str, entries: list[Json], params: Message) -> Message:
 
 
 def read(params: Message) -> Message:
-    return {"contents": [{"uri": params["uri"], "text": f"text of {params['uri']}"}]}
+    text = SAID.get("views", {}).get(str(params["uri"]), f"text of {params['uri']}")
+    return {"contents": [{"uri": params["uri"], "text": text}]}
 
 
 def prompt(params: Message) -> Message:

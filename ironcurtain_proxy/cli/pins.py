@@ -1,0 +1,240 @@
+"""`ironcurtain-proxy pins`: what servers said of themselves when they were trusted, and say now."""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from ironcurtain_proxy.cli.reviewing import say, say_json
+from ironcurtain_proxy.config.reading.operator_paths import STATE_DIRECTORY
+from ironcurtain_proxy.config.settings import home_directory
+from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.mailbox.display import visible
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.pinning import Section
+from ironcurtain_proxy.pins.difference import Change, changes
+from ironcurtain_proxy.pins.pinned import Parts, ServerPins
+from ironcurtain_proxy.pins.scan import Finding, scan
+from ironcurtain_proxy.pins.store import PinsFileError, PinStore
+from ironcurtain_proxy.wiring.pins import pin_store
+
+DESCRIPTION: Final = """\
+Show what is pinned of each server: its instructions, tools, prompts, templates and views, as they
+were when it was trusted first. A part that is changed, new or renamed is hidden from the agent and
+denied until you accept it. Running sessions follow within a second.
+"""
+
+EXAMPLES: Final = """\
+examples:
+  ironcurtain-proxy pins list                     what is pinned, and what waits
+  ironcurtain-proxy pins diff github              what changed, and signs of an attack in it
+  ironcurtain-proxy pins accept github            show it, ask, and accept it
+  ironcurtain-proxy pins accept github --part tools/create_issue --yes
+  ironcurtain-proxy pins reset github             trust it anew when it starts next
+  ironcurtain-proxy pins list --json
+
+exit status: 0; 1 if a file cannot be used, or nothing was accepted; 2 if no such server is pinned
+"""
+
+_LINES: Final = 60
+"""Lines of one part that `diff` shows."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    for name, help_line in (
+        ("list", "list the servers, and how much waits"),
+        ("diff", "show what waits, line by line"),
+        ("accept", "accept what waits"),
+        ("reset", "forget a server: what it says next is trusted"),
+    ):
+        added = actions.add_parser(name, help=help_line)
+        needs_one = name in {"accept", "reset"}
+        added.add_argument("server", nargs=None if needs_one else "?", help="its name")
+        if name in {"list", "diff"}:
+            added.add_argument("--json", action="store_true", help="print JSON")
+        if name == "accept":
+            added.add_argument(
+                "--part", action="append", metavar="SECTION/NAME", help="only this; may be repeated"
+            )
+            added.add_argument("--yes", action="store_true", help="do not ask")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Carry it out.
+
+    Raises:
+        ConfigurationError: no such server is pinned, or a person cannot be asked.
+    """
+    store = pin_store(home_directory(os.environ) / STATE_DIRECTORY)
+    if options.action == "reset":
+        return _reset(store, options.server)
+    everything = list(store.all())
+    faults = [one for one in everything if isinstance(one, PinsFileError)]
+    found = [one for one in everything if isinstance(one, ServerPins)]
+    chosen = [one for one in found if options.server in (None, one.server)]
+    for fault in faults:
+        sys.stderr.write(f"ironcurtain-proxy: {visible(str(fault))}; its server is held: {_MEND}\n")
+    if options.server is not None and not chosen:
+        raise ConfigurationError(f'nothing is pinned of a server "{visible(options.server)}"')
+    match options.action:
+        case "list":
+            _list(chosen, as_json=options.json)
+        case "diff":
+            _diff(chosen, found, as_json=options.json)
+        case _:
+            return _accept(store, chosen, options) or int(bool(faults))
+    return int(bool(faults))
+
+
+_MEND: Final = "move the file away to trust the server anew"
+
+
+def _list(chosen: Sequence[ServerPins], *, as_json: bool) -> None:
+    if as_json:
+        say_json([_listed(one) for one in chosen])
+        return
+    for one in chosen:
+        counts = [f"{len(parts)} {section}" for section, parts in one.trusted.items() if parts]
+        waiting = len(changes(one))
+        more = f"; {waiting} to be accepted" if waiting else ""
+        say(f"{visible(one.server)}  {one.launch[:12]}  {', '.join(counts) or 'nothing'}{more}")
+    if not chosen:
+        say("nothing is pinned: a server is pinned when it starts for the first time")
+
+
+def _listed(one: ServerPins) -> dict[str, Json]:
+    return {
+        "server": one.server,
+        "launch": one.launch,
+        "pinned": _names(one),
+        "waiting": [_as_json(change) for change in changes(one)],
+    }
+
+
+def _names(one: ServerPins) -> dict[str, Json]:
+    return {section: [*sorted(parts)] for section, parts in one.trusted.items()}
+
+
+def _as_json(change: Change) -> Json:
+    return {
+        "section": change.section,
+        "name": change.name,
+        "kind": change.kind,
+        "was": change.was or None,
+        "before": None if change.before is None else change.before.value,
+        "after": change.after.value,
+        "digest": change.after.digest,
+    }
+
+
+def _diff(chosen: Sequence[ServerPins], all_pins: Sequence[ServerPins], *, as_json: bool) -> None:
+    others = {one.server for one in all_pins}
+    if as_json:
+        say_json(
+            [
+                {**_listed(one), "findings": [_finding(f) for f in _findings(one, others)]}
+                for one in chosen
+            ]
+        )
+        return
+    is_quiet = True
+    for one in chosen:
+        for line in _shown(one, others):
+            is_quiet = False
+            say(line)
+    if is_quiet:
+        say("every server is as it was accepted")
+
+
+def _shown(one: ServerPins, others: set[str]) -> list[str]:
+    lines: list[str] = []
+    for change in changes(one):
+        was = f", almost equal to {visible(change.was)}" if change.was else ""
+        lines.append(
+            f"{visible(one.server)}: {change.section}/{visible(change.name)}: {change.kind}{was}"
+        )
+        differing = list(change.lines())
+        lines += [f"    {line}" for line in differing[:_LINES]]
+        if len(differing) > _LINES:
+            lines.append(f"    … {len(differing) - _LINES} more lines; --json has them all")
+    findings = [f"    {finding}" for finding in _findings(one, others)]
+    if findings:
+        lines += [f"{visible(one.server)}: signs to look at:", *findings]
+    return lines
+
+
+def _findings(one: ServerPins, servers: set[str]) -> list[Finding]:
+    others = sorted(servers - {one.server})
+    return [
+        finding
+        for section, parts in {**one.trusted, **_joined(one)}.items()
+        for name, part in parts.items()
+        for finding in scan(f"{section}/{name}", part.value, others)
+    ]
+
+
+def _joined(one: ServerPins) -> dict[Section, Parts]:
+    return {s: {**one.trusted.get(s, {}), **parts} for s, parts in one.offered.items()}
+
+
+def _finding(finding: Finding) -> Json:
+    return {
+        "rule": finding.rule,
+        "part": finding.part,
+        "where": finding.where,
+        "text": finding.shown,
+    }
+
+
+def _accept(store: PinStore, chosen: Sequence[ServerPins], options: argparse.Namespace) -> int:
+    done = 0
+    servers = {one.server for one in store.all() if isinstance(one, ServerPins)}
+    for one in chosen:
+        waiting = [c for c in changes(one) if _is_named(c, options.part)]
+        if not waiting:
+            continue
+        if not options.yes:
+            say("\n".join(_shown(one, servers)))
+            if not _agreed(f"Accept {len(waiting)} of these for {visible(one.server)}? [y/N] "):
+                continue
+        # What was shown is accepted, and nothing that came meanwhile.
+        digests = {(c.section, c.name): c.after.digest for c in waiting}
+
+        def take(pins: ServerPins, digests: dict[tuple[Section, str], str] = digests) -> ServerPins:
+            same = {
+                (section, name)
+                for section, parts in pins.offered.items()
+                for name, part in parts.items()
+                if digests.get((section, name)) == part.digest
+            }
+            return pins.accepted(frozenset(same))
+
+        store.update(one.launch, one.server, take)
+        done += len(waiting)
+    say(f"{done} accepted" if done else "nothing was accepted")
+    return 0 if done else 1
+
+
+def _is_named(change: Change, parts: Sequence[str] | None) -> bool:
+    return not parts or f"{change.section}/{change.name}" in parts
+
+
+def _agreed(question: str) -> bool:
+    if not sys.stdin.isatty():
+        raise ConfigurationError("there is nobody to ask here: look at `pins diff`, then add --yes")
+    sys.stdout.write(question)
+    sys.stdout.flush()
+    return sys.stdin.readline().strip().lower() in {"y", "yes"}
+
+
+def _reset(store: PinStore, server: str) -> int:
+    chosen = [one for one in store.all() if isinstance(one, ServerPins) and one.server == server]
+    if not chosen:
+        raise ConfigurationError(f'nothing is pinned of a server "{visible(server)}"')
+    for one in chosen:
+        store.forget(one.launch)
+    say(f"forgotten: {visible(server)} is trusted anew when it lists its tools next")
+    return 0

@@ -1,0 +1,114 @@
+"""The one address of the front, `/mcp`, as streamable HTTP has it.
+
+`POST` brings a message, `GET` a stream of what belongs to no request or the rest of one that broke,
+`DELETE` ends the session. Knows HTTP and no method of MCP.
+"""
+
+from typing import Final
+
+import anyio
+from starlette.datastructures import Headers
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from ironcurtain_proxy.agent.handshake import VERSIONS
+from ironcurtain_proxy.agent.messages import Complaint, read
+from ironcurtain_proxy.front.bodies import read_body
+from ironcurtain_proxy.front.events import MEDIA_TYPE, accepts, event_place, event_stream
+from ironcurtain_proxy.front.guard import Guard
+from ironcurtain_proxy.front.messages import SESSION, deliver, initialize
+from ironcurtain_proxy.front.refusals import JSON, RefusalError
+from ironcurtain_proxy.front.session import OWN, AgentSession
+from ironcurtain_proxy.front.sessions import Sessions
+
+PATH: Final = "/mcp"
+_VERSION: Final = "mcp-protocol-version"
+_LAST_EVENT: Final = "last-event-id"
+_METHODS: Final = ("GET", "POST", "DELETE")
+
+
+class Front:
+    """The ASGI application."""
+
+    def __init__(self, guard: Guard, sessions: Sessions, limit: int) -> None:
+        """Nothing is begun.
+
+        Args:
+            guard: who may come.
+            sessions: of all agents.
+            limit: the largest message, bytes.
+        """
+        self._guard = guard
+        self._sessions = sessions
+        self._limit = limit
+        self._first_large = anyio.Lock()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            return
+        try:
+            response = await self._answer(Request(scope, receive))
+        except RefusalError as refusal:
+            response = refusal.response()
+        except ClientDisconnect:
+            return
+        await response(scope, receive, send)
+
+    async def _answer(self, request: Request) -> Response:
+        principal = self._guard.admit(request.headers)
+        if request.url.path != PATH:
+            raise RefusalError(404, f"there is nothing here but {PATH}")
+        if request.method not in _METHODS:
+            allowed = ", ".join(_METHODS)
+            raise RefusalError(405, f"{allowed} are served", headers={"Allow": allowed})
+        if request.headers.get(_VERSION, VERSIONS[0]) not in VERSIONS:
+            raise RefusalError(400, f"of the protocol, {', '.join(VERSIONS)} are served")
+        session = self._session(request.headers, principal)
+        if request.method == "POST":
+            return await self._post(request, principal, session)
+        if session is None:
+            raise RefusalError(400, f"{SESSION} is missing: initialize first")
+        if request.method == "GET":
+            return _stream(request.headers, session)
+        self._sessions.end(session)
+        return Response(status_code=200)
+
+    def _session(self, headers: Headers, principal: str) -> AgentSession | None:
+        name = headers.get(SESSION)
+        session = None if name is None else self._sessions.find(principal, name)
+        if name is not None and session is None:
+            raise RefusalError(404, "there is no such session (any more): initialize again")
+        return session
+
+    async def _post(
+        self, request: Request, principal: str, session: AgentSession | None
+    ) -> Response:
+        headers = request.headers
+        if headers.get("content-type", "").partition(";")[0].strip().lower() != JSON:
+            raise RefusalError(415, f"Content-Type must be {JSON}")
+        if not (accepts(headers, JSON) and accepts(headers, MEDIA_TYPE)):
+            raise RefusalError(406, f"Accept must name {JSON} and {MEDIA_TYPE}")
+        large = self._first_large if session is None else session.reading_large
+        body = await read_body(request, self._limit, large)
+        found = read(body)
+        if isinstance(found, Complaint):
+            raise RefusalError(400, found.text, code=found.code, request_id=found.id)
+        if session is None:
+            return await initialize(self._sessions, principal, found, body)
+        return await deliver(headers, session, found, body)
+
+
+def _stream(headers: Headers, session: AgentSession) -> Response:
+    if not accepts(headers, MEDIA_TYPE):
+        raise RefusalError(406, f"Accept must name {MEDIA_TYPE}")
+    named = headers.get(_LAST_EVENT)
+    place = (OWN, None) if named is None else event_place(named)
+    stream = None if place is None else session.stream(place[0])
+    if place is None or stream is None:
+        raise RefusalError(400, f"{_LAST_EVENT} names nothing that can be read again")
+    if place[1] is None and stream.is_followed:
+        raise RefusalError(409, "this stream is open already")
+    follower = stream.follow(stream.sent if place[1] is None else place[1])
+    return event_stream(stream, follower, session.version, {SESSION: session.name})

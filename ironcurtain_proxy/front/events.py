@@ -1,0 +1,91 @@
+"""A stream as the client reads it: server-sent events.
+
+Each event has an id, by which a client asks for what it missed. From 2025-11-25 on a stream begins
+with an event that says nothing, so that there is an id from the start.
+"""
+
+import re
+from collections.abc import AsyncIterator
+from typing import Final
+
+import anyio
+from starlette.datastructures import Headers
+from starlette.responses import StreamingResponse
+
+from ironcurtain_proxy.front.refusals import JSON
+from ironcurtain_proxy.front.stream import Follower, Stream
+
+MEDIA_TYPE: Final = "text/event-stream"
+_HEADERS: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+_BEAT: Final = 15.0
+"""Seconds after which a comment shows that the connection lives."""
+_RETRY: Final = 1000
+_PRIMED: Final = "2025-11-25"
+"""The version from which clients take an event without data."""
+_ID: Final = re.compile(r"([0-9]{1,9})/([0-9]{1,9})", re.ASCII)
+
+
+def event_place(text: str) -> tuple[str, int] | None:
+    """The stream and the number that an id of an event names; None: it is none of ours."""
+    found = _ID.fullmatch(text)
+    return None if found is None else (found[1], int(found[2]))
+
+
+def accepts(headers: Headers, kind: str) -> bool:
+    """Whether a client takes answers of a kind."""
+    said = headers.get("accept", "*/*").lower().split(",")
+    kinds = {one.partition(";")[0].strip() for one in said}
+    return bool(kinds & {kind, f"{kind.partition('/')[0]}/*", "*/*"})
+
+
+def prefers_events(headers: Headers) -> bool:
+    """Whether a client names a stream before JSON. Who does not mind gets what is shorter."""
+    said = headers.get("accept", "").lower()
+    return -1 < said.find(MEDIA_TYPE) < said.find(JSON)
+
+
+def event_stream(
+    stream: Stream,
+    follower: Follower,
+    version: str,
+    headers: dict[str, str],
+    first: bytes | None = None,
+) -> StreamingResponse:
+    """The answer that brings a stream's messages.
+
+    Args:
+        stream: the stream.
+        follower: who takes them.
+        version: of the protocol, as it was agreed.
+        headers: further ones of the answer.
+        first: a message that was taken already.
+    """
+    return StreamingResponse(
+        _events(stream, follower, first, is_primed=version >= _PRIMED),
+        media_type=MEDIA_TYPE,
+        headers={**_HEADERS, **headers},
+    )
+
+
+async def _events(
+    stream: Stream, follower: Follower, first: bytes | None, *, is_primed: bool
+) -> AsyncIterator[bytes]:
+    last = follower.number - 1 - (first is not None)
+    try:
+        if is_primed:
+            yield f"id: {stream.name}/{last}\nretry: {_RETRY}\ndata: \n\n".encode()
+        line = first
+        while True:
+            if line is None:
+                with anyio.move_on_after(_BEAT) as waited:
+                    line = await follower.next()
+                if waited.cancelled_caught:
+                    yield b": still here\n\n"
+                    continue
+                if line is None:
+                    return
+            head = f"id: {stream.name}/{follower.number - 1}\nevent: message\ndata: ".encode()
+            yield head + line + b"\n\n"
+            line = None
+    finally:
+        follower.leave()

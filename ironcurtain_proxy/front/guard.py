@@ -1,0 +1,63 @@
+"""What every request must have: our host, no foreign origin, the token of a principal.
+
+Attacks that this stops: a page in the user's browser that sends requests to this machine (origin,
+token), also under a name of its own that leads here (host); another program or user of this machine
+(token).
+"""
+
+import socket
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from starlette.datastructures import Headers
+
+from ironcurtain_proxy.front.listening import LOOPBACK, port_of
+from ironcurtain_proxy.front.principals import Principals
+from ironcurtain_proxy.front.refusals import RefusalError
+
+_NAMES: Final = (LOOPBACK, "localhost")
+
+
+class Guard:
+    """Knows who comes from where."""
+
+    def __init__(self, principals: Principals, hosts: Iterable[str]) -> None:
+        """Hold requests to these.
+
+        Args:
+            principals: who may come.
+            hosts: what `Host` may say, with the port where that is not the scheme's own.
+        """
+        self._principals = principals
+        self._hosts = frozenset(host.lower() for host in hosts)
+        self._origins = frozenset(
+            f"{scheme}://{host}" for host in self._hosts for scheme in ("http", "https")
+        )
+
+    def admit(self, headers: Headers) -> str:
+        """The principal that a request comes from.
+
+        Raises:
+            RefusalError: it is of another host or page, or of nobody.
+        """
+        if headers.get("host", "").lower() not in self._hosts or len(headers.getlist("host")) > 1:
+            raise RefusalError(421, "this address is not the proxy's; --public-name names another")
+        if any(one.lower() not in self._origins for one in headers.getlist("origin")):
+            raise RefusalError(403, "the request comes from a page of another origin")
+        given = headers.getlist("authorization")
+        principal = self._principals.of(given[0]) if len(given) == 1 else None
+        if principal is None:
+            raise RefusalError(401, "a token is needed", headers={"WWW-Authenticate": "Bearer"})
+        return principal
+
+
+def hosts_of(sockets: Sequence[socket.socket], public_names: Iterable[str]) -> list[str]:
+    """What `Host` may say of a front that listens on these sockets."""
+    found = [*public_names]
+    for one in sockets:
+        if one.family == socket.AF_INET:
+            found += [f"{name}:{port_of(one)}" for name in _NAMES]
+            found += [f"{name}" for name in _NAMES if port_of(one) == 80]  # noqa: PLR2004
+        else:
+            found.append("localhost")
+    return found

@@ -1,0 +1,209 @@
+"""One session of an agent: which of its streams each message belongs to.
+
+Knows JSON-RPC, and of methods only what says where a message goes; the proxy behind it decides.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+import anyio
+from msgspec import MsgspecError, Raw, Struct
+from msgspec.json import Decoder
+
+from ironcurtain_proxy.agent.messages import INTERNAL_ERROR, Message
+from ironcurtain_proxy.front.process import ProxyProcess
+from ironcurtain_proxy.front.stream import Stream
+from ironcurtain_proxy.jsonrpc.codec import MessageId, encode, message_id
+
+if TYPE_CHECKING:
+    from ironcurtain_proxy.model.json import Json
+
+OWN: Final = "0"
+"""The stream of what belongs to no request."""
+
+_FINISHED: Final = 16
+"""Streams that are kept after their last message: a connection may have broken on its way."""
+
+_UNHEARD: Final = 1 << 20
+"""Bytes of what belongs to no request, for a client that may begin to listen."""
+
+_ASIDE: Final = frozenset(
+    {
+        "notifications/tools/list_changed",
+        "notifications/prompts/list_changed",
+        "notifications/resources/list_changed",
+        "notifications/resources/updated",
+    }
+)
+"""What belongs to no request."""
+
+_GONE: Final = {"code": INTERNAL_ERROR, "message": "the session ended before the answer"}
+
+
+class _Envelope(Struct):
+    id: int | str | None = None
+    method: str | None = None
+    params: Raw = Raw()
+
+
+class _Progress(Struct):
+    progressToken: int | str | None = None  # noqa: N815  as on the wire
+
+
+_envelope: Final = Decoder(_Envelope).decode
+_progress: Final = Decoder(_Progress).decode
+
+
+class AgentSession:
+    """One agent, its proxy, and the streams between them."""
+
+    def __init__(self, name: str, principal: str, process: ProxyProcess, room: int) -> None:
+        """Begin.
+
+        Args:
+            name: what the client calls it by.
+            principal: whose it is.
+            process: its proxy.
+            room: bytes that may wait for the client.
+        """
+        self.name = name
+        self.principal = principal
+        self.process = process
+        self.version = ""
+        """The version of the protocol that was agreed; empty: none yet."""
+        self.used_at = anyio.current_time()
+        self.reading_large = anyio.Lock()
+        """Held by the one request whose large body is being read."""
+        self._room = room
+        self._own = Stream(OWN, self._note_taken)
+        self._requests: dict[MessageId, Stream] = {}
+        self._tokens: dict[MessageId, MessageId] = {}
+        """The requests that want to be told of progress, by their tokens."""
+        self._finished: dict[str, Stream] = {}
+        self._last = 0
+        self._taken = anyio.Event()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is under way and nobody listens."""
+        return not self._requests and not self._own.is_followed
+
+    # --- from the agent
+
+    def has(self, request_id: MessageId) -> bool:
+        """Whether a request with this id is under way."""
+        return request_id in self._requests
+
+    def begin(self, message: Message) -> Stream:
+        """The stream of a request, which is sent after this."""
+        if message.id is None:
+            raise TypeError("a request has an id")
+        self._last += 1
+        stream = self._requests[message.id] = Stream(str(self._last), self._note_taken)
+        token = _token(message)
+        if token is not None:
+            self._tokens[token] = message.id
+        return stream
+
+    async def send(self, line: bytes) -> None:
+        """Hand a message to the proxy.
+
+        Raises:
+            BrokenPipeError: it has ended.
+        """
+        self.used_at = anyio.current_time()
+        await self.process.out.send(line)
+
+    def withdraw(self, request_id: MessageId | None) -> None:
+        """A request is not answered any more: its client said so."""
+        if request_id is not None and request_id in self._requests:
+            self._finish(request_id).end()
+
+    def stream(self, name: str) -> Stream | None:
+        """A stream by its name; None: it is not known, or not any more."""
+        if name == OWN:
+            return self._own
+        for stream in self._requests.values():
+            if stream.name == name:
+                return stream
+        return self._finished.get(name)
+
+    def forget(self, stream: Stream) -> None:
+        """A stream that was never read as one has no events to ask for again."""
+        self._finished.pop(stream.name, None)
+
+    # --- to the agent
+
+    async def run(self) -> None:
+        """Hand out what the proxy says, until it has ended."""
+        try:
+            while (line := await self.process.lines.receive()) is not None:
+                if isinstance(line, bytes):
+                    self._hand_out(line)
+                    await self._until_room()
+        finally:
+            for request_id in [*self._requests]:
+                error = {"jsonrpc": "2.0", "id": request_id, "error": _GONE}
+                self._finish(request_id).put(encode(error).rstrip(b"\n"), is_last=True)
+            self._own.end()
+
+    def _hand_out(self, line: bytes) -> None:
+        try:
+            found = _envelope(line)
+        except (MsgspecError, ValueError):
+            return  # no message: our own process writes none such
+        if found.method is None:
+            given = message_id(found.id)
+            if given is not None and given in self._requests:
+                self._finish(given).put(line, is_last=True)
+            return
+        stream = self._stream_of(found.method, found.params)
+        if stream is self._own and not stream.is_followed and stream.unsent > _UNHEARD:
+            self._own = stream = Stream(OWN, self._note_taken)
+        stream.put(line)
+
+    def _stream_of(self, method: str, params: Raw) -> Stream:
+        """Where a message of the proxy's own accord goes.
+
+        What a call brings about goes where its answer does. Which call that is, only progress
+        says; else it is the newest.
+        """
+        if method == "notifications/progress":
+            token = _progress(params).progressToken
+            request_id = None if token is None else self._tokens.get(token)
+            if request_id is not None:
+                return self._requests[request_id]
+        if not self._requests or (method in _ASIDE and self._own.is_followed):
+            return self._own
+        return next(reversed(self._requests.values()))
+
+    def _finish(self, request_id: MessageId) -> Stream:
+        stream = self._requests.pop(request_id)
+        self._tokens = {key: one for key, one in self._tokens.items() if one != request_id}
+        self._finished[stream.name] = stream
+        if len(self._finished) > _FINISHED:
+            gone = next((one for one in self._finished.values() if not one.unsent), None)
+            self._finished.pop((gone or next(iter(self._finished.values()))).name)
+        self.used_at = anyio.current_time()
+        return stream
+
+    async def _until_room(self) -> None:
+        """Wait while the client does not keep up. What nobody reads is forgotten first."""
+        while (waiting := self._waiting()) and sum(one.unsent for one in waiting) > self._room:
+            left = next((one for one in waiting if not one.is_followed), None)
+            if left is not None:
+                left.shed()
+                continue
+            self._taken = anyio.Event()
+            await self._taken.wait()
+
+    def _waiting(self) -> list[Stream]:
+        every = [*self._finished.values(), *self._requests.values(), self._own]
+        return [one for one in every if one.unsent]
+
+    def _note_taken(self) -> None:
+        self._taken.set()
+
+
+def _token(message: Message) -> "MessageId | None":
+    meta: Json = message.params.get("_meta")
+    return message_id(meta.get("progressToken")) if isinstance(meta, dict) else None

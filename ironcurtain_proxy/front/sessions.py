@@ -1,0 +1,120 @@
+"""All sessions of the front: who has which, and how each begins and ends.
+
+A session is a proxy of its own (docs/adr/0012): what one agent does, holds or breaks is nothing to
+another. Its name is that of its principal and 128 random bits.
+"""
+
+import logging
+import secrets
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import anyio
+from anyio.abc import TaskGroup, TaskStatus
+
+from ironcurtain_proxy.front.process import ProxyProcess
+from ironcurtain_proxy.front.session import AgentSession
+
+MOST: Final = 32
+"""Sessions of one principal at once: each is a process, with servers of its own."""
+
+_IDLE: Final = 30 * 60.0
+"""Seconds after which a session ends that nobody uses."""
+
+_LOOK: Final = 30.0
+
+_log: Final = logging.getLogger(__name__)
+
+Starter = Callable[[str], Awaitable[ProxyProcess]]
+"""Starts the proxy of the session of this name."""
+
+
+class TooManyError(Exception):
+    """A principal has as many sessions as it may."""
+
+
+class Sessions:
+    """The sessions, by their names."""
+
+    def __init__(self, start: Starter, *, room: int, patience: float) -> None:
+        """None yet.
+
+        Args:
+            start: starts the proxy of a session.
+            room: bytes that may wait for a client.
+            patience: seconds that a proxy has to finish once its agent has gone.
+        """
+        self._start = start
+        self._room = room
+        self._patience = patience
+        self._sessions: dict[str, AgentSession] = {}
+        self._starting: dict[str, int] = {}
+        self._tasks: TaskGroup | None = None
+        """None: it does not run."""
+
+    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Look after the sessions until cancelled; then end all of them."""
+        try:
+            async with anyio.create_task_group() as tasks:
+                self._tasks = tasks
+                task_status.started()
+                while True:
+                    await anyio.sleep(_LOOK)
+                    for session in self._forgotten():
+                        self.end(session)
+        finally:
+            self._sessions.clear()
+
+    def stop(self) -> None:
+        """End all sessions, and begin none any more."""
+        if self._tasks is not None:
+            self._tasks.cancel_scope.cancel()
+        self._tasks = None
+
+    async def begin(self, principal: str) -> AgentSession:
+        """Begin a session.
+
+        Raises:
+            TooManyError: its principal has too many.
+            OSError: its proxy cannot be started.
+        """
+        own = sum(one.principal == principal for one in self._sessions.values())
+        tasks = self._tasks
+        if tasks is None or own + self._starting.get(principal, 0) >= MOST:
+            raise TooManyError
+        name = f"{principal}-{secrets.token_hex(16)}"
+        self._starting[principal] = self._starting.get(principal, 0) + 1
+        try:
+            process = await self._start(name)
+        finally:
+            self._starting[principal] -= 1
+        session = AgentSession(name, principal, process, self._room)
+        self._sessions[name] = session
+        tasks.start_soon(self._live, session)
+        return session
+
+    def find(self, principal: str, name: str) -> AgentSession | None:
+        """A session of a principal. Another's is not known, as one that never was."""
+        session = self._sessions.get(name)
+        return session if session is not None and session.principal == principal else None
+
+    def end(self, session: AgentSession) -> None:
+        """End a session: what is under way is answered first, in a bounded time."""
+        if self._sessions.pop(session.name, None) is not None:
+            session.process.close_input()
+
+    async def _live(self, session: AgentSession) -> None:
+        patience = 0.0  # cancelled: the front itself ends
+        try:
+            await session.run()
+            patience = self._patience
+        except Exception:  # noqa: BLE001  one session's defect must not end the others
+            _log.exception("a session was ended")
+        finally:
+            self._sessions.pop(session.name, None)
+            await session.process.end(patience)
+
+    def _forgotten(self) -> list[AgentSession]:
+        now = anyio.current_time()
+        every = self._sessions.values()
+        return [one for one in every if one.is_idle and now - one.used_at > _IDLE]

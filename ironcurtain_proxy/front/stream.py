@@ -1,0 +1,131 @@
+"""Messages for a client in their order, each with a number.
+
+Knows how much is kept for a client whose connection broke; does not know what a message says.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+import anyio
+
+_KEPT: Final = 256 * 1024
+_KEPT_EVENTS: Final = 256
+"""What was sent is kept up to here, because a connection may have broken on the way."""
+
+
+class Stream:
+    """The messages that belong to one request, or those that belong to none."""
+
+    def __init__(self, name: str, on_taken: Callable[[], None]) -> None:
+        """Nothing has come yet.
+
+        Args:
+            name: for the ids of events, unique in the session.
+            on_taken: called when a message was taken.
+        """
+        self.name = name
+        self.is_over = False
+        """Whether no more comes."""
+        self.unsent = 0
+        """Bytes that nobody has taken."""
+        self._on_taken = on_taken
+        self._lines: deque[bytes] = deque()
+        self._first = 1
+        """The number of the first line that is kept."""
+        self._sent = 0
+        self._kept = 0
+        self._news = anyio.Event()
+        self._follower: Follower | None = None
+
+    @property
+    def sent(self) -> int:
+        """The number of the last message that was taken."""
+        return self._sent
+
+    @property
+    def is_followed(self) -> bool:
+        """Whether a connection takes its messages."""
+        return self._follower is not None
+
+    def put(self, line: bytes, *, is_last: bool = False) -> None:
+        """Add a message."""
+        self._lines.append(line)
+        self._kept += len(line)
+        self.unsent += len(line)
+        self.is_over = self.is_over or is_last
+        self._wake()
+
+    def end(self) -> None:
+        """No more comes."""
+        self.is_over = True
+        self._wake()
+
+    def shed(self) -> None:
+        """Forget everything, and end: nobody takes it."""
+        self._first += len(self._lines)
+        self._lines.clear()
+        self._kept = self.unsent = 0
+        self._sent = self._first - 1
+        self.end()
+
+    def follow(self, after: int = 0) -> "Follower":
+        """Take its messages from now on, instead of whoever did.
+
+        Args:
+            after: the number of the last message that the client has.
+        """
+        self._follower = Follower(self, max(after + 1, self._first))
+        self._wake()
+        return self._follower
+
+    def leave(self, follower: "Follower") -> None:
+        """Take no more."""
+        if self._follower is follower:
+            self._follower = None
+
+    async def take(self, follower: "Follower") -> bytes | None:
+        """The next message; None: there is no more, or another takes them now."""
+        while self._follower is follower:
+            follower.number = max(follower.number, self._first)
+            at = follower.number - self._first
+            if at < len(self._lines):
+                line = self._lines[at]
+                self._note_sent(follower.number)
+                follower.number += 1
+                return line
+            if self.is_over:
+                return None
+            self._news = anyio.Event()
+            await self._news.wait()
+        return None
+
+    def _note_sent(self, number: int) -> None:
+        if number <= self._sent:
+            return
+        self._sent = number
+        self.unsent -= len(self._lines[number - self._first])
+        while self._first <= self._sent and (self._kept > _KEPT or len(self._lines) > _KEPT_EVENTS):
+            self._kept -= len(self._lines.popleft())
+            self._first += 1
+        self._on_taken()
+
+    def _wake(self) -> None:
+        self._news.set()
+
+
+class Follower:
+    """One connection that takes the messages of a stream."""
+
+    def __init__(self, stream: Stream, number: int) -> None:
+        self._stream = stream
+        self.number = number
+        """Of the next message."""
+
+    async def next(self) -> bytes | None:
+        """The next message; None: there is no more."""
+        return await self._stream.take(self)
+
+    def leave(self) -> None:
+        """Take no more."""
+        self._stream.leave(self)

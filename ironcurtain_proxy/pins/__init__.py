@@ -1,0 +1,8 @@
+"""What each server said of itself when it was trusted, and what it says otherwise now.
+
+- `pinned`: the parts of a server that are pinned, as values.
+- `format`, `store`: their files in the state directory.
+- `book`: those of one session: what is trusted at first sight, and what waits for a person.
+- `difference`: what changed, was added or renamed, in words.
+- `scan`: signs of an attack in what servers say of themselves.
+"""

@@ -1,0 +1,186 @@
+"""The pins of one session: what is trusted at first sight, and what waits for a person.
+
+Theory of operation:
+
+    a server lists a section ── never listed before ──▶ all of it is trusted and written down
+      │ listed before
+      ▼
+    each part ── as it was trusted ──▶ shown and used
+      └─ new, or different ──▶ held: hidden and denied; written down as an offer for a person
+
+Where a file cannot be read or a first listing not be written, everything of its server is held: a
+server that is trusted anew each time is not trusted at all. `warn` holds nothing and says the same.
+"""
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.pinning import PinMode, Section
+from ironcurtain_proxy.pins.pinned import INSTRUCTIONS, Part, ServerPins
+from ironcurtain_proxy.pins.scan import Finding, scan
+from ironcurtain_proxy.pins.store import PinsFileError, PinStore, StoredPins
+from ironcurtain_proxy.ports import Holds
+
+_log: Final = logging.getLogger(__name__)
+
+_CHANGED: Final = "differs from what was accepted"
+_NEW: Final = "is new, and nobody has accepted it"
+_UNUSABLE: Final = "cannot be compared with what was accepted"
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedServer:
+    """How the pins of one server are kept."""
+
+    name: str
+    launch: str
+    mode: PinMode
+
+
+@dataclass(slots=True, kw_only=True)
+class PinBook:
+    """Those of one session."""
+
+    store: PinStore
+    servers: Mapping[str, PinnedServer]
+    """By the operator's name."""
+    _read: dict[str, StoredPins] = field(default_factory=dict, init=False)
+    _holds: dict[tuple[str, Section], Holds] = field(default_factory=dict, init=False)
+    """What is held of each section that was listed."""
+    _said: set[str] = field(default_factory=set, init=False)
+
+    def listed(self, server: str, section: Section, entries: Mapping[str, Json]) -> Holds:
+        """What is held of a section, after its server has listed the whole of it.
+
+        Args:
+            server: the operator's name of it.
+            section: what it listed.
+            entries: its parts by name, as the server wrote them.
+        """
+        found = self._judged(self.servers[server], section, entries, is_whole=True)
+        self._holds[server, section] = found
+        return found
+
+    def seen(self, server: str, section: Section, name: str, value: Json) -> str | None:
+        """Why one part, which is in no list, is held; None: it is not."""
+        found = self._judged(self.servers[server], section, {name: value}, is_whole=False)
+        self._holds[server, section] = {**self._holds.get((server, section), {}), **found}
+        return found.get(name)
+
+    def is_listed(self, server: str, section: Section) -> bool:
+        """Whether the session knows what a section holds."""
+        return (server, section) in self._holds
+
+    def held(self, server: str, section: Section, name: str) -> str | None:
+        """Why a part is held, as of the last listing; None: it is not."""
+        return self._holds.get((server, section), {}).get(name)
+
+    def instructions(self, server: str, text: str) -> bool:
+        """Whether a server's instructions may be passed on."""
+        return not self.listed(server, "instructions", {INSTRUCTIONS: text})
+
+    def changed_servers(self) -> tuple[str, ...]:
+        """The servers of which something is held, whose files changed since they were read."""
+        names = {server for (server, _), holds in self._holds.items() if holds}
+        return tuple([name for name in sorted(names) if self._is_stale(self.servers[name])])
+
+    def forget(self, server: str, section: Section | None = None) -> None:
+        """Hold a server to its file anew; its lists are fetched again where they are needed."""
+        for key in [*self._holds]:
+            if key[0] == server and section in (None, key[1]):
+                del self._holds[key]
+
+    # --- one server
+
+    def _is_stale(self, server: PinnedServer) -> bool:
+        known = self._read.get(server.name)
+        try:
+            return known is None or self.store.stamp(server.launch) != known.stamp
+        except PinsFileError:
+            return False
+
+    def _judged(
+        self, server: PinnedServer, section: Section, entries: Mapping[str, Json], *, is_whole: bool
+    ) -> Holds:
+        if server.mode == "off":
+            return {}
+        parts = {name: Part.of(value) for name, value in entries.items()}
+        try:
+            pins = self._current(server)
+            is_first = section not in pins.trusted if is_whole else _unknown(pins, section, parts)
+            if is_first:
+                pins = self._trust(server, section, parts)
+        except PinsFileError as error:
+            self._say(f'server "{server.name}": {error}; `ironcurtain-proxy pins` says more')
+            return {} if server.mode == "warn" else dict.fromkeys(entries, _UNUSABLE)
+        known = pins.trusted.get(section, {})
+        holds = {
+            name: _CHANGED if name in known else _NEW
+            for name, part in parts.items()
+            if name not in known or not known[name].is_same(part)
+        }
+        self._offer(server, section, parts, pins)
+        if holds:
+            self._tell(server, section, holds)
+        return {} if server.mode == "warn" else holds
+
+    def _current(self, server: PinnedServer) -> ServerPins:
+        if self._is_stale(server):
+            self._read[server.name] = self.store.read(server.launch, server.name)
+        return self._read[server.name].pins
+
+    def _trust(
+        self, server: PinnedServer, section: Section, parts: Mapping[str, Part]
+    ) -> ServerPins:
+        """Trust a section at first sight; another proxy may have done so a moment ago."""
+
+        def first(pins: ServerPins) -> ServerPins:
+            if section in pins.trusted and section != "views":
+                return pins
+            return pins.with_first(section, parts)
+
+        self._read[server.name] = self.store.update(server.launch, server.name, first)
+        others = [name for name in self.servers if name != server.name]
+        for finding in _findings(parts, others):
+            self._say(f'server "{server.name}": {section} {finding}')
+        return self._read[server.name].pins
+
+    def _offer(
+        self, server: PinnedServer, section: Section, parts: Mapping[str, Part], pins: ServerPins
+    ) -> None:
+        """Write down what waits for a person. What cannot be written is held all the same."""
+        if pins.with_offers(section, parts) == pins:
+            return
+        try:
+            self._read[server.name] = self.store.update(
+                server.launch, server.name, lambda now: now.with_offers(section, parts)
+            )
+        except PinsFileError as error:
+            self._say(f'server "{server.name}": {error}: `pins diff` cannot show what changed')
+
+    def _tell(self, server: PinnedServer, section: Section, holds: Holds) -> None:
+        what = "is used all the same (pins: warn)" if server.mode == "warn" else "is held back"
+        names = ", ".join(sorted(ascii(name)[1:-1] for name in holds)[:5])
+        more = f" and {len(holds) - 5} more" if len(holds) > 5 else ""  # noqa: PLR2004
+        self._say(
+            f'server "{server.name}": what it says of itself changed, and {what}: {section} '
+            f"{names}{more}; see: ironcurtain-proxy pins diff {server.name}"
+        )
+
+    def _say(self, text: str) -> None:
+        if text not in self._said:
+            self._said.add(text)
+            _log.warning("%s", text)
+
+
+def _unknown(pins: ServerPins, section: Section, parts: Mapping[str, Part]) -> bool:
+    known = pins.trusted.get(section, {})
+    return any(name not in known for name in parts)
+
+
+def _findings(parts: Mapping[str, Part], others: Iterable[str]) -> list[Finding]:
+    names = tuple(others)
+    return [finding for name, part in parts.items() for finding in scan(name, part.value, names)]

@@ -1,0 +1,91 @@
+"""What changed of a server: changed, new and renamed parts, in words."""
+
+import difflib
+import json  # noqa: TID251  integers beyond 64 bits and lone surrogates, which orjson refuses
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.pinning import SECTIONS, Section
+from ironcurtain_proxy.model.question import visible
+from ironcurtain_proxy.pins.pinned import Part, ServerPins
+
+Kind: TypeAlias = Literal["changed", "new", "renamed"]
+
+_ALIKE: Final = 0.9
+"""From so much alike on, a new tool is taken for a renamed one."""
+_MOST_COMPARED: Final = 20_000
+"""Characters of a part that are compared for likeness."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One part that waits for a person."""
+
+    section: Section
+    name: str
+    kind: Kind
+    was: str = ""
+    """The trusted part that a renamed one is almost equal to."""
+    before: Part | None = None
+    after: Part
+
+    def lines(self) -> Iterator[str]:
+        """What is different, line by line, with visible characters."""
+        before = [] if self.before is None else _lines(self.before)
+        after = _lines(self.after)
+        compared = difflib.unified_diff(before, after, lineterm="", n=2)
+        yield from [line for line in compared if not line.startswith(("---", "+++"))]
+
+
+def changes(pins: ServerPins) -> tuple[Change, ...]:
+    """Everything that waits, in the order of sections and names."""
+    return tuple(
+        [
+            _change(section, name, part, pins.trusted.get(section, {}))
+            for section in SECTIONS
+            for name, part in sorted(pins.offered.get(section, {}).items())
+        ]
+    )
+
+
+def _change(section: Section, name: str, part: Part, trusted: Mapping[str, Part]) -> Change:
+    if name in trusted:
+        return Change(section=section, name=name, kind="changed", before=trusted[name], after=part)
+    twin = next((other for other, known in trusted.items() if _alike(known, part)), "")
+    return Change(
+        section=section,
+        name=name,
+        kind="renamed" if twin else "new",
+        was=twin,
+        before=trusted.get(twin),
+        after=part,
+    )
+
+
+def _alike(one: Part, other: Part) -> bool:
+    """Whether two parts are almost equal but for their names. Of large ones nobody says so."""
+    if one.value is None or other.value is None:
+        return False
+    left, right = _without_name(one.value), _without_name(other.value)
+    if not left or len(left) + len(right) > _MOST_COMPARED:
+        return False
+    matcher = difflib.SequenceMatcher(None, left, right, autojunk=False)
+    return matcher.quick_ratio() >= _ALIKE and matcher.ratio() >= _ALIKE
+
+
+def _without_name(value: Json) -> str:
+    if not isinstance(value, dict):
+        return ""
+    rest = {key: inner for key, inner in value.items() if key not in {"name", "title"}}
+    return json.dumps(rest, sort_keys=True) if rest else ""
+
+
+def _lines(part: Part) -> Sequence[str]:
+    if part.value is None:
+        return [f"(too large to be kept: SHA-256 {part.digest})"]
+    if isinstance(part.value, str):
+        return [visible(line) for line in part.value.splitlines()]
+    text = json.dumps(part.value, indent=2, sort_keys=True, ensure_ascii=False)
+    return [visible(line) for line in text.splitlines()]

@@ -1,0 +1,105 @@
+"""The parts of a server that are pinned, as values.
+
+A part is anything that a server says of itself before it is used: its instructions, a tool, a
+prompt, a template, the HTML of a view. The list of resources is data, which changes as files do; it
+is not pinned, and each read is decided by its URI.
+"""
+
+import json  # noqa: TID251  integers beyond 64 bits and lone surrogates, which orjson refuses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Final, TypeAlias
+
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.pinning import Section
+
+INSTRUCTIONS: Final = "instructions"
+"""The name of the one part of its section."""
+
+MOST_KEPT: Final = 64 * 1024
+"""Bytes of a part that are kept for comparison; of a larger one only the digest is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part as a server said it."""
+
+    digest: str
+    """SHA-256 of its JSON, whatever the order of keys."""
+    value: Json = None
+    """None: it is too large to be kept."""
+
+    @staticmethod
+    def of(value: Json) -> "Part":
+        """The part that says this."""
+        try:
+            text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+        except RecursionError:
+            return Part("")  # what cannot be compared is never the same
+        raw = text.encode()
+        return Part(sha256(raw).hexdigest(), value if len(raw) <= MOST_KEPT else None)
+
+    def is_same(self, other: "Part") -> bool:
+        """Whether both say the same."""
+        return self.digest == other.digest != ""
+
+
+Parts: TypeAlias = Mapping[str, Part]
+"""By name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerPins:
+    """What is pinned of one server, and what it offers in its place."""
+
+    server: str
+    launch: str
+    """SHA-256 of how it is started, or of where it is reached."""
+    trusted: Mapping[Section, Parts] = field(default_factory=dict)
+    """A section that is missing has never been listed."""
+    offered: Mapping[Section, Parts] = field(default_factory=dict)
+    """Parts that are new or different, and wait for a person."""
+
+    def with_first(self, section: Section, parts: Parts) -> "ServerPins":
+        """The same with parts trusted at first sight."""
+        known = self.trusted.get(section, {})
+        return _replaced(self, trusted={**self.trusted, section: {**parts, **known}})
+
+    def with_offers(self, section: Section, parts: Parts) -> "ServerPins":
+        """The same after a server has listed these parts.
+
+        An offer that it does not list now stays: another session may have it.
+        """
+        known, waiting = self.trusted.get(section, {}), self.offered.get(section, {})
+        offers = {
+            name: part
+            for name, part in {**waiting, **parts}.items()
+            if name not in known or not known[name].is_same(part)
+        }
+        others = {key: value for key, value in self.offered.items() if key != section}
+        return _replaced(self, offered={**others, section: offers} if offers else others)
+
+    def accepted(self, names: frozenset[tuple[Section, str]] | None = None) -> "ServerPins":
+        """The same with offers trusted: those named, or all."""
+        trusted = {section: dict(parts) for section, parts in self.trusted.items()}
+        left: dict[Section, dict[str, Part]] = {}
+        for section, parts in self.offered.items():
+            for name, part in parts.items():
+                is_taken = names is None or (section, name) in names
+                (trusted if is_taken else left).setdefault(section, {})[name] = part
+        return _replaced(self, trusted=trusted, offered=left)
+
+
+def _replaced(
+    pins: ServerPins,
+    *,
+    trusted: Mapping[Section, Parts] | None = None,
+    offered: Mapping[Section, Parts] | None = None,
+) -> ServerPins:
+    return ServerPins(
+        server=pins.server,
+        launch=pins.launch,
+        trusted=pins.trusted if trusted is None else trusted,
+        offered=pins.offered if offered is None else offered,
+    )

@@ -1,0 +1,187 @@
+"""The files of pins on the disk: read, and changed under a lock.
+
+One file for each way that a server is started, so that a damaged one costs no other server. All
+proxies of this user share them.
+"""
+
+import fcntl
+import os
+import stat
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from ironcurtain_proxy.errors import IronCurtainError
+from ironcurtain_proxy.pins.format import PinsFormatError, pins_bytes, read_pins
+from ironcurtain_proxy.pins.pinned import ServerPins
+from ironcurtain_proxy.private_directory import UnacceptableFileError, content
+from ironcurtain_proxy.private_files import PRIVATE, make_private_directory, write_whole
+
+PINS_NAME: Final = "pins"
+"""In the state directory."""
+MOST_BYTES: Final = 32 * 1024 * 1024
+_OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
+_SAFE: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_LOCK_SECONDS: Final = 2.0
+_LOCK_PAUSE: Final = 0.005
+_SUFFIX: Final = ".json"
+
+Stamp: TypeAlias = tuple[int, ...]
+"""What changes when a file is replaced; empty: there is none."""
+
+
+class PinsFileError(IronCurtainError):
+    """A file of pins cannot be used: nothing of its server is trusted."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPins:
+    """What one file held at one moment."""
+
+    pins: ServerPins
+    stamp: Stamp
+
+
+@dataclass(frozen=True, slots=True)
+class PinStore:
+    """The directory of all files. Opens nothing until it is used."""
+
+    directory: Path
+
+    def stamp(self, launch: str) -> Stamp:
+        """A look at whether a file changed, in microseconds.
+
+        Raises:
+            PinsFileError: the disk does not answer.
+        """
+        path = self._path(launch)
+        try:
+            return _stamp(path.lstat())
+        except FileNotFoundError:
+            return ()
+        except OSError as error:
+            raise _unusable(path, f"cannot be read: {error.strerror}") from None
+
+    def read(self, launch: str, server: str) -> StoredPins:
+        """What is pinned of a server; nothing, where there is no file.
+
+        Raises:
+            PinsFileError: it must not be believed, or cannot be read.
+        """
+        path = self._path(launch)
+        found = self._read(path)
+        if found is None:
+            return StoredPins(ServerPins(server=server, launch=launch), ())
+        if found.pins.launch != launch:
+            raise _unusable(path, "is of another server")
+        return found
+
+    def all(self) -> Iterator[ServerPins | PinsFileError]:
+        """Everything that is pinned, and what cannot be read."""
+        with suppress(OSError):
+            for path in sorted(self.directory.glob(f"*{_SUFFIX}")):
+                try:
+                    found = self._read(path)
+                except PinsFileError as error:
+                    yield error
+                else:
+                    if found is not None:
+                        yield found.pins
+
+    def update(
+        self, launch: str, server: str, change: Callable[[ServerPins], ServerPins]
+    ) -> StoredPins:
+        """Change a file while no other process of ours does. Takes a few milliseconds.
+
+        Raises:
+            PinsFileError: it cannot be changed, and is as it was.
+        """
+        path = self._path(launch)
+        try:
+            make_private_directory(self.directory)
+            with self._locked(path):
+                before = self.read(launch, server)
+                after = change(before.pins)
+                if after == before.pins and before.stamp:
+                    return before
+                raw = pins_bytes(after)
+                if len(raw) > MOST_BYTES:
+                    raise _unusable(path, f"would be larger than {MOST_BYTES} bytes")
+                write_whole(path, raw, locked=True)
+                return StoredPins(after, _stamp(path.lstat()))
+        except OSError as error:
+            raise _unusable(path, f"cannot be written: {error.strerror}") from None
+
+    def forget(self, launch: str) -> None:
+        """Trust a server anew when it starts next.
+
+        Raises:
+            PinsFileError: its file is still there.
+        """
+        path = self._path(launch)
+        try:
+            with self._locked(path):
+                path.unlink(missing_ok=True)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise _unusable(path, f"cannot be removed: {error.strerror}") from None
+
+    def _path(self, launch: str) -> Path:
+        return self.directory / f"{launch}{_SUFFIX}"
+
+    def _read(self, path: Path) -> StoredPins | None:
+        try:
+            descriptor = os.open(path, os.O_RDONLY | _SAFE)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            link = path.is_symlink()
+            what = "is a symbolic link" if link else f"cannot be read: {error.strerror}"
+            raise _unusable(path, what) from None
+        try:
+            found = os.fstat(descriptor)
+            _refuse_what_is_not_ours(path, found)
+            return StoredPins(read_pins(content(descriptor, MOST_BYTES)), _stamp(found))
+        except OSError as error:
+            raise _unusable(path, f"cannot be read: {error.strerror}") from None
+        except (UnacceptableFileError, PinsFormatError) as error:
+            raise _unusable(path, str(error)) from None
+        finally:
+            os.close(descriptor)
+
+    @contextmanager
+    def _locked(self, path: Path) -> Iterator[None]:
+        """Hold the lock of all proxies. Its file stays: were it removed, two could hold it."""
+        lock = path.with_suffix(".lock")
+        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | _SAFE, PRIVATE)
+        try:
+            end = time.monotonic() + _LOCK_SECONDS
+            while True:
+                with suppress(BlockingIOError):
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                if time.monotonic() >= end:
+                    raise _unusable(path, "is in use by another process")
+                time.sleep(_LOCK_PAUSE)
+            yield
+        finally:
+            os.close(descriptor)
+
+
+def _refuse_what_is_not_ours(path: Path, found: os.stat_result) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise _unusable(path, "is not a regular file")
+    if found.st_uid != os.geteuid() or found.st_mode & _OTHERS_WRITE:
+        raise _unusable(path, "is another user's, or can be written by others")
+
+
+def _unusable(path: Path, what: str) -> PinsFileError:
+    return PinsFileError(f"pins of a server: {path} {what}")
+
+
+def _stamp(found: os.stat_result) -> Stamp:
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns

@@ -1,0 +1,90 @@
+"""What finds out the facts of calls, put together from the settings."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy
+from ironcurtain_proxy.config.settings import Settings
+from ironcurtain_proxy.downstream.environment import child_environment
+from ironcurtain_proxy.downstream.working_directory import settle
+from ironcurtain_proxy.facts.catalogue import CataloguedTool
+from ironcurtain_proxy.facts.commands import Grounds
+from ironcurtain_proxy.facts.facts import FactReader
+from ironcurtain_proxy.facts.git import GitRemotes
+from ironcurtain_proxy.facts.mounts import MountTable
+from ironcurtain_proxy.facts.operations import OperationSource
+from ironcurtain_proxy.facts.paths import PathReader
+from ironcurtain_proxy.facts.resolver import Resolver, ToolSource
+from ironcurtain_proxy.facts.spelling import Speller
+from ironcurtain_proxy.model.command import ParsedCommand
+from ironcurtain_proxy.model.family import Sought
+from ironcurtain_proxy.model.place import Place
+from ironcurtain_proxy.sandbox.launch import Confinement
+
+
+def _sought(command: ParsedCommand, place: Place) -> Sought:
+    # The tables of families, which only tools that run commands need.
+    from ironcurtain_proxy.shell.families import sought  # noqa: PLC0415
+
+    return sought(command, place)
+
+
+def resolver_for(
+    settings: Settings,
+    loaded: LoadedPolicy,
+    lookup: Callable[[str, str], CataloguedTool | None],
+    environ: Mapping[str, str],
+    command: Callable[[str, str], str | None],
+    confined: Mapping[str, Confinement],
+) -> Resolver:
+    """What finds out the facts of calls: of those that agents make, and of those explained.
+
+    Args:
+        settings: what the operator said.
+        loaded: the policy.
+        lookup: by the operator's server name and the server's own tool name, what is offered.
+        environ: ours.
+        command: by the same, the argument that holds a shell command.
+        confined: the servers' confinements.
+    """
+    private = {name: one.private for name, one in confined.items() if one.private is not None}
+    remotes = {spec.name: GitRemotes(child_environment(spec, environ)) for spec in settings.servers}
+    state, here = settings.session_dir, Path.cwd()
+    directories = {
+        spec.name: settle(spec, state, here, make=False).cwd for spec in settings.servers
+    }
+    speller = Speller(
+        home=str(settings.home),
+        workspace=None if settings.workspace is None else str(settings.workspace),
+        cwd=None,
+        alias=settings.container_workspace_dir,
+    )
+    return Resolver(
+        ToolSource(
+            lookup=lookup,
+            command_argument=command,
+            remotes=remotes.__getitem__,
+            grounds=Grounds(
+                workspace=None if settings.workspace is None else str(settings.workspace),
+                home=str(settings.home),
+                directory=directories.get,
+                sought=_sought,
+                remotes=remotes.get,
+                own={
+                    spec.name: directory
+                    for spec in settings.servers
+                    if spec.cwd is None and (directory := directories[spec.name]) is not None
+                },
+                own_tmp={name: one.places for name, one in private.items()},
+                shown={name: one.shown for name, one in private.items()},
+            ),
+            asks_about_unknown=loaded.policy.unknown_tools == "ask",
+            trusted=loaded.policy.trusted_servers,
+            operations=OperationSource(
+                prompts=loaded.prompts,
+                policy_server={spec.name: spec.annotations for spec in settings.servers}.get,
+            ),
+        ),
+        FactReader(PathReader(speller), workspace=settings.workspace),
+        MountTable(),
+    )

@@ -1,0 +1,80 @@
+"""The pins of a session, joined to its servers and its catalogue."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+import anyio
+
+from ironcurtain_proxy.agent.introductions import Introduced, introduced
+from ironcurtain_proxy.config.settings import Settings
+from ironcurtain_proxy.downstream.greeting import Greeted
+from ironcurtain_proxy.facts.fingerprint import server_digest
+from ironcurtain_proxy.facts.live_catalogue import LiveCatalogue
+from ironcurtain_proxy.model.pinning import Section
+from ironcurtain_proxy.pins.book import PinBook, PinnedServer
+from ironcurtain_proxy.pins.store import PINS_NAME, PinStore
+
+LISTED_ANEW: Final[Mapping[str, tuple[Section, ...]]] = MappingProxyType(
+    {
+        "notifications/prompts/list_changed": ("prompts",),
+        "notifications/resources/list_changed": ("templates",),
+    }
+)
+"""What is listed again, before it is used, after a server's notification."""
+
+_EVERY: Final = 0.5
+"""Seconds between two looks at what a person may have accepted."""
+
+
+def pin_store(state_dir: Path) -> PinStore:
+    """The files of pins in a state directory."""
+    return PinStore(state_dir / PINS_NAME)
+
+
+def pinned_servers(settings: Settings) -> Mapping[str, PinnedServer]:
+    """How each configured server is pinned, by its name."""
+    workspace = None if settings.workspace is None else str(settings.workspace)
+    return {
+        spec.name: PinnedServer(
+            spec.name, server_digest(spec, workspace), spec.pins or settings.pins
+        )
+        for spec in settings.servers
+    }
+
+
+def pins_of(settings: Settings) -> PinBook:
+    """The pins of a session. Nothing is read yet."""
+    return PinBook(store=pin_store(settings.state_dir), servers=pinned_servers(settings))
+
+
+def pinned_introductions(own: str, servers: Mapping[str, Greeted], pins: PinBook) -> Introduced:
+    """What the agent is told: our words, and those of servers that are as they were accepted."""
+    passed: dict[str, Greeted] = {}
+    notes: list[str] = []
+    for name, said in servers.items():
+        has_started = bool(said.info or said.capabilities)
+        if has_started and not pins.instructions(name, said.instructions):
+            notes.append(
+                f"The instructions of the server {name} changed and are left out until the "
+                "operator has accepted them. Tell the user."
+            )
+            passed[name] = Greeted(said.capabilities, "", said.info)
+        else:
+            passed[name] = said
+    return introduced("\n\n".join([own, *notes]), passed)
+
+
+async def follow_acceptance(
+    pins: PinBook, catalogue: LiveCatalogue, changed: Callable[[], Awaitable[None]]
+) -> None:
+    """Look, until cancelled, for what a person has accepted meanwhile."""
+    while True:
+        await anyio.sleep(_EVERY)
+        servers = pins.changed_servers()
+        for server in servers:
+            pins.forget(server)
+            catalogue.look_at_pins_again(server)
+        if servers:
+            await changed()

@@ -1,0 +1,1 @@
+"""Tests of what servers are held to."""

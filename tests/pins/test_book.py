@@ -1,0 +1,117 @@
+"""What is trusted at first sight, and what is held."""
+
+from pathlib import Path
+
+import pytest
+
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.pinning import PinMode
+from ironcurtain_proxy.pins import store as pins_store
+from ironcurtain_proxy.pins.book import PinBook, PinnedServer
+from ironcurtain_proxy.pins.store import PinStore
+
+LAUNCH = "ab" * 32
+
+
+def a_book(directory: Path, mode: PinMode = "on") -> PinBook:
+    return PinBook(
+        store=PinStore(directory / "pins"), servers={"s": PinnedServer("s", LAUNCH, mode)}
+    )
+
+
+def accept_all(directory: Path) -> None:
+    PinStore(directory / "pins").update(LAUNCH, "s", lambda pins: pins.accepted())
+
+
+def test_nothing_is_held_of_the_first_listing_and_its_repetition(tmp_path: Path) -> None:
+    first: dict[str, Json] = {"read": {"a": 1, "b": 2}}
+    assert a_book(tmp_path).listed("s", "tools", first) == {}
+    assert a_book(tmp_path).listed("s", "tools", {"read": {"b": 2, "a": 1}}) == {}
+
+
+def test_a_tool_that_is_left_out_for_a_time_is_still_trusted(tmp_path: Path) -> None:
+    book = a_book(tmp_path)
+    book.listed("s", "tools", {"read": 1, "write": 2})
+    book.listed("s", "tools", {"read": 1})
+    assert book.listed("s", "tools", {"read": 1, "write": 2}) == {}
+
+
+def test_an_empty_first_listing_of_prompts_does_not_trust_later_ones(tmp_path: Path) -> None:
+    book = a_book(tmp_path)
+    book.listed("s", "prompts", {})
+    assert "is new" in book.listed("s", "prompts", {"greet": 1})["greet"]
+
+
+def test_two_sessions_that_see_a_server_first_trust_the_same(tmp_path: Path) -> None:
+    one, other = a_book(tmp_path), a_book(tmp_path)
+    one.listed("s", "tools", {})
+    assert one.listed("s", "tools", {}) == {}
+    assert "is new" in other.listed("s", "tools", {"read": 1})["read"]
+
+
+def test_a_change_that_is_taken_back_waits_for_nobody(tmp_path: Path) -> None:
+    book = a_book(tmp_path)
+    book.listed("s", "tools", {"read": 1})
+    assert book.listed("s", "tools", {"read": 2})
+    book.listed("s", "tools", {"read": 1})
+    pins = PinStore(tmp_path / "pins").read(LAUNCH, "s").pins
+    assert dict(pins.offered) == {}
+
+
+def test_what_is_accepted_is_noticed_and_not_held(tmp_path: Path) -> None:
+    book = a_book(tmp_path)
+    book.listed("s", "tools", {"read": 1})
+    book.listed("s", "tools", {"read": 2})
+    assert book.changed_servers() == ()
+    accept_all(tmp_path)
+    assert book.changed_servers() == ("s",)
+    assert book.listed("s", "tools", {"read": 2}) == {}
+    assert "differs" in book.listed("s", "tools", {"read": 1})["read"]
+
+
+def test_a_view_is_trusted_when_it_is_read_first_and_not_when_it_changes(tmp_path: Path) -> None:
+    book = a_book(tmp_path)
+    assert book.seen("s", "views", "ui://a", "<html>") is None
+    assert book.seen("s", "views", "ui://b", "<html>") is None
+    assert book.seen("s", "views", "ui://a", "<script>") is not None
+    assert book.seen("s", "views", "ui://a", "<html>") is None
+
+
+def test_what_is_nested_too_deeply_to_compare_is_never_the_same(tmp_path: Path) -> None:
+    deep: Json = []
+    for _ in range(20_000):
+        deep = [deep]
+    book = a_book(tmp_path)
+    book.listed("s", "tools", {"read": deep})
+    assert "read" in book.listed("s", "tools", {"read": deep})
+
+
+def test_large_parts_are_compared_though_they_are_not_kept(tmp_path: Path) -> None:
+    book = a_book(tmp_path)
+    book.seen("s", "views", "ui://a", "x" * 1_000_000)
+    assert book.seen("s", "views", "ui://a", "x" * 999_999 + "y") is not None
+    file = next((tmp_path / "pins").glob("*.json"))
+    assert file.stat().st_size < 10_000
+
+
+def test_off_writes_nothing_and_warn_holds_nothing(tmp_path: Path) -> None:
+    a_book(tmp_path, "off").listed("s", "tools", {"read": 1})
+    assert not (tmp_path / "pins").exists()
+    warning = a_book(tmp_path, "warn")
+    warning.listed("s", "tools", {"read": 1})
+    assert warning.listed("s", "tools", {"read": 2}) == {}
+
+
+def test_a_full_disk_holds_what_was_never_pinned_and_keeps_a_change_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    book = a_book(tmp_path)
+    book.listed("s", "tools", {"read": 1})
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(pins_store, "write_whole", full)
+    assert "cannot be compared" in book.listed("s", "prompts", {"greet": 1})["greet"]
+    assert "differs" in book.listed("s", "tools", {"read": 2})["read"]
+    assert book.listed("s", "tools", {"read": 1}) == {}

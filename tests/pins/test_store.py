@@ -1,0 +1,121 @@
+"""The files of pins: shared by proxies, whole, and never believed blindly."""
+
+import multiprocessing
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.pins import store as pins_store
+from ironcurtain_proxy.pins.pinned import Part, ServerPins
+from ironcurtain_proxy.pins.store import PinsFileError, PinStore
+
+LAUNCH = "ab" * 32
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> PinStore:
+    return PinStore(tmp_path / "state" / "pins")
+
+
+def trust(store: PinStore, **tools: Json) -> ServerPins:
+    parts = {name: Part.of(value) for name, value in tools.items()}
+    return store.update(LAUNCH, "s", lambda pins: pins.with_first("tools", parts)).pins
+
+
+def file_of(store: PinStore) -> Path:
+    return store.directory / f"{LAUNCH}.json"
+
+
+def test_what_is_written_is_read_again_and_ours_alone(store: PinStore) -> None:
+    written = trust(store, read={"huge": 2**80, "lone": "\ud800"})
+    assert store.read(LAUNCH, "s").pins == written
+    assert stat.S_IMODE(file_of(store).stat().st_mode) == 0o600
+
+
+def test_a_server_that_was_never_pinned_has_no_file(store: PinStore) -> None:
+    assert store.read(LAUNCH, "s").pins == ServerPins(server="s", launch=LAUNCH)
+    assert not store.directory.exists()
+    assert list(store.all()) == []
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{", b"[]", b'{"version": 2}', b'{"version": 1, "version": 1}', b"\xff", b"[" * 100_000],
+)
+def test_a_damaged_file_counts_for_nothing_and_stays(content: bytes, store: PinStore) -> None:
+    trust(store, read={})
+    file_of(store).write_bytes(content)
+    with pytest.raises(PinsFileError):
+        store.read(LAUNCH, "s")
+    with pytest.raises(PinsFileError):
+        trust(store, read={})
+    assert file_of(store).read_bytes() == content
+    assert isinstance(next(store.all()), PinsFileError)
+
+
+def test_a_file_of_another_server_is_not_taken_for_this_one(store: PinStore) -> None:
+    trust(store, read={})
+    other = "cd" * 32
+    file_of(store).rename(store.directory / f"{other}.json")
+    with pytest.raises(PinsFileError, match="another server"):
+        store.read(other, "s")
+
+
+def test_a_file_that_others_can_write_is_refused(store: PinStore) -> None:
+    trust(store, read={})
+    file_of(store).chmod(0o666)
+    with pytest.raises(PinsFileError, match="written by others"):
+        store.read(LAUNCH, "s")
+
+
+def test_a_link_in_its_place_is_refused(store: PinStore, tmp_path: Path) -> None:
+    trust(store, read={})
+    file_of(store).rename(tmp_path / "elsewhere.json")
+    file_of(store).symlink_to(tmp_path / "elsewhere.json")
+    with pytest.raises(PinsFileError, match="symbolic link"):
+        store.read(LAUNCH, "s")
+
+
+def test_a_full_disk_leaves_what_was_there(
+    store: PinStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = trust(store, read={})
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(pins_store, "write_whole", full)
+    with pytest.raises(PinsFileError, match="No space left"):
+        trust(store, write={})
+    assert store.read(LAUNCH, "s").pins == before
+
+
+def add(directory: Path, name: str) -> None:
+    part = {name: Part.of({"n": name})}
+    PinStore(directory).update(LAUNCH, "s", lambda pins: pins.with_offers("tools", part))
+
+
+def test_proxies_that_write_at_once_lose_nothing(store: PinStore) -> None:
+    trust(store, read={})
+    context = multiprocessing.get_context("fork")
+    names = [f"t{number}" for number in range(8)]
+    writers = [context.Process(target=add, args=(store.directory, name)) for name in names]
+    for one in writers:
+        one.start()
+    for one in writers:
+        one.join(30)
+    assert sorted(store.read(LAUNCH, "s").pins.offered["tools"]) == names
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_directory_that_cannot_be_written_is_said(store: PinStore) -> None:
+    trust(store, read={})
+    store.directory.chmod(0o500)
+    try:
+        with pytest.raises(PinsFileError, match="cannot be written"):
+            trust(store, write={})
+    finally:
+        store.directory.chmod(0o700)
