@@ -28,8 +28,10 @@ _URLS: Final[frozenset[ArgumentRole]] = frozenset(
     [role for role, traits in ROLE_TRAITS.items() if traits.category == "url"]
 )
 _NEVER_ROLES: Final[frozenset[ArgumentRole]] = frozenset(
-    {"delete-path", "delete-history", "write-history", "git-remote-url", "command", "unclear"}
-    | {"share-permission", "email-address", "resource-uri"}
+    {
+        *("delete-path", "delete-history", "write-history", "git-remote-url", "command"),
+        *("unclear", "share-permission", "email-address", "resource-uri"),
+    }
 )
 _NEVER_WORDS: Final = frozenset(
     {"delete", "remove", "drop", "destroy", "purge", "truncate", "reset", "revoke", "force", "hard"}
