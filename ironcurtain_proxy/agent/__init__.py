@@ -1,13 +1,13 @@
-"""The agent's side: the MCP server that it talks to, and the words of its replies.
+"""The agent's side: the MCP server that the agent talks to, and the texts of replies.
 
 - `server`: the methods that are served. `handshake`: versions, and the answer to `initialize`.
-- `transport`, `messages`: the wire, and a line of it into a message.
-- `requests`, `lanes`, `capacity`: requests under way, the tasks that answer them, and how many
-  bytes of them may be.
-- `introductions`: what servers say of their use, under their names.
-- `own_tools`, `guidance`: the proxy's own tools, and what the agent is told of approvals.
-- `asking`: servers' questions, put to the client.
+- `transport`, `messages`: the connection, and the messages read from it.
+- `requests`, `lanes`, `capacity`: requests in progress, the tasks that answer them, and the
+  limit on their bytes.
+- `introductions`: servers' instructions, quoted under their names.
+- `own_tools`, `guidance`: the proxy's own tools, and the instructions on approvals.
+- `asking`: servers' questions, sent to the client.
 - `operations`: requests besides tool calls.
-- `replies`: replies in words for the agent.
-- `elicitation`: a reviewer who is reached through the agent's client.
+- `replies`: the texts of replies.
+- `elicitation`: questions to a reviewer through the agent's client.
 """

@@ -1,7 +1,6 @@
-"""Servers' questions put to the agent's client, once they are allowed.
+"""Allowed questions of servers, sent to the agent's client.
 
-Knows what the client declared and the shape of its answers; does not know why a question was
-allowed. The client shows its person our name alone, so each message begins with the server's.
+The client shows its user the proxy's name only, so each message begins with the server's name.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +19,7 @@ from ironcurtain_proxy.ports import ProgressListener
 
 _ACTIONS: Final = frozenset({"accept", "decline", "cancel"})
 _MOST_PAGES: Final = 1000
-"""Pages that were shown, of which a server may say that they are done."""
+"""The most shown pages that are remembered, for notifications of their completion."""
 _CANCELLED: Final[Mapping[str, Json]] = {"action": "cancel"}
 _REJECTED: Final[Mapping[str, Json]] = {"code": -1, "message": "the client did not answer this"}
 
@@ -30,13 +29,13 @@ class Transport(Protocol):
 
     @property
     def client_capabilities(self) -> Mapping[str, Json] | None:
-        """What it declared; None: it has not been introduced."""
+        """The capabilities that it declared; None: it has not initialized."""
         ...
 
     async def request(
         self, method: str, params: Mapping[str, Json], seconds: float
     ) -> Mapping[str, Json]:
-        """Ask it something; raises `AgentError` or `TimeoutError`."""
+        """Send it a request; raises `AgentError` or `TimeoutError`."""
         ...
 
 
@@ -50,12 +49,12 @@ class Question(Protocol):
 
     @property
     def server(self) -> str:
-        """Who asks, by the operator's name."""
+        """The server that asks, by the operator's name."""
         ...
 
     @property
     def arguments(self) -> Mapping[str, Json]:
-        """What is asked."""
+        """The `params` of the question."""
         ...
 
 
@@ -66,11 +65,11 @@ class AskedClient:
         """Begin without a client.
 
         Args:
-            seconds: how long its person has to answer.
+            seconds: the deadline for its user's answer.
         """
         self.transport: Transport | None = None
         self.introduced = anyio.Event()
-        """Set once the client has declared what it can do."""
+        """Set once the client has declared its capabilities."""
         self._seconds = seconds
         self._pages: set[tuple[str, str]] = set()
 
@@ -98,7 +97,7 @@ class AskedClient:
     async def mirrored(
         self, allowed: frozenset[AskKind], offered: Mapping[str, Json]
     ) -> Mapping[str, Json]:
-        """What a server is told that its client can do: what is allowed, and was declared.
+        """The client capabilities that a server is told: the allowed ones of those declared.
 
         Waits for the client, but only for a server that may ask.
         """
@@ -115,7 +114,7 @@ class AskedClient:
         return told
 
     def is_done(self, server: str, params: Mapping[str, Json]) -> bool:
-        """Whether a server may say that this page is done: it was shown."""
+        """Whether a server may report this page as completed: the page was shown."""
         page = (server, str(params.get("elicitationId")))
         if page not in self._pages:
             return False
@@ -156,7 +155,7 @@ def _shown(call: Question) -> dict[str, Json]:
 
 
 def _fits(answer: Mapping[str, Json], asked: Mapping[str, Json]) -> bool:
-    """Whether an answer holds nothing that was not asked for."""
+    """Whether an answer holds only what was asked for."""
     content, schema = answer.get("content"), asked.get("requestedSchema")
     fields = schema.get("properties") if isinstance(schema, dict) else None
     if answer.get("action") not in _ACTIONS or not isinstance(content, dict | None):

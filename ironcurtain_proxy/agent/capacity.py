@@ -1,8 +1,8 @@
 """The capacity for calls in progress, in bytes.
 
 A call is in memory several times: as received, as sent, as recorded. The size of one message is
-limited elsewhere; this limits the sum. Small calls have a capacity of their own, so that a large
-call that waits for a person does not keep them out.
+limited elsewhere; this limits the sum. Small calls have a separate capacity, so that large calls
+that wait for a reviewer do not block them.
 """
 
 from collections.abc import Callable
@@ -14,25 +14,25 @@ SMALL: Final = 64 * 1024
 """Bytes of a message that counts as small."""
 
 _LEAST: Final = 4096
-"""Bytes that a call counts at least: what keeps it under way is in memory, however short it is."""
+"""The least bytes that a call counts: its tasks and objects need memory, too."""
 
 _SMALL_SUM: Final = 64 << 20
 _LARGE_SUM: Final = 96 << 20
 _PATIENCE: Final = 5.0
-"""Seconds to wait for capacity. Nothing else is read from the agent meanwhile."""
+"""Seconds to wait for capacity. Nothing is read from the agent meanwhile."""
 
 
 class RequestCapacity:
-    """The bytes of calls in progress, small and large calls counted apart."""
+    """The bytes of calls in progress, counted separately for small and large calls."""
 
     def __init__(
         self, largest: int = _LARGE_SUM, *, on_large: Callable[[], None] = lambda: None
     ) -> None:
-        """Nothing is under way.
+        """Begin empty.
 
         Args:
             largest: bytes of all large calls together. One alone always fits.
-            on_large: told when a large call is over.
+            on_large: called when a large call is over.
         """
         self._on_large = on_large
         self._sums = {True: _SMALL_SUM, False: largest}
@@ -42,7 +42,7 @@ class RequestCapacity:
         """Made by whoever waits for it."""
 
     def take(self, size: int) -> bool:
-        """Take room for a call. False: there is none, and it is to be turned away."""
+        """Reserve capacity for a call. False: there is none, and the call must be refused."""
         size = max(size, _LEAST)
         if not self._fits(size):
             self._turned_away += size
@@ -51,7 +51,7 @@ class RequestCapacity:
         return True
 
     def give_back(self, size: int, *, taken: bool) -> None:
-        """The call is over."""
+        """Release the capacity of a call."""
         size = max(size, _LEAST)
         if taken:
             self._used[size <= SMALL] -= size
@@ -64,9 +64,9 @@ class RequestCapacity:
             self._on_large()
 
     async def wait(self, size: int) -> None:
-        """Wait for room for a large call, but not for ever.
+        """Wait, up to a deadline, for capacity for a large call.
 
-        Also until those that were turned away are gone: each is recorded, and in memory until then.
+        Refused calls count until they are recorded: they are in memory until then.
         """
         with anyio.move_on_after(_PATIENCE):
             while size > SMALL and not self._fits(size):

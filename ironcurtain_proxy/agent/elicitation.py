@@ -1,7 +1,6 @@
-"""A reviewer who is reached through the agent's own client: MCP elicitation.
+"""Questions to a reviewer through the agent's own client: MCP elicitation.
 
-The client shows a form to its person. Knows the form and how its answer is read; what a program
-could have filled in does not count. Does not know what becomes of an answer.
+The client shows a form to its user. An answer that a program could have filled in does not count.
 """
 
 from collections.abc import Mapping
@@ -24,10 +23,10 @@ if TYPE_CHECKING:
 HUMAN: Final = "human"
 
 TOO_FAST: Final = 0.3
-"""Seconds. Nobody reads a question and answers it in less: a program did."""
+"""Seconds. A faster answer comes from a program: a person needs longer to read the question."""
 
 MAX_NOTE: Final = 500
-"""Characters of a word to the agent; more is cut."""
+"""Characters of a note to the agent; a longer one is cut."""
 
 _APPROVE: Final = "approve"
 _REMEMBER: Final = "approve and remember"
@@ -39,7 +38,7 @@ class Client(Protocol):
 
     @property
     def client_capabilities(self) -> "Mapping[str, Json] | None":
-        """What it declared when it initialized; None: it has not."""
+        """The capabilities that it declared; None: it has not initialized."""
         ...
 
     async def request(
@@ -57,13 +56,13 @@ class ElicitationReviewer:
         self._clock = clock
 
     def is_reachable(self) -> bool:
-        """Whether the client said that it shows forms."""
+        """Whether the client declared that it shows forms."""
         declared = (self._client.client_capabilities or {}).get("elicitation")
         # An empty object means forms: the word came when there were others.
         return isinstance(declared, dict) and (not declared or "form" in declared)
 
     async def ask(self, escalation: Escalation) -> Ruling:
-        """Show the form, and wait at most until the escalation's deadline."""
+        """Show the form, and wait until the escalation's deadline at most."""
         if not self.is_reachable():
             return Unreachable()
         seconds = (escalation.deadline - self._clock.steady()).total_seconds()

@@ -1,4 +1,4 @@
-"""What the agent is told about approvals when it connects (MCP `instructions`)."""
+"""The instructions on approvals, which the agent gets when it connects (MCP `instructions`)."""
 
 from functools import cache
 from pathlib import Path

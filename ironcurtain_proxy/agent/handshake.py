@@ -1,4 +1,4 @@
-"""What `initialize` is answered, and which versions of the protocol are served."""
+"""The answer to `initialize`, and the protocol versions that are served."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 NAME: Final = "ironcurtain-proxy"
 
 VERSIONS: Final = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
-"""Those that begin with `initialize`, the newest first. One that is not among them is answered
+"""The versions that begin with `initialize`, the newest first. Any other is answered
 with the newest, and the client decides whether it goes on.
 """
 
@@ -25,13 +25,13 @@ CAPABILITIES: Final[Mapping[str, "Json"]] = MappingProxyType(
         "tools": {"listChanged": True},
     }
 )
-"""What the agent is told that it can ask for."""
+"""The capabilities that the agent is told."""
 
 _CLIENT_LENGTH: Final = 100
 
 
 def is_introduction(params: "Mapping[str, Json]") -> bool:
-    """Whether the parameters of `initialize` hold what they must."""
+    """Whether the parameters of `initialize` are complete."""
     info = params.get("clientInfo")
     return (
         isinstance(params.get("protocolVersion"), str)
@@ -53,7 +53,7 @@ def introduction(params: "Mapping[str, Json]") -> "dict[str, Json]":
 
 
 def client_name(params: "Mapping[str, Json]") -> str:
-    """The client's name and version, in one short line of visible characters."""
+    """The client's name and version, as one short line of visible characters."""
     info = params.get("clientInfo")
     words = [info.get("name"), info.get("version")] if isinstance(info, dict) else []
     text = " ".join([word for word in words if isinstance(word, str)])[:_CLIENT_LENGTH]

@@ -1,7 +1,7 @@
-"""What servers say of their use, put under their names, within bounds.
+"""Servers' instructions, quoted under the servers' names and bounded.
 
-A server's instructions are its own words. They stand quoted under a line of ours, so that none
-speaks for us or for another server.
+A server's instructions are untrusted. The quotation under a line of ours prevents that a server
+speaks for the proxy or for another server.
 """
 
 from collections.abc import Mapping
@@ -12,19 +12,19 @@ from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.question import visible
 
 MOST: Final = 4096
-"""Characters of one server's instructions; more is cut."""
+"""Characters of one server's instructions; longer ones are cut."""
 MOST_OF_ALL: Final = 16_384
-"""Characters of all servers' together; servers beyond it are named alone."""
+"""Characters of all instructions together; of further servers only the name is given."""
 _MOST_TITLE: Final = 100
 _CUT: Final = " … (cut by ironcurtain-proxy)"
 
 
 class Said(Protocol):
-    """What a server says of itself."""
+    """A server's description of itself."""
 
     @property
     def instructions(self) -> str:
-        """How it is used."""
+        """Its instructions."""
         ...
 
     @property
@@ -35,7 +35,7 @@ class Said(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Introduced:
-    """What the agent is told when it connects."""
+    """The text and title that the agent gets when it connects."""
 
     text: str
     title: str = ""
@@ -43,11 +43,11 @@ class Introduced:
 
 
 def introduced(own: str, servers: Mapping[str, Said]) -> Introduced:
-    """Our own words, and those of the servers.
+    """Our own instructions, followed by those of the servers.
 
     Args:
-        own: ours.
-        servers: by the operator's name; only those that have started.
+        own: our own instructions.
+        servers: the started servers, by the operator's names.
     """
     parts, left = [own], MOST_OF_ALL
     for name, said in servers.items():

@@ -1,8 +1,8 @@
-"""Tasks that do one piece of work after another.
+"""Tasks that are reused for one call after another.
 
-A task and a scope for each call cost as much as its decision. A lane that is idle takes the next
-call at once: the call runs where its line was read, up to where it first has to wait. What has been
-cancelled is done with, scope and all; the next piece of work has another lane.
+A new task and cancel scope for each call cost as much as its decision. An idle lane takes the next
+call at once: the call runs where its line was read, until it first has to wait. A cancelled lane
+ends, and the next call gets another one.
 """
 
 import asyncio  # noqa: TID251  tasks, see above
@@ -14,34 +14,34 @@ import anyio
 from ironcurtain_proxy.jsonrpc.batch import Prompt
 
 Work: TypeAlias = Callable[["Lane"], Awaitable[None]]
-"""Must not raise, but for a cancellation."""
+"""Work for a lane. It raises nothing but a cancellation."""
 
 _MOST_IDLE: Final = 64
 
 
 class Lane:
-    """One task, and the scope that all it does is in."""
+    """One task with its cancel scope."""
 
     __slots__ = ("_next", "_task", "scope")
 
     def __init__(self) -> None:
         self.scope = anyio.CancelScope()
-        """Cancels what the lane is doing."""
+        """Cancels the lane's current work."""
         self._next: Prompt[Work | None] | None = None
         self._task: asyncio.Task[None] | None = None
 
     def begin(self, work: Work, idle: "list[Lane]") -> None:
-        """Do something, and then what `take` brings.
+        """Do the first work, then what `take` brings.
 
         Args:
-            work: what comes first.
-            idle: where the lane puts itself whenever it has nothing to do.
+            work: the first work.
+            idle: the list that the lane joins whenever it is idle.
         """
-        # Kept here, for the event loop keeps no task alive.
+        # Kept here: the event loop holds tasks by weak references only.
         self._task = asyncio.get_running_loop().create_task(self._run(work, idle))
 
     def take(self, work: Work | None) -> None:
-        """Do something, where the lane is idle. None: end."""
+        """Give work to an idle lane. None: end."""
         if self._next is not None:
             self._next.set_result(work)
 
@@ -59,19 +59,19 @@ class Lane:
 
 
 class Lanes:
-    """The lanes of one agent. Whoever makes this ends them."""
+    """The lanes of one agent. The owner of this object ends them."""
 
     def __init__(self) -> None:
         self._idle: list[Lane] = []
 
     def begin(self, work: Work) -> None:
-        """Do something, beside all else."""
+        """Do work concurrently with all other work."""
         if self._idle:
             self._idle.pop().take(work)
         else:
             Lane().begin(work, self._idle)
 
     def end(self) -> None:
-        """End those that have nothing to do."""
+        """End the idle lanes."""
         while self._idle:
             self._idle.pop().take(None)

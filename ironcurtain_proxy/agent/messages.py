@@ -1,6 +1,6 @@
-"""A line of the agent's into a message, an answer, or what to complain about.
+"""Lines of the agent, read as messages, answers or errors.
 
-Knows the JSON-RPC envelope and no method.
+This module checks the JSON-RPC envelope only.
 """
 
 from collections.abc import Mapping
@@ -49,7 +49,7 @@ class GivenAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Complaint:
-    """What is no message, as the error that is sent back."""
+    """The error that is sent back for an invalid message."""
 
     code: int
     text: str
@@ -60,7 +60,7 @@ Read: TypeAlias = Message | GivenAnswer | Complaint
 
 
 def read(line: bytes | Oversize) -> Read:
-    """Read one line. What is wrong with it is said to the agent, which would wait for ever."""
+    """Read one line. The agent gets an error for a fault, because it would wait for ever."""
     if isinstance(line, Oversize):
         found = recover_id(line.head, line.tail)
         return Complaint(

@@ -1,7 +1,6 @@
-"""The agent's requests besides tool calls: their shape, and the answer to each.
+"""The agent's requests besides tool calls: their shapes, and their answers.
 
-Knows the protocol's shapes; does not know what is allowed. A denial has the error code of a
-resource or prompt that does not exist, so that it does not say which there are.
+A denial has the error code of a missing resource or prompt, so that it does not reveal which exist.
 """
 
 from collections.abc import Mapping
@@ -39,7 +38,7 @@ NO_SUCH_RESOURCE: Final = -32002
 
 
 def fault_of(method: str, params: Mapping[str, Json]) -> str | None:
-    """What is wrong with the shape of a request; None: nothing."""
+    """The fault in the shape of a request; None: it has none."""
     match method:
         case "resources/read" | "resources/subscribe" | "resources/unsubscribe":
             is_whole = isinstance(params.get("uri"), str)
@@ -78,7 +77,7 @@ def answer_to(method: str, reply: Reply, named: str) -> Mapping[str, object]:
 
     Args:
         method: of the request.
-        reply: what became of it.
+        reply: the reply of `mediation`.
         named: the URI or the prompt, as the agent named it.
     """
     code = NO_SUCH_RESOURCE if method.startswith("resources/") else INVALID_PARAMS

@@ -1,8 +1,8 @@
 """The proxy's own tools.
 
-They show the agent the state of its own session, announce what it is going to do, or carry out
-calls that the operator put together; each of those is decided like any other. Their prefix is
-theirs alone: a server's tool of such a name is never reached.
+They show the state of the session, announce a plan, or carry out a composite of calls that the
+operator wrote; each of its calls is decided like any other. Their prefix is reserved: a server's
+tool with such a name is never reached.
 """
 
 from collections.abc import Mapping, Sequence
@@ -75,11 +75,11 @@ PREFLIGHT_TOOL: Final[dict[str, Json]] = {
 }
 
 COMPOSITE: Final = "ironcurtain_run_"
-"""Begins the name of a composite tool."""
+"""The prefix of a composite tool's name."""
 
 
 def is_own(tool: Json) -> bool:
-    """Whether a tool bears a name of the proxy's own."""
+    """Whether a tool's name has the prefix of the proxy's own tools."""
     return isinstance(tool, dict) and str(tool.get("name")).startswith(PREFIX)
 
 
@@ -115,7 +115,7 @@ def told(text: str, *, failed: bool = False) -> dict[str, Json]:
 
 
 def composite_result(steps: Sequence[tuple[str, Mapping[str, Json]]]) -> dict[str, Json]:
-    """The result of a composite: every step that was made, the last of which may have failed."""
+    """The result of a composite: all steps that ran; the last one may have failed."""
     content: list[Json] = []
     failed = False
     for number, (tool, result) in enumerate(steps, 1):
@@ -138,7 +138,7 @@ def status(questions: Sequence[tuple[Escalation, str]], arguments: Arguments) ->
     """The result of the status tool.
 
     Args:
-        questions: those of this session, with where each stands.
+        questions: the questions of this session, each with its state.
         arguments: of the call; an `id` names one question.
     """
     wanted = arguments.get("id")

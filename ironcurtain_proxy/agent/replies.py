@@ -1,7 +1,7 @@
-"""What became of a call, in words for the agent.
+"""The texts of replies to the agent.
 
-A refusal has two blocks: the first says what happened in words that other programs know, the
-second why and what to do about it. Nothing here tells of files, servers' commands or exceptions.
+A refusal has two blocks: the first says what happened, in words that other programs match; the
+second says why, and what to do. The texts name no files, commands of servers or exceptions.
 """
 
 from collections.abc import Mapping
@@ -89,7 +89,7 @@ REFUSALS: Final[Mapping[RefusedBy, tuple[str, ...]]] = MappingProxyType(
         ),
     }
 )
-"""The blocks of each refusal: what happened, then why and what to do."""
+"""The two blocks of each refusal."""
 
 WORKING_DIRECTORY_RULE: Final = "git-path-enrichment-failed"
 """The one ground whose text other programs know with `Error: ` before it."""
@@ -127,7 +127,7 @@ def words(reply: Reply, exposed_name: str) -> dict[str, Json]:
     """The `result` object of a reply.
 
     Args:
-        reply: what became of the call. An `Answered` that holds a JSON-RPC error is not for here.
+        reply: the reply to the call; `Answered` with a JSON-RPC error is handled elsewhere.
         exposed_name: the tool's name as the agent used it.
     """
     match reply:
@@ -146,7 +146,7 @@ def words(reply: Reply, exposed_name: str) -> dict[str, Json]:
 
 
 def is_as_given(reply: Reply) -> bool:
-    """Whether the words are a server's own and nothing is added to them."""
+    """Whether the reply is a server's answer with nothing added."""
     return isinstance(reply, Answered) and not _notes(reply)
 
 
@@ -160,14 +160,14 @@ def refusal_blocks(refused: Refused, exposed_name: str, kind: str = "tool") -> l
     """Why something was refused, and what to do, in one text for each block of the answer.
 
     Args:
-        refused: what was.
+        refused: the refusal.
         exposed_name: as the agent named it.
-        kind: the word for it.
+        kind: the word for the operation.
     """
     ground = refused.ground
     if ground.rule == WORKING_DIRECTORY_RULE:
         return [f"Error: {ground.reason}"]
-    # One pass over our own text: what the agent or a server put into the reason is not a template.
+    # One pass over our own text: the reason may hold an agent's or server's words, no template.
     # A reason is a sentence, and some of the blocks go on after it.
     clause = ground.reason.removesuffix(".")
     note = (
@@ -188,7 +188,7 @@ def refusal_blocks(refused: Refused, exposed_name: str, kind: str = "tool") -> l
 
 
 def whom(decider: Decider) -> str:
-    """Who did not approve, for the agent: the user, unless something else with a name said no."""
+    """The party that did not approve, for the agent: the user, or another named reviewer."""
     for prefix, kind in _KINDS.items():
         if decider.startswith(prefix):
             return f"the {kind} {visible(decider.removeprefix(prefix))}"
@@ -200,7 +200,7 @@ _OTHERS: Final[Mapping[Decider, str]] = MappingProxyType({"auto-approver": "the 
 
 
 def _notes(reply: Answered | Failed | Withheld) -> list[str]:
-    """What the proxy itself has to say of a call that was made."""
+    """The proxy's own notes on a call that was forwarded."""
     notes = [] if reply.recorded else [NOT_RECORDED_NOTE]
     if isinstance(reply, Answered) and reply.result.refused_host and _is_contained(reply):
         notes.append(BLOCKED_NOTE.format(host=visible(reply.result.refused_host)))

@@ -1,7 +1,4 @@
-"""The agent's requests that are under way: answered side by side, withdrawn, given up.
-
-Knows ids, cancellation and how much is under way; does not know what a request means.
-"""
+"""The agent's requests in progress: answered concurrently, cancelled or abandoned."""
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
@@ -37,7 +34,7 @@ _DUPLICATE: Final = {
 _DEFECT: Final = {"error": {"code": INTERNAL_ERROR, "message": "Internal error"}}
 
 _GIVE_UP: Final = 2.0
-"""Seconds for requests that are given up to record how they ended."""
+"""Seconds that abandoned requests have to record their end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,20 +43,20 @@ class Service:
 
     answer: Answerer
     turn_away: Answerer
-    """Answers where there is no room."""
+    """Answers a request for which there is no capacity."""
     unfinished: ServerAnswer
-    """The answer to a request that is under way when the proxy does not wait any longer."""
+    """The answer to a request that the proxy no longer waits for."""
 
 
 class Requests:
-    """The requests of one agent that are under way. Whoever makes this ends them."""
+    """The requests of one agent in progress. The owner of this object ends them."""
 
     def __init__(self, send: Sender, room: RequestCapacity) -> None:
-        """Nothing is under way yet.
+        """Begin without requests.
 
         Args:
             send: sends answers.
-            room: how many bytes of requests may be under way.
+            room: the limit on the bytes of requests in progress.
         """
         self._send = send
         self._room = room
@@ -67,7 +64,7 @@ class Requests:
         self._lanes = Lanes()
         self._given_up = False
         self._idle: anyio.Event | None = None
-        """Made by whoever waits for it: nobody does until the agent has left."""
+        """Created by the task that waits for it, once the agent has left."""
 
     def begin(
         self,
@@ -76,13 +73,13 @@ class Requests:
         params: "Mapping[str, Json]",
         size: int = 0,
     ) -> None:
-        """Answer a request, side by side with all others.
+        """Answer a request concurrently with all others.
 
         Args:
             service: how.
             request_id: the agent's own id.
             params: the request's.
-            size: bytes of its message. Where there is no room for it, it is turned away.
+            size: bytes of its message. Without capacity for it, the request is refused.
         """
         if request_id in self._under_way:
             self._send({"jsonrpc": "2.0", "id": request_id, **_DUPLICATE})
@@ -92,7 +89,7 @@ class Requests:
         self._lanes.begin(partial(self._run, request_id, request))
 
     def cancel(self, request_id: "MessageId | None") -> None:
-        """Withdraw a request, which is then never answered. It need not be under way."""
+        """Cancel a request, which is then never answered; harmless for an unknown id."""
         request = None if request_id is None else self._under_way.get(request_id)
         if request is not None:
             request.withdrawn = True
@@ -105,7 +102,7 @@ class Requests:
             await self._idle.wait()
 
     async def give_up(self) -> None:
-        """End what is under way; the agent is told of each request that it was not done in time."""
+        """End all requests in progress, and tell the agent of each that it was not done in time."""
         self._given_up = True
         for request in self._under_way.values():
             request.cancel()
@@ -113,12 +110,12 @@ class Requests:
             await self.until_idle()
 
     def cancel_all(self) -> None:
-        """End what is under way, without an answer."""
+        """End all requests in progress, without an answer."""
         for request in self._under_way.values():
             request.cancel()
 
     async def until_ended(self) -> None:
-        """Wait until what was ended has ended, even where the waiting is cancelled."""
+        """Wait until all ended requests are finished, even if the wait is cancelled."""
         with anyio.CancelScope(shield=True):
             await self.until_idle()
         self._lanes.end()
@@ -141,7 +138,7 @@ class Requests:
             del self._under_way[request_id]
             if answer is None and self._given_up:
                 answer = service.unfinished
-            # Without waiting for the agent to read: while a task waited, it would keep the answer
+            # Without a wait for the agent to read: a task that waited would keep the answer
             # that is in the pipe's buffer already.
             if answer is not None and not request.withdrawn:
                 self._send({"jsonrpc": "2.0", "id": request_id, **answer})
@@ -156,10 +153,10 @@ class _Request(Struct, eq=False):
     size: int
     has_room: bool
     lane: Lane | None = None
-    """None: it has not begun."""
+    """The cancel scope; None: the request has not begun."""
     cancelled: bool = False
     withdrawn: bool = False
-    """By the agent, which expects no answer then."""
+    """Cancelled by the agent, which then expects no answer."""
 
     def cancel(self) -> None:
         self.cancelled = True

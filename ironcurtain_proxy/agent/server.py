@@ -1,7 +1,7 @@
 """The MCP server that the agent talks to.
 
-The methods of the handshake era but for tasks; all others are not offered. A server's own questions
-do not come from here: `agent/asking.py` puts them.
+It serves the methods of the versions with `initialize`, without tasks. Servers' own questions
+are sent by `agent/asking.py`.
 
 Knows MCP and nothing of policies: a request goes to the handler it was given, as raw JSON, and
 comes back as a `Reply`.
@@ -85,12 +85,12 @@ class AgentServer:
     handle_operation: OperationHandler
     list_others: OtherLister
     turn_away: CallRefuser
-    """Refuses a call that there is no room for."""
+    """Refuses a call for which there is no capacity."""
     on_client: Callable[[str], None]
-    """Told which program the agent says it is."""
+    """Called with the program that the agent says it is."""
     room: RequestCapacity = field(default_factory=RequestCapacity)
     instructions: InstructionsSource | None = None
-    """Gives what the agent is told when it connects."""
+    """Gives the instructions for the agent when it connects."""
     _ready: bool = field(default=False, init=False)
     _log_level: str = field(default="", init=False)
     _requests: Requests = field(init=False)
@@ -98,7 +98,7 @@ class AgentServer:
     _others: Mapping[str, Service] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Name who answers what takes its time."""
+        """Set the services that answer slow requests."""
         self._requests = Requests(self.transport.post, self.room)
         self._calls = Service(self._call, self._turn_away, _UNFINISHED_CALL)
         self._others = {
@@ -115,7 +115,7 @@ class AgentServer:
         }
 
     async def serve(self) -> None:
-        """Answer until the agent closes its end, and what it has asked is answered."""
+        """Serve until the agent closes its end and its requests are answered."""
         self.transport.offer_to(self._take_call)
         try:
             while (message := await self.transport.receive()) is not None:
@@ -127,7 +127,7 @@ class AgentServer:
             await self.transport.close()
 
     def abandon(self) -> None:
-        """End what is under way, unanswered: the proxy ends. Before the servers do."""
+        """End all requests unanswered, when the proxy ends. The servers end afterwards."""
         self._requests.cancel_all()
 
     async def tools_changed(self) -> None:
@@ -150,10 +150,10 @@ class AgentServer:
         if self._log_level not in _ABOVE_WARNING:
             await self.log_message(params)
 
-    # --- what arrives
+    # --- from the agent
 
     def _take_call(self, message: Message) -> bool:
-        """Begin a call. False: it is none, or the agent has not initialized."""
+        """Begin a call. False: the message is no call, or the agent has not initialized."""
         if message.method != "tools/call" or message.id is None or not self._ready:
             return False
         self._requests.begin(self._calls, message.id, message.params, message.size)
@@ -174,11 +174,11 @@ class AgentServer:
             await self.transport.send({"jsonrpc": "2.0", "id": message.id, **answer})
             return
         await self.transport.until_read()
-        # Counted like a call of some size: lists under way fill memory, too.
+        # Counted like a call of some size: lists in progress use memory, too.
         self._requests.begin(self._others[message.method], message.id, message.params, SMALL)
 
     def _answer_at_once(self, method: str, params: "Mapping[str, Json]") -> ServerAnswer | None:
-        """The answer that needs no waiting; None: the request is good, and takes its time."""
+        """The immediate answer; None: the request is valid and needs a wait."""
         match method:
             case "initialize":
                 return self._initialize(params)
@@ -195,7 +195,7 @@ class AgentServer:
         if not self._ready:
             return _error(INVALID_REQUEST, "initialize first")
         if method.endswith("/list") and params.get("cursor") is not None:
-            # Lists have one page, so there is no cursor that we gave out.
+            # Lists have one page, so no cursor is ours.
             return _error(INVALID_PARAMS, "unknown cursor")
         if (fault := fault_of(method, params)) is not None:
             return _error(INVALID_PARAMS, fault)
@@ -219,7 +219,7 @@ class AgentServer:
         return {"result": introduction(params)}
 
     async def _with_instructions(self, answer: ServerAnswer) -> ServerAnswer:
-        """The answer to `initialize`, with what servers say of themselves."""
+        """The answer to `initialize`, with the servers' instructions."""
         result = answer["result"]
         if self.instructions is None or not isinstance(result, dict):
             return answer
@@ -227,7 +227,7 @@ class AgentServer:
         info = {**result["serverInfo"], **({"title": said.title} if said.title else {})}
         return {"result": {**result, "serverInfo": info, "instructions": said.text}}
 
-    # --- what takes its time
+    # --- slow requests
 
     async def _list(self, _: "Mapping[str, Json]") -> ServerAnswer:
         return {"result": {"tools": await self.list_tools()}}
@@ -274,7 +274,7 @@ class AgentServer:
 
 
 def _named(params: "Mapping[str, Json]") -> str:
-    """What a request names, for the words about it."""
+    """The resource, prompt or tool that a request names."""
     reference = params.get("ref")
     given = reference if isinstance(reference, dict) else params
     return str(given.get("uri", given.get("name")))
@@ -289,7 +289,7 @@ def _error(code: int, message: str) -> ServerAnswer:
 
 
 def _as_given(error: "Mapping[str, Json]") -> ServerAnswer:
-    """A server's JSON-RPC error, passed on; what is not one becomes an internal error."""
+    """A server's JSON-RPC error, passed on; anything else becomes an internal error."""
     code, message = error.get("code"), error.get("message")
     if not isinstance(code, int) or isinstance(code, bool) or not isinstance(message, str):
         return _error(INTERNAL_ERROR, "malformed error from the server")

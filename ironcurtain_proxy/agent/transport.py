@@ -1,7 +1,7 @@
-"""The wire to the agent: its messages as they come, and ours to it.
+"""The connection to the agent: its messages, and ours.
 
-Knows JSON-RPC and no method but the cancellation of our own requests. What is no message is
-answered here.
+The only method known here is the cancellation of our own requests. Invalid messages are answered
+here.
 """
 
 from collections.abc import Callable, Mapping
@@ -36,7 +36,7 @@ _MAX_DIGITS: Final = 18
 _GONE: Final = "the agent has gone"
 
 DRAIN_SECONDS: Final = 15.0
-"""How long requests under way are waited for once the agent has closed its end."""
+"""Seconds to wait for requests in progress after the agent has closed its end."""
 
 _LARGEST_AT_ONCE: Final = 64 * 1024
 
@@ -52,13 +52,13 @@ class AgentTransport:
         Args:
             lines: what the agent sends.
             out: where answers go.
-            drain_seconds: how long requests are waited for once the agent has closed its end.
+            drain_seconds: the wait for requests in progress after the agent has closed its end.
         """
         self._lines = lines
         self._out = out
         self._drain_seconds = drain_seconds
         self.client_capabilities: Mapping[str, Json] | None = None
-        """What the agent's client declared in its first `initialize`; None: there was none yet."""
+        """The capabilities of the client's first `initialize`; None: there was none yet."""
         self._answers = Answers[Mapping[str, "Json"]]()
         self._is_gone = False
 
@@ -80,9 +80,9 @@ class AgentTransport:
         return None
 
     def offer_to(self, taker: Callable[[Message], bool]) -> None:
-        """Offer short messages to a function as they arrive, if nothing is before them.
+        """Offer short messages to a function as they arrive, if no message waits before them.
 
-        It takes the message, or refuses; then it is the next one that `receive` gives.
+        A message that the function refuses is the next one that `receive` gives.
         """
 
         def offer(line: bytes) -> bool:
@@ -103,7 +103,7 @@ class AgentTransport:
         await self.send(message)
 
     def post(self, message: Mapping[str, object]) -> None:
-        """Send one message without waiting. Nothing happens if the agent has gone."""
+        """Send one message without a wait. Nothing happens if the agent has gone."""
         result = message.get("result")
         with suppress(BrokenPipeError):
             if isinstance(result, Written):
@@ -114,25 +114,25 @@ class AgentTransport:
                 self._out.write(_encoded(message))
 
     async def send(self, message: Mapping[str, object]) -> None:
-        """Send one message, and wait while the agent does not keep up with reading."""
+        """Send one message, and wait while the agent reads too slowly."""
         with suppress(BrokenPipeError):
             await self._out.send(_encoded(message))
 
     async def until_read(self) -> None:
-        """Wait while the agent does not keep up with reading."""
+        """Wait while the agent reads too slowly."""
         with suppress(BrokenPipeError):
             await self._out.until_uncongested()
 
     async def request(
         self, method: str, params: "Mapping[str, Json]", seconds: float
     ) -> "Mapping[str, Json]":
-        """Ask the agent's client something. If the wait ends early, it is told so.
+        """Send the agent's client a request, and a cancellation if the wait ends early.
 
         Returns:
             The raw `result`.
 
         Raises:
-            AgentError: it answered with an error, or with what is no answer, or has gone.
+            AgentError: it answered with an error or an invalid answer, or has gone.
             TimeoutError: it did not answer within `seconds`.
         """
         if self._is_gone:
@@ -155,7 +155,7 @@ class AgentTransport:
             raise
 
     def _take_answer(self, message: "Mapping[str, Json]") -> None:
-        """Hand an answer to who waits for it; one to nothing we asked is dropped."""
+        """Give an answer to the task that waits for it; without such a task it is dropped."""
         request_id = message.get("id")
         if not isinstance(request_id, str) or not request_id.startswith(_OUR_IDS):
             return
@@ -175,9 +175,9 @@ class AgentTransport:
     # --- the end
 
     async def drain(self, requests: "Requests") -> None:
-        """The agent sends no more: answer what it has asked, in a bounded time.
+        """Answer the remaining requests in bounded time, once the agent sends no more.
 
-        A client that has gone altogether reads nothing either, which shows, and is not waited for.
+        A client that no longer reads either has gone, and the wait ends.
         """
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._until_gone, tasks.cancel_scope)
@@ -189,7 +189,7 @@ class AgentTransport:
             tasks.cancel_scope.cancel()
 
     async def close(self) -> None:
-        """Stop reading, and let what was sent go out, unless the agent does not read."""
+        """Stop reading, and flush what was sent as far as the agent reads."""
         self._end()
         self._lines.close()
         with anyio.move_on_after(1, shield=True):
@@ -206,10 +206,10 @@ class AgentTransport:
 
 
 def _encoded(message: Mapping[str, object]) -> bytes:
-    """One line; an error in its place if it is something that cannot be written.
+    """One line; an error instead if the message cannot be written.
 
-    A server's answer can be nested just deep enough to be read and too deep to be written again:
-    that must cost its own call and nothing else.
+    A server's answer can be readable and yet nested too deep to be written again: only its own call
+    may fail.
     """
     try:
         return encode(message)

@@ -86,7 +86,7 @@ def explain(request: AccessRequest, policy: Policy) -> Explanation:
     asked = tuple(_ask_invariants(request, policy))
     settled_early = bool(asked) and asked[-1][1] != "nothing"
     roles = () if settled_early else tuple(_trace_roles(request, policy))
-    mine = sum(1 for rule in policy.rules if _mismatch_of_tool(rule, request) is None)
+    mine = sum(1 for rule in policy.rules if _is_about(rule, request))
     change = _smallest_change(request, policy)
     return Explanation(
         decision=decision,
@@ -158,7 +158,7 @@ def _trials(
 ) -> Iterator[Trial]:
     had_values = bool(remaining)
     for rule in policy.rules:
-        if _mismatch_of_tool(rule, request) is not None:
+        if not _is_about(rule, request):
             continue
         if had_values and not remaining:
             unasked = "not asked: every value has its answer"
@@ -201,16 +201,14 @@ def _no_path(rule: Rule, *, had_values: bool) -> str:
     return start + " and ".join(said)
 
 
-def _mismatch_of_tool(rule: Rule, request: AccessRequest) -> str | None:
-    if rule.servers is not None and request.server not in rule.servers:
-        return "is about other servers"
-    if rule.tools is not None and request.tool not in rule.tools:
-        return "is about other tools"
-    if rule.methods is not None and request.method not in rule.methods:
-        return "is about other operations"
-    if rule.prompts is not None and named_in(request.tool) not in rule.prompts:
-        return "is about other prompts"
-    return None
+def _is_about(rule: Rule, request: AccessRequest) -> bool:
+    """Whether the rule may speak of this server and of this tool, prompt or method."""
+    return (
+        (rule.servers is None or request.server in rule.servers)
+        and (rule.tools is None or request.tool in rule.tools)
+        and (rule.methods is None or request.method in rule.methods)
+        and (rule.prompts is None or named_in(request.tool) in rule.prompts)
+    )
 
 
 def _mismatch(rule: Rule, request: AccessRequest, role: ArgumentRole | None) -> str | None:

@@ -1,4 +1,4 @@
-"""The servers behind the proxy: start, call, restart, close. Knows no policy and no agent.
+"""The servers behind the proxy: start, call, restart, close.
 
 - `servers`, `supervisor`, `starting`, `options`: all servers, and the life of one.
 - `connection`, `greeting`, `listing`, `roots`, `open_questions`, `listeners`, `wire_params`: the

@@ -1,7 +1,6 @@
-"""How much of what a server says of its own accord is kept or passed on; the rest is counted.
+"""Rate limits on a server's notifications and output; the excess is counted.
 
-Knows amounts and time; does not know what was said. A flood is cut to a steady rate instead of
-being refused: what a server says after it is heard again.
+A flood is cut to a steady rate, so that later messages still pass.
 """
 
 import threading
@@ -15,14 +14,14 @@ _NOTICES: Final = 100.0
 _NOTICES_AT_ONCE: Final = 1000.0
 _NOTICE_BYTES: Final = 1 << 20
 _NOTICE_BYTES_AT_ONCE: Final = 8 << 20
-"""Of notifications of one kind, each second and at once. A larger one is never passed on."""
+"""Bytes of notifications of one kind, each second and in a burst; larger ones never pass."""
 
 _PRINTED: Final = 128 << 10
 _PRINTED_AT_ONCE: Final = 4 << 20
-"""Bytes of standard error, each second and at once."""
+"""Bytes of standard error, each second and in a burst."""
 
 _MOST_PRINTED: Final = 32 << 20
-"""Bytes kept of one server in a session: it must not fill the disk that the audit log needs."""
+"""Bytes kept of one server in a session, so that it cannot fill the audit log's disk."""
 
 
 class Allowance:
@@ -39,9 +38,9 @@ class Allowance:
         """Begin with a full bucket.
 
         Args:
-            rate: what comes back each second.
-            at_once: what the bucket holds.
-            resume: what must have come back after a refusal before anything is taken again.
+            rate: the refill each second.
+            at_once: the size of the bucket.
+            resume: the refill that must follow a refusal before anything is taken again.
             clock: seconds.
         """
         self._rate = rate
@@ -53,7 +52,7 @@ class Allowance:
         self._needed = 0.0
 
     def has(self, amount: float) -> bool:
-        """Whether so much may be taken now."""
+        """Whether this amount may be taken now."""
         now = self._clock()
         self._left = min(self._at_once, self._left + (now - self._since) * self._rate)
         self._since = now
@@ -64,11 +63,11 @@ class Allowance:
         return True
 
     def spend(self, amount: float) -> None:
-        """Take so much, even if it is not there: it is missing later."""
+        """Take this amount, even below zero."""
         self._left -= amount
 
     def take(self, amount: float) -> bool:
-        """Take so much, or nothing."""
+        """Take this amount, or nothing."""
         if not self.has(amount):
             return False
         self.spend(amount)
@@ -84,7 +83,7 @@ class Notices:
         self._some = anyio.Event()
 
     def admits(self, kind: str, size: int) -> bool:
-        """Whether one more is passed on. Each kind has its share: logs leave room for progress.
+        """Whether one more passes. Each kind has its own limit, so that logs do not block progress.
 
         Args:
             kind: `progress` or `message`.
@@ -103,11 +102,11 @@ class Notices:
         return False
 
     async def until_some_are_left_out(self) -> None:
-        """Wait for the first that is not passed on since the last count."""
+        """Wait for the first dropped notification since the last count."""
         await self._some.wait()
 
     def count(self) -> int:
-        """How many were left out since the last count."""
+        """The number dropped since the last count."""
         left_out, self._left_out = self._left_out, 0
         if self._some.is_set():
             self._some = anyio.Event()
@@ -115,7 +114,7 @@ class Notices:
 
 
 class Ration:
-    """What one server may print, across all its processes. Any thread may ask."""
+    """The output limit of one server, across all its processes. Thread-safe."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._lock = threading.Lock()
@@ -126,7 +125,7 @@ class Ration:
         self._left_out = 0
 
     def admit(self, size: int, lines: int) -> tuple[bool, str]:
-        """Whether so much is kept, and what is to be said before it."""
+        """Whether this amount is kept, and a note to write before it."""
         with self._lock:
             if self._kept < self._most and self._allowed.has(size):
                 return True, self._count()
@@ -143,7 +142,7 @@ class Ration:
             self._allowed.spend(size)
 
     def finish(self) -> str:
-        """What is to be said at the end of a process; empty: nothing."""
+        """A note for the end of a process; empty: none."""
         with self._lock:
             return self._count()
 

@@ -1,7 +1,7 @@
-"""Notices that a guardian was killed while what it guarded runs on.
+"""The end of processes whose guardian was killed.
 
-A server dies with its guardian, but not what it has started: a sandbox goes on, holds the pipes
-open, and would go on answering, with nobody to end it. Linux only.
+A server dies with its guardian, but the processes that it started do not: a sandbox keeps the
+pipes open and would continue to answer. Linux only.
 """
 
 import os
@@ -15,13 +15,13 @@ from ironcurtain_proxy.downstream.orphans import kill_orphans
 from ironcurtain_proxy.downstream.process import ServerProcess
 
 _ORPHANS = 1.0
-"""Seconds to look for what is left."""
+"""Seconds to look for remaining processes."""
 
 
 async def end_if_bereaved(process: ServerProcess, limiter: CapacityLimiter) -> None:
-    """Wait until the guardian has ended, then end what it has left if it was killed.
+    """Wait for the guardian's end, then end the remaining processes if it was killed.
 
-    With that its pipes close, as when a server ends.
+    Their pipes then close, as at the end of a server.
     """
     if sys.platform != "linux":
         return

@@ -42,10 +42,10 @@ from ironcurtain_proxy.model.server import ToolDefinition, ToolResult
 from ironcurtain_proxy.ports import ProgressListener
 
 _TURN: Final = 64
-"""Lines after which other tasks have their turn."""
+"""Lines after which other tasks run."""
 
 _UNSENT_REPLIES: Final = 1 << 20
-"""Bytes of answers to the server's own requests that may wait for it to read."""
+"""The most bytes of unread answers to the server's own requests."""
 
 _HEAD: Final = 128
 """Bytes of a line in which a method is usually named."""
@@ -77,7 +77,7 @@ class Connection:
         self._progress: dict[_TokenKey, ProgressListener] = {}
         self._unsent_replies = 0
         self.greeted = Greeted()
-        """What the server said when it was initialized."""
+        """The server's answer to `initialize`."""
         self._asks_for_roots = False
         self._roots_told = anyio.Event()
         self._roots_told.set()
@@ -85,11 +85,11 @@ class Connection:
 
     @property
     def has_logging(self) -> bool:
-        """Whether the server said that it takes `logging/setLevel`."""
+        """Whether the server declared `logging/setLevel`."""
         return "logging" in self.greeted.capabilities
 
     async def run(self) -> None:
-        """Take in what the server sends until it closes its output; then nothing waits any more."""
+        """Receive until the server closes its output; all waits end then."""
         try:
             async with anyio.create_task_group() as group:
                 self._questions.answer_in(group)
@@ -118,9 +118,9 @@ class Connection:
         self.notify("notifications/roots/list_changed")
 
     async def until_roots_are_told(self, seconds: float) -> None:
-        """Wait until the server has been told of its roots since they last changed.
+        """Wait until the server has read its roots since their last change.
 
-        Whoever never asked for roots is not waited for, nor who once did not come in `seconds`.
+        There is no wait for a server that never asked for roots, or was once late by `seconds`.
         """
         if self._asks_for_roots and not self._roots_told.is_set():
             with anyio.move_on_after(seconds) as waited:
@@ -130,7 +130,7 @@ class Connection:
                 self._dropped.note("its roots have changed, but it does not ask for them")
 
     async def initialize(self, seconds: float) -> None:
-        """Say hello.
+        """Initialize the server.
 
         Raises:
             DownstreamError: the server refuses, or does not answer within `seconds`.
@@ -165,7 +165,7 @@ class Connection:
         return await list_entries(self._server, ask, keys, self._dropped.note)
 
     def has(self, capability: str) -> bool:
-        """Whether the server said that it has this."""
+        """Whether the server declared this capability."""
         return isinstance(self.greeted.capabilities.get(capability), dict)
 
     async def list_tools(self, seconds: float) -> tuple[ToolDefinition, ...]:
@@ -232,7 +232,7 @@ class Connection:
             raise
 
     def notify(self, method: str, params: Mapping[str, Json] | None = None) -> None:
-        """Tell the server something. If it is gone, or does not read, it is not told."""
+        """Send a notification, unless the server has gone or does not read."""
         message: dict[str, object] = {"jsonrpc": "2.0", "method": method}
         if params is not None:
             message["params"] = params
@@ -246,7 +246,7 @@ class Connection:
             self.notify("notifications/cancelled", {"requestId": request_id, "reason": reason})
 
     def _write(self, message: Mapping[str, object]) -> None:
-        # Not `send`: a server that does not read must not hold up its caller past the deadline.
+        # Not `send`: a server that does not read must not delay its caller past the deadline.
         if self._writer.backlog > self._max_message:
             raise ServerUnavailableError(f'server "{self._server}" does not read what it is sent')
         try:
@@ -261,7 +261,7 @@ class Connection:
             raise ServerUnavailableError(f'server "{self._server}" is not running') from None
 
     def _settle_at_once(self, line: bytes) -> bool:
-        """Take a line if it is an answer to a request; leave everything else to `run`."""
+        """Handle a line if it answers a request; `run` handles all others."""
         if b'"method"' in line[:_HEAD] or not self._listeners.room.fits(len(line)):
             return False
         message = decode(line)
@@ -347,10 +347,10 @@ class Connection:
     def _take_request(
         self, request_id: MessageId | None, method: Json, params: Mapping[str, Json]
     ) -> None:
-        """Answer a request of the server's.
+        """Answer a request of the server.
 
-        Its own questions would let it speak to the agent's model and user, so they are operations
-        of their own, which the policy decides on.
+        Its questions would reach the agent's model and user, so the policy decides on each as an
+        operation.
         """
         match method:
             case "ping":
@@ -367,7 +367,7 @@ class Connection:
 
     def _reply(self, request_id: MessageId | None, answer: Mapping[str, object]) -> None:
         reply = {"jsonrpc": "2.0", "id": request_id, **answer}
-        # We never wait for a server to read answers: while we did, we would not read what it sends,
+        # We never wait for a server to read answers: meanwhile we would not read its messages,
         # and it may be waiting for that.
         try:
             line = encode(reply)
@@ -387,7 +387,7 @@ def _token_key(params: Mapping[str, Json]) -> _TokenKey | None:
 
 
 def _key(token: Json) -> _TokenKey | None:
-    """A token as a key that tells 1, 1.0 and "1" apart, if it can be a token at all."""
+    """A token as a key that distinguishes 1, 1.0 and "1"; None if it cannot be a token."""
     if isinstance(token, bool) or not isinstance(token, str | int | float):
         return None
     return type(token), token

@@ -1,8 +1,8 @@
-"""How many files the proxy may have open, and its servers.
+"""Limits on the open files of the proxy and its servers.
 
-Shells give a low limit and allow a higher one. The proxy takes that: without descriptors nothing
-can be recorded, and then nothing is carried out. Servers get the limit that was given to the proxy:
-programs that use `select` cannot have a higher one.
+Shells set a low limit and allow a higher one. The proxy raises its own, because without descriptors
+no record can be written and no call forwarded. Servers get the original limit, because programs
+that use `select` fail with a higher one.
 """
 
 import resource
@@ -10,16 +10,16 @@ from contextlib import suppress
 from typing import Final
 
 OWN: Final = 32
-"""Without servers: standard streams, audit log, mailbox, event loop, the engine's store."""
+"""Descriptors without servers: standard streams, audit log, mailbox, event loop, store."""
 PER_SERVER: Final = 6
-"""Pipes, and what a call needs while it is looked at."""
+"""Descriptors for a server: its pipes, and those of a call while it is judged."""
 
 _given: list[int] = []
-"""The soft limit before it was raised; empty: it was not."""
+"""The soft limit before it was raised; empty: it was not raised."""
 
 
 def raise_limit() -> None:
-    """Take as many as the system allows."""
+    """Raise the limit to the highest that the system allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == hard or _given:
         return
@@ -29,12 +29,12 @@ def raise_limit() -> None:
 
 
 def limit_of_servers() -> str:
-    """What a server's guardian sets the soft limit to; empty: it stays as it is."""
+    """The soft limit that a server's guardian sets; empty: it stays unchanged."""
     return str(_given[0]) if _given else ""
 
 
 def too_few(servers: int) -> str | None:
-    """What the operator should know of the limit; None: it is high enough."""
+    """A warning that the limit is too low; None: it is high enough."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = OWN + PER_SERVER * servers
     if soft == resource.RLIM_INFINITY or soft >= needed:

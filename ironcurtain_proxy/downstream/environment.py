@@ -1,7 +1,7 @@
-"""What a server finds in its environment.
+"""The environment variables of a server.
 
-Knows which variables any program needs; does not know where the proxy's own came from. Nothing
-else of the proxy's environment is passed on: it holds the secrets of every server.
+A server gets the variables that every program needs. The rest of the proxy's environment holds the
+secrets of all servers and is not passed on.
 """
 
 import re
@@ -13,7 +13,7 @@ from ironcurtain_proxy.model.server import ServerSpec
 BASE: Final = frozenset(
     {"PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "TERM", "SHELL", "TMPDIR"}
 )
-"""What every server may know, besides the `LC_*` variables."""
+"""The variables for every server, besides `LC_*`."""
 
 CERTIFICATES: Final = frozenset(
     {
@@ -25,7 +25,7 @@ CERTIFICATES: Final = frozenset(
         *("NPM_CONFIG_OFFLINE", "NPM_CONFIG_PREFER_OFFLINE", "NODE_USE_ENV_PROXY"),
     }
 )
-"""What a machine says of certificates, and whether there is a network: no secrets."""
+"""Variables on certificates and network availability: no secrets."""
 
 NETWORK: Final = frozenset(
     {
@@ -38,20 +38,20 @@ NETWORK: Final = frozenset(
         "NPM_CONFIG_NOPROXY",
     }
 )
-"""What a machine says of its way to the network. A URL with credentials in it is a secret."""
+"""Variables on network proxies. A URL with credentials in it is a secret."""
 
 _EITHER_CASE: Final = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "NPM_CONFIG_")
-"""How names begin that programs know in lower case, too."""
+"""Prefixes of names that programs also read in lower case."""
 
 _MAY_HOLD_CREDENTIALS: Final = frozenset("@?#")
-"""Nothing but a user and password, or a query, puts one of these into a URL of these variables."""
+"""Characters that only credentials or a query put into such a URL."""
 
 GIT: Final = "git"
-"""The name that policy and annotations know git servers by."""
+"""The name of git servers in policy and annotations."""
 
 _SECRET_NAME: Final = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL", re.IGNORECASE)
 _SHORTEST_SECRET: Final = 4
-"""Characters. `MAX_TOKENS=5` is no secret, and blotting out every 5 would help nobody."""
+"""The least characters of a masked value: with `MAX_TOKENS=5`, every 5 would be masked."""
 
 _CONTAINER_COMMANDS: Final = frozenset({"docker", "podman"})
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -60,8 +60,8 @@ _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 def child_environment(spec: ServerSpec, parent: Mapping[str, str]) -> dict[str, str]:
     """The whole environment of one server.
 
-    The base, certificates and the way to the network, then its `env`, then its credentials. And for
-    a git server one setting of git's, which see below.
+    The base, certificates and the way to the network, then its `env`, then its credentials. A git
+    server also gets a setting of git (see below).
 
     Values are literal: `${HOME}` stays `${HOME}`.
     """
@@ -91,10 +91,10 @@ def _known_as(name: str) -> str:
 
 
 def _with_guarded_git(environment: Mapping[str, str]) -> dict[str, str]:
-    """Git takes no directory for a repository that is not called `.git`.
+    """Make git accept only directories named `.git` as repositories.
 
-    Whoever may write files could lay one out, with a configuration that names commands, and a
-    harmless `git status` in it would run them (git 2.38, `safe.bareRepository`).
+    An agent that writes files could create a bare repository whose configuration names commands,
+    and a harmless `git status` in it would run them (git 2.38, `safe.bareRepository`).
     """
     count = environment.get("GIT_CONFIG_COUNT", "")
     place = int(count) if count.isdecimal() else 0
@@ -122,7 +122,7 @@ def secrets_of(spec: ServerSpec) -> tuple[str, ...]:
 def missing_container_variables(
     spec: ServerSpec, environment: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """The variables that `docker run -e NAME` would hand on, but nobody has set."""
+    """The unset variables that `docker run -e NAME` would pass on."""
     if spec.command.rpartition("/")[2] not in _CONTAINER_COMMANDS:
         return ()
     return tuple(name for name in _handed_on(spec.args) if name not in environment)

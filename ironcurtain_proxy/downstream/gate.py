@@ -1,7 +1,7 @@
-"""The proxy of a sandbox that may reach nothing: refuses every host, and notes which were asked.
+"""The network proxy of a sandbox without network: refuses every host, and records it.
 
-It never connects anywhere. Without it, who tried to leave would be known from the words of errors
-alone, and many clients leave the host out of them.
+It never connects anywhere. Without it, only error messages would name the refused hosts, and many
+clients omit the host.
 """
 
 import re
@@ -16,7 +16,7 @@ from anyio.abc import SocketStream
 _MOST_HOSTS: Final = 256
 _MOST_BYTES: Final = 8192
 _PATIENCE: Final = 5.0
-"""Seconds for what a client has to say."""
+"""Seconds for a client's request."""
 _PAUSE: Final = 0.05
 _AT_ONCE: Final = 32
 _REQUEST: Final = re.compile(
@@ -36,7 +36,7 @@ _IPV4, _NAME = 1, 3
 
 @dataclass(slots=True, eq=False)
 class Gate:
-    """One server's. Listens from the start; what comes before `run` waits."""
+    """The gate of one server. Connections before `run` wait."""
 
     listener: socket.socket
     _seen: dict[str, int] = field(default_factory=dict)
@@ -61,16 +61,16 @@ class Gate:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """The port on which it listens."""
         return int(self.listener.getsockname()[1])
 
     @property
     def count(self) -> int:
-        """How many hosts were asked for so far."""
+        """The number of hosts requested so far."""
         return self._count
 
     def asked_since(self, count: int) -> str:
-        """The first host that was asked for after so many were; empty: none was."""
+        """The first host requested after this number of requests; empty: none was."""
         later = [(number, host) for host, number in self._seen.items() if number > count]
         return min(later)[1] if later else ""
 

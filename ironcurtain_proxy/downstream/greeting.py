@@ -1,7 +1,4 @@
-"""The handshake with one server: what is offered, which versions are spoken, what comes back.
-
-Knows `initialize`; does not know how a request is sent, nor what becomes of the server's words.
-"""
+"""The handshake with one server: the offered capabilities, the version, and the answer."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -17,14 +14,14 @@ PROTOCOL_VERSION: Final = VERSIONS[0]
 """What we offer."""
 
 ROOTS: Final[Mapping[str, Json]] = {"roots": {"listChanged": True}}
-"""What every server is told that its client can do."""
+"""The client capabilities for every server."""
 
 _METHOD_NOT_FOUND: Final = -32601
 
 
 @dataclass(frozen=True, slots=True)
 class Greeted:
-    """What a server says of itself; untrusted."""
+    """A server's description of itself; untrusted."""
 
     capabilities: Mapping[str, Json] = field(default_factory=dict)
     instructions: str = ""
@@ -37,12 +34,12 @@ async def greet(
     ask: Callable[[Mapping[str, Json]], Awaitable[ToolResult]],
     offered: Mapping[str, Json],
 ) -> Greeted:
-    """Initialize a server, in a version that both sides speak.
+    """Initialize a server, in a version that both sides support.
 
     Args:
         server: its name.
         ask: sends `initialize` with these params.
-        offered: what its client can do.
+        offered: the client's capabilities.
 
     Raises:
         DownstreamError: it refuses, or answers in a version that is not spoken here.
@@ -72,7 +69,7 @@ def _params(version: str, offered: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def _why(answer: ToolResult) -> str:
-    """What the operator can do about a refusal, as far as its code tells."""
+    """Advice for the operator on a refusal, by its code."""
     error = answer.error or {}
     data = error.get("data")
     supported = data.get("supported") if isinstance(data, dict) else None

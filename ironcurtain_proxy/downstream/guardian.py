@@ -2,8 +2,8 @@
 
     python -I -S guardian.py LIFELINE KEEP_LC_CTYPE[:FILES] DIRECTORY -- COMMAND [ARGUMENT ...]
 
-Knows processes; does not know MCP, and neither reads nor writes what the server says. A program of
-its own, run once a server: it imports next to nothing, and nothing of this package.
+A separate program, one for each server. It imports nothing of this package, and does not touch the
+server's messages.
 
 The guardian starts the server and waits for one of four things: the server ends, the proxy ends,
 it is told to end (SIGTERM), or the network of its sandbox ends. Then it kills whatever the server
@@ -12,19 +12,17 @@ empty text, and ends with the server's exit status.
 
 FILES is how many files the server may have open, where the proxy itself may have more.
 
-DIRECTORY is where a server's sandbox has the sockets of its network. One that is interrupted closes
-them and runs on, and so does one whose bridge, the `socat` that listens there, was killed: the
-server in it would never again reach anybody. While the guardian lives it has a lock on DIRECTORY,
-which says to other proxies that it is not abandoned.
+DIRECTORY holds the sockets of the sandbox's network. A sandbox that is interrupted, or whose bridge
+(the `socat` that listens there) was killed, runs on without a network, so the guardian ends it.
+While the guardian lives, it holds a lock on DIRECTORY: other proxies see that it is in use.
 
-That the proxy is gone shows as end-of-file on LIFELINE, a pipe whose only write end the proxy
-holds: so it is noticed however the proxy died. A parent-death signal would not do, because it
-follows the thread that started the process, not the process. For the server itself, whose parent
-has one thread only, it does: should somebody kill the guardian, the server dies with it. A sandbox
-is asked to end instead, or what it has started would outlive it.
+The end of the proxy shows as end-of-file on LIFELINE, a pipe whose only write end the proxy holds,
+however the proxy died. A parent-death signal would follow the thread that started the process, not
+the process. The server, whose parent has one thread, gets such a signal, so that it dies with its
+guardian. A sandbox gets SIGTERM instead, to end the processes that it started.
 """
 
-# What is imported here every server waits for: contextlib alone would be 4 ms of 15.
+# Every import delays every server: contextlib alone would be 4 ms of 15.
 import os
 import select
 import signal
@@ -32,10 +30,10 @@ import sys
 import time
 
 GRACE = 1.0
-"""Seconds between asking a server to end and making it end."""
+"""Seconds between SIGTERM and SIGKILL."""
 
 _KILLING = 30.0
-"""Seconds after which we stop waiting for processes that do not even die of SIGKILL."""
+"""Seconds to wait for processes that survive SIGKILL."""
 
 _IN_CREATE = 0x100
 _IN_DELETE = 0x200
@@ -51,7 +49,7 @@ def main(arguments: list[str]) -> int:
     if files:
         _limit_files(int(files))
     if keep == "0":
-        # Python itself sets it when there is no locale (PEP 538); nobody gave it to the server.
+        # Python sets it when there is no locale (PEP 538); it is not meant for the server.
         os.environ.pop("LC_CTYPE", None)
     os.set_inheritable(lifeline, False)  # noqa: FBT003  the function takes no keyword
     prctl(PR_SET_CHILD_SUBREAPER, 1)
@@ -77,7 +75,7 @@ def _limit_files(soft: int) -> None:
 
 
 def _remove(directory: str) -> None:
-    """Remove what only the dead have used."""
+    """Remove the directory of the ended server."""
     if directory:
         import shutil  # noqa: PLC0415  the server has not waited for it
 
@@ -85,7 +83,7 @@ def _remove(directory: str) -> None:
 
 
 def prctl(option: int, value: int) -> None:
-    """Set one property of this process, where the system is Linux."""
+    """Set one property of this process, on Linux."""
     if sys.platform == "linux":
         import ctypes  # noqa: PLC0415  a third of the start-up time
 
@@ -93,7 +91,7 @@ def prctl(option: int, value: int) -> None:
 
 
 def _watch(directory: str) -> int:
-    """A descriptor that tells of what comes into a directory and goes; -1 if there is none."""
+    """A descriptor that reports new and removed files of a directory; -1 if there is none."""
     if not directory or sys.platform != "linux":
         return -1
     import ctypes  # noqa: PLC0415  as above
@@ -152,14 +150,14 @@ def _start(argv: list[str], when_bereaved: int) -> int:
 
 
 def _let_go_of_stdio() -> None:
-    """Close our copies of the server's pipes, or the proxy would never see their end."""
+    """Close our copies of the server's pipes, so that the proxy sees their end."""
     null = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):
         os.dup2(null, fd)
 
 
 def _wait(server: int, lifeline: int, wakeup: int, changes: int) -> int | None:
-    """Wait for the server's exit status; None if it is to be ended."""
+    """Wait for the server's exit status; None if the server must be ended."""
     poll = select.poll()
     # A negative descriptor would be refused.
     for fd in {lifeline, wakeup, changes} - {-1}:
@@ -181,10 +179,10 @@ def _wait(server: int, lifeline: int, wakeup: int, changes: int) -> int | None:
 
 
 def _has_lost_socket(changes: int, server: int, poll: select.poll) -> bool:
-    """Whether a socket was removed. Has who listens at a new one watched, too."""
+    """Whether a socket was removed. Also begins to watch the listener of a new socket."""
     events = os.read(changes, 65536)
     while events:
-        # Four numbers of 32 bits: descriptor, what, cookie, the length of the name that follows.
+        # Four numbers of 32 bits: descriptor, mask, cookie, the length of the name that follows.
         what, length = [int.from_bytes(events[at : at + 4], sys.byteorder) for at in (4, 12)]
         name, events = events[16 : 16 + length].rstrip(b"\0"), events[16 + length :]
         if name.endswith(b".sock"):
@@ -196,7 +194,7 @@ def _has_lost_socket(changes: int, server: int, poll: select.poll) -> bool:
 
 
 def _bridges(sandbox: int) -> list[int]:
-    """Descriptors that tell when a bridge of a sandbox has ended."""
+    """Descriptors that report the end of a sandbox's bridge."""
     found = []
     for pid in children().get(sandbox, []):
         try:
@@ -209,7 +207,7 @@ def _bridges(sandbox: int) -> list[int]:
 
 
 def _reap(server: int, deadline: float) -> int | None:
-    """Collect the dead until the server is among them; None if it is not by the deadline."""
+    """Collect ended processes up to the server; None if the deadline comes first."""
     while True:
         status, _ = _collect(server)
         if status is not None or time.monotonic() >= deadline:
@@ -218,7 +216,7 @@ def _reap(server: int, deadline: float) -> int | None:
 
 
 def _end_all(server: int, status: int | None) -> int:
-    """Kill all descendants. Those that lose their parent become our children: none gets away."""
+    """Kill all descendants. Orphaned ones become our children, so none escapes."""
     deadline = time.monotonic() + _KILLING
     alive = True
     while alive and time.monotonic() < deadline:
@@ -233,7 +231,7 @@ def _end_all(server: int, status: int | None) -> int:
 
 
 def _collect(server: int) -> tuple[int | None, bool]:
-    """Collect who is dead now: the server's status if it was among them, and whether any live."""
+    """Collect ended processes. Returns the server's status, if it ended, and whether any live."""
     status = None
     try:
         while True:
@@ -255,10 +253,9 @@ def _signal_all(server: int, number: int) -> None:
 
 
 def descendants(ancestor: int) -> list[int]:
-    """All processes below one, the nearest first. Linux only.
+    """All descendants of a process, the nearest first. Linux only.
 
-    The dead that nobody has collected are among them: a process whose first thread has ended looks
-    the same, and runs on.
+    Zombies are included: a running process whose first thread has ended looks the same.
     """
     families = children()
     found = [ancestor]

@@ -1,4 +1,4 @@
-"""What the proxy does to itself so that servers of the same user see less of it."""
+"""Protection of the proxy's process against servers of the same user."""
 
 from typing import Final
 
@@ -8,10 +8,9 @@ _PR_SET_DUMPABLE: Final = 4
 
 
 def hide_from_debuggers() -> None:
-    """Keep processes of the same user from reading our memory and environment.
+    """Prevent processes of the same user from reading our memory and environment.
 
-    Variables taken out of `os.environ` still stand in `/proc/PID/environ`, as the process was
-    started. A process that is not dumpable has files there that only root can read, and cannot be
-    attached to. Linux only.
+    Variables removed from `os.environ` remain in `/proc/PID/environ`. Only root can read the files
+    of a process that is not dumpable there, or attach to it. Linux only.
     """
     prctl(_PR_SET_DUMPABLE, 0)

@@ -1,7 +1,4 @@
-"""The notifications of one server that are not passed on: counted, and said a few times a minute.
-
-Knows how much is admitted and who is told; does not know what was left out.
-"""
+"""Dropped notifications of one server: counted, and reported a few times a minute."""
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
@@ -17,14 +14,14 @@ _LOGGER: Final = logging.getLogger(__name__)
 
 _COLLECTED: Final = 0.5
 _SAID_AGAIN: Final = 5.0
-"""Seconds for which notifications that are left out are counted, at first and later."""
+"""Seconds between two reports of dropped notifications, at first and later."""
 
 _FEW: Final = frozenset({"error", "critical", "alert", "emergency"})
-"""Log levels at which an agent does not want warnings."""
+"""Log levels that exclude warnings."""
 
 
 class LeftOut:
-    """What one server sent beyond its share, across all its processes."""
+    """The dropped notifications of one server, across all its processes."""
 
     def __init__(
         self,
@@ -32,7 +29,7 @@ class LeftOut:
         log: SessionLog,
         pass_on: Callable[[Mapping[str, Json]], Awaitable[None]],
     ) -> None:
-        """Begin with nothing left out.
+        """Begin without dropped notifications.
 
         Args:
             server: its name.
@@ -41,14 +38,14 @@ class LeftOut:
         """
         self.notices = Notices()
         self.log_level: str | None = None
-        """What the agent wants to hear; None: it has not said."""
+        """The agent's log level; None: it has set none."""
         self._server = server
         self._log = log
         self._pass_on = pass_on
         self._has_warned = False
 
     async def say(self) -> None:
-        """Tell the agent of notifications that it does not get, a few times a minute."""
+        """Report dropped notifications to the agent, a few times a minute."""
         while True:
             await self.notices.until_some_are_left_out()
             await anyio.sleep(_COLLECTED)
@@ -62,7 +59,7 @@ class LeftOut:
             await anyio.sleep(_SAID_AGAIN)
 
     def count(self) -> str:
-        """What was left out since the last count, in words; the operator is told once."""
+        """A text on the notifications dropped since the last report; the operator is told once."""
         number = self.notices.count()
         if not number:
             return ""

@@ -1,4 +1,4 @@
-"""Who is told what one server says of its own accord. Knows no wire."""
+"""The listeners of one server's notifications and requests."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ PASSED_ON: Final = frozenset(
         "notifications/elicitation/complete",
     }
 )
-"""Notifications of servers that are handed on, besides tools, progress and log messages."""
+"""Notifications that are passed on, besides tools, progress and log messages."""
 
 
 async def _not_passed_on(_method: str, _params: Mapping[str, Json]) -> None:
@@ -31,7 +31,7 @@ async def _roots_only() -> Mapping[str, Json]:
 
 @dataclass(frozen=True, slots=True)
 class Listeners:
-    """Who is told what a server says of its own accord."""
+    """The listeners of a server's notifications and requests."""
 
     tools_changed: Callable[[], None]
     logged: Callable[[Mapping[str, Json]], Awaitable[None]]
@@ -43,10 +43,10 @@ class Listeners:
     asked: Asker | None = None
     """Decides on the server's own questions and answers them; None: all are refused."""
     capabilities: Callable[[], Awaitable[Mapping[str, Json]]] = _roots_only
-    """Gives what the server is told that its client can do."""
+    """Gives the client capabilities for the server."""
     hidden: Callable[[str], None] = lambda _: None
-    """Is told of each tool that nobody is shown, at every listing."""
+    """Called for each hidden tool, at every listing."""
     room: AnswerCapacity = field(default_factory=AnswerCapacity)
-    """What large answers of all servers share."""
+    """The capacity that large answers of all servers share."""
     notices: Notices = field(default_factory=Notices)
-    """How many notifications are passed on; an answer always is."""
+    """The limit on notifications; answers always pass."""

@@ -1,7 +1,6 @@
-"""All tools of one server, or its resources and prompts, page by page.
+"""Lists of one server's tools, resources and prompts, page by page.
 
-Knows the shape of the results; does not know how it is asked for. The server's words are
-untrusted: it may send pages for ever, or things that are no tools.
+The server is untrusted: it may send endless pages, or invalid entries.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -17,10 +16,10 @@ from ironcurtain_proxy.model.server import ToolDefinition, ToolResult
 MAX_PAGES: Final = 1000
 MAX_TOOLS: Final = 10_000
 MAX_ENTRIES: Final = 20_000
-"""Entries of all pages, those that are no tools included."""
+"""The most entries of all pages, invalid ones included."""
 
 MAX_BYTES: Final = 16 << 20
-"""Of all tools together, as JSON: they are kept as long as the server lives."""
+"""Bytes of all tools together, as JSON: they stay in memory while the server lives."""
 
 MAX_NAME: Final = 128
 """Characters of a tool's name: the limit of the specification."""
@@ -32,7 +31,7 @@ _METHOD_NOT_FOUND: Final = -32601
 
 
 class _Found:
-    """The tools of one server so far, and how much it has sent."""
+    """The tools of one server so far, and the bytes that it has sent."""
 
     def __init__(
         self, server: str, drop: Callable[[str], None], hide: Callable[[str], None]
@@ -88,8 +87,8 @@ async def list_tools(
     Args:
         server: Its name.
         ask: Gets one page.
-        drop: Is told of entries that are no tools, and of a second tool of one name.
-        hide: Is told of tools that are left out for their names.
+        drop: Called for invalid entries, and for a second tool of one name.
+        hide: Called for tools that are hidden for their names.
 
     Raises:
         DownstreamError: the server refuses, sends no list, or does not come to an end.
@@ -112,16 +111,15 @@ async def list_tools(
 async def list_entries(
     server: str, ask: AskForPage, keys: tuple[str, str], drop: Callable[[str], None]
 ) -> tuple[Mapping[str, Json], ...]:
-    """The entries of a list other than that of tools, each with another name.
+    """The entries of another list than the tools, without repeated names.
 
-    What a server lists beyond the limits is left out: one that lists without end must not keep its
-    first resources from anybody.
+    Entries beyond the limits are dropped, so that an endless list still gives its first entries.
 
     Args:
         server: Its name.
         ask: Gets one page.
         keys: where the list stands in a page, and where an entry has its name.
-        drop: Is told of what is left out.
+        drop: Called for dropped entries.
 
     Raises:
         DownstreamError: the server refuses, or sends no list.
@@ -151,10 +149,9 @@ async def list_entries(
 
 
 def fault_of_name(name: str) -> str | None:
-    """Why a tool of this name is not shown to anybody; None: it is.
+    """Why a tool of this name is hidden; None: it is shown.
 
-    A terminal would obey the control characters, and bidirectional ones make a name look like
-    another.
+    A terminal obeys control characters, and bidirectional ones make a name look like another.
     """
     if is_like_a_label(name):
         return "begins with a method of the protocol"

@@ -5,16 +5,16 @@ from collections.abc import Iterable
 from typing import Final
 
 MARK: Final = b"***REDACTED***"
-"""What stands for a secret."""
+"""The replacement for a secret."""
 
 _SHORTEST_LINE: Final = 12
-"""Bytes a line of a secret of several lines needs to count as a secret by itself."""
+"""The least bytes of a line of a multi-line secret that is masked by itself."""
 
 
 class Masker:
-    """Replaces secrets in a stream, also where one is cut in two.
+    """Replaces secrets in a stream, including secrets that are cut in two.
 
-    What may be the beginning of a secret is held back until it is clear whether it is.
+    A possible beginning of a secret is held back until the next bytes decide.
     """
 
     def __init__(self, secrets: Iterable[str]) -> None:
@@ -30,7 +30,7 @@ class Masker:
         self._held = b""
 
     def feed(self, data: bytes) -> bytes:
-        """Take in a piece and give out what is certain."""
+        """Add a piece, and return the bytes that are certain."""
         if not self._secrets:
             return data
         data = self._held + data
@@ -41,7 +41,7 @@ class Masker:
         return self._replace(data, cut)
 
     def finish(self) -> bytes:
-        """The stream has ended: give out what was held back, of which no more can come."""
+        """End the stream, and return the bytes that were held back."""
         rest, self._held = self._held, b""
         return self._pattern.sub(MARK, rest) if self._secrets else rest
 

@@ -1,8 +1,7 @@
-"""The questions of one server's own that are open: elicitation and sampling.
+"""The open questions of one server: elicitation and sampling.
 
-Knows that a question belongs to the operations under way, and how many there may be; does not know
-what is allowed. A server that asks while it works on nothing is refused (what it asks belongs to
-nothing that the agent did), and what is open when its last operation ends is withdrawn.
+A question belongs to the server's operations in progress. A question without an operation is
+refused, and questions that are open when the last operation ends are withdrawn.
 """
 
 import logging
@@ -22,13 +21,13 @@ QuestionMethod: TypeAlias = Method
 Asker: TypeAlias = Callable[
     [QuestionMethod, Mapping[str, Json], int], Awaitable[Mapping[str, object]]
 ]
-"""Decides on a question, asks it, and gives the `result` or `error` for the server. The last
-argument: how many operations of the agent's are under way, one of which it belongs to."""
+"""Decides on a question, sends it, and gives the `result` or `error` for the server. The last
+argument is the number of operations in progress, one of which the question belongs to."""
 
 Replier: TypeAlias = Callable[[Mapping[str, object]], None]
 
 _MOST: Final = 4
-"""Questions that a server may have open."""
+"""The most open questions of a server."""
 _REFUSED: Final = -32600
 _BUSY: Final = {"error": {"code": _REFUSED, "message": "too many questions are open"}}
 NOT_OFFERED: Final[Mapping[str, object]] = {
@@ -51,18 +50,18 @@ class OpenQuestions:
         self._group = group
 
     def begin(self) -> None:
-        """An operation of the agent's begins."""
+        """Note that an operation of the agent begins."""
         self._under_way += 1
 
     def end(self) -> None:
-        """An operation of the agent's has ended."""
+        """Note that an operation of the agent has ended."""
         self._under_way -= 1
         if not self._under_way:
             for scope in self._open:
                 scope.cancel()
 
     def take(self, method: QuestionMethod, params: Mapping[str, Json], reply: Replier) -> None:
-        """Answer a question, without waiting for anything here."""
+        """Answer a question in a task; returns at once."""
         if self._ask is None or self._group is None:
             reply(NOT_OFFERED)
         elif len(self._open) >= _MOST:

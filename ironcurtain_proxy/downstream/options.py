@@ -1,4 +1,4 @@
-"""What the operator and `wiring` say about all servers together."""
+"""Settings and hooks for all servers together."""
 
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -23,9 +23,9 @@ class DownstreamOptions:
     """Settings that hold for every server. Durations are seconds."""
 
     call_timeout: float = 300.0
-    """For one call."""
+    """The deadline of one call."""
     start_deadline: float = 10.0
-    """How long `tools` waits for servers that are still starting."""
+    """The wait of `tools` for servers that are starting."""
     initialize_timeout: float = 60.0
     """For `initialize`, and for each page of tools."""
     list_timeout: float = 30.0
@@ -33,52 +33,52 @@ class DownstreamOptions:
     max_message_bytes: int = MAX_LINE
     """For one message, in either direction."""
     session_log: Path | None = None
-    """None: what servers print is thrown away."""
+    """The session log; None: the output of servers is discarded."""
     workspace: str | None = None
     """Working directory of servers that name none. Absolute; None: the proxy's own."""
     confinements: Mapping[str, Confinement] = field(default_factory=dict)
-    """By server; who is not named runs unconfined."""
+    """By server; a server that is missing here runs unconfined."""
     state: Path | None = None
-    """The session's directory: directories in it are servers' own, and end with the session."""
+    """The session's directory, with servers' own directories; removed with the session."""
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
-    """The proxy's, of which a server gets the base variables only."""
+    """The proxy's environment, of which a server gets the base variables only."""
 
     def is_own_directory(self, directory: str | None) -> bool:
-        """Whether a working directory was made for its server, and holds nothing of anybody's."""
+        """Whether a working directory was made for its server."""
         return directory is not None and Path(directory).parent == self.state
 
 
 @dataclass(slots=True, kw_only=True)
 class Hooks:
-    """Who is told of what servers do; set by `wiring` before the servers run."""
+    """Callbacks for events of servers; set by `wiring` before the servers run."""
 
     on_tools_changed: Callable[[], Awaitable[None]] | None = None
-    """What `tools` answers is different now, or a server is back."""
+    """Called when the tools have changed, or a server is ready again."""
     on_log: Callable[[str, Mapping[str, Json]], Awaitable[None]] | None = None
-    """Is handed a server's name and the raw `params` of its `notifications/message`."""
+    """Called with a server's name and the raw `params` of its `notifications/message`."""
     on_notice: Callable[[str, str, Mapping[str, Json]], Awaitable[None]] | None = None
-    """Is handed a server's name, and the method and raw `params` of a notification of its."""
+    """Called with a server's name, and the method and raw `params` of a notification."""
     on_question: (
         Callable[[str, Method, Mapping[str, Json], int], Awaitable[Mapping[str, object]]] | None
     ) = None
     """Answers a question of a server's own; see `open_questions.Asker`. None: all are refused."""
     capabilities: Callable[[str], Awaitable[Mapping[str, Json]]] | None = None
-    """Gives what a server is told that its client can do; None: that it has roots."""
+    """Gives the client capabilities for a server; None: roots only."""
     roots: Callable[[str], Sequence[Mapping[str, Json]]] | None = None
-    """Gives the roots that a server may know; None: it has none."""
+    """Gives the roots of a server; None: it has none."""
     room: AnswerCapacity = field(default_factory=AnswerCapacity)
-    """For large answers, of all servers."""
+    """The capacity for large answers of all servers."""
     batch: Batch = field(default_factory=Batch)
-    """What one read of a server's pipe brings belongs to it."""
+    """Gets the lines of each read of a server's pipe."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerStatus:
-    """How a server is doing."""
+    """The state of a server."""
 
     state: ServerState
     error: str = ""
-    """Why it is not running, or why it last ended. Holds no secret."""
+    """Why it is not running, or why it last ended. Without secrets."""
     tools: int = 0
     starts: int = 0
     pid: int | None = None

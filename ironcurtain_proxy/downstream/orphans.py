@@ -1,7 +1,7 @@
-"""What is left when a guardian itself is killed.
+"""Orphaned processes of killed guardians.
 
-Knows whose child a process is; does not know servers. On Linux the proxy makes itself a subreaper:
-then whatever lost its guardian becomes a child of the proxy, which kills it. Elsewhere it is lost.
+On Linux the proxy is a subreaper: processes that lose their guardian become children of the proxy,
+which kills them. On other systems they are lost.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ from typing import Final
 from ironcurtain_proxy.downstream import guardian
 
 GUARDIANS: Final[set[int]] = set()
-"""The living guardians. Of the whole process, as its children are, whoever started them."""
+"""The living guardians of this process."""
 
 
 def become_subreaper() -> None:
@@ -22,7 +22,7 @@ def become_subreaper() -> None:
 
 
 def kill_orphans(seconds: float) -> bool:
-    """Kill and collect what a killed guardian has left; False if some is left after `seconds`."""
+    """Kill and collect orphans; False if some remain after `seconds`."""
     deadline = time.monotonic() + seconds
     while orphans := _orphans():
         for pid in orphans:
@@ -36,9 +36,9 @@ def kill_orphans(seconds: float) -> bool:
 
 
 def _orphans() -> list[int]:
-    """Our children that are neither guardians nor of our session, as git is.
+    """Our children that are neither guardians nor in our session (as git is).
 
-    A server begins a session of its own, and what it starts cannot come back into ours.
+    A server begins its own session, and its processes cannot return to ours.
     """
     if sys.platform != "linux":
         return []

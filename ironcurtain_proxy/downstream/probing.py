@@ -1,4 +1,4 @@
-"""What the very process that serves a server can touch, found out once for each process."""
+"""The walls of a server's process, probed once for each process."""
 
 import os
 from dataclasses import replace
@@ -14,7 +14,7 @@ from ironcurtain_proxy.sandbox.walls import walls_of
 
 
 class Prober:
-    """Looks at the processes of one server."""
+    """Probes the processes of one server."""
 
     def __init__(self, spec: ServerSpec, options: DownstreamOptions) -> None:
         self._spec = spec
@@ -22,13 +22,13 @@ class Prober:
         self._known: tuple[Started, Walls] | None = None
 
     def is_about(self, started: Life | None) -> bool:
-        """Whether what is known is of this process, and not of one before it."""
+        """Whether the result is of this process, not of an earlier one."""
         return self._known is not None and self._known[0] is started
 
     async def walls(self, started: Started) -> Walls | None:
-        """What a process can touch; None: it is not confined, or that cannot be found out."""
+        """The walls of a process; None: it is not confined, or the probe failed."""
         if not self.is_about(started):
-            # What does not show it is looked at again by the next call: it may have just begun.
+            # After a failed probe the next call tries again: the process may have just begun.
             self._known = None
             found = await run_sync(self._probe, started)
             self._known = None if found is None else (started, found)

@@ -1,7 +1,6 @@
-"""One server process under its guardian: started, waited for, ended.
+"""One server process under its guardian: start, wait, end.
 
-Knows descriptors and signals; does not know what goes through them. Nothing here needs an event
-loop, so that servers can be started before anything slow is imported.
+Nothing here needs an event loop, so that servers start before slow imports.
 """
 
 import contextlib
@@ -21,7 +20,7 @@ from ironcurtain_proxy.model.server import ServerSpec
 
 _GUARDIAN: Final = Path(guardian.__file__)
 _ORPHANS: Final = 1.0
-"""Seconds to look for what a killed guardian has left."""
+"""Seconds to look for the orphans of a killed guardian."""
 _EXIT_WORDS: Final[Mapping[int, str]] = {
     125: "its guardian could not start it",
     126: "its command cannot be executed",
@@ -31,11 +30,11 @@ _EXIT_WORDS: Final[Mapping[int, str]] = {
 
 @dataclass(slots=True, eq=False)
 class ServerProcess:
-    """A running server. Its three pipes belong to whoever takes them, then to the taker."""
+    """A running server. It owns its three pipes until a caller takes them."""
 
     server: str
     pipe: int
-    """The inode of the pipe that the server reads: who holds it is the server, or hands it on."""
+    """The inode of the server's input pipe, which identifies the server's processes."""
     _stdin: int
     _stdout: int
     _stderr: int
@@ -50,7 +49,7 @@ class ServerProcess:
 
     @property
     def exit_status(self) -> int | None:
-        """None while it runs, else the server's exit status, 128 + N after signal N."""
+        """The server's exit status, 128 + N after signal N; None while it runs."""
         return self._popen.poll()
 
     def ending(self) -> str:
@@ -61,18 +60,18 @@ class ServerProcess:
         return _EXIT_WORDS.get(status, f"it exited with status {status}")
 
     def take_wire(self) -> tuple[int, int]:
-        """Hand over the descriptors to read the server's output from and to write its input to."""
+        """Hand over the descriptors of the server's output and input."""
         wire = self._stdout, self._stdin
         self._stdout = self._stdin = -1
         return wire
 
     def take_stderr(self) -> int:
-        """Hand over the descriptor of standard error. Undrained, it makes the server stop."""
+        """Hand over the descriptor of standard error. A server blocks if it is not drained."""
         stderr, self._stderr = self._stderr, -1
         return stderr
 
     def end(self, grace: float) -> int:
-        """End it and all it has started, and wait until that is done. Blocks.
+        """End the server and all its descendants, and wait for their end. Blocks.
 
         Takes at most `grace`, and 2 seconds: the guardian sends SIGTERM, and SIGKILL after one.
 

@@ -24,28 +24,28 @@ class AnswerCapacity:
     """Bytes of large answers that are in memory."""
 
     def __init__(self) -> None:
-        """Nothing is on its way."""
+        """Begin empty."""
         self.limit = _SUM
         self.unread: Callable[[], int] = lambda: 0
-        """Returns the bytes that were sent to the agent and not read yet."""
+        """Gives the bytes that the agent has not read yet."""
         self.on_large: Callable[[], None] = lambda: None
-        """Told of each large answer."""
+        """Called for each large answer."""
         self._on_its_way = 0
 
     def fits(self, size: int) -> bool:
-        """Whether a message of this size can be taken in now. One alone always can."""
+        """Whether a message of this size fits now. One message alone always fits."""
         if size <= SMALL:
             return True
         used = self._on_its_way + self.unread()
         return not used or used + size <= self.limit
 
     async def wait(self, size: int) -> None:
-        """Wait until a message of this size can be taken in."""
+        """Wait until a message of this size fits."""
         while not self.fits(size):  # noqa: ASYNC110  nobody tells, see above
             await anyio.sleep(_LOOK_AGAIN)
 
     def note(self, answer: ToolResult, size: int) -> ToolResult:
-        """Count an answer until nobody has it any more."""
+        """Count an answer until it is released."""
         if size > SMALL:
             self._on_its_way += size
             self.on_large()

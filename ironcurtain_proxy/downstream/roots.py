@@ -1,9 +1,8 @@
-"""Directories that a server is let into for the time of an approved call.
+"""Directories that are added to a server's roots during an approved call.
 
-A server such as npm's filesystem takes the roots it is told of for the directories it may use, and
-refuses everything else by itself: without a root, a call that a person approved would fail there.
-Knows which directories are open and how many calls need each; not why, and not how a server is
-told.
+A server such as npm's filesystem uses its roots as the allowed directories and refuses all others:
+without an additional root, an approved call would fail there. This module counts the calls that
+need each directory.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -17,24 +16,24 @@ from ironcurtain_proxy.model.path import file_uri
 from ironcurtain_proxy.model.server import ToolResult
 
 RootEntry: TypeAlias = Mapping[str, Json]
-"""As it stands in the answer to `roots/list`."""
+"""A root, as in the answer to `roots/list`."""
 
 NAME: Final = "escalation-approved"
 
 _SCHEME: Final = "file://"
 
 _PAUSES: Final = (0.003, 0.02, 0.08, 0.2, 0.4)
-"""Seconds before each further try: mostly a few milliseconds are enough."""
+"""Seconds before each further attempt; usually a few milliseconds are enough."""
 
 _REFUSALS: Final = ("access denied", "outside allowed directories")
-"""How servers say, in lower case, that they were not told of a directory."""
+"""Servers' messages about a directory outside their roots, in lower case."""
 
 
 class ServerRoots:
-    """What one server is told when it asks for its roots; across all its processes."""
+    """The roots of one server, across all its processes."""
 
     def __init__(self, base: Callable[[], Sequence[RootEntry]]) -> None:
-        """Take what it is told when no call was approved."""
+        """Set the base roots, without approved calls."""
         self._base = base
         self._in_use: dict[str, int] = {}
 
@@ -48,14 +47,14 @@ class ServerRoots:
         return tuple(self._in_use)
 
     def open(self, directories: Sequence[str]) -> tuple[str, ...]:
-        """Open directories, absolute and real. Gives those to close again: not all need opening."""
+        """Add directories, absolute and real. Returns those to close: some need no opening."""
         wanted = self._not_told_of(directories)
         for path in wanted:
             self._in_use[path] = self._in_use.get(path, 0) + 1
         return wanted
 
     def close(self, opened: tuple[str, ...]) -> None:
-        """Close what `open` gave, unless other calls need it."""
+        """Close directories returned by `open`, unless other calls need them."""
         for path in opened:
             self._in_use[path] -= 1
             if not self._in_use[path]:
@@ -63,7 +62,7 @@ class ServerRoots:
 
     def _not_told_of(self, directories: Sequence[str]) -> tuple[str, ...]:
         told = [path for root in self._base() if (path := _path_of(root)) is not None]
-        # A server that was told of no roots lives by its own arguments. One root would take their
+        # A server without roots uses its own arguments. One root would take their
         # place, for all calls, and could not be withdrawn: an empty list means nothing to it.
         if not told:
             return ()
@@ -80,15 +79,14 @@ async def retry_while_outside(
     *,
     only_reads: bool = False,
 ) -> ToolResult:
-    """Send a call whose directories have just been opened, again if the server did not know yet.
+    """Send a call, and send it again while the server does not use its new roots yet.
 
-    A server has to look at its new roots before it uses them, and does so after it has got them;
-    nobody is told when that is done.
+    A server processes new roots some time after it has read them, and does not report the end.
 
     Args:
         send: sends the call.
-        tell_again: makes the server ask for its roots: of two changes at once it may have used the
-            older one last.
+        tell_again: makes the server read its roots again: of two changes at once it may have
+            applied the older one last.
         only_reads: the tool says that it changes nothing, so that a success which speaks of a
             refusal may be asked for again, too: some tools read several files and say so for each.
     """
@@ -103,7 +101,7 @@ async def retry_while_outside(
 
 
 def says_outside(answer: ToolResult) -> bool:
-    """Whether a server refused a call because it was not told of a directory."""
+    """Whether a server refused a call because a directory is outside its roots."""
     if answer.result is None or answer.result.get("isError") is not True:
         return False
     return _mentions(answer, _REFUSALS)

@@ -1,7 +1,4 @@
-"""All servers behind the proxy: the way of an authorized call to the one it is for.
-
-Knows servers by name; does not know why a call was allowed.
-"""
+"""All servers behind the proxy, and the forwarding of authorized calls to them."""
 
 import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -46,7 +43,7 @@ _LOGGER: Final = logging.getLogger(__name__)
 
 
 class DownstreamServers:
-    """The servers, as `ports.Servers` wants them.
+    """Implements `ports.Servers`.
 
     In this order: construct, set `hooks`, `start_processes` (as early as can be), `run`.
     """
@@ -62,18 +59,18 @@ class DownstreamServers:
             _LOGGER.warning("no session log: %s", self._log.fault)
         self._wait_until: float | None = None
         self.twins = Twins(options, lambda: self.hooks, self._log)
-        """Second instances, for what was approved."""
+        """Second instances, for approved calls."""
         self._supervisors = {
             spec.name: Supervisor(spec, options, self.hooks, self._log, self._announce)
             for spec in specs
         }
 
     def start_processes(self) -> None:
-        """Start all processes, without waiting for any. Needs no event loop.
+        """Start all processes, without a wait. Needs no event loop.
 
-        What a proxy has left that was killed with all its guardians is ended and removed first.
-        What cannot be started is found out again, and said, by `run`. Processes that `run` never
-        takes over end with the proxy.
+        Remains of a proxy that was killed with all its guardians are ended and removed first.
+        `run` reports servers that cannot be started. Processes that `run` never takes over end
+        with the proxy.
         """
         become_subreaper()
         remove_abandoned()
@@ -85,13 +82,13 @@ class DownstreamServers:
                 _LOGGER.debug("%s", error)
 
     def _open_gates(self) -> None:
-        """Listen in the place of the proxies of sandboxes that may reach nothing."""
+        """Open the gates of sandboxes without network."""
         for name, confinement in self._confinements.items():
             if not confinement.profile.allowed_domains:
                 try:
                     gate = Gate.open()
                 except OSError as error:
-                    # srt's own proxy refuses as well; who was asked for is not known then.
+                    # srt's own proxy refuses as well; the host is then unknown.
                     _LOGGER.debug("no gate for %s: %s", name, error)
                     return
                 self._gates[name] = gate
@@ -112,23 +109,23 @@ class DownstreamServers:
             self._log.close()
 
     async def tools(self) -> Mapping[str, tuple[ToolDefinition, ...]]:
-        """The tools of each server, in configuration order; none of a server that is not there.
+        """The tools of each server, in configuration order; none of a missing server.
 
-        Waits as `until_settled` does. Who comes later is announced by `hooks.on_tools_changed`.
+        Waits as `until_settled` does. `hooks.on_tools_changed` announces later servers.
         """
         for name in self._supervisors:
             await self.until_settled(name)
         return self.tools_now()
 
     def tools_now(self) -> Mapping[str, tuple[ToolDefinition, ...]]:
-        """The tools of each server, without waiting for any."""
+        """The tools of each server, without a wait."""
         return {name: supervisor.tools for name, supervisor in self._supervisors.items()}
 
     async def until_settled(self, server: str) -> None:
         """Wait until a server is ready or has failed.
 
-        All waiting together, for whichever server, ends with the start deadline, which begins with
-        the first: a server that hangs holds nobody up twice.
+        All waits end at one deadline, which begins with the first wait: a server that hangs delays
+        calls only once.
 
         Raises:
             ServerUnavailableError: there is no such server.
@@ -140,7 +137,7 @@ class DownstreamServers:
             await settled.wait()
 
     async def introductions(self, seconds: float) -> Mapping[str, Greeted]:
-        """What each server says of itself; of those that have started within some seconds."""
+        """The descriptions of the servers that start within some seconds."""
         with anyio.move_on_after(seconds):
             for supervisor in self._supervisors.values():
                 await supervisor.settled.wait()
@@ -152,16 +149,16 @@ class DownstreamServers:
 
     @property
     def names(self) -> Sequence[str]:
-        """Those of all servers, in configuration order."""
+        """The names of all servers, in configuration order."""
         return tuple(self._supervisors)
 
     async def entries(
         self, server: str, method: str, keys: tuple[str, str]
     ) -> Sequence[Mapping[str, Json]]:
-        """The entries of a list of one server besides its tools; none if it has no such list.
+        """The entries of another list of a server than its tools; none if it has no such list.
 
         Raises:
-            DownstreamError: the server is not there, or does not list them in time.
+            DownstreamError: the server is missing, or does not list them in time.
         """
         connection = self._supervisor(server).connection
         if not connection.has(method.partition("/")[0]):
@@ -178,10 +175,10 @@ class DownstreamServers:
         roots: Sequence[str] = (),
         opening: Opening | None = None,
     ) -> ToolResult:
-        """Send the call to its server and wait for the answer, which comes back as it is.
+        """Send the call to its server and wait for the answer, which is returned unchanged.
 
         Args:
-            call: what is sent.
+            call: the authorized call.
             on_progress: gets the progress notifications.
             roots: directories, absolute and real, that the server is let into for this call. If it
                 refuses the call because it did not know of them yet, it gets the call again.
@@ -220,11 +217,10 @@ class DownstreamServers:
 
     @asynccontextmanager
     async def open_roots(self, server: str, directories: Sequence[str]) -> AsyncIterator[None]:
-        """Let a server into directories, absolute and real, for the time of the block.
+        """Add directories, absolute and real, to a server's roots for the time of the block.
 
-        On entry it has been told, if it is one that asks for roots. Calls at the same time share
-        what they need. A server that is told of no other roots is not told of these either: it
-        lives by its own arguments, which they would replace.
+        On entry, a server that asks for roots has read them. Concurrent calls share directories.
+        A server without other roots gets none: they would replace its own arguments.
 
         Raises:
             ServerUnavailableError: there is no such server.
@@ -256,9 +252,9 @@ class DownstreamServers:
     def opening(
         self, server: str, request: AccessRequest, hosts: Sequence[str] = ()
     ) -> Opening | str | None:
-        """What a call needs beyond what its server's sandbox lets it do.
+        """The opening that a call needs in its server's sandbox.
 
-        None: nothing, or the server is not confined. A text: what no approval opens, and the
+        None: it needs none, or the server is not confined. A text: what no approval opens, and the
         setting that does.
         """
         confinement, supervisor = self._options.confinements.get(server), self._supervisor(server)
@@ -268,17 +264,17 @@ class DownstreamServers:
         return opening_for(supervisor.spec, confinement.profile, request, hosts, home)
 
     def is_sandboxed(self, server: str) -> bool:
-        """Whether the very process that serves this server now is confined."""
+        """Whether the process that serves this server now is confined."""
         supervisor = self._supervisors.get(server)
         return supervisor is not None and supervisor.is_sandboxed
 
     async def walls(self, server: str) -> Walls | None:
-        """What that process can touch, found out of itself; None: it is not confined."""
+        """The walls of that process, as probed; None: it is not confined."""
         supervisor = self._supervisors.get(server)
         return None if supervisor is None else await supervisor.walls()
 
     def status(self) -> Mapping[str, ServerStatus]:
-        """How each server is doing."""
+        """The state of each server."""
         return {name: supervisor.status() for name, supervisor in self._supervisors.items()}
 
     async def notify_roots_changed(self, server: str) -> None:
@@ -286,7 +282,7 @@ class DownstreamServers:
         self._supervisor(server).notify_roots_changed()
 
     async def set_log_level(self, level: str) -> None:
-        """Ask all servers that can to log from this level on; also those that start later."""
+        """Set the log level of all servers that have one, including those that start later."""
         async with anyio.create_task_group() as group:
             for supervisor in self._supervisors.values():
                 group.start_soon(supervisor.set_log_level, level)
@@ -306,11 +302,11 @@ class DownstreamServers:
 
 
 def _annotated(answer: ToolResult, closed: Closed) -> ToolResult:
-    """The answer of a confined server; an error that its sandbox caused says so."""
+    """The answer of a confined server; an error that its sandbox caused is marked."""
     if answer.result is not None:
         host = refused_host(answer.result, closed)
         result = annotated(answer.result, closed)
-        # Unchanged, it keeps the JSON that is written already.
+        # Unchanged, it keeps its encoded JSON.
         is_as_given = result is answer.result and not host
         return answer if is_as_given else answer.with_result(result, host)
     error = answer.error

@@ -1,9 +1,8 @@
-"""The session log: what servers print and what is said about them.
+"""The session log: the output of servers, and notes about them.
 
-Knows one file and how to write whole lines to it; does not know secrets: those are out before.
-Nothing that goes wrong here stops anybody: a line that cannot be written is lost. A full file is
-set aside as `<name>.1`, in place of the one before: the two together bound the log. Several objects
-and several proxies may write to one file; each notices that another has set it aside.
+Secrets are masked before. A line that cannot be written is lost, and no call is delayed. A full
+file is renamed to `<name>.1` and replaces the previous one, so the two files bound the log. Several
+objects and proxies may write to one file; each notices that another has renamed it.
 """
 
 import contextlib
@@ -16,10 +15,10 @@ from pathlib import Path
 from typing import Final
 
 _FLAGS: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
-"""Not blocking: where the path is a pipe that nobody reads, there is no log, and nobody waits."""
+"""Not blocking: where the path is a pipe without a reader, there is no log."""
 
 _MOST: Final = 32 << 20
-"""Bytes of the file, and of the one that was set aside."""
+"""Bytes of the file, and of the renamed one."""
 
 # Control characters could move a terminal's cursor over what stands above; U+202A to U+202E and
 # U+2066 to U+2069 turn the direction of text around; U+2028 and U+2029 are line ends to some.
@@ -66,12 +65,12 @@ class SessionLog:
         return self._append([f"[{name}] {line}\n" for line in printable(text).split("\n")])
 
     def append(self, text: str) -> None:
-        """Append the lines of a text as they are. Any thread may."""
+        """Append the lines of a text. Thread-safe."""
         self._append([f"{line}\n" for line in printable(text).split("\n")])
 
     def _append(self, lines: list[str]) -> int:
         data = "".join(lines).encode()
-        # What a full disk does not take is lost.
+        # Lines are lost on a full disk.
         with self._lock, contextlib.suppress(OSError):
             if not self.is_open:
                 return 0
@@ -89,14 +88,14 @@ class SessionLog:
 
     def _is_full(self, more: int) -> bool:
         found = os.fstat(self._fd)
-        # A text larger than the whole file has a file of its own.
+        # A text larger than the limit gets a new file.
         return stat.S_ISREG(found.st_mode) and 0 < found.st_size > _MOST - more
 
     def _set_aside(self) -> None:
-        """Begin a new file. If that cannot be, the old one stays, and what is full stays full."""
+        """Begin a new file; on failure, the old one stays full."""
         path = self.path
         if path is None or path.is_symlink():
-            # What a link leads to may lie where the file set aside would be anybody's.
+            # A link may lead to a directory where others could read the renamed file.
             return
         with contextlib.suppress(OSError):
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -108,7 +107,7 @@ class SessionLog:
             os.close(full)
 
     def close(self) -> None:
-        """Write no more."""
+        """Stop writing."""
         self._closed = True
 
     def __del__(self) -> None:
@@ -119,7 +118,7 @@ class SessionLog:
 
 
 def printable(text: str) -> str:
-    """The text with every control character but newline and tab written as its number."""
+    """The text with every control character except newline and tab as an escape."""
     return _UNPRINTABLE.sub(_escape, text)
 
 

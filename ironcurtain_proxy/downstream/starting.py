@@ -1,7 +1,6 @@
-"""Turns what the operator wrote about a server into a running process.
+"""The start of a server from its configuration: environment, directory, sandbox, standard error.
 
-Knows environment, working directory, confinement and the drain of standard error; does not know
-MCP. Needs no event loop.
+Needs no event loop.
 """
 
 import os
@@ -35,7 +34,7 @@ _DRAIN: Final = 0.5
 """Seconds to wait for the last words of a server that has ended."""
 
 _GRACE: Final = 0.5
-"""Seconds a server has, once its input is closed, to end by itself."""
+"""Seconds for a server to end by itself after its input is closed."""
 
 
 class Life(Protocol):
@@ -53,7 +52,7 @@ class Life(Protocol):
 
     @property
     def last_words(self) -> str:
-        """What it printed last; empty: nothing, or nobody knows."""
+        """Its last output; empty: none, or unknown."""
         ...
 
     async def open(self, max_line: int, batch: Batch) -> tuple[LineSource, LineSink]:
@@ -61,7 +60,7 @@ class Life(Protocol):
         ...
 
     async def watch(self) -> None:
-        """Do what is to be done beside the conversation, until cancelled."""
+        """Do background work beside the conversation, until cancelled."""
         ...
 
     async def close(self) -> None:
@@ -75,7 +74,7 @@ class Life(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A server process and what belongs to it."""
+    """A server process, with its log drain and its sandbox."""
 
     spec: ServerSpec
     process: ServerProcess
@@ -96,7 +95,7 @@ class Started:
 
     @property
     def last_words(self) -> str:
-        """What it printed last."""
+        """Its last output."""
         return self.drain.last_words
 
     async def open(self, max_line: int, batch: Batch) -> tuple[LineSource, LineSink]:
@@ -104,7 +103,7 @@ class Started:
         return await open_wire(*self.process.take_wire(), max_line=max_line, batch=batch)
 
     async def watch(self) -> None:
-        """End what is left of it, once its guardian was killed."""
+        """End its remaining processes once its guardian was killed."""
         await end_if_bereaved(self.process, self.limiter)
 
     async def close(self) -> None:
@@ -112,7 +111,7 @@ class Started:
         await run_sync(self.end, _GRACE, limiter=self.limiter)
 
     def ending(self) -> str:
-        """How it ended; a command that is not there is named."""
+        """How it ended; a missing command is named."""
         missing = self.process.exit_status in {126, 127}
         why = self.process.ending()
         return f"{why}: {printable(self.spec.command)}" if missing else why

@@ -1,7 +1,7 @@
-"""Drains a server's standard error into the session log, by a thread of its own.
+"""A thread that drains a server's standard error into the session log.
 
-Knows bytes and lines; does not know MCP. A thread, because it must work before there is an event
-loop, and because neither a flood of output nor a slow disk may hold up anybody's call.
+A thread works before the event loop exists, and keeps floods of output and slow disks from delaying
+calls.
 """
 
 import os
@@ -14,7 +14,7 @@ from ironcurtain_proxy.downstream.session_log import SessionLog, printable
 
 _CHUNK: Final = 1 << 16
 _LONGEST_LINE: Final = 1 << 14
-"""Bytes after which a line is broken: a server may never write a newline."""
+"""Bytes after which a line is split: a server may never write a newline."""
 
 _LONGEST_WORDS: Final = 200
 """Characters of a server's last line that are repeated to the operator."""
@@ -37,7 +37,7 @@ class StderrDrain:
         self._thread.start()
 
     def join(self, seconds: float) -> None:
-        """Wait for the end of the stream, but not longer than that."""
+        """Wait for the end of the stream, at most this long."""
         self._thread.join(seconds)
 
     @property
@@ -84,7 +84,7 @@ class StderrDrain:
         self._say(note)
         if is_kept:
             text = data.decode("utf-8", "backslashreplace")
-            # What is written, which is more: each line bears a name, and escapes are longer.
+            # The written bytes, which are more: each line has a name, and escapes are longer.
             text = text.replace("\r\n", "\n").removesuffix("\r")
             self._ration.spend(self._log.write(self._server, text))
 

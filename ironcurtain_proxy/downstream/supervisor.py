@@ -38,23 +38,23 @@ _LOGGER: Final = logging.getLogger(__name__)
 
 FIRST_DELAY: Final = 0.1
 LONGEST_DELAY: Final = 30.0
-"""Seconds between two lives: doubled each time, from the first to the longest."""
+"""Seconds between two processes: doubled each time, from the first to the longest."""
 
 _SETTLED: Final = 30.0
-"""Seconds a server must have been ready for the next delay to be the first again."""
+"""Seconds of readiness after which the delay begins anew."""
 
 _QUIET: Final = 0.1
-"""Seconds between two listings of tools, however often the server says they have changed."""
+"""Seconds between two listings of tools, however many changes the server reports."""
 
 _LISTINGS: Final = 20
 _SLOW: Final = 5.0
-"""After so many listings in a row there are so many seconds between two: agents list again, too."""
+"""After this many listings in a row, this many seconds between two: agents list again, too."""
 
 _TELL_ROOTS: Final = 5.0
-"""Seconds for a server to ask for roots that have changed."""
+"""Seconds for a server to read changed roots."""
 
 _SAID_HIDDEN: Final = 10
-"""Hidden tools that the operator is told of by name."""
+"""The most hidden tools that are reported by name."""
 
 _SET_LEVEL: Final = 5.0
 """Seconds for `logging/setLevel`."""
@@ -76,17 +76,17 @@ class Supervisor:
     ) -> None:
         self.spec = spec
         self.tools: tuple[ToolDefinition, ...] = ()
-        """While it restarts, those it had; none if it cannot be started."""
+        """The tools; during a restart the previous ones, none if it cannot be started."""
         self.settled = anyio.Event()
         """Set once the server was ready, or its first start has failed."""
         self._options = options
         self._hooks = hooks
         self.roots = ServerRoots(lambda: hooks.roots(spec.name) if hooks.roots else ())
-        """What the server is told when it asks for its roots."""
+        """The server's roots."""
         self._log = log
         self._announce = announce
         self._dropped = UnusableMessages(spec.name, secrets_of(spec), log)
-        # Across all processes: a server that restarts does not begin anew.
+        # Across all processes: a restart does not reset the limits.
         self._left_out = LeftOut(spec.name, log, self._pass_on_log)
         self._ration = Ration()
         self._listings = Allowance(1 / _SLOW, _LISTINGS)
@@ -118,22 +118,22 @@ class Supervisor:
 
     @property
     def greeted(self) -> Greeted:
-        """What the running server says of itself; nothing: it does not run."""
+        """The running server's description of itself; empty: it does not run."""
         return Greeted() if self._connection is None else self._connection.greeted
 
     @property
     def is_sandboxed(self) -> bool:
-        """Whether the process that runs now is confined."""
+        """Whether the running process is confined."""
         return self._started is not None and self._started.sandboxed
 
     async def walls(self) -> Walls | None:
-        """What the process that runs now can touch; None: it is not confined."""
+        """The walls of the running process; None: it is not confined."""
         process = self._started
         found = await self._prober.walls(process) if isinstance(process, Started) else None
         return found if self._prober.is_about(self._started) else None
 
     def status(self) -> ServerStatus:
-        """How it is doing."""
+        """The state of the server."""
         return ServerStatus(
             state=self._state,
             error=self._error,
@@ -144,7 +144,7 @@ class Supervisor:
         )
 
     def only_reads(self, tool: str) -> bool:
-        """Whether the server says of its tool that it changes nothing. Untrusted."""
+        """Whether the server marks its tool as read-only. Untrusted."""
         hints = [found.raw.get("annotations") for found in self.tools if found.name == tool]
         return any(isinstance(hint, dict) and hint.get("readOnlyHint") is True for hint in hints)
 
@@ -163,13 +163,13 @@ class Supervisor:
     def _begin(self) -> Life:
         if self.spec.remote is None:
             return start_server(self.spec, self._options, self._log, self._ration)
-        # Long to import, and only servers that are reached over HTTP need it.
+        # Slow to import, and only needed for servers over HTTP.
         from ironcurtain_proxy.downstream.remote.session import begin_session  # noqa: PLC0415
 
         return begin_session(self.spec, self.spec.remote, self._options, self._say_once)
 
     async def run(self) -> None:
-        """Live, again and again, until cancelled; then end the process."""
+        """Run the server, and restart it, until cancelled; then end the process."""
         delay = FIRST_DELAY
         try:
             while True:
@@ -186,15 +186,15 @@ class Supervisor:
             self._state = "stopped"
 
     def notify_roots_changed(self) -> None:
-        """Tell the server, if it runs, that it should ask for its roots again."""
+        """Notify a running server that its roots have changed."""
         if self._connection is not None:
             self._connection.note_roots_changed()
 
     @contextlib.asynccontextmanager
     async def open_roots(self, directories: Sequence[str]) -> AsyncIterator[tuple[str, ...]]:
-        """Let the server into directories; see `DownstreamServers.open_roots`.
+        """Add directories to the server's roots; see `DownstreamServers.open_roots`.
 
-        Gives those that it did not know of anyway.
+        Returns the added ones.
         """
         before = set(self.roots.opened())
         opened = self.roots.open(directories)
@@ -209,7 +209,7 @@ class Supervisor:
             self._notify_if_other_than(before)
 
     async def tell_roots_again(self) -> None:
-        """Make the server ask for its roots, and wait until it has."""
+        """Make the server read its roots again, and wait until it has."""
         self.notify_roots_changed()
         if self._connection is not None:
             await self._connection.until_roots_are_told(_TELL_ROOTS)
@@ -219,13 +219,13 @@ class Supervisor:
             self.notify_roots_changed()
 
     async def set_log_level(self, level: str) -> None:
-        """Ask the server, if it can, to log from this level on; also after a restart."""
+        """Set the log level of a server that has one; also after a restart."""
         self._log_level = self._left_out.log_level = level
         if self._connection is not None:
             await self._apply_log_level(self._connection)
 
     async def _live(self) -> None:
-        """One process, from its start to its end."""
+        """Run one process from its start to its end."""
         self._last_words = ""
         try:
             why = await self._serve(self.start_process())
@@ -242,7 +242,7 @@ class Supervisor:
             self._warn(f"{self._error}; it is started again")
 
     async def _serve(self, started: Life) -> str:
-        """Talk to a process until it, or the conversation, has ended. Says why, in words."""
+        """Serve a process until it or the conversation ends. Returns the reason as text."""
         trouble: list[str] = []
         has_ended = False
         try:
@@ -253,7 +253,7 @@ class Supervisor:
                 group.start_soon(self._left_out.say)
                 await connection.run()
                 has_ended = True
-                # Before those whose calls have just failed go on, and call again.
+                # Before the tasks of the failed calls continue and call again.
                 self._disconnect()
                 group.cancel_scope.cancel()
         finally:
@@ -268,7 +268,7 @@ class Supervisor:
         return trouble[0]
 
     def _repeated(self, started: Life) -> str:
-        """What a process printed last, and where the rest stands, for the operator."""
+        """The last output of a process, and the file with the rest, for the operator."""
         words = started.last_words
         said = f'; it said last: "{words}"' if words else ""
         return f"{said} (log: {self._log.path})" if self._log.is_open else said
@@ -297,7 +297,7 @@ class Supervisor:
     async def _look_after(
         self, connection: Connection, scope: anyio.CancelScope, trouble: list[str]
     ) -> None:
-        """Greet the server; then list its tools again whenever it says they have changed."""
+        """Initialize the server, then list its tools again after each reported change."""
         seconds = self._options.initialize_timeout
         try:
             await connection.initialize(seconds)
@@ -341,7 +341,7 @@ class Supervisor:
                 await connection.request("logging/setLevel", level, _SET_LEVEL)
 
     def _say_hidden(self, what: str) -> None:
-        """Tell the operator of a tool that nobody is shown, once and not of thousands."""
+        """Report a hidden tool to the operator, once, and at most a few tools."""
         if what not in self._hidden and len(self._hidden) <= _SAID_HIDDEN:
             self._hidden.add(what)
             more = len(self._hidden) > _SAID_HIDDEN
@@ -371,7 +371,7 @@ class Supervisor:
             await self._hooks.on_log(self.spec.name, params)
 
     async def _fail(self, why: str) -> None:
-        # The same failure again and again is said once, whatever numbers its last words hold.
+        # A repeated failure is reported once, whatever numbers its last words hold.
         if (self._state, self._why) != ("failed", why):
             self._warn(f"{why}{self._last_words}; going on without it")
         self._state, self._error, self._why = "failed", why + self._last_words, why

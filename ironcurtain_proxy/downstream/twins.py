@@ -1,4 +1,4 @@
-"""Second instances of servers, each with access to what was approved for one call.
+"""Second instances of servers, each with the access approved for one call.
 
 Theory of operation: the sandbox of a running process is never widened, because whatever an earlier
 call left behind in it would gain the access, too. An approved opening starts a second instance of
@@ -41,7 +41,7 @@ IDLE: Final = 60.0
 _START: Final = 60.0
 """Seconds for its start."""
 _MOST: Final = 4
-"""At the same time: each has the processes and the memory of a whole sandbox."""
+"""The most second instances at a time: each needs the memory of a whole sandbox."""
 
 _TwinKey: TypeAlias = tuple[str, Opening]
 
@@ -56,7 +56,7 @@ class Twin:
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     ended: anyio.Event = field(default_factory=anyio.Event)
     calls: int = 0
-    """Under way."""
+    """The calls in progress."""
 
 
 class Twins:
@@ -91,7 +91,7 @@ class Twins:
                 self._group = None
 
     def close(self) -> None:
-        """End every second instance, once its calls have ended: what was approved holds no more."""
+        """End every second instance after its calls, because approvals no longer hold."""
         for key in list(self._living):
             self._retire(key)
 
@@ -100,7 +100,7 @@ class Twins:
         """The second instance of a server for an opening, for the time of a call.
 
         Raises:
-            ServerUnavailableError: there is none, or it is not what the first is.
+            ServerUnavailableError: there is none, or its tools differ from the first one's.
         """
         key = (first.spec.name, opening)
         async with self._starting.setdefault(key, anyio.Lock()):
@@ -112,7 +112,7 @@ class Twins:
                 twin = await self._start(first.spec, key)
             twin.calls += 1
         try:
-            # What was judged and approved is the first's tool. A server may tell each instance
+            # The first instance's tool was judged and approved. A server may tell each instance
             # another story, and change it at any time.
             if twin.supervisor.tools != first.tools:
                 raise ServerUnavailableError(
@@ -129,7 +129,7 @@ class Twins:
                 twin.scope.cancel()
 
     def _retire(self, key: _TwinKey) -> None:
-        """Send nothing more to one, and end it once its calls have ended."""
+        """Send no more calls to an instance, and end it after its last call."""
         twin = self._living.pop(key)
         if not twin.calls:
             twin.scope.cancel()
@@ -191,7 +191,7 @@ class Twins:
         )
 
     async def _live(self, key: _TwinKey, twin: Twin) -> None:
-        """Run one until it is ended."""
+        """Run an instance until it is ended."""
         try:
             with twin.scope:
                 await twin.supervisor.run()

@@ -1,7 +1,4 @@
-"""Says in the session log what a server sent that nobody could use, and not too often.
-
-Knows how much has been said of late; does not know why something was of no use.
-"""
+"""Notes on invalid messages of a server, in the session log and at a limited rate."""
 
 import time
 from typing import Final
@@ -13,7 +10,7 @@ _PERIOD: Final = 60.0
 """Seconds."""
 
 _NOTES: Final = 20
-"""How many notes there may be in one period."""
+"""The most notes in one period."""
 
 _LOOKED_AT: Final = 4096
 _SHOWN: Final = 200
@@ -30,7 +27,7 @@ class UnusableMessages:
         self._notes = 0
 
     def note(self, what: str, line: bytes = b"") -> None:
-        """Say that something was dropped, and how it began."""
+        """Note that a message was dropped, with its beginning."""
         now = time.monotonic()
         if now - self._since > _PERIOD:
             self._say(f"({self._notes - _NOTES} more notes like these)", self._notes > _NOTES)

@@ -1,7 +1,6 @@
-"""The protocol versions that we speak to servers.
+"""The protocol versions for servers.
 
-A version that we do not know may give the same messages another meaning, so a server that answers
-one is not used.
+An unknown version may give messages another meaning, so a server that answers with one is not used.
 """
 
 from collections.abc import Mapping
@@ -11,16 +10,16 @@ from ironcurtain_proxy.errors import DownstreamError
 from ironcurtain_proxy.model.json import Json
 
 VERSIONS: Final = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
-"""Those that begin with `initialize`, the newest first."""
+"""The versions that begin with `initialize`, the newest first."""
 
 _LONGEST: Final = 40
 
 
 def check_version(server: str, answer: Mapping[str, Json]) -> None:
-    """Hold the version that a server has answered against those we speak.
+    """Check the version of a server's answer.
 
     Raises:
-        DownstreamError: it is another, or there is none.
+        DownstreamError: it is unknown, or missing.
     """
     version = answer.get("protocolVersion")
     if version not in VERSIONS:

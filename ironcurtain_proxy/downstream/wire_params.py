@@ -1,4 +1,4 @@
-"""The `params` of an authorized operation as its server gets them: what was judged, as judged."""
+"""The `params` of an authorized operation, built from its judged arguments."""
 
 from collections.abc import Mapping
 from typing import assert_never

@@ -1,9 +1,9 @@
-"""Where a server lives: its working directory, and what relative paths in its command mean.
+"""A server's working directory, and the meaning of relative paths in its command.
 
-Knows the difference between where the operator wrote a command and where it runs. A server does
-not run in the workspace, nor where the proxy was started, which is often the same: `npx` takes
-programs from `node_modules` there, and Python imports modules from there, and the agent may have
-written either. Every path the agent sends goes out absolute, so no server needs to be there.
+A server does not run in the workspace or in the proxy's directory, which are often the same: `npx`
+takes programs from `node_modules` there, and Python imports modules from there, and the agent may
+have written either. Every path that the agent sends is made absolute, so no server needs to run
+there.
 """
 
 from contextlib import suppress
@@ -45,14 +45,14 @@ def settle(spec: ServerSpec, state: Path, written_in: Path, *, make: bool = True
 
 
 def make_private(directory: Path) -> None:
-    """Make a directory and those above it that are missing, for this user only."""
+    """Make a directory and its missing parents, for this user only."""
     for place in (*reversed(directory.parents), directory):
         if not place.exists():
             place.mkdir(mode=0o700, exist_ok=True)
 
 
 def tidy(state: Path) -> None:
-    """Remove what `settle` made and no server used, and the session's directory if it is empty."""
+    """Remove unused directories of `settle`, and the session's directory if it is empty."""
     with suppress(OSError):
         for home in state.glob("*.cwd"):
             with suppress(OSError):

@@ -1,7 +1,5 @@
 """Requests that wait for their answer, by id.
 
-Knows ids, deadlines and who waits; does not know how a request is sent or what an answer says.
-
 One timer for all: a cancel scope for each deadline would cost ten times as much as the look-up, and
 a timer for each as much again.
 """
@@ -16,14 +14,14 @@ _Answer = TypeVar("_Answer")
 
 
 class Answers(Generic[_Answer]):
-    """What was asked and is not answered yet."""
+    """The unanswered requests."""
 
     def __init__(self) -> None:
         self._waiting: dict[int, asyncio.Future[_Answer]] = {}
         self._last_id = 0
         self._deadlines: dict[int, float] = {}
         self._looks_at = math.inf
-        """When the timer looks for deadlines that have passed."""
+        """The time of the next check for passed deadlines."""
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -33,21 +31,21 @@ class Answers(Generic[_Answer]):
 
     @property
     def only(self) -> int | None:
-        """The id of the one request that waits, or None if there are several or none."""
+        """The id of the only waiting request; None if there are several or none."""
         return next(iter(self._waiting)) if len(self._waiting) == 1 else None
 
     def expect(self) -> int:
-        """Begin to wait; the id is fresh. Whoever calls this also calls `wait`."""
+        """Register a fresh id. The caller must call `wait` afterwards."""
         self._last_id += 1
         self._waiting[self._last_id] = Prompt(asyncio.get_running_loop())
         return self._last_id
 
     async def wait(self, request_id: int, seconds: float) -> _Answer:
-        """Wait for the answer. Afterwards, however it ended, the id is forgotten.
+        """Wait for the answer. The id is removed afterwards in any case.
 
         Raises:
-            TimeoutError: it did not come within `seconds`.
-            Exception: what `fail` or `fail_all` was given.
+            TimeoutError: no answer came within `seconds`.
+            Exception: the error given to `fail` or `fail_all`.
         """
         waiter = self._waiting[request_id]
         loop = waiter.get_loop()
@@ -60,11 +58,11 @@ class Answers(Generic[_Answer]):
             del self._waiting[request_id], self._deadlines[request_id]
 
     def forget(self, request_id: int) -> None:
-        """Stop expecting a request that could not be sent."""
+        """Remove a request that could not be sent."""
         del self._waiting[request_id]
 
     def settle(self, request_id: int, answer: _Answer) -> bool:
-        """Hand an answer to who waits for it. False: nobody does, or not any more."""
+        """Give an answer to its waiting task. False: no task waits for it."""
         waiter = self._waiting.get(request_id)
         if waiter is None or waiter.done():
             return False
@@ -72,7 +70,7 @@ class Answers(Generic[_Answer]):
         return True
 
     def fail(self, request_id: object, error: Exception) -> bool:
-        """End one wait with an error. False: nobody waits for it."""
+        """End one wait with an error. False: no task waits for it."""
         if not isinstance(request_id, int):
             return False
         waiter = self._waiting.get(request_id)
@@ -92,7 +90,7 @@ class Answers(Generic[_Answer]):
         loop.call_at(when, self._look, loop, when)
 
     def _look(self, loop: asyncio.AbstractEventLoop, planned: float) -> None:
-        """End the waits whose deadline has passed, unless an earlier look took this one's place."""
+        """End the waits whose deadline has passed, unless an earlier check replaced this one."""
         if planned != self._looks_at:
             return
         now = max(loop.time(), planned)

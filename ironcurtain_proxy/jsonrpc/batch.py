@@ -1,8 +1,7 @@
-"""What one read of a pipe brings is one batch.
+"""Batches: the lines of one read of a pipe, handled together.
 
-Lines that arrive together are answered together: their records go to the disk in one write, and
-what they send goes out in one write to each pipe. A batch begins and ends within one callback of
-the event loop, so nothing waits for it.
+Their records go to the disk in one write, and their answers in one write to each pipe. A batch
+begins and ends within one callback of the event loop, so nothing waits for it.
 """
 
 import asyncio  # noqa: TID251  a future, see `Prompt`
@@ -18,7 +17,7 @@ _Value = TypeVar("_Value")
 
 
 class Batch:
-    """Whether a batch is open, and what is left to its end."""
+    """Whether a batch is open, and the work for its end."""
 
     __slots__ = ("_depth", "_first", "_last", "is_open")
 
@@ -29,18 +28,18 @@ class Batch:
         self._last: list[Callable[[], None]] = []
 
     def at_end(self, finish: Callable[[], None]) -> None:
-        """Have something done at the end, with all else of its kind that comes until then.
+        """Do work at the end of the batch, once for all calls with the same function.
 
-        What it wakes still belongs to the batch.
+        Tasks that it wakes still belong to the batch.
         """
         self._first.append(finish)
 
     def send_at_end(self, send: Callable[[], None]) -> None:
-        """Have something sent when nothing else is left to be done."""
+        """Send something after all other work of the batch."""
         self._last.append(send)
 
     def __enter__(self) -> None:
-        """Begin. One within another is part of it."""
+        """Begin a batch; an inner batch is part of the outer one."""
         self.is_open = True
         self._depth += 1
 
@@ -50,7 +49,7 @@ class Batch:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Finish what was begun, also where something failed: others wait for it."""
+        """Finish the batch, even after a failure: other tasks wait for its work."""
         while self._depth == 1 and (self._first or self._last):
             try:
                 (self._first or self._last).pop(0)()
@@ -61,9 +60,9 @@ class Batch:
 
 
 class Prompt(asyncio.Future[_Value]):
-    """A future whose task goes on within `set_result`, not in the next turn of the loop.
+    """A future whose task continues within `set_result`, not in the next turn of the loop.
 
-    Only where no task is running, as in a callback of a pipe: a task never runs inside another. A
+    For callbacks of pipes, where no task is running: a task never runs inside another. A
     cancellation arrives as with any future.
     """
 
@@ -76,19 +75,19 @@ class Prompt(asyncio.Future[_Value]):
     def add_done_callback(
         self, fn: Callable[[Self], object], /, *, context: Context | None = None
     ) -> None:
-        """From the task that begins to wait."""
+        """Register the task that begins to wait."""
         if self.done() or context is None:
             super().add_done_callback(fn, context=context)
         else:
             self._told.append((fn, context))
 
     def set_result(self, result: _Value) -> None:
-        """Give the task its value, and run it up to where it waits again."""
+        """Give the task its value, and run it until it waits again."""
         super().set_result(result)
         self._go_on()
 
     def set_exception(self, exception: type[BaseException] | BaseException) -> None:
-        """Raise in the task, and run it up to where it waits again."""
+        """Raise in the task, and run it until it waits again."""
         super().set_exception(exception)
         self._go_on()
 
@@ -111,7 +110,7 @@ class Prompt(asyncio.Future[_Value]):
 
 
 def _nobody_runs() -> bool:
-    """Whether this is a callback of a running loop, in which no task is at work."""
+    """Whether this is a callback of a running loop, with no task running."""
     try:
         return asyncio.current_task() is None
     except RuntimeError:

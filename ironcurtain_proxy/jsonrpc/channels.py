@@ -1,10 +1,8 @@
-"""What kind of descriptor it is, and how the event loop gets at it.
+"""Descriptors of each kind, opened for the event loop.
 
-Knows files, pipes and terminals; does not know lines.
-
-asyncio can wait for pipes and sockets only. It refuses files, fails late on `/dev/null`, and makes
-a terminal non-blocking for the shell that owns it as well. These are read by a thread through a
-pipe, and written with plain blocking writes.
+asyncio waits for pipes and sockets only. It refuses files, fails late on `/dev/null`, and makes a
+terminal non-blocking for its shell, too. A thread reads these through a pipe, and plain blocking
+writes write them.
 """
 
 import asyncio  # noqa: TID251  pipe transports
@@ -20,7 +18,7 @@ _STDERR: Final = 2
 
 
 async def open_read_channel(fd: int, protocol: asyncio.Protocol, read_size: int) -> None:
-    """Let a protocol be told of all bytes that can be read from a descriptor, now its own."""
+    """Read a descriptor for a protocol, which becomes its owner."""
     if not _can_be_awaited(fd):
         fd = _pump(fd)
     loop = asyncio.get_running_loop()
@@ -30,12 +28,12 @@ async def open_read_channel(fd: int, protocol: asyncio.Protocol, read_size: int)
 
 
 def set_read_size(transport: asyncio.ReadTransport, size: int) -> None:
-    """How many bytes one read takes at most. asyncio has no setting for it."""
+    """Set the most bytes of one read, for which asyncio has no setting."""
     transport.max_size = size  # type: ignore[attr-defined]
 
 
 async def open_write_channel(fd: int, protocol: asyncio.Protocol) -> None:
-    """Give a protocol a transport that writes to a descriptor, now its own."""
+    """Give a protocol a transport that writes to a descriptor and owns it."""
     if _can_be_awaited(fd):
         loop = asyncio.get_running_loop()
         await loop.connect_write_pipe(lambda: protocol, os.fdopen(fd, "wb", 0))
@@ -49,7 +47,7 @@ def _can_be_awaited(fd: int) -> bool:
 
 
 def _pump(source: int) -> int:
-    """Copy a descriptor into a pipe, by a thread that ends with either. The pipe's read end."""
+    """Start a thread that copies a descriptor into a pipe. Returns the pipe's read end."""
     read, write = os.pipe()
 
     def copy() -> None:
@@ -66,10 +64,10 @@ def _pump(source: int) -> int:
 
 
 def claim_stdio() -> tuple[int, int]:
-    """Move the wire off descriptors 0 and 1, and give back where it is now: (read, write).
+    """Move the connection off descriptors 0 and 1; returns its new (read, write) descriptors.
 
-    From then on a stray `print`, a library or a child process that writes to standard output writes
-    to standard error, and finds standard input empty. The new descriptors are not inherited.
+    A stray `print`, library or child process then writes to standard error instead of standard
+    output, and reads an empty standard input. The new descriptors are not inherited.
 
     Raises:
         OSError: standard input or output is closed.
@@ -87,7 +85,7 @@ def claim_stdio() -> tuple[int, int]:
 
 
 class _FileTransport(asyncio.WriteTransport):
-    """Writes at once, and waits for the file if it must."""
+    """Writes at once, and blocks for the file if it must."""
 
     def __init__(self, fd: int, protocol: asyncio.Protocol) -> None:
         super().__init__()

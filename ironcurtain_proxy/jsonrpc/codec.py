@@ -1,6 +1,4 @@
-"""One line of JSON-RPC text into an object, and back, with nothing lost.
-
-Knows JSON and where a JSON-RPC envelope keeps its `id`; does not know what a method means.
+"""Lines of JSON-RPC, decoded and encoded without loss.
 
 A message must leave as it came. msgspec reads integers of any size as they are; orjson turns those
 beyond 64 bits into floats, refuses to write them, and writes everything else fastest. So msgspec
@@ -20,15 +18,15 @@ from msgspec.json import Decoder
 from ironcurtain_proxy.model.json import Json
 
 MessageId: TypeAlias = int | str
-"""A JSON-RPC id that can be answered. Null, fractions and containers cannot."""
+"""A JSON-RPC id that can be answered: no null, fraction or container."""
 
 _read: Final = Decoder().decode
 
 _EDGE: Final = 4096
-"""Bytes looked at on each side of a line that is not JSON, to find its id."""
+"""Bytes at each end of an invalid line that are searched for its id."""
 
 _VALUE: Final = rb'(-?[0-9]{1,18}|"(?:[^"\\\x00-\x1f]|\\.){0,200}")'
-# A string may be cut off by the edge; left unmatched, each quote in it would be tried again.
+# The edge can cut a string; unmatched, each quote in it would be tried again.
 _TOKEN: Final = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|[{}\[\]]')
 _HEAD_ID: Final = re.compile(rb"\s*:\s*" + _VALUE + rb"\s*[,}]")
 # The last member of the outermost object, or the last but the version.
@@ -39,18 +37,18 @@ _TAIL_ID: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Malformed:
-    """A line that is not a message."""
+    """A line that is no message."""
 
     reason: str
     """One lower-case phrase; holds nothing of the line."""
     id: MessageId | None = None
-    """The id of the message it seems to have been, so that somebody can be answered."""
+    """The id that the message seems to have, for an error answer."""
     is_json: bool = False
     """Whether it is JSON, but no object: an invalid request (-32600), no parse error (-32700)."""
 
 
 def decode(line: bytes) -> dict[str, Json] | Malformed:
-    """Read one line. Of duplicate keys the last counts, as everywhere."""
+    """Read one line. Of duplicate keys, the last counts."""
     try:
         message: object = _read(line)
     except (MsgspecError, ValueError, RecursionError):
@@ -61,9 +59,9 @@ def decode(line: bytes) -> dict[str, Json] | Malformed:
 
 
 def encode_value(value: Mapping[str, Json]) -> bytes | None:
-    """Write an object without blanks and newline; None: it has to go into a message to be written.
+    """Encode an object without blanks and newline; None: only `encode` can write it.
 
-    What is written so can stand in a message as it is: `orjson.Fragment`.
+    The result can be part of a message as an `orjson.Fragment`.
     """
     try:
         return orjson.dumps(value)
@@ -72,10 +70,10 @@ def encode_value(value: Mapping[str, Json]) -> bytes | None:
 
 
 def encode(message: Mapping[str, object]) -> bytes:
-    """Write one message as one line, with its newline.
+    """Encode one message as one line, with its newline.
 
     Raises:
-        ValueError: it holds what JSON cannot say, or is nested some hundreds of levels deep.
+        ValueError: JSON cannot express it, or it is nested some hundreds of levels deep.
     """
     try:
         return orjson.dumps(message, _plain, orjson.OPT_APPEND_NEWLINE)
@@ -84,7 +82,7 @@ def encode(message: Mapping[str, object]) -> bytes:
 
 
 def recover_id(head: bytes, tail: bytes | None = None) -> MessageId | None:
-    """Find the id of what was meant to be a message, or None.
+    """The id of an invalid message, or None.
 
     `head` is the line, or its beginning if `tail` is its end. Only an `id` of the outermost object
     counts: one inside a result is whatever the sender put there.
@@ -99,7 +97,7 @@ def recover_id(head: bytes, tail: bytes | None = None) -> MessageId | None:
 
 
 def message_id(value: object) -> MessageId | None:
-    """The value if it can be an id that is answered, else None."""
+    """The value if it is a valid id, else None."""
     if isinstance(value, bool):
         return None
     return value if isinstance(value, int | str) else None
@@ -117,7 +115,7 @@ def _encode_slowly(message: Mapping[str, object]) -> bytes:
 
 
 def _lenient_id(line: bytes) -> MessageId | None:
-    """The id, if the line is JSON but for its encoding, its numbers or control characters."""
+    """The id of a line that is JSON except for its encoding, numbers or control characters."""
     try:
         message: object = json.loads(line.decode("utf-8", "replace"), strict=False)
     except (ValueError, RecursionError):
@@ -155,7 +153,7 @@ def _read_id(text: bytes) -> MessageId | None:
 
 
 def _reason(line: bytes) -> str:
-    """What is wrong with a line that cannot be read, without the parser's quotations of it."""
+    """The fault of an unreadable line, without quotations from it."""
     try:
         orjson.loads(line)
     except ValueError as error:
@@ -175,7 +173,7 @@ def _reason(line: bytes) -> str:
 
 
 def _plain(value: object) -> object:
-    """What neither writer knows: read-only views of objects."""
+    """Convert read-only views of objects, which neither library encodes."""
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError(f"{type(value).__name__} is not JSON")

@@ -1,8 +1,4 @@
-"""Lines sent through one pipe.
-
-Knows how lines go out whole and in order, and how much the other side has not read; does not know
-what a line says. Made by `pipes.open_writer`.
-"""
+"""Lines sent through one pipe, each whole and in order."""
 
 import asyncio  # noqa: TID251  protocols and transports, as in `pipes`
 import contextlib
@@ -15,11 +11,11 @@ _KEPT: Final = 1 << 14
 """Bytes of a line that waits for the end of its batch."""
 
 _PIECE: Final = 1 << 20
-"""What a pipe takes at once. A transport copies what does not fit, and copies what is left of that
-again and again, so it never gets more."""
+"""The bytes that a pipe takes at once. A transport copies the rest again and again, so it never
+gets more."""
 
 _LOOK_AGAIN: Final = 0.01
-"""Seconds. asyncio tells of room in a pipe before all of the rest is written."""
+"""Seconds. asyncio reports space in a pipe before the rest is written."""
 
 
 class LineWriter(asyncio.Protocol):
@@ -36,7 +32,7 @@ class LineWriter(asyncio.Protocol):
         self._kept: list[bytes] = []
         self._kept_bytes = 0
         self._left: deque[memoryview] = deque()
-        """Pieces that come after what the transport has."""
+        """The parts that follow those given to the transport."""
         self._left_bytes = 0
         self._closed = asyncio.Event()
 
@@ -47,7 +43,7 @@ class LineWriter(asyncio.Protocol):
 
     @property
     def backlog(self) -> int:
-        """Bytes accepted that the other side has not made room for."""
+        """Bytes accepted and not yet taken by the other side."""
         if self._transport is None:
             return 0
         return self._transport.get_write_buffer_size() + self._kept_bytes + self._left_bytes
@@ -80,7 +76,7 @@ class LineWriter(asyncio.Protocol):
         self._pass_on(line)
 
     async def send(self, line: bytes) -> None:
-        """Accept a line (with its newline) and wait until there is room for the next.
+        """Accept a line (with its newline) and wait until the next can be accepted.
 
         The line goes out whole even if the wait is cancelled.
 
@@ -91,7 +87,7 @@ class LineWriter(asyncio.Protocol):
         await self.until_uncongested()
 
     async def until_uncongested(self) -> None:
-        """Wait until there is room for the next line.
+        """Wait until the next line can be accepted.
 
         Raises:
             BrokenPipeError: the pipe was closed meanwhile.
@@ -105,16 +101,16 @@ class LineWriter(asyncio.Protocol):
                 self._waiters.remove(waiter)
 
     async def flush(self) -> None:
-        """Wait until all that was accepted has gone into the pipe, or the pipe is closed."""
+        """Wait until all accepted lines are in the pipe, or the pipe is closed."""
         while self.backlog and not self.is_closed:  # noqa: ASYNC110  nobody tells
             await asyncio.sleep(_LOOK_AGAIN)
 
     async def until_closed(self) -> None:
-        """Wait until nothing can be sent any more, such as when the other side has gone."""
+        """Wait until the pipe is closed, for example because the other side has gone."""
         await self._closed.wait()
 
     async def drain_and_close(self) -> None:
-        """Send what was accepted, then close. Waits as long as the other side does not read."""
+        """Send all accepted lines, then close. Waits while the other side does not read."""
         self._send_kept()
         with contextlib.suppress(BrokenPipeError):
             while self._left and not self.is_closed:
@@ -124,20 +120,20 @@ class LineWriter(asyncio.Protocol):
         await self._closed.wait()
 
     def abort(self) -> None:
-        """Close now; what was accepted but not sent is lost."""
+        """Close now; unsent lines are lost."""
         # A transport that is closing already, with nothing left to send, must not be aborted: it
         # would close its pipe twice, and fail.
         if not self.is_closed or self.backlog:
             self._abort()
 
     def _send_kept(self) -> None:
-        """Send what a batch has kept back."""
+        """Send the lines that a batch kept back."""
         kept, self._kept, self._kept_bytes = self._kept, [], 0
         if kept and self._transport is not None and not self._transport.is_closing():
             self._pass_on(b"".join(kept))
 
     def _pass_on(self, data: bytes) -> None:
-        """Hand bytes to the transport; of many only as much as it can write soon."""
+        """Give the transport as many bytes as it can write soon."""
         if self._transport is None or not (self._left or len(data) > _PIECE):
             if self._transport is not None:
                 self._transport.write(data)
@@ -148,7 +144,7 @@ class LineWriter(asyncio.Protocol):
         self._go_on()
 
     def _go_on(self) -> None:
-        """Hand over what is left, up to where the other side has to be waited for."""
+        """Give the rest to the transport, as far as the other side reads."""
         while self._left and not self._congested and not self.is_closed:
             piece = self._left.popleft()
             self._left_bytes -= len(piece)
@@ -171,11 +167,11 @@ class LineWriter(asyncio.Protocol):
         self._transport = transport
 
     def pause_writing(self) -> None:
-        """From the event loop: the other side does not keep up."""
+        """From the event loop: the other side reads too slowly."""
         self._congested = True
 
     def resume_writing(self) -> None:
-        """From the event loop: there is room again."""
+        """From the event loop: the other side has read."""
         self._congested = False
         self._go_on()
         if self._congested:

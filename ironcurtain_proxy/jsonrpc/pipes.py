@@ -1,10 +1,8 @@
 """Lines in and out of pipes: one pass over the bytes, bounded memory, no thread and no task.
 
-Knows how bytes become lines and when to make the other side wait; does not know what a line says.
-
-A pipe is read into a queue of lines. When the queue is long enough the pipe is not read any more,
-fills up, and the writer at its other end has to wait. A line longer than the cap is thrown away as
-it arrives, but for its two ends, in which the id of the message may be found.
+A pipe is read into a queue of lines. While the queue is full, the pipe is not read, so that the
+writer at its other end has to wait. A line longer than the limit is dropped as it arrives, except
+for its two ends, which may hold the id of the message.
 """
 
 import asyncio  # noqa: TID251  protocols and transports: anyio's streams cost several tasks a pipe
@@ -21,7 +19,7 @@ from ironcurtain_proxy.jsonrpc.channels import open_read_channel, open_write_cha
 from ironcurtain_proxy.jsonrpc.line_writer import LineWriter
 
 MAX_LINE: Final = 64 << 20
-"""Default cap on one line, bytes."""
+"""The default limit of one line, bytes."""
 
 _EDGE: Final = 4096
 _QUEUED_LINES: Final = 256
@@ -29,19 +27,19 @@ _QUEUED_BYTES: Final = 8 << 20
 _PIPE_SIZE: Final = 1 << 20
 _LARGE_PART: Final = 1 << 14
 _READ_SIZE: Final = 1 << 16
-"""A larger buffer would come from mmap, and go back, at each read: 20 µs for every message."""
+"""Bytes of a read. A larger buffer is mapped and unmapped at each read: 20 µs a message."""
 _LARGE_READ_SIZE: Final = 1 << 18
-"""Within a large line a fourth of the reads is worth more than that."""
+"""Bytes of a read within a large line, where fewer reads save more than the mapping costs."""
 _LARGE_LINE: Final = 1 << 18
 
 
 _ONE_LINE: Final = 2
-"""Parts of a read that ends one line: what is before its newline, and after it."""
+"""The parts of a read that ends one line: before and after its newline."""
 
 
 @dataclass(frozen=True, slots=True)
 class Oversize:
-    """What is left of a line longer than the cap."""
+    """The ends of a line longer than the limit."""
 
     head: bytes
     """Its first bytes, at most 4 KiB."""
@@ -52,7 +50,7 @@ class Oversize:
 
 
 class LineReader(asyncio.Protocol):
-    """The lines that arrive through one pipe, without their newlines; empty ones do not count.
+    """The lines that arrive through one pipe, without newlines and empty lines.
 
     Made by `open_reader`. One task at a time may wait in `receive`.
     """
@@ -74,10 +72,10 @@ class LineReader(asyncio.Protocol):
         self._taker: Callable[[bytes], bool] | None = None
 
     def offer_to(self, taker: Callable[[bytes], bool]) -> None:
-        """Offer each line to a function before it is queued; it may take the line, or refuse.
+        """Offer each line to a function, which takes or refuses it, before it is queued.
 
-        Saves a turn of the event loop a line. Lines are offered only while `receive` waits and
-        none is queued, so what is refused and what comes after it stay in order.
+        Saves a turn of the event loop for each line. Lines are offered only while `receive` waits
+        and the queue is empty, so the order stays.
         """
         self._taker = taker
 
@@ -100,7 +98,7 @@ class LineReader(asyncio.Protocol):
         return line
 
     def close(self) -> None:
-        """Stop reading. What has arrived can still be received."""
+        """Stop reading. Lines that have arrived can still be received."""
         if self._transport is not None:
             self._transport.close()
 
@@ -215,7 +213,7 @@ class LineReader(asyncio.Protocol):
 
 
 class _Edges:
-    """The two ends of a line that is being thrown away."""
+    """The two ends of a line that is being dropped."""
 
     def __init__(self) -> None:
         self._head = b""
@@ -235,15 +233,14 @@ class _Edges:
 async def open_reader(
     fd: int, *, max_line: int = MAX_LINE, batch: Batch | None = None
 ) -> LineReader:
-    """Read lines from a descriptor, of which the reader becomes the owner.
+    """Read lines from a descriptor, which the reader then owns.
 
-    Pipes and sockets are read by the event loop. Files, terminals and `/dev/null`, which no event
-    loop can wait for, are read by a thread.
+    The event loop reads pipes and sockets; a thread reads files, terminals and `/dev/null`.
 
     Args:
         fd: the descriptor.
-        max_line: the cap on one line, bytes.
-        batch: what one read brings belongs to it.
+        max_line: the limit of one line, bytes.
+        batch: gets the lines of each read.
     """
     widen(fd)
     reader = LineReader(max_line, batch)
@@ -254,7 +251,7 @@ async def open_reader(
 async def open_wire(
     read: int, write: int, *, max_line: int = MAX_LINE, batch: Batch | None = None
 ) -> tuple[LineReader, LineWriter]:
-    """Both directions at once. If one cannot be opened, both are closed."""
+    """Open both directions. If one fails, both are closed."""
     try:
         reader = await open_reader(read, max_line=max_line, batch=batch)
     except BaseException:
@@ -268,7 +265,7 @@ async def open_wire(
 
 
 async def open_writer(fd: int, *, batch: Batch | None = None) -> LineWriter:
-    """Send lines to a descriptor, of which the writer becomes the owner. See `open_reader`."""
+    """Send lines to a descriptor, which the writer then owns. See `open_reader`."""
     widen(fd)
     writer = LineWriter(batch)
     await open_write_channel(fd, writer)
@@ -276,6 +273,6 @@ async def open_writer(fd: int, *, batch: Batch | None = None) -> LineWriter:
 
 
 def widen(fd: int) -> None:
-    """Make a pipe hold 1 MiB, if the system lets us: fewer wake-ups for large messages."""
+    """Enlarge a pipe to 1 MiB where the system allows it: fewer wake-ups for large messages."""
     with contextlib.suppress(OSError, AttributeError):
         fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, _PIPE_SIZE)

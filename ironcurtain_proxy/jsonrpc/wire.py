@@ -1,7 +1,4 @@
-"""What a conversation needs of its wire, whatever carries it: pipes, or HTTP.
-
-Knows messages as lines, and that one may be lost; does not know what carries them.
-"""
+"""The interface between a conversation and its connection: pipes, or HTTP."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,17 +10,17 @@ from ironcurtain_proxy.jsonrpc.pipes import Oversize
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A request that gets no answer, although the conversation goes on."""
+    """A request that gets no answer although the conversation continues."""
 
     id: MessageId
     error: Exception
 
 
 class LineSource(Protocol):
-    """The lines that arrive. One task at a time may wait in `receive`."""
+    """The source of arriving lines. One task at a time may wait in `receive`."""
 
     def offer_to(self, taker: Callable[[bytes], bool]) -> None:
-        """Offer each line to a function before it is queued; it may take the line, or refuse."""
+        """Offer each line to a function, which takes or refuses it, before it is queued."""
         ...
 
     async def receive(self) -> bytes | Oversize | Lost | None:
@@ -31,12 +28,12 @@ class LineSource(Protocol):
         ...
 
     def close(self) -> None:
-        """Take in no more."""
+        """Stop receiving."""
         ...
 
 
 class LineSink(Protocol):
-    """Where lines go."""
+    """The sink of outgoing lines."""
 
     @property
     def is_closed(self) -> bool:
@@ -45,7 +42,7 @@ class LineSink(Protocol):
 
     @property
     def backlog(self) -> int:
-        """Bytes accepted that the other side has not taken."""
+        """Bytes accepted and not yet taken by the other side."""
         ...
 
     def write(self, line: bytes) -> None:

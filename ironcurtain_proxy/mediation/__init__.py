@@ -6,6 +6,7 @@
 - `journal`: the records.
 - `server_questions`: what servers ask of the user.
 - `operations`: resources, prompts, completions and subscriptions. `views`: the HTML of MCP Apps.
+- `outcome`: answers of servers. `results`: what is changed of them.
 - `escalated`, `question`, `refusals`, `unattended`: a call that somebody is asked about, what is
   asked, what becomes of a call that is not approved, and who hears that nobody reviews.
 - `containing`: points of the workspace before calls, and the look after them.

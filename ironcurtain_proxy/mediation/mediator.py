@@ -17,8 +17,9 @@ from ironcurtain_proxy.mediation.containing import Containing
 from ironcurtain_proxy.mediation.escalated import Consent, EscalatedCalls
 from ironcurtain_proxy.mediation.journal import UNKNOWN, Journal
 from ironcurtain_proxy.mediation.judge import Judge
+from ironcurtain_proxy.mediation.outcome import Outcomes
 from ironcurtain_proxy.mediation.policy_changes import PolicyChanges
-from ironcurtain_proxy.mediation.refusals import unanswered, withhold
+from ironcurtain_proxy.mediation.refusals import unanswered
 from ironcurtain_proxy.model.authorized import AuthorizedCall
 from ironcurtain_proxy.model.case import Case
 from ironcurtain_proxy.model.decision import Allow, Deny, Escalate, Ground
@@ -26,7 +27,7 @@ from ironcurtain_proxy.model.escalation import Approved, Taken
 from ironcurtain_proxy.model.grant import GrantId
 from ironcurtain_proxy.model.grounds import CHANGED, ENDED, NOT_RECORDED
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.reply import Answered, Refused, Reply
+from ironcurtain_proxy.model.reply import Refused, Reply
 from ironcurtain_proxy.model.request import Facts, Unresolvable
 from ironcurtain_proxy.ports import ProgressListener, World
 
@@ -44,6 +45,7 @@ class Mediator:
     escalated: EscalatedCalls
     containing: Containing
     changes: PolicyChanges
+    outcomes: Outcomes
 
     async def handle(
         self,
@@ -249,12 +251,4 @@ class Mediator:
             raise
         # (9) Outcome: it is recorded before the agent sees the answer. An answer that carries a
         # question is withheld, as a request from a server is refused.
-        summary = self.world.recorder.summarize(result)
-        withheld = await withhold(self.journal, self.world.pins, case, summary, result)
-        if withheld is not None:
-            return withheld
-        if summary.status == "success":
-            self.world.facts.succeeded(authorized)
-        recorded = await self.journal.end(case, summary)
-        allowed = case.allowed
-        return Answered(result=result, recorded=recorded, put_back=case.put_back, allowed=allowed)
+        return await self.outcomes.reply(case, authorized, result)

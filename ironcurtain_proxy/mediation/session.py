@@ -15,9 +15,11 @@ from ironcurtain_proxy.mediation.in_force import PolicyInForce
 from ironcurtain_proxy.mediation.journal import Journal
 from ironcurtain_proxy.mediation.judge import Judge
 from ironcurtain_proxy.mediation.mediator import Mediator
+from ironcurtain_proxy.mediation.outcome import Outcomes
 from ironcurtain_proxy.mediation.plans import Planner
 from ironcurtain_proxy.mediation.policy_changes import PolicyChanges
 from ironcurtain_proxy.mediation.question import Frame
+from ironcurtain_proxy.mediation.results import Results
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.ports import Pins, World
@@ -42,6 +44,8 @@ class Terms:
     """The words for that end where there is no `grant_ttl`."""
     named_meta: frozenset[str] = frozenset()
     """Keys of `_meta` that are forwarded to servers besides the standard ones."""
+    results: Results = field(default_factory=Results)
+    """What is changed of servers' answers."""
     hosts: Mapping[str, str] = field(default_factory=dict)
     """The hosts of servers that are reached over HTTP, by server."""
 
@@ -121,6 +125,7 @@ class Session:
                 escalated=escalated,
                 containing=Containing(world=world, in_force=in_force),
                 changes=PolicyChanges(world=world, journal=journal, judge=judge),
+                outcomes=Outcomes(world=world, journal=journal, results=terms.results),
             ),
             planner=Planner(
                 world=world,

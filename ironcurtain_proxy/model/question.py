@@ -36,6 +36,17 @@ _BLANK: Final = frozenset(
 """Characters that are invisible although their category is letter or mark."""
 
 
+_PLAIN: Final = frozenset("\n\r\t\N{NO-BREAK SPACE}\N{VARIATION SELECTOR-16}\N{ZERO WIDTH JOINER}")
+"""Characters that ordinary texts hold; the last two are parts of emoji."""
+
+
+def is_hidden(character: str) -> bool:
+    """Whether a character of a text of several lines is invisible or misleading."""
+    if character in _PLAIN:
+        return False
+    return not character.isprintable() or character in _BLANK
+
+
 def visible(text: str) -> str:
     """The text with every invisible or misleading character as an escape."""
     if text.isascii() and text.isprintable():

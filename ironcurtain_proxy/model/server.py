@@ -12,6 +12,16 @@ from ironcurtain_proxy.model.remote import RemoteEndpoint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ResultRules:
+    """What is changed of a server's answers on their way to the agent."""
+
+    clean: bool = False
+    """Escapes of terminals and invisible characters are taken out."""
+    redact_secrets: bool = False
+    """Secrets are masked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSpec:
     """How one downstream server is started, or where it is reached."""
 
@@ -36,6 +46,7 @@ class ServerSpec:
     description: str = ""
     ask: tuple[AskKind, ...] = ()
     """The questions of its own that the server may put to the user."""
+    results: ResultRules = field(default_factory=ResultRules)
     pins: PinMode | None = None
     """None: as the setting of all servers says."""
     remote: RemoteEndpoint | None = None

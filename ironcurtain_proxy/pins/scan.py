@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.question import visible
+from ironcurtain_proxy.model.question import is_hidden, visible
 
 RuleId: TypeAlias = Literal[
     "hidden-characters", "instructs-the-model", "speaks-of-secrets", "names-another-server"
@@ -19,8 +19,6 @@ RuleId: TypeAlias = Literal[
 _MOST: Final = 64 * 1024
 """Characters of a text that are looked at."""
 _SHOWN: Final = 60
-_PLAIN: Final = frozenset("\n\r\t\N{NO-BREAK SPACE}\N{VARIATION SELECTOR-16}\N{ZERO WIDTH JOINER}")
-"""Characters that ordinary descriptions hold; the last two are parts of emoji."""
 
 _INSTRUCTS: Final = re.compile(
     r"ignore (?:all |any )?(?:the )?(?:previous|prior|above|other) (?:instructions|tools|rules)"
@@ -71,7 +69,7 @@ def scan(part: str, value: Json, other_servers: Sequence[str] = ()) -> Iterator[
 
 
 def _signs(text: str, others: "re.Pattern[str] | None") -> Iterator[tuple[RuleId, tuple[int, int]]]:
-    hidden = next((i for i, one in enumerate(text) if one not in _PLAIN and _is_hidden(one)), None)
+    hidden = next((i for i, one in enumerate(text) if is_hidden(one)), None)
     if hidden is not None:
         yield "hidden-characters", (hidden, hidden + 1)
     if found := _INSTRUCTS.search(text):
@@ -80,10 +78,6 @@ def _signs(text: str, others: "re.Pattern[str] | None") -> Iterator[tuple[RuleId
         yield "speaks-of-secrets", found.span()
     if others is not None and (found := others.search(text)):
         yield "names-another-server", found.span()
-
-
-def _is_hidden(character: str) -> bool:
-    return (not character.isascii() and visible(character) != character) or character < " "
 
 
 def _named(servers: Sequence[str]) -> "re.Pattern[str] | None":

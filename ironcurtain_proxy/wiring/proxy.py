@@ -12,6 +12,7 @@ from anyio.abc import TaskStatus
 from ironcurtain_proxy.agent.asking import AskedClient
 from ironcurtain_proxy.agent.own_tools import is_own
 from ironcurtain_proxy.approval.judging import Overlay
+from ironcurtain_proxy.audit.answers import redacted
 from ironcurtain_proxy.audit.hanging import end_process
 from ironcurtain_proxy.audit.log import AuditLog
 from ironcurtain_proxy.audit.settings import LogSettings
@@ -32,6 +33,7 @@ from ironcurtain_proxy.jsonrpc.batch import Batch
 from ironcurtain_proxy.mediation.calls import Calls
 from ironcurtain_proxy.mediation.operations import Operations
 from ironcurtain_proxy.mediation.own_tools import OwnTools, by_name
+from ironcurtain_proxy.mediation.results import Results
 from ironcurtain_proxy.mediation.server_questions import ServerQuestions
 from ironcurtain_proxy.mediation.session import Session, Terms
 from ironcurtain_proxy.model.json import Json
@@ -250,6 +252,7 @@ def assemble(
             grant_ending=grant_ending(settings),
             named_meta=settings.forward_meta,
             hosts=remote_hosts(settings),
+            results=Results({spec.name: spec.results for spec in settings.servers}, redacted),
         ),
         approvals=approvals,
         breaker=Breaker(settings.breaker.threshold, settings.breaker.window_seconds),

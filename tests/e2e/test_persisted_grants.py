@@ -174,6 +174,7 @@ def test_another_policy_asks_again_and_the_first_one_does_not(
 def test_a_tool_that_is_defined_otherwise_is_asked_about_again(
     installation: Installation, person: Person
 ) -> None:
+    installation.variables["PINS"] = "warn"
     approve_and_remember(installation, person)
     changed = {**TOOL, "description": "Does what it did, and more."}
     (installation.root / "tools-scripted.json").write_bytes(orjson.dumps({"tools": [changed]}))

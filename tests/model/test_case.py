@@ -7,8 +7,8 @@ import pytest
 from ironcurtain_proxy.model.audit import AuditRecord, ResultSummary
 from ironcurtain_proxy.model.case import Arrival, Case, Settlement
 from ironcurtain_proxy.model.decision import Allow, Decision, Deny, Escalate, Ground
-from ironcurtain_proxy.model.escalation import Origin, OriginReason
-from ironcurtain_proxy.model.grounds import asking_answer
+from ironcurtain_proxy.model.escalation import EscalationId, Origin, OriginReason
+from ironcurtain_proxy.model.grounds import asking_answer, held_part
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.judgement import Judged
 from ironcurtain_proxy.model.operation import Operation, RequestId
@@ -174,3 +174,25 @@ def test_a_settlement_that_does_not_hold_any_more_is_gone() -> None:
     case.settle(Settlement(effect="allow", reason="", decided_by="human", result=None))
     case.unsettle()
     assert case.settlement is None
+
+
+def test_a_call_that_is_judged_again_is_neither_settled_nor_approved() -> None:
+    case = a_case(Escalate(Ground("rule", "reason")))
+    case.approve(EscalationId("e"))
+    case.settle(settled("human"))
+    case.start_over()
+    assert (case.settlement, case.question) == (None, None)
+
+
+def test_a_record_says_how_long_reviewers_took() -> None:
+    case = a_case(Escalate(Ground("rule", "reason")))
+    case.waited = 1.25
+    record = case.record(ResultSummary(status="denied"), elapsed=2.0, sandboxed=False)
+    assert dict(record.context) == {"waitedMs": 1250}
+
+
+def test_the_words_about_what_is_held_tell_what_it_is_and_who_has_to_look() -> None:
+    ground = held_part("prompt", "changed")
+    assert ground.rule == "pinned"
+    assert ground.reason.startswith("The prompt changed. Nothing was done.")
+    assert "the operator has to look" in ground.reason

@@ -1,8 +1,20 @@
 """A server's answer, and the JSON that it was written as."""
 
-from ironcurtain_proxy.model.server import ToolResult
+from ironcurtain_proxy.model.remote import RemoteEndpoint
+from ironcurtain_proxy.model.server import ServerSpec, ToolResult
 
 
 def test_a_copy_with_another_result_does_not_keep_what_the_first_was_written_as() -> None:
     answer = ToolResult(result={"a": 1}, written=b'{"a":1}')
     assert answer.with_result({"a": 2}, "") == ToolResult(result={"a": 2})
+
+
+def test_the_place_of_a_server_is_its_program_or_the_host_that_is_reached() -> None:
+    started = ServerSpec(name="files", annotations="files", command="npx", args=("-y", "x"))
+    reached = ServerSpec(
+        name="far",
+        annotations="far",
+        command="",
+        remote=RemoteEndpoint(url="https://user@mcp.example:8443/mcp"),
+    )
+    assert (started.place, reached.place) == ("npx", "mcp.example")

@@ -18,7 +18,7 @@ from ironcurtain_proxy.model.remote import RemoteEndpoint, RemoteTransport
 
 REMOTE_KEYS: Final = (
     *("url", "type", "headers", "addresses", "proxy"),
-    *("description", "annotations", "stateful", "allowedDomains", "ask", "pins"),
+    *("description", "annotations", "stateful", "allowedDomains", "ask", "pins", "results"),
 )
 _TRANSPORTS: Final[Mapping[str, RemoteTransport]] = {
     "http": "streamable-http",

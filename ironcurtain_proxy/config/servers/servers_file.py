@@ -21,7 +21,7 @@ from ironcurtain_proxy.config.servers.remote_entry import REMOTE_KEYS, is_remote
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.pinning import PIN_MODES
 from ironcurtain_proxy.model.policy import ASK_KINDS, AskKind
-from ironcurtain_proxy.model.server import ServerSpec
+from ironcurtain_proxy.model.server import ResultRules, ServerSpec
 
 _RESERVED: Final = "proxy"
 _MAX_NAME: Final = 100
@@ -41,6 +41,7 @@ SERVER_KEYS: Final = (
     "type",
     "ask",
     "pins",
+    "results",
 )
 _FILESYSTEM_KEYS: Final = ("allowWrite", "allowRead", "denyRead", "denyWrite")
 _PROCESSES: Final = (16, 4_194_304)
@@ -107,6 +108,7 @@ class ServersReader:
             description=members.read("description", Spot.text, ""),
             ask=members.read("ask", _asking, ()),
             pins=members.read("pins", lambda spot: spot.word(PIN_MODES), None),
+            results=members.read("results", _results, ResultRules()),
         )
 
     def _is_left_out(self, spot: Spot) -> bool:
@@ -131,6 +133,7 @@ class ServersReader:
             remote=read_remote(members),
             ask=members.read("ask", _asking, ()),
             pins=members.read("pins", lambda spot: spot.word(PIN_MODES), None),
+            results=members.read("results", _results, ResultRules()),
         )
 
     def _process_text(self, spot: Spot) -> str:
@@ -173,6 +176,14 @@ def _asking(spot: Spot) -> tuple[AskKind, ...]:
     if isinstance(spot.value, list):
         return tuple(spot.each(lambda one: one.word(ASK_KINDS)))
     return (spot.word(ASK_KINDS),)
+
+
+def _results(spot: Spot) -> ResultRules:
+    members = spot.object(("clean", "redactSecrets"))
+    return ResultRules(
+        clean=members.read("clean", Spot.switch, default=False),
+        redact_secrets=members.read("redactSecrets", Spot.switch, default=False),
+    )
 
 
 def check_variable_name(spot: Spot, name: str) -> None:

@@ -1,0 +1,39 @@
+"""Secrets in a server's answer, masked as they are in records, and nothing else changed."""
+
+from typing import Final
+
+import orjson
+
+from ironcurtain_proxy.audit.redaction import is_suspicious, redact_text
+from ironcurtain_proxy.audit.secrets import MASK, is_telling
+from ironcurtain_proxy.model.json import Json
+
+_BLOBS: Final = frozenset({"data", "blob"})
+"""Base64, in which a key would be found by chance."""
+_MOST_DEPTH: Final = 200
+
+
+def redacted(value: Json, depth: int = _MOST_DEPTH) -> Json:
+    """The value with every secret masked. What is nested too deeply to be looked at is left out."""
+    if isinstance(value, str):
+        return _text(value)
+    if depth == 0:
+        return None
+    if isinstance(value, list):
+        return [redacted(inner, depth - 1) for inner in value]
+    if isinstance(value, dict):
+        return {name: _member(name, inner, depth - 1) for name, inner in value.items()}
+    return value
+
+
+def _member(name: str, value: Json, depth: int) -> Json:
+    if name in _BLOBS and isinstance(value, str):
+        return value
+    if is_telling(name) and isinstance(value, str | int | float) and value not in {"", 0}:
+        return value if isinstance(value, bool) else MASK
+    return redacted(value, depth)
+
+
+def _text(text: str) -> str:
+    raw = orjson.dumps(text.encode("utf-8", "replace").decode())
+    return redact_text(text) if is_suspicious(raw) else text

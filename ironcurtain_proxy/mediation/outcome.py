@@ -1,0 +1,34 @@
+"""The answer of a server: recorded, withheld where it must be, and given to the agent."""
+
+from dataclasses import dataclass, field
+
+from ironcurtain_proxy.mediation.journal import Journal
+from ironcurtain_proxy.mediation.refusals import withhold
+from ironcurtain_proxy.mediation.results import Results
+from ironcurtain_proxy.model.authorized import AuthorizedCall
+from ironcurtain_proxy.model.case import Case
+from ironcurtain_proxy.model.reply import Answered, Reply
+from ironcurtain_proxy.model.server import ToolResult
+from ironcurtain_proxy.ports import World
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcomes:
+    """Those of one session's calls."""
+
+    world: World
+    journal: Journal
+    results: Results = field(default_factory=Results)
+
+    async def reply(self, case: Case, authorized: AuthorizedCall, result: ToolResult) -> Reply:
+        """Record an answer, and make the reply to the agent from it."""
+        summary = self.world.recorder.summarize(result)
+        withheld = await withhold(self.journal, self.world.pins, case, summary, result)
+        if withheld is not None:
+            return withheld
+        if summary.status == "success":
+            self.world.facts.succeeded(authorized)
+        recorded = await self.journal.end(case, summary)
+        allowed = case.allowed
+        treated = await self.results.treated(case.call.server, result, summary.size or 0)
+        return Answered(result=treated, recorded=recorded, put_back=case.put_back, allowed=allowed)
