@@ -68,11 +68,15 @@ def text_of(file: Path) -> str:
     return file.read_text("utf-8") if file.exists() else ""
 
 
+def changed_lines(file: Path, old: str, new: str) -> Iterator[str]:
+    """What changes in the file, as the lines of a diff."""
+    name = str(file)
+    return difflib.unified_diff(old.splitlines(), new.splitlines(), name, name, lineterm="", n=2)
+
+
 def show_change(file: Path, old: str, new: str) -> None:
     """Print what changes in the file."""
-    for line in difflib.unified_diff(
-        old.splitlines(), new.splitlines(), str(file), str(file), lineterm="", n=2
-    ):
+    for line in changed_lines(file, old, new):
         say(line)
 
 
@@ -124,6 +128,12 @@ def checked(settings: Settings, file: Path, text: str) -> LoadedPolicy:
 
 
 def write_policy(file: Path, text: str) -> None:
+    """Write the file, and say so."""
+    replace_policy(file, text)
+    say("written; running sessions take it within two seconds")
+
+
+def replace_policy(file: Path, text: str) -> None:
     """Replace the file as a whole, for its user alone."""
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -136,4 +146,3 @@ def write_policy(file: Path, text: str) -> None:
         Path(name).replace(target)
     except OSError as error:
         raise ConfigurationError(f"{file}: cannot be written: {error.strerror}") from None
-    say("written; running sessions take it within two seconds")

@@ -4,6 +4,7 @@
 - `overlay`, `confinement`, `containment`, `timeline`, `persistence`, `reviewers`, `auto_confirm`:
   one part each.
 - `replaying`: recorded calls judged again. `suggesting`: rules that would have spared questions.
+- `offering`: the rule for a call that waits.
 - `pins`: what servers are held to. `call_facts`: what reads calls.
 - `reloading`: a changed policy in a running session.
 - `live`: the servers' tools for `check --live`. `rehearsal`: for `explain`.
