@@ -22,7 +22,7 @@ from ironcurtain_proxy.config.servers.roots import initial_roots
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.decision.breaker import Breaker
 from ironcurtain_proxy.downstream.greeting import ROOTS
-from ironcurtain_proxy.downstream.options import DownstreamOptions
+from ironcurtain_proxy.downstream.options import LOGINS, DownstreamOptions
 from ironcurtain_proxy.downstream.servers import DownstreamServers
 from ironcurtain_proxy.downstream.working_directory import settle
 from ironcurtain_proxy.facts.live_catalogue import LiveCatalogue
@@ -330,4 +330,5 @@ def downstream_options(
         environment=dict(environ),
         confinements=confined,
         state=settings.session_dir,
+        logins=settings.state_dir / LOGINS,
     )
