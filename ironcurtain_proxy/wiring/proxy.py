@@ -125,6 +125,8 @@ class Proxy:
                 task_status.started()
                 await anyio.sleep_forever()
         finally:
+            if self.watchman is not None:
+                self.watchman.end()
             if self.timeline is not None:
                 self.timeline.close()
             remove_private(self.settings.session_dir)
