@@ -3,15 +3,20 @@
 Knows nothing of what the files say.
 """
 
+import errno
 import fcntl
 import os
+import stat
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from ironcurtain_proxy.errors import ConfigurationError
+
 PRIVATE: Final = 0o600
 _SAFE: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
 def locked_file(path: Path) -> int | None:
@@ -38,6 +43,49 @@ def locked_file(path: Path) -> int | None:
             os.close(descriptor)
             raise
         os.close(descriptor)
+
+
+def read_private(path: Path, most: int, kind: str) -> bytes:
+    """Read the beginning of a file that no other user can read or write.
+
+    Args:
+        path: the file.
+        most: bytes.
+        kind: what it is called in messages.
+
+    Raises:
+        ConfigurationError: it is not there, or cannot be trusted; the message names the file and
+            holds nothing of what is in it.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOCTTY | _SAFE)
+    except OSError as error:
+        raise ConfigurationError(f"{kind} {path} {_why_not_opened(error)}") from None
+    try:
+        problem = _problem(os.fstat(descriptor))
+        if problem:
+            raise ConfigurationError(f"{kind} {path} {problem}")
+        return os.read(descriptor, most)
+    except OSError as error:
+        raise ConfigurationError(f"{kind} {path} cannot be read: {error.strerror}") from None
+    finally:
+        os.close(descriptor)
+
+
+def _problem(found: os.stat_result) -> str:
+    if not stat.S_ISREG(found.st_mode):
+        return "is not a regular file"
+    if found.st_uid != os.geteuid():
+        return "belongs to another user"
+    if found.st_mode & _OTHERS:
+        return "can be used by others: run `chmod 600` on it"
+    return ""
+
+
+def _why_not_opened(error: OSError) -> str:
+    if error.errno in (errno.ELOOP, errno.EMLINK):
+        return "is a symbolic link"
+    return f"cannot be read: {error.strerror}"
 
 
 def is_at(descriptor: int, path: Path) -> bool:

@@ -26,6 +26,8 @@ GROUPS: Final = MappingProxyType(
             "status": "show what decides, who is asked and what is confined",
             "config": "bring an older configuration file up to date",
             "completion": "print the completion of bash, zsh or fish",
+            "login": "log in to a server that is reached over HTTP",
+            "logout": "forget the login to a server",
             "serve": "serve MCP on stdin and stdout (the default), or over HTTP",
         },
         "watch": {

@@ -81,7 +81,7 @@ def _take_back(options: argparse.Namespace, found: tuple[Kept, Point], settings:
         dry_run=options.dry_run,
     )
     try:
-        outcome = take_back(request, limits_of(settings), as_json=options.json)
+        outcome = take_back(request, limits_of(settings), settings.state_dir, as_json=options.json)
     except ConflictError as error:
         _refused(error, as_json=options.json)
         return 1

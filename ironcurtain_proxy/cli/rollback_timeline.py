@@ -3,6 +3,8 @@
 import sys
 from collections.abc import Iterable, Iterator
 from datetime import datetime
+from functools import partial
+from pathlib import Path
 from typing import Final
 
 from ironcurtain_proxy.cli.reviewing import complain, say
@@ -18,13 +20,22 @@ from ironcurtain_proxy.snapshots.timeline.rewinding import (
     RollbackRequest,
     roll_back,
 )
+from ironcurtain_proxy.wiring.rollback_lookout import looking_after
 
 _MOST_SHOWN: Final = 50
 _MOST_NAMED: Final = 6
 
 
-def take_back(request: RollbackRequest, limits: Limits, *, as_json: bool) -> RollbackOutcome:
+def take_back(
+    request: RollbackRequest, limits: Limits, state: Path, *, as_json: bool
+) -> RollbackOutcome:
     """Do it; on a terminal, ask before anything else is taken back with it.
+
+    Args:
+        request: what is to be done.
+        limits: those of the timeline.
+        state: the proxy's own directory.
+        as_json: nobody reads along who could be asked.
 
     Raises:
         ConflictError: something speaks against it; nothing was done.
@@ -41,7 +52,8 @@ def take_back(request: RollbackRequest, limits: Limits, *, as_json: bool) -> Rol
         sys.stderr.flush()
         return sys.stdin.readline().strip().lower() in ("y", "yes")
 
-    return roll_back(request, limits, SystemClock().now, confirm)
+    looking = partial(looking_after, request.workspace, state, lambda text: complain(visible(text)))
+    return roll_back(request, limits, SystemClock().now, confirm, looking)
 
 
 def tell(outcome: RollbackOutcome, request: RollbackRequest) -> None:

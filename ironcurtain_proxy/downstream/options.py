@@ -4,7 +4,7 @@ import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from ironcurtain_proxy.downstream.room import AnswerCapacity
 from ironcurtain_proxy.jsonrpc.batch import Batch
@@ -16,6 +16,10 @@ from ironcurtain_proxy.sandbox.launch import Confinement
 ServerState: TypeAlias = Literal["starting", "ready", "restarting", "failed", "stopped"]
 """`restarting`: it was ready and ended. `failed`: the last attempt to start it came to nothing; it
 is tried again. `stopped`: we are closing."""
+
+
+LOGINS: Final = "logins"
+"""The directory below `~/.ironcurtain` with the tokens of servers that are reached over HTTP."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +44,8 @@ class DownstreamOptions:
     """By server; a server that is missing here runs unconfined."""
     state: Path | None = None
     """The session's directory, with servers' own directories; removed with the session."""
+    logins: Path | None = None
+    """The directory of the tokens of servers that are reached over HTTP; None: there are none."""
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     """The proxy's environment, of which a server gets the base variables only."""
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Final
 
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.mailbox.token_file import LONGEST, SHORTEST, read_private
-from ironcurtain_proxy.private_files import make_private_directory, write_whole
+from ironcurtain_proxy.mailbox.token_file import LONGEST, SHORTEST
+from ironcurtain_proxy.private_files import make_private_directory, read_private, write_whole
 
 ONLY: Final = "agent"
 """The principal of a token that comes without a name."""
@@ -57,7 +57,7 @@ def read_tokens(path: Path) -> Principals:
     Raises:
         ConfigurationError: it cannot be read or trusted, or a line is no name and token.
     """
-    lines = read_private(path, _MOST_BYTES).decode("utf-8", "replace").splitlines()
+    lines = read_private(path, _MOST_BYTES, "token file").decode("utf-8", "replace").splitlines()
     names: dict[str, str] = {}
     for number, line in enumerate(lines, 1):
         words = line.split()

@@ -14,6 +14,27 @@ RemoteTransport: TypeAlias = Literal["streamable-http", "sse"]
 _PORTS: Final[Mapping[str, int]] = {"http": 80, "https": 443}
 
 
+OAuthGrant: TypeAlias = Literal["browser", "client-credentials"]
+"""`client-credentials`: the proxy logs in by itself, as no person."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OAuthClient:
+    """A client that the operator registered at an authorization server."""
+
+    client_id: str
+    issuer: str | None = None
+    """The authorization server, as it calls itself: the secret goes nowhere else. None: there is
+    no secret."""
+    client_secret: str | None = field(default=None, repr=False)
+    """`${NAME}` stands for the credential of that name."""
+    grant: OAuthGrant = "browser"
+    scope: str | None = None
+    """For `client-credentials`."""
+    callback_port: int | None = None
+    """The port of the redirect URI that was registered; None: any."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteEndpoint:
     """Where a server is, and how it is reached."""
@@ -27,6 +48,14 @@ class RemoteEndpoint:
     """What the operator lets it have besides public addresses."""
     proxy: str | None = field(default=None, repr=False)
     """The URL of an HTTP proxy; None: none, whatever the environment says."""
+
+    oauth: OAuthClient | None = None
+    """None: a client is registered at the login, if the server wants one."""
+
+    @property
+    def has_authorization(self) -> bool:
+        """Whether the operator's headers say who we are."""
+        return any(name.lower() == "authorization" for name in self.headers)
 
     @property
     def host(self) -> str:

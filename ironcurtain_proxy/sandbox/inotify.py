@@ -6,9 +6,11 @@ thread of its own could not promise that.
 """
 
 import ctypes
+import fcntl
 import os
 import select
 import struct
+import termios
 import weakref
 from collections.abc import Iterator
 from contextlib import suppress
@@ -33,6 +35,13 @@ class Event:
     directory: str
     name: str
     is_directory: bool
+
+
+def _waiting(descriptor: int) -> int:
+    """How many bytes can be read at once."""
+    count = bytearray(struct.calcsize("i"))
+    fcntl.ioctl(descriptor, termios.FIONREAD, count)
+    return int(struct.unpack("i", count)[0])
 
 
 class Inotify:
@@ -76,13 +85,23 @@ class Inotify:
         return bool(poll.poll(0))
 
     def events(self) -> Iterator[Event]:
-        """All that are waiting."""
-        while True:
+        """All that are waiting now, each once.
+
+        What comes meanwhile waits for the next time: a process that goes on and on would never let
+        this end.
+        """
+        seen: set[Event] = set()
+        left = _waiting(self.descriptor)
+        while left > 0:
             try:
                 data = os.read(self.descriptor, _MOST)
             except BlockingIOError:
                 return
-            yield from self._parsed(data)
+            left -= len(data)
+            for event in self._parsed(data):
+                if event not in seen:
+                    seen.add(event)
+                    yield event
 
     def _parsed(self, data: bytes) -> Iterator[Event]:
         at = 0

@@ -11,7 +11,7 @@ import os
 import stat
 import threading
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -69,6 +69,8 @@ class SteeringLookout:
     inotify: Inotify = field(default_factory=Inotify)
     elsewhere: tuple[str, ...] = ()
     """Where servers may write besides, and nobody looks: no repository of ours may lie there."""
+    is_known: Callable[[str, Item], bool] = lambda _path, _item: False
+    """Whether an item that comes is the user's own."""
     complete: bool = True
     """Whether everything is looked after; not in a tree that is too large."""
     _known: dict[str, _Known] = field(default_factory=dict, init=False)
@@ -305,6 +307,8 @@ class SteeringLookout:
             # No sandbox lets anybody change it: it was the user.
             return True
         before = known.items.get(name)
+        if self.is_known(_join(known.place.path, name), item):
+            return True
         if known.place.kind == "pointer":
             # What one of a server's leads to may have become something else.
             if known.from_start and item.is_same(before):

@@ -54,13 +54,18 @@ class Watchman:
 
     async def run(self) -> None:
         """Look until cancelled."""
+        while True:
+            await anyio.wait_readable(self.lookout.inotify.descriptor)
+            self._say(await self._in_thread(later=True))
+            await anyio.sleep(_QUIET)
+
+    def end(self) -> None:
+        """Look once more, when no server runs: what a call left behind may write to the last."""
         try:
-            while True:
-                await anyio.wait_readable(self.lookout.inotify.descriptor)
-                self._say(await self._in_thread(later=True))
-                await anyio.sleep(_QUIET)
-        finally:
-            self.lookout.close()
+            self._say(self.lookout.look())
+        except (OSError, ValueError) as error:
+            _LOGGER.warning("files that steer git were not looked after: %s", error)
+        self.lookout.close()
 
     async def _in_thread(self, *, later: bool) -> tuple[PutBack, ...]:
         look = self.lookout.look_for_later if later else self.lookout.look

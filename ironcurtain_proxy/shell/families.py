@@ -43,6 +43,7 @@ from ironcurtain_proxy.shell.family_words import (
 from ironcurtain_proxy.shell.kinds import plain_request, reading, reading_of_api, wider
 from ironcurtain_proxy.shell.places import (
     is_inside,
+    is_of_project,
     path_of,
 )
 from ironcurtain_proxy.shell.quiet import is_quiet
@@ -190,7 +191,7 @@ def family_of(part: Part, parts: Sequence[Part] = ()) -> Family | None:
     words = _plain_words(command, parts)
     if words is None:
         return None
-    outside = place.directory is None or not is_inside(place.directory, place)
+    outside = place.directory is None or not is_of_project(place.directory, place)
     launcher, rest = _launched(words)
     rest = hoisted(rest) if rest else rest
     if rest[:2] == [Word("git"), Word("push")]:
@@ -216,7 +217,7 @@ class _Started:
 
 def _of_task(task: Task | None, started: _Started, place: Place) -> Family:
     """The family of a program that is no script of the project."""
-    outside = place.directory is None or not is_inside(place.directory, place)
+    outside = place.directory is None or not is_of_project(place.directory, place)
     at = place.directory if task is not None and task.has_meaning else None
     defined = tuple(posixpath.join(at, name) for name in task.files) if at and task else ()
     launcher, rest = started.launcher, started.rest

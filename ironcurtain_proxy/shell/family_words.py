@@ -8,7 +8,7 @@ from ironcurtain_proxy.model.family import ANY
 from ironcurtain_proxy.model.place import Place
 from ironcurtain_proxy.shell.family_table import Task
 from ironcurtain_proxy.shell.options import words
-from ironcurtain_proxy.shell.places import is_inside, is_protected_name, path_of
+from ironcurtain_proxy.shell.places import is_of_project, is_protected_name, path_of
 from ironcurtain_proxy.shell.secrets import names_a_secret
 
 _NUMBER: Final = re.compile(r"[\d.]+(?:[smhd]|ms|%|[KMG]i?B?)?", re.ASCII)
@@ -102,4 +102,4 @@ def is_free_path(word: Word, place: Place) -> bool:
         return False
     plain = _TEST_PART.sub("", text) if not text.startswith("//") else text.removeprefix("//")
     path = path_of(Word(plain or "."), place)
-    return path is not None and is_inside(path, place)
+    return path is not None and is_of_project(path, place)

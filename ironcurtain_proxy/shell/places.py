@@ -12,8 +12,8 @@ from ironcurtain_proxy.shell.secrets import names_a_secret
 
 _SYSTEM: Final = ("/usr", "/opt", "/bin", "/lib", "/lib64", "/tmp", "/var/tmp", "/private/tmp")  # noqa: S108  compared, never opened
 _STREAMS: Final = frozenset({"/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/tty"})
-_HOOKS: Final = (".git", ".claude", ".cursor", ".vscode", ".ironcurtain")
-"""Directories of which some names are protected wherever they are."""
+_HOOKS: Final = (".git", ".claude", ".cursor", ".vscode", ".ironcurtain", ".husky", ".mcp.json")
+"""Names of files that make programs run, and of directories that hold some, wherever they are."""
 
 
 def path_of(word: Word, place: Place) -> str | None:
@@ -63,6 +63,14 @@ def is_inside(path: str, place: Place) -> bool:
     return not any(is_within(path, stray) for stray in place.strays)
 
 
+def is_of_project(path: str, place: Place) -> bool:
+    """Whether a path lies in the workspace, and in none of the directories that steer programs.
+
+    The workspace itself may lie in one: a client keeps its worktrees in `.claude`.
+    """
+    return is_inside(path, place) and not is_protected_name(path[len(place.workspace or "") :])
+
+
 def may_write(path: str, place: Place) -> bool:
     """Whether the sandbox lets a command write there."""
     return (
@@ -94,5 +102,12 @@ def why_not_read(word: Word, place: Place) -> str | None:
 
 
 def is_protected_name(path: str) -> bool:
-    """Whether a path has a name of which some are protected wherever they are."""
-    return any(part in _HOOKS for part in path.split("/"))
+    """Whether a path has a name of which some are protected wherever they are.
+
+    A pattern that begins with a dot may stand for one: `.g*/hooks`, `.{git,x}`.
+    """
+    parts = path.lower().split("/")
+    return any(part in _HOOKS or (part[:1] == "." and _GLOB & {*part}) for part in parts)
+
+
+_GLOB: Final = frozenset("*?[{")

@@ -16,7 +16,7 @@ from ironcurtain_proxy.model.place import Place
 from ironcurtain_proxy.shell.effects import Part, effect_of_part
 from ironcurtain_proxy.shell.family_words import is_free_path
 from ironcurtain_proxy.shell.options import words
-from ironcurtain_proxy.shell.places import is_inside
+from ironcurtain_proxy.shell.places import is_of_project
 from ironcurtain_proxy.shell.secrets import names_a_secret
 
 _GIT: Final[Mapping[str, frozenset[str]]] = {
@@ -50,7 +50,7 @@ _STREAM: Final = frozenset({"<&-", ">&-"})
 def is_quiet(part: Part) -> bool:
     """Whether a part changes files of the workspace, and can do nothing else."""
     command, place = part.command, part.place
-    if part.effect != "local" or place.directory is None or not is_inside(place.directory, place):
+    if part.effect != "local" or not is_of_project(place.directory or "", place):
         return False
     if command.assignments or not all(
         _is_quiet_redirection(r, place) for r in command.redirections

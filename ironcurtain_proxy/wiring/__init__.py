@@ -7,6 +7,7 @@
 - `offering`: the rule for a call that waits.
 - `pins`: what servers are held to. `call_facts`: what reads calls.
 - `reloading`: a changed policy in a running session.
+- `rollback_lookout`: what a rollback may bring back of hooks and settings.
 - `live`: the servers' tools for `check --live`. `rehearsal`: for `explain`.
 - `readiness`, `remote`: what stops the start, in general and for servers over HTTP.
 - `holding`: whose calls can be contained.

@@ -22,7 +22,7 @@ from ironcurtain_proxy.config.servers.roots import initial_roots
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.decision.breaker import Breaker
 from ironcurtain_proxy.downstream.greeting import ROOTS
-from ironcurtain_proxy.downstream.options import DownstreamOptions
+from ironcurtain_proxy.downstream.options import LOGINS, DownstreamOptions
 from ironcurtain_proxy.downstream.servers import DownstreamServers
 from ironcurtain_proxy.downstream.working_directory import settle
 from ironcurtain_proxy.facts.live_catalogue import LiveCatalogue
@@ -125,6 +125,8 @@ class Proxy:
                 task_status.started()
                 await anyio.sleep_forever()
         finally:
+            if self.watchman is not None:
+                self.watchman.end()
             if self.timeline is not None:
                 self.timeline.close()
             remove_private(self.settings.session_dir)
@@ -330,4 +332,5 @@ def downstream_options(
         environment=dict(environ),
         confinements=confined,
         state=settings.session_dir,
+        logins=settings.state_dir / LOGINS,
     )

@@ -5,7 +5,7 @@ from typing import Final
 
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.decision.matching import host_matches
-from ironcurtain_proxy.downstream.remote.secrets import headers_of
+from ironcurtain_proxy.downstream.remote.secrets import headers_of, secret_of
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.policy import Policy, Rule
 from ironcurtain_proxy.model.remote import RemoteEndpoint
@@ -15,7 +15,7 @@ _PROXIES: Final = ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "AL
 
 
 def refuse_closed_hosts(settings: Settings, policy: Policy) -> None:
-    """Hold the servers' URLs against the policy and their headers against the credentials.
+    """Hold the servers' URLs against the policy and their secrets against the credentials.
 
     Raises:
         ConfigurationError: a rule denies the host, or a secret is not there.
@@ -27,6 +27,8 @@ def refuse_closed_hosts(settings: Settings, policy: Policy) -> None:
                 f'server "{spec.name}": rule {rule.name} of the policy denies {endpoint.host}'
             )
         headers_of(spec, endpoint)
+        if endpoint.oauth is not None:
+            secret_of(endpoint.oauth, spec.credentials, spec.name)
 
 
 def remote_hosts(settings: Settings) -> Mapping[str, str]:

@@ -51,3 +51,32 @@ def test_a_task_is_not_covered_in_another_directory(
 def test_nothing_is_covered_outside_of_the_project(project: Project, cwd: str) -> None:
     for command in APPROVED:
         assert not project.covers(command, cwd), command
+
+
+@pytest.mark.parametrize("cwd", ["", ".git", ".git/hooks", ".claude"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cp a {}hooks/pre-commit",
+        "touch {}x",
+        "cp a {}settings.json",
+        "git stash; touch {}x",
+        "gofmt -w {}x",
+    ],
+)
+def test_a_family_does_not_reach_the_directories_that_steer_programs(
+    project: Project, cwd: str, command: str
+) -> None:
+    """However they are spelled, and also from inside."""
+    (project.path / ".claude").mkdir(exist_ok=True)
+    if cwd:
+        assert not project.covers(command.format(""), cwd)
+        assert not project.covers(f"cd {cwd} && {command.format('')}")
+        return
+    for name in (".git/", ".GIT/", ".g*/", ".{git,x}/", ".[g]it/", ".husky/"):
+        assert not project.covers(command.format(name))
+
+
+def test_a_family_does_not_write_the_file_that_names_servers_to_start(project: Project) -> None:
+    for command in ("cp a .mcp.json", "touch src/.mcp.json", "cp a .vscode/mcp.json"):
+        assert not project.covers(command)

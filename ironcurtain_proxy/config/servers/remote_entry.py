@@ -14,10 +14,10 @@ import can_ada
 from ironcurtain_proxy.config.reading.document import Members, Spot
 from ironcurtain_proxy.config.reading.problems import shown
 from ironcurtain_proxy.model.addresses import Network, is_public
-from ironcurtain_proxy.model.remote import RemoteEndpoint, RemoteTransport
+from ironcurtain_proxy.model.remote import OAuthClient, OAuthGrant, RemoteEndpoint, RemoteTransport
 
 REMOTE_KEYS: Final = (
-    *("url", "type", "headers", "addresses", "proxy"),
+    *("url", "type", "headers", "addresses", "proxy", "oauth"),
     *("description", "annotations", "stateful", "allowedDomains", "ask", "pins", "results"),
 )
 _TRANSPORTS: Final[Mapping[str, RemoteTransport]] = {
@@ -26,6 +26,8 @@ _TRANSPORTS: Final[Mapping[str, RemoteTransport]] = {
     "streamableHttp": "streamable-http",
     "sse": "sse",
 }
+_OAUTH_KEYS: Final = ("clientId", "clientSecret", "issuer", "grant", "scope", "callbackPort")
+_GRANTS: Final[tuple[OAuthGrant, ...]] = ("browser", "client-credentials")
 NETWORK_TYPES: Final = frozenset(_TRANSPORTS)
 _OURS: Final = frozenset(
     {
@@ -59,6 +61,7 @@ def read_remote(members: Members) -> RemoteEndpoint:
         headers=members.read("headers", _headers, {}),
         addresses=addresses,
         proxy=None if proxy is None else _proxy(proxy),
+        oauth=None if (oauth := members.get("oauth")) is None else _oauth(oauth),
     )
 
 
@@ -144,3 +147,32 @@ def _headers(spot: Spot) -> Mapping[str, str]:
             value.error("must hold printable ASCII characters only")
         found[name] = text
     return found
+
+
+def _oauth(spot: Spot) -> OAuthClient:
+    members = spot.object(_OAUTH_KEYS, foreign=True)  # clients have the section, too
+    grant: OAuthGrant = members.read("grant", lambda one: one.word(_GRANTS), "browser")
+    secret = members.read("clientSecret", Spot.name, None)
+    issuer = members.read("issuer", _issuer, None)
+    if grant == "client-credentials" and secret is None:
+        spot.error("needs a clientSecret for client-credentials")
+    if secret is not None and issuer is None:
+        spot.error("needs an issuer: the only authorization server that is shown the clientSecret")
+    return OAuthClient(
+        client_id=members.required("clientId").name(),
+        issuer=issuer,
+        client_secret=secret,
+        grant=grant,
+        scope=members.read("scope", Spot.name, None),
+        callback_port=members.read("callbackPort", lambda one: one.whole(1, 65535), None),
+    )
+
+
+def _issuer(spot: Spot) -> str:
+    text = spot.name()
+    parts = urlsplit(text)
+    if not parts.hostname or parts.query or parts.fragment or "@" in parts.netloc:
+        spot.error("must be the URL of an authorization server, as it calls itself")
+    elif parts.scheme != "https" and not (parts.scheme == "http" and _is_near(parts.hostname)):
+        spot.error("must be https: over http, everybody on the way reads what is sent")
+    return text

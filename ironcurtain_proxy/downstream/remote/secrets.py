@@ -1,4 +1,4 @@
-"""The secrets that the headers of an entry name.
+"""The secrets that an entry names, in its headers and for its OAuth client.
 
 Knows placeholders and credentials; imports no library of HTTP, so that `check` can ask it too.
 """
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from ironcurtain_proxy.errors import ConfigurationError
-from ironcurtain_proxy.model.remote import RemoteEndpoint
+from ironcurtain_proxy.model.remote import OAuthClient, RemoteEndpoint
 from ironcurtain_proxy.model.server import ServerSpec
 
 _PLACEHOLDER: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -24,6 +24,17 @@ def headers_of(spec: ServerSpec, endpoint: RemoteEndpoint) -> Mapping[str, str]:
         name: filled(text, spec.credentials, f'server "{spec.name}", header {name}')
         for name, text in endpoint.headers.items()
     }
+
+
+def secret_of(own: OAuthClient, credentials: Mapping[str, str], server: str) -> str | None:
+    """The secret of the operator's client.
+
+    Raises:
+        ConfigurationError: its credential is not there.
+    """
+    if own.client_secret is None:
+        return None
+    return filled(own.client_secret, credentials, f'server "{server}", oauth.clientSecret')
 
 
 def filled(text: str, credentials: Mapping[str, str], where: str) -> str:

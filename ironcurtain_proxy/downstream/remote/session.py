@@ -9,13 +9,16 @@ from contextlib import suppress
 from typing import Final
 
 import anyio
+import httpx2
 
 from ironcurtain_proxy.downstream.options import DownstreamOptions
 from ironcurtain_proxy.downstream.remote.inbound import Inbound
 from ironcurtain_proxy.downstream.remote.legacy import LegacySse
+from ironcurtain_proxy.downstream.remote.logins import LoginFile
 from ironcurtain_proxy.downstream.remote.network import open_client
-from ironcurtain_proxy.downstream.remote.requests import NoLogin, Requester
+from ironcurtain_proxy.downstream.remote.requests import Authorizer, NoLogin, Requester
 from ironcurtain_proxy.downstream.remote.secrets import headers_of
+from ironcurtain_proxy.downstream.remote.stored_login import StoredLogin
 from ironcurtain_proxy.downstream.remote.streamable import StreamableHttp
 from ironcurtain_proxy.errors import DownstreamError
 from ironcurtain_proxy.jsonrpc.batch import Batch
@@ -119,9 +122,28 @@ def begin_session(
         Requester(
             server=spec.name,
             client=client,
-            authorizer=NoLogin(),
+            authorizer=_authorizer(spec, endpoint, options, client, warn),
             headers=headers,
             max_message=options.max_message_bytes,
         ),
         warn,
+    )
+
+
+def _authorizer(
+    spec: ServerSpec,
+    endpoint: RemoteEndpoint,
+    options: DownstreamOptions,
+    client: httpx2.AsyncClient,
+    warn: Callable[[str], None],
+) -> Authorizer:
+    if endpoint.has_authorization or options.logins is None:
+        return NoLogin()
+    return StoredLogin(
+        spec.name,
+        endpoint,
+        client,
+        LoginFile(options.logins, spec.name, endpoint.url),
+        credentials=spec.credentials,
+        warn=warn,
     )

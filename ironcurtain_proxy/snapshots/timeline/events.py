@@ -6,8 +6,10 @@ these are found by looking.
 """
 
 import ctypes
+import fcntl
 import os
 import struct
+import termios
 import weakref
 from collections.abc import Iterable
 from contextlib import suppress
@@ -73,11 +75,14 @@ class Events:
     def happened(self) -> dict[str, set[str]]:
         """By directory, the names that something happened to since the last time."""
         found: dict[str, set[str]] = {}
-        while self._descriptor >= 0:
+        # Not more than waits by now: a process that goes on and on would never let this end.
+        left = _waiting(self._descriptor) if self._descriptor >= 0 else 0
+        while left > 0:
             try:
                 data = os.read(self._descriptor, _MOST)
             except BlockingIOError:
                 break
+            left -= len(data)
             for watch, mask, name in _parsed(data):
                 self.missed |= bool(mask & _OVERFLOW)
                 path = self._paths.get(watch)
@@ -98,6 +103,13 @@ class Events:
         """Watch nothing any more."""
         if self._descriptor >= 0:
             self._end()
+
+
+def _waiting(descriptor: int) -> int:
+    """How many bytes can be read at once."""
+    count = bytearray(struct.calcsize("i"))
+    fcntl.ioctl(descriptor, termios.FIONREAD, count)
+    return int(struct.unpack("i", count)[0])
 
 
 def _closed(descriptor: int) -> None:

@@ -116,6 +116,11 @@ class History:
                         tree[noted.path] = noted.after
         return tree
 
+    def starts(self) -> list[dict[str, Entry]]:
+        """The workspace before the first call of each session."""
+        first = {point.session: point.number for point in reversed(self.points()) if point.session}
+        return [self.state(number) for number in first.values()]
+
     def changes(self, number: int) -> tuple[Change, ...]:
         """What a call changed, each path once: it may have been looked at in between."""
         kinds: dict[str, ChangeKind] = {}

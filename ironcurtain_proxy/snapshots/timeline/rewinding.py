@@ -1,17 +1,18 @@
 """Takes calls back. A rollback is a point of its own, so that it can be taken back too."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
+from typing import TypeAlias
 
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.timeline import Change
 from ironcurtain_proxy.snapshots.faults import ConflictError, NoPointError, RollbackError
 from ironcurtain_proxy.snapshots.timeline.applying import TEMPORARY, Application, open_unlisted
-from ironcurtain_proxy.snapshots.timeline.entry import parent_of
+from ironcurtain_proxy.snapshots.timeline.entry import Tree, parent_of
 from ironcurtain_proxy.snapshots.timeline.history import Dropped, History, Point
 from ironcurtain_proxy.snapshots.timeline.keeper import Keeper, Limits
 from ironcurtain_proxy.snapshots.timeline.log import Log
@@ -19,6 +20,8 @@ from ironcurtain_proxy.snapshots.timeline.opening import PASSED
 from ironcurtain_proxy.snapshots.timeline.places import timelines
 from ironcurtain_proxy.snapshots.timeline.planning import Obstacle, RollbackPlan, rewind, take_back
 from ironcurtain_proxy.snapshots.timeline.scanning import ManyBytesError, TooManyError
+
+Looking: TypeAlias = Callable[[Sequence[Tree]], AbstractContextManager[None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +133,7 @@ def roll_back(
     limits: Limits,
     now: Callable[[], datetime],
     confirm: Callable[[RollbackOutcome], bool],
+    looking: Looking = lambda _: nullcontext(),
 ) -> RollbackOutcome:
     """Do it, or say what it would do.
 
@@ -138,6 +142,8 @@ def roll_back(
         limits: those of the timeline; force goes beyond them.
         now: the time.
         confirm: is shown what else is taken back, if anything is; False: nothing is done.
+        looking: is around what puts paths back, and is given the workspace at the starts of
+            sessions.
 
     Raises:
         ConflictError: something speaks against it; nothing was done.
@@ -151,7 +157,7 @@ def roll_back(
         )
         try:
             with keeper.writing():
-                return _TimelineRollback(keeper, request, now).run(confirm)
+                return _TimelineRollback(keeper, request, now, looking).run(confirm)
         finally:
             keeper.close()
 
@@ -178,11 +184,16 @@ def _errors() -> Iterator[None]:
 
 class _TimelineRollback:
     def __init__(
-        self, keeper: Keeper, request: RollbackRequest, now: Callable[[], datetime]
+        self,
+        keeper: Keeper,
+        request: RollbackRequest,
+        now: Callable[[], datetime],
+        looking: Looking,
     ) -> None:
         self._keeper = keeper
         self._request = request
         self._now = now
+        self._looking = looking
 
     def run(self, confirm: Callable[[RollbackOutcome], bool]) -> RollbackOutcome:
         keeper, request = self._keeper, self._request
@@ -284,7 +295,8 @@ class _TimelineRollback:
             raise RollbackError("the timeline cannot be written: nothing was put back")
         application = Application(keeper.root, keeper.blobs, plan, dict(keeper.scanner.known.all()))
         try:
-            application.apply()
+            with self._looking(keeper.history.starts()):
+                application.apply()
         finally:
             with suppress(OSError, TooManyError, ManyBytesError):
                 keeper.note(keeper.look(everything=True), {own.number})

@@ -79,6 +79,23 @@ def test_the_keys_of_a_process_mean_nothing_there() -> None:
     assert problems == ["unknown key", "unknown key"]
 
 
-def test_a_login_is_not_read_over() -> None:
-    _, problems = read({"url": "https://a.example/", "oauth": {"clientId": "x"}})
-    assert problems == ["unknown key"]
+@pytest.mark.parametrize(
+    ("oauth", "found"),
+    [
+        ({"clientId": "x"}, []),
+        ({"clientId": "x", "callbackPort": 8123, "authServerMetadataUrl": "y"}, ["unknown key"]),
+        ({"clientId": "x", "clientSecret": "s"}, ["needs an issuer"]),
+        ({"clientId": "x", "grant": "client-credentials"}, ["needs a clientSecret"]),
+        ({"clientId": "x", "clientSecret": "s", "issuer": "http://a.example"}, ["must be https"]),
+        ({"clientId": "x", "clientSecret": "s", "issuer": "https://u@a.example"}, ["must be the"]),
+        ({"clientId": "x", "clientSecret": "s", "issuer": "https://a.example/t"}, []),
+        ({}, ["is missing"]),
+    ],
+)
+def test_a_client_of_the_operators_has_all_that_a_login_needs(
+    oauth: Json, found: list[str]
+) -> None:
+    specs, problems = read({"url": "https://a.example/", "oauth": oauth})
+    assert len(problems) == len(found)
+    assert all(word in problem for word, problem in zip(found, problems, strict=True)), problems
+    assert "s3cret" not in repr(specs)

@@ -1,0 +1,83 @@
+"""`ironcurtain-proxy login`: log in to a server that is reached over HTTP."""
+
+import argparse
+import sys
+import webbrowser
+from typing import Final
+
+import anyio
+import anyio.to_thread
+
+from ironcurtain_proxy.cli.remote_server import add_arguments_of_server, remote_server
+from ironcurtain_proxy.config.extras import require
+from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.mailbox.display import visible
+
+DESCRIPTION: Final = """\
+Log in to a server that is reached over HTTP and wants OAuth. A browser opens the page of its
+authorization server, and comes back to this machine. The token is kept in ~/.ironcurtain/logins,
+for this user alone; running sessions use it at once.
+"""
+
+EXAMPLES: Final = """\
+examples:
+  ironcurtain-proxy login tracker
+  ironcurtain-proxy login tracker --no-browser      prints the address of the page
+  ironcurtain-proxy login tracker --no-browser --port 8123      for a tunnel: ssh -L 8123:...
+
+exit status: 0; 1 if there is no login; 2 if the server cannot be logged in to
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    add_arguments_of_server(parser)
+    parser.add_argument("--no-browser", action="store_true", help="print the address of the page")
+    parser.add_argument(
+        "--port",
+        type=int,
+        choices=range(65536),
+        metavar="N",
+        help="the port of this machine to which the browser comes back (default: any free one)",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Log in.
+
+    Raises:
+        ConfigurationError: the server wants no login, or cannot be logged in to.
+        LoginFailedError: there is no login.
+    """
+    require("http", "login")
+    found = remote_server(options.server, options.config)
+    endpoint = found.endpoint
+    if endpoint.has_authorization:
+        raise ConfigurationError(
+            f'server "{found.name}" has a header Authorization in its entry: remove it first'
+        )
+    own = endpoint.oauth
+    if own is not None and own.grant == "client-credentials":
+        raise ConfigurationError(
+            f'server "{found.name}" is logged in to with client-credentials, without a person'
+        )
+    # The SDK takes half a second to import.
+    from ironcurtain_proxy.downstream.remote.browser_login import log_in  # noqa: PLC0415
+    from ironcurtain_proxy.downstream.remote.secrets import secret_of  # noqa: PLC0415
+
+    secret = None if own is None else secret_of(own, found.spec.credentials, found.name)
+    named = own.callback_port if own is not None else None
+    port = options.port if options.port is not None else named or 0
+
+    async def show(url: str) -> None:
+        if options.no_browser or not await anyio.to_thread.run_sync(webbrowser.open, url):
+            sys.stdout.write(f"open this page, and log in:\n{visible(url)}\n")
+        else:
+            sys.stdout.write("a page was opened in your browser: log in there\n")
+        sys.stdout.flush()
+
+    login = anyio.run(log_in, found.name, endpoint, secret, show, port)
+    found.file.write(login)
+    until = "it is renewed by itself" if login.refresh_token else "it ends some day"
+    sys.stdout.write(f"logged in to {visible(found.name)} by {visible(login.issuer)}; {until}\n")
+    return 0

@@ -1,0 +1,219 @@
+"""The login of a person in a browser, by the SDK's OAuth client over guarded connections.
+
+The SDK discovers the authorization server, registers a client and exchanges the code (PKCE). It is
+imported here alone, by the command `login`: a running proxy needs none of it. The request that
+meets the 401 is a greeting; once there are tokens, nothing more is sent.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final
+from urllib.parse import parse_qs, urlsplit
+
+import anyio
+import httpx2
+from mcp.client.auth import AuthorizationCodeResult, OAuthClientProvider, OAuthFlowError
+from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
+from pydantic import AnyUrl
+
+from ironcurtain_proxy.downstream.remote.callback import Callback, listening_callback
+from ironcurtain_proxy.downstream.remote.logins import Login, ends_at
+from ironcurtain_proxy.downstream.remote.network import GuardedTransport
+from ironcurtain_proxy.downstream.remote.streamable import BOTH
+from ironcurtain_proxy.downstream.remote.token_requests import refuse_plain
+from ironcurtain_proxy.downstream.versions import VERSIONS
+from ironcurtain_proxy.errors import IronCurtainError
+from ironcurtain_proxy.model.remote import OAuthClient, RemoteEndpoint
+from ironcurtain_proxy.version import VERSION
+
+PATIENCE: Final = 600.0
+"""Seconds for a person to log in."""
+_LARGEST: Final = 1 << 20
+_REASON: Final = 300
+_NAME: Final = "ironcurtain-proxy"
+_UNAUTHORIZED: Final = 401
+
+Shower = Callable[[str], Awaitable[None]]
+"""Shows a person the page of an authorization server."""
+
+
+class LoginFailedError(IronCurtainError):
+    """There is no login; the message says why, to the operator."""
+
+
+async def log_in(
+    server: str, endpoint: RemoteEndpoint, secret: str | None, show: Shower, port: int = 0
+) -> Login:
+    """Let a person log in.
+
+    Args:
+        server: the name of the server.
+        endpoint: where it is.
+        secret: of the client that the operator registered, if it has one.
+        show: shows a page.
+        port: to which the browser comes back; 0: any that is free.
+
+    Raises:
+        LoginFailedError: there is no login.
+        ConfigurationError: the port is taken.
+    """
+    # It writes tracebacks of what is said below in one line.
+    logging.getLogger("mcp.client.auth").setLevel(logging.CRITICAL + 1)
+    logging.getLogger("mcp.client.auth.oauth2").setLevel(logging.CRITICAL + 1)
+    tokens = _Tokens(endpoint.oauth, secret)
+    transport = _Bounded(GuardedTransport(server, endpoint), tokens)
+    client = httpx2.AsyncClient(
+        transport=transport,
+        headers={"User-Agent": f"{_NAME}/{VERSION}", "Accept-Encoding": "identity"},
+        event_hooks={"request": [refuse_plain]},
+        timeout=30,
+        follow_redirects=False,
+        trust_env=False,
+    )
+    async with listening_callback(port) as callback, client:
+        provider = _provider(endpoint, tokens, callback, show)
+        response, problem = httpx2.Response(_UNAUTHORIZED), ""
+        # What goes wrong is caught here: a task group would put it into a group.
+        try:
+            with anyio.fail_after(PATIENCE):
+                response = await client.post(
+                    endpoint.url, json=_GREETING, headers=BOTH, auth=provider
+                )
+        except TimeoutError:
+            problem = "nobody has logged in"
+        except (OAuthFlowError, IronCurtainError, httpx2.HTTPError, ValueError) as error:
+            problem = _words(error)
+    if problem:
+        raise LoginFailedError(problem)
+    if tokens.given is None:
+        if response.status_code == _UNAUTHORIZED:
+            raise LoginFailedError("the server refuses, and says nothing of a login")
+        raise LoginFailedError(f"the server wants no login: it answers {response.status_code}")
+    return _login(endpoint, provider, tokens.given)
+
+
+class _Tokens:
+    """The SDK's store: it knows the operator's client, and keeps what comes until the end."""
+
+    def __init__(self, own: OAuthClient | None, secret: str | None) -> None:
+        self.given: OAuthToken | None = None
+        self._own = own
+        self._secret = secret
+
+    async def get_tokens(self) -> OAuthToken | None:
+        return None
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        self.given = tokens
+
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
+        # A client that was registered at an earlier login knows another port of ours.
+        if self._own is None:
+            return None
+        return OAuthClientInformationFull(
+            client_id=self._own.client_id,
+            client_secret=self._secret,
+            issuer=self._own.issuer,
+            token_endpoint_auth_method="none" if self._secret is None else "client_secret_basic",
+        )
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        del client_info
+        if self._own is not None:
+            raise OAuthFlowError(
+                f"the server names another authorization server than {self._own.issuer}"
+            )
+
+
+class _Bounded(httpx2.AsyncBaseTransport):
+    """Reads short answers only, and none after there are tokens."""
+
+    def __init__(self, inner: httpx2.AsyncBaseTransport, tokens: _Tokens) -> None:
+        self._inner = inner
+        self._tokens = tokens
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        if self._tokens.given is not None:
+            return httpx2.Response(204)
+        response = await self._inner.handle_async_request(request)
+        body = b""
+        try:
+            async for part in response.aiter_raw():
+                body += part
+                if len(body) > _LARGEST:
+                    raise LoginFailedError(f"{request.url.host} says too much")
+        finally:
+            await response.aclose()
+        headers = [pair for pair in response.headers.raw if pair[0].lower() not in _FRAMING]
+        return httpx2.Response(response.status_code, headers=headers, content=body)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+_FRAMING: Final = frozenset({b"content-length", b"transfer-encoding", b"content-encoding"})
+
+_GREETING: Final = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": VERSIONS[0],
+        "capabilities": {},
+        "clientInfo": {"name": _NAME, "version": VERSION},
+    },
+}
+
+
+def _provider(
+    endpoint: RemoteEndpoint, tokens: _Tokens, callback: Callback, show: Shower
+) -> OAuthClientProvider:
+    async def open_page(url: str) -> None:
+        await refuse_plain(httpx2.Request("GET", url))
+        callback.expect(parse_qs(urlsplit(url).query).get("state", [""])[0])
+        await show(url)
+
+    async def come_back() -> AuthorizationCodeResult:
+        fields = await callback.fields()
+        if "error" in fields:
+            raise OAuthFlowError(f"the authorization server says: {fields['error']}")
+        return AuthorizationCodeResult(
+            code=fields.get("code", ""), state=fields.get("state"), iss=fields.get("iss")
+        )
+
+    return OAuthClientProvider(
+        server_url=endpoint.url,
+        client_metadata=OAuthClientMetadata(
+            client_name=_NAME, redirect_uris=[AnyUrl(callback.url)], software_id=_NAME
+        ),
+        storage=tokens,
+        redirect_handler=open_page,
+        callback_handler=come_back,
+    )
+
+
+def _login(endpoint: RemoteEndpoint, provider: OAuthClientProvider, given: OAuthToken) -> Login:
+    context = provider.context
+    found, client = context.oauth_metadata, context.client_info
+    if found is None or client is None:
+        raise LoginFailedError("the server names no authorization server")
+    revocation = getattr(found, "revocation_endpoint", None)
+    return Login(
+        url=endpoint.url,
+        issuer=str(found.issuer),
+        token_endpoint=str(found.token_endpoint),
+        access_token=given.access_token,
+        expires_at=ends_at(given.expires_in),
+        refresh_token=given.refresh_token,
+        client_id=client.client_id or "",
+        client_secret=client.client_secret,
+        auth_method=client.token_endpoint_auth_method,
+        resource=context.get_resource_url() if context.should_include_resource_param() else None,
+        scope=given.scope,
+        revocation_endpoint=None if revocation is None else str(revocation),
+    )
+
+
+def _words(error: Exception) -> str:
+    text = "".join([char if char.isprintable() else " " for char in str(error)])
+    return text[:_REASON] or type(error).__name__

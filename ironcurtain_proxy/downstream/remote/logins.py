@@ -1,0 +1,157 @@
+"""The tokens of one server, in a file of its own: for this user alone, one login in each.
+
+A login belongs to the entry (its name and URL) and to the authorization server that gave it.
+Another process, such as `login` or a second proxy, may write the file at any time: what is in
+memory is held against it at each use. A token is renewed under a lock, because the one before may
+be spent by that.
+"""
+
+import hashlib
+import os
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+import anyio
+from msgspec import MsgspecError, Struct
+from msgspec.json import Decoder, Encoder
+
+from ironcurtain_proxy.errors import ConfigurationError, ServerUnavailableError
+from ironcurtain_proxy.private_files import (
+    locked_file,
+    make_private_directory,
+    read_private,
+    write_whole,
+)
+
+_LARGEST: Final = 1 << 18
+_DIGITS: Final = 32
+_PATIENCE: Final = 40.0
+"""Seconds for another process to renew a token."""
+_LOOK_AGAIN: Final = 0.05
+
+
+class Login(Struct, frozen=True, kw_only=True):
+    """What an authorization server gave, and what it takes to renew it."""
+
+    url: str
+    """The server that the token is for."""
+    issuer: str
+    token_endpoint: str
+    access_token: str
+    expires_at: float | None = None
+    """Seconds since 1970; None: it is not said."""
+    refresh_token: str | None = None
+    client_id: str = ""
+    client_secret: str | None = None
+    auth_method: str | None = None
+    """How the client says who it is: `client_secret_basic`, `client_secret_post` or none."""
+    resource: str | None = None
+    scope: str | None = None
+    revocation_endpoint: str | None = None
+
+    def __repr__(self) -> str:
+        return f"Login(url={self.url!r}, issuer={self.issuer!r})"
+
+
+def ends_at(seconds: float | None) -> float | None:
+    """When a token ends that lives so long from now; None: it is not said."""
+    return None if seconds is None else _now() + seconds
+
+
+def is_due(login: Login, margin: float) -> bool:
+    """Whether a login ends within so many seconds."""
+    return login.expires_at is not None and login.expires_at - margin < _now()
+
+
+def _now() -> float:
+    return time.time()  # noqa: TID251  read by other processes, and after a restart
+
+
+_read: Final = Decoder(Login).decode
+_written: Final = Encoder().encode
+
+
+class LoginFile:
+    """The file with the login of one server."""
+
+    def __init__(self, directory: Path, server: str, url: str) -> None:
+        """Nothing is read yet.
+
+        Args:
+            directory: of all logins.
+            server: its name.
+            url: its URL.
+        """
+        name = hashlib.sha256(f"{server}\n{url}".encode()).hexdigest()[:_DIGITS]
+        self.path = directory / f"{name}.json"
+        self._server = server
+        self._url = url
+        self._seen: tuple[int, int, int] | None = None
+        self._login: Login | None = None
+
+    def current(self) -> Login | None:
+        """The login; None: there is none, or none that can be used."""
+        try:
+            found = os.stat(self.path, follow_symlinks=False)  # noqa: PTH116  asked at each request
+        except OSError:
+            self._seen, self._login = None, None
+            return None
+        seen = (found.st_ino, found.st_mtime_ns, found.st_size)
+        if seen != self._seen:
+            self._seen, self._login = seen, self._read()
+        return self._login
+
+    def write(self, login: Login) -> None:
+        """Put a login in the place of what was there.
+
+        Raises:
+            ServerUnavailableError: it cannot be written.
+        """
+        try:
+            make_private_directory(self.path.parent)
+            write_whole(self.path, _written(login))
+        except OSError as error:
+            raise ServerUnavailableError(
+                f'the login of server "{self._server}" cannot be kept: {error.strerror}'
+            ) from None
+
+    def remove(self) -> bool:
+        """Forget the login. False: there was none."""
+        try:
+            self.path.unlink()
+        except FileNotFoundError:
+            return False
+        return True
+
+    @asynccontextmanager
+    async def locked(self) -> AsyncIterator[None]:
+        """Keep all others, of any process, from renewing the login meanwhile.
+
+        Raises:
+            ServerUnavailableError: another holds it too long, or there is no place for it.
+        """
+        place = self.path.with_suffix(".lock")
+        descriptor: int | None = None
+        try:
+            make_private_directory(place.parent)
+            with anyio.fail_after(_PATIENCE):
+                while (descriptor := locked_file(place)) is None:  # noqa: ASYNC110
+                    await anyio.sleep(_LOOK_AGAIN)  # another process tells nobody
+        except (OSError, TimeoutError):
+            raise ServerUnavailableError(
+                f'the login of server "{self._server}" cannot be renewed now'
+            ) from None
+        try:
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _read(self) -> Login | None:
+        try:
+            login = _read(read_private(self.path, _LARGEST, "the login"))
+        except (ConfigurationError, MsgspecError, ValueError):
+            return None
+        return login if login.url == self._url else None

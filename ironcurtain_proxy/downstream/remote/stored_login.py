@@ -1,0 +1,143 @@
+"""The token of a server, from its file, renewed when it is due.
+
+A request never waits for another one: the lock is held for as long as a token is renewed, and by
+those alone that have none. Where a person has to log in, the operator is told the command; the
+agent, which cannot, is told that.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import anyio
+import httpx2
+from msgspec.structs import replace
+
+from ironcurtain_proxy.downstream.remote.logins import Login, LoginFile, ends_at, is_due
+from ironcurtain_proxy.downstream.remote.secrets import secret_of
+from ironcurtain_proxy.downstream.remote.token_requests import (
+    RefusedError,
+    Token,
+    metadata_of,
+    request_token,
+)
+from ironcurtain_proxy.model.remote import OAuthClient, RemoteEndpoint
+
+_MARGIN: Final = 30.0
+"""Seconds before its end from which a token is renewed."""
+_BASIC: Final = "client_secret_basic"
+
+
+class StoredLogin:
+    """Implements `requests.Authorizer`."""
+
+    def __init__(
+        self,
+        server: str,
+        endpoint: RemoteEndpoint,
+        client: httpx2.AsyncClient,
+        file: LoginFile,
+        *,
+        credentials: Mapping[str, str],
+        warn: Callable[[str], None],
+    ) -> None:
+        """Nothing is asked yet.
+
+        Args:
+            server: its name.
+            endpoint: where it is.
+            client: makes guarded connections.
+            file: the login.
+            credentials: what the entry may name as `${NAME}`.
+            warn: tells the operator.
+        """
+        self._server = server
+        self._endpoint = endpoint
+        self._client = client
+        self._file = file
+        self._credentials = credentials
+        self._warn = warn
+        self._renewing = anyio.Lock()
+
+    async def header(self) -> str | None:
+        """What `Authorization` says; None: there is no login."""
+        login = self._file.current()
+        if login is not None and is_due(login, _MARGIN) and await self._renew(login.access_token):
+            login = self._file.current()
+        return None if login is None else f"Bearer {login.access_token}"
+
+    async def renew(self, refused: str | None, response: httpx2.Response) -> bool:
+        """Get another token than the one that was refused. False: somebody has to log in."""
+        del response
+        if await self._renew(None if refused is None else refused.removeprefix("Bearer ")):
+            return True
+        self._warn(f"it wants a login: ironcurtain-proxy login {self._server}")
+        return False
+
+    async def _renew(self, refused: str | None) -> bool:
+        async with self._renewing, self._file.locked():
+            login = self._file.current()
+            if login is not None and login.access_token != refused:
+                return True  # another has renewed it meanwhile
+            try:
+                renewed = await self._obtained(login)
+            except RefusedError:
+                if login is not None:
+                    # It is asked no more with what was refused.
+                    self._file.write(replace(login, refresh_token=None, expires_at=None))
+                return False
+            if renewed is not None:
+                self._file.write(renewed)
+            return renewed is not None
+
+    async def _obtained(self, login: Login | None) -> Login | None:
+        """A new login; None: there is nothing to show for one."""
+        own = self._endpoint.oauth
+        if own is not None and own.grant == "client-credentials":
+            return await self._as_client(own)
+        if login is None or login.refresh_token is None:
+            return None
+        form = {"grant_type": "refresh_token", "refresh_token": login.refresh_token}
+        if login.resource is not None:
+            form["resource"] = login.resource
+        token = await request_token(
+            self._client,
+            login.token_endpoint,
+            form,
+            client_id=login.client_id,
+            secret=login.client_secret,
+            method=login.auth_method,
+        )
+        return _with(login, token)
+
+    async def _as_client(self, own: OAuthClient) -> Login:
+        """A login of the operator's own client, which needs no person."""
+        if own.issuer is None:
+            raise RefusedError  # whose client it is, nobody said
+        found = await metadata_of(self._client, own.issuer)
+        url = self._endpoint.url
+        form = {"grant_type": "client_credentials", "resource": url}
+        if own.scope is not None:
+            form["scope"] = own.scope
+        secret = secret_of(own, self._credentials, self._server)
+        token = await request_token(
+            self._client,
+            found.token_endpoint,
+            form,
+            client_id=own.client_id,
+            secret=secret,
+            method=_BASIC,
+        )
+        empty = Login(
+            url=url, issuer=own.issuer, token_endpoint=found.token_endpoint, access_token=""
+        )
+        return _with(empty, token)
+
+
+def _with(login: Login, token: Token) -> Login:
+    return replace(
+        login,
+        access_token=token.access_token,
+        expires_at=ends_at(token.expires_in),
+        refresh_token=token.refresh_token or login.refresh_token,
+        scope=token.scope or login.scope,
+    )

@@ -1,0 +1,69 @@
+"""What a rollback may bring back of files that steer git or an agent.
+
+A point may hold a hook that a process had just written, before it was found and taken away. What a
+rollback makes is looked at as what a call leaves behind: it stays if it can make nothing run, or if
+it was there before the first call of a session.
+"""
+
+import hashlib
+import os
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.sandbox.lookout import SteeringLookout
+from ironcurtain_proxy.sandbox.private_tmp import PLACES
+from ironcurtain_proxy.sandbox.putting_back import RemovedFiles
+from ironcurtain_proxy.sandbox.steering import Item
+from ironcurtain_proxy.snapshots.timeline.entry import Tree
+
+_LINK: Final = b"-> "
+_NOT_SEEN: Final = "hooks and settings that the rollback brings back are not looked after"
+
+
+@contextmanager
+def looking_after(
+    workspace: RealPath, state: Path, say: Callable[[str], None], starts: Collection[Tree]
+) -> Iterator[None]:
+    """Take away what comes back in the meantime and steers git or an agent, and say so.
+
+    Args:
+        workspace: what is rolled back.
+        state: the proxy's own directory, which keeps what is taken away.
+        say: is told each.
+        starts: the workspace as it was when sessions began.
+    """
+    try:
+        lookout = SteeringLookout(
+            (str(workspace),),
+            RemovedFiles(state / "put-back"),
+            elsewhere=(os.path.realpath(state), *PLACES),
+            is_known=lambda path, item: _was_there(path, item, str(workspace), starts),
+        )
+    except OSError as error:
+        say(f"{_NOT_SEEN}: {error.strerror}")
+        yield
+        return
+    try:
+        lookout.begin()
+        if not lookout.complete:
+            say(f"{_NOT_SEEN}: there are too many directories")
+        yield
+    finally:
+        for one in lookout.look():
+            say(one.full)
+        lookout.close()
+
+
+def _was_there(path: str, item: Item, workspace: str, starts: Collection[Tree]) -> bool:
+    if item.content is None:
+        return False
+    content = item.content
+    if content.startswith(_LINK):
+        kind, said = "link", os.fsdecode(content.removeprefix(_LINK))
+    else:
+        kind, said = "file", hashlib.sha256(content).hexdigest()
+    found = [tree.get(path.removeprefix(f"{workspace}/")) for tree in starts]
+    return any(one is not None and (one.kind, one.content) == (kind, said) for one in found)

@@ -1,0 +1,232 @@
+"""Logins to servers over HTTP, with a real authorization server: got, used, renewed, refused."""
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import anyio
+import httpx2
+import pytest
+from mcp.shared.auth import OAuthClientInformationFull
+from msgspec.structs import replace as changed
+from starlette.responses import JSONResponse, Response
+
+from ironcurtain_proxy.downstream.remote.browser_login import LoginFailedError, log_in
+from ironcurtain_proxy.downstream.remote.logins import Login, LoginFile
+from ironcurtain_proxy.downstream.servers import DownstreamServers
+from ironcurtain_proxy.errors import DownstreamError
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.remote import RemoteEndpoint
+from tests.downstream.remote.authorization import Authority, an_authority, browse, guarded_site
+from tests.downstream.remote.site import Heard, Site, done, remote, serving
+from tests.downstream.scripted_servers import OPTIONS, running, text_of
+
+pytestmark = pytest.mark.anyio
+
+HERE: list[Json] = ["127.0.0.1"]
+
+
+@pytest.fixture
+def authority() -> Iterator[Authority]:
+    with an_authority() as found:
+        yield found
+
+
+@pytest.fixture
+def site(authority: Authority) -> Iterator[Site]:
+    with serving(guarded_site(authority)) as found:
+        yield found
+
+
+def endpoint_of(site: Site, **entry: Json) -> RemoteEndpoint:
+    endpoint = remote(site.url, credentials=None, addresses=HERE, **entry).remote
+    assert endpoint is not None
+    return endpoint
+
+
+def a_login(site: Site, authority: Authority, **fields: float | str) -> Login:
+    """A login as `login` leaves it."""
+    given = authority.give("c", site.url)
+    authority.clients["c"] = OAuthClientInformationFull(
+        client_id="c",
+        token_endpoint_auth_method="none",  # noqa: S106  no secret
+    )
+    login = Login(
+        url=site.url,
+        issuer=authority.issuer,
+        token_endpoint=f"{authority.issuer}/token",
+        access_token=given.access_token,
+        refresh_token=given.refresh_token,
+        client_id="c",
+    )
+    return changed(login, **fields)
+
+
+@asynccontextmanager
+async def using(
+    site: Site, path: Path, credentials: dict[str, str] | None = None, **entry: Json
+) -> AsyncIterator[DownstreamServers]:
+    spec = remote(site.url, addresses=HERE, credentials=credentials, **entry)
+    async with running(spec, options=replace(OPTIONS, logins=path)) as servers:
+        yield servers
+
+
+async def test_a_person_logs_in_and_the_token_is_used(
+    site: Site, authority: Authority, tmp_path: Path
+) -> None:
+    login = await log_in("one", endpoint_of(site), None, browse)
+    assert login.issuer.rstrip("/") == authority.issuer
+    file = LoginFile(tmp_path / "logins", "one", site.url)
+    file.write(login)
+    assert file.path.stat().st_mode & 0o777 == 0o600
+    assert file.path.parent.stat().st_mode & 0o777 == 0o700
+    async with using(site, tmp_path / "logins") as servers:
+        assert await text_of(servers, "echo") == "done"
+    assert authority.tokens[login.access_token].resource == site.url
+    greetings = site.said("initialize")
+    assert "authorization" not in greetings[0].headers
+    assert len(greetings) == 2, "nothing was greeted with the new token but by the proxy"
+
+
+async def test_a_refused_token_is_renewed_once_for_all_that_met_it(
+    site: Site, authority: Authority, tmp_path: Path
+) -> None:
+    file = LoginFile(tmp_path, "one", site.url)
+    file.write(a_login(site, authority))
+    async with using(site, tmp_path) as servers:
+        authority.tokens.clear()
+        async with anyio.create_task_group() as calls:
+            for _ in range(5):
+                calls.start_soon(text_of, servers, "echo")
+    assert authority.asked == ["refresh_token"]
+    now = file.current()
+    assert now is not None
+    assert now.access_token in authority.tokens
+
+
+async def test_a_token_that_ends_soon_is_renewed_before_it_is_used(
+    site: Site, authority: Authority, tmp_path: Path
+) -> None:
+    login = a_login(site, authority, expires_at=1.0)
+    LoginFile(tmp_path, "one", site.url).write(login)
+    async with using(site, tmp_path) as servers:
+        assert await text_of(servers, "echo") == "done"
+    assert authority.asked == ["refresh_token"]
+    assert login.access_token not in str([one.headers for one in site.heard])
+
+
+async def test_the_agent_is_told_of_a_lacking_login_without_a_command_and_the_operator_with_one(
+    site: Site, authority: Authority, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    LoginFile(tmp_path, "one", site.url).write(a_login(site, authority))
+    async with using(site, tmp_path) as servers:
+        authority.tokens.clear()
+        authority.refreshers.clear()
+        for _ in range(2):
+            with pytest.raises(DownstreamError, match="wants a login") as raised:
+                await text_of(servers, "echo")
+            assert "ironcurtain-proxy login" not in str(raised.value)
+        assert authority.asked == ["refresh_token"], "what was refused is not shown again"
+        LoginFile(tmp_path, "one", site.url).write(a_login(site, authority))
+        assert await text_of(servers, "echo") == "done", "a login of another process is used"
+    assert "ironcurtain-proxy login one" in caplog.text
+
+
+async def test_no_request_waits_for_another(
+    site: Site, authority: Authority, tmp_path: Path
+) -> None:
+    LoginFile(tmp_path, "one", site.url).write(a_login(site, authority))
+    order: list[str] = []
+
+    async def handler(heard: Heard) -> Response | None:
+        if heard.said != "tools/call":
+            return await authority.hold(heard)
+        if not order:
+            order.append("slow began")
+            while "fast" not in order:  # noqa: ASYNC110  in another thread's loop
+                await anyio.sleep(0.01)
+        else:
+            order.append("fast")
+        return JSONResponse(done(heard))
+
+    site.handler = handler
+    async with using(site, tmp_path) as servers, anyio.create_task_group() as calls:
+        calls.start_soon(text_of, servers, "echo")
+        calls.start_soon(text_of, servers, "echo")
+    assert order == ["slow began", "fast"]
+
+
+async def test_a_client_of_the_operator_needs_no_person(
+    site: Site, authority: Authority, tmp_path: Path
+) -> None:
+    own: Json = {
+        "clientId": "me",
+        "clientSecret": "${SECRET}",
+        "issuer": f"{authority.issuer}/own",
+        "grant": "client-credentials",
+    }
+    async with using(site, tmp_path, {"SECRET": "secret"}, oauth=own) as servers:
+        assert await text_of(servers, "echo") == "done"
+        authority.tokens.clear()
+        assert await text_of(servers, "echo") == "done"
+    assert authority.asked == ["client_credentials"] * 2
+
+
+async def test_the_secret_of_a_client_goes_to_its_issuer_alone(
+    site: Site, authority: Authority
+) -> None:
+    own: Json = {"clientId": "me", "clientSecret": "s3cret", "issuer": "https://other.example"}
+    with pytest.raises(LoginFailedError, match=r"(?i)another authorization server|issuer"):
+        await log_in("one", endpoint_of(site, oauth=own), "s3cret", browse)
+    assert not authority.asked
+    assert "s3cret" not in str(authority.clients)
+
+
+@pytest.mark.parametrize(
+    "issuer", ["http://10.0.0.1:9", "http://169.254.169.254", "http://auth.example", "file:///x"]
+)
+async def test_an_authorization_server_elsewhere_in_the_network_is_not_asked(
+    authority: Authority, issuer: str
+) -> None:
+    async def handler(heard: Heard) -> Response | None:
+        if heard.path.startswith("/.well-known/oauth-protected-resource"):
+            url = f"http://{heard.headers['host']}/mcp"
+            return JSONResponse({"resource": url, "authorization_servers": [issuer]})
+        return await authority.hold(heard)
+
+    with serving(Site(handler=handler)) as site, pytest.raises(LoginFailedError):
+        await log_in("one", endpoint_of(site), None, browse)
+    assert not authority.asked
+
+
+async def test_the_page_takes_the_state_of_this_login_only(site: Site) -> None:
+    async def attack(url: str) -> None:
+        there = httpx2.URL(httpx2.URL(url).params["redirect_uri"])
+        async with httpx2.AsyncClient(trust_env=False) as client:
+            for query in ("", "?code=evil", "?code=evil&state=wrong"):
+                answer = await client.get(f"{there}{query}")
+                assert answer.status_code == 404
+        await browse(url)
+
+    login = await log_in("one", endpoint_of(site), None, attack)
+    assert login.access_token.startswith("a-")
+
+
+async def test_a_server_without_oauth_needs_no_login() -> None:
+    with serving(Site()) as open_site, pytest.raises(LoginFailedError, match="wants no login"):
+        await log_in("one", endpoint_of(open_site), None, browse)
+
+
+async def test_a_login_that_others_could_have_written_is_not_used(
+    site: Site, authority: Authority, tmp_path: Path
+) -> None:
+    file = LoginFile(tmp_path, "one", site.url)
+    file.write(a_login(site, authority))
+    file.path.chmod(0o644)
+    assert LoginFile(tmp_path, "one", site.url).current() is None
+    file.path.write_text("{", "utf-8")
+    file.path.chmod(0o600)
+    assert LoginFile(tmp_path, "one", site.url).current() is None
+    file.write(a_login(site, authority, url="https://elsewhere.example/mcp"))
+    assert LoginFile(tmp_path, "one", site.url).current() is None

@@ -1,0 +1,131 @@
+"""A process that an earlier call left behind works against the timeline and against rollback.
+
+With a real sandbox. The policy allows every command: nothing but the sandbox, the look afterwards
+and the timeline stand in the way.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.confined_installation import folder
+from tests.e2e.installation import Installation, rule
+from tests.e2e.mailbox_person import Person
+from tests.e2e.raw_client import RawClient
+from tests.e2e.test_contained_attacks import steering, tree
+from tests.e2e.test_containment import contained, last, shell
+
+pytestmark = pytest.mark.usefixtures("sandbox")
+
+
+@pytest.fixture
+def agent(installation: Installation) -> RawClient:
+    installation.rules = [rule("go", "allow", tool=["shell"]), rule("rest", "escalate", "ask")]
+    return contained(installation)
+
+
+def left_behind(installation: Installation, agent: RawClient, body: str) -> Path:
+    """A process that does something again and again until a file is there."""
+    script, stop = folder(installation, "scripts") / "left.sh", installation.workspace / "stop"
+    script.write_text(f"cd {installation.workspace}\nuntil [ -e stop ]; do\n{body}\ndone\n")
+    shell(agent, f"setsid timeout 60 sh {script} > /dev/null 2>&1 < /dev/null &")
+    return stop
+
+
+HOOKS = (
+    "mkdir -p deep/.git/hooks; echo evil > deep/.git/hooks/pre-commit",
+    "mkdir -p m/.git/hooks; echo evil > m/.git/hooks/a; mv m/.git/hooks/a m/.git/hooks/b",
+    "mkdir -p .claude; echo evil > .claude/settings.json; mv .claude c; rm -rf c",
+    "git init -q n; git -C n config core.fsmonitor ./evil; rm -rf n",
+    "mkdir -p b/objects b/refs b/hooks; echo evil > b/hooks/x; echo ref: refs/heads/x > b/HEAD",
+    "mkdir -p p; echo 'gitdir: ../evil' > p/.git; mv p q; mv q p",
+)
+
+
+@pytest.mark.parametrize("body", HOOKS)
+def test_rollback_puts_nothing_back_that_steers_git_or_an_agent(
+    installation: Installation, agent: RawClient, body: str
+) -> None:
+    left_behind(installation, agent, body)
+    calls: list[str] = []
+    for number in range(4):
+        shell(agent, f"cd {installation.workspace}; echo {number} > n; sleep 0.1")
+        calls.append(str(last(installation)["requestId"]))
+    # It goes on to the end: that of the session is its end, too.
+    agent.close()
+    assert list(steering(installation.workspace)) == []
+    person = Person(installation)
+    for call in reversed(calls):
+        for words in ((call,), ("--to", call)):
+            person.run("rollback", *words)
+            assert list(steering(installation.workspace)) == []
+
+
+RACES = (
+    "mv d e; ln -s {out} d; sleep 0.001; rm d; mv e d",
+    "ln -sfn {out} d/sub-link; rm -rf d/sub; mv d/sub-link d/sub; rm -f d/sub",
+    "mv d/sub d/x; ln -s {out} d/sub; rm d/sub; mv d/x d/sub",
+    "rm -f d/1; ln -s {out}/precious.txt d/1",
+    "rm -f d/2; ln d/3 d/2",
+    "rm -rf d/4; mkdir d/4; rmdir d/4; mkfifo d/4",
+    "ln -sf {out}/precious.txt d/.ironcurtain-rollback.tmp",
+    "rm -f d/.ironcurtain-rollback.tmp; mkdir d/.ironcurtain-rollback.tmp; rmdir d/.i*.tmp",
+    "echo evil > d/.ironcurtain-rollback.tmp",
+    "ln -f d/5 d/.ironcurtain-rollback.tmp",
+    "chmod 000 d/sub; chmod 755 d/sub",
+    "chmod 000 d; chmod 755 d",
+    "mv d/sub d/6; mv d/6 d/sub",
+    'f=$(printf \'d/\\377\\n\'); echo x > "$f"; rm -f "$f"; ln -s {out} "$f"; rm -f "$f"',
+    "mkdir -p d/7/7/7/7; rm -rf d/7; ln -s {out} d/7; rm d/7",
+    (
+        "python3 -c \"import ctypes; c=ctypes.CDLL(None); [c.renameat2(-100,b'd/sub',-100,b'd/8',2)"
+        ' for _ in range(50)]"'
+    ),
+    (
+        'mkdir -p d/8; ln -sfn {out} d/9; python3 -c "import ctypes; c=ctypes.CDLL(None);'
+        " [c.renameat2(-100,b'd/9',-100,b'd/8',2) for _ in range(50)]\""
+    ),
+    "truncate -s 5G d/10; rm d/10",
+    "echo x >> d/11; touch -d 2001-01-01 d/11",
+    "rm -rf deep/.git; mkdir -p deep/.git/hooks; echo evil > deep/.git/hooks/pre-commit",
+    "mv d .git2; mv .git2 d",
+    "rm -f d/D; ln -s d/d d/D; rm -f d/D",
+)
+
+
+def test_nothing_outside_changes_while_what_is_put_back_is_exchanged(
+    installation: Installation, agent: RawClient
+) -> None:
+    here, out = installation.workspace, folder(installation, "out")
+    (out / "precious.txt").write_text("precious")
+    (out / "sub").mkdir()
+    (here / "d/sub").mkdir(parents=True)
+    for number in range(40):
+        (here / f"d/{number}").write_text(f"{number}")
+        (here / f"d/sub/{number}").write_text(f"{number}")
+    before = tree(out)
+    person = Person(installation)
+    calls: list[str] = []
+    shell(agent, f"echo > {here}/begin")
+    begin = str(last(installation)["requestId"])
+    for bodies in (RACES[:11], RACES[11:]):
+        for number, body in enumerate(bodies):
+            script = folder(installation, "scripts") / f"{len(calls)}-{number}.sh"
+            lines = f"cd {here}\nuntil [ -e stop ]; do\n{body.replace('{out}', str(out))}\ndone\n"
+            script.write_text(lines)
+            shell(agent, f"setsid timeout 30 sh {script} > /dev/null 2>&1 < /dev/null &")
+        for change in ("rm -rf d/sub d/1* d/2*", "for f in d/3*; do echo x > $f; done", "rm -rf d"):
+            shell(agent, f"cd {here}; {change}; sleep 0.1")
+            calls.append(str(last(installation)["requestId"]))
+            for words in ((calls[-1],), ("--to", calls[-1])):
+                said = person.run("rollback", *words)
+                assert said.returncode in {0, 1}, said
+                assert "Traceback" not in said.stderr, said
+                assert tree(out) == before
+        shell(agent, f"touch {here}/stop; sleep 0.3; rm -f {here}/stop")
+    agent.close()
+    assert list(steering(here)) == []
+    # When nobody works against it any more, it is all there again.
+    assert person.run("rollback", "--to", begin, "--force").returncode == 0
+    assert tree(out) == before
+    assert (here / "d/sub/7").read_text() == "7"
