@@ -13,7 +13,7 @@ from typing import Final, Literal, TypeAlias
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.errors import ConfigurationError
 
-Extra: TypeAlias = Literal["llm", "engine", "postgres", "http", "web"]
+Extra: TypeAlias = Literal["llm", "engine", "postgres", "http", "web", "otel"]
 """An extra of the distribution, as in `pip install 'ironcurtain-proxy[llm]'`."""
 
 MODULES: Final[Mapping[Extra, tuple[str, ...]]] = MappingProxyType(
@@ -23,6 +23,7 @@ MODULES: Final[Mapping[Extra, tuple[str, ...]]] = MappingProxyType(
         "postgres": ("sqlalchemy", "psycopg"),
         "http": ("httpx", "mcp", "httpx2", "httpcore2", "starlette", "uvicorn"),
         "web": ("starlette", "uvicorn"),
+        "otel": ("opentelemetry",),
     }
 )
 """The modules that the product imports from each extra. `pyproject.toml` declares the
@@ -68,6 +69,8 @@ def lacks(settings: Settings) -> Iterator[Lack]:
         yield Lack("autoApprove", "llm", stops=False)
     if any(spec.remote is not None for spec in settings.servers) and _absent("http"):
         yield Lack("a server with a url", "http", stops=True)
+    if settings.telemetry.enabled and _absent("otel"):
+        yield Lack("telemetry", "otel", stops=True)
     for setting, extra in _of_engine(settings):
         if _absent(extra):
             yield Lack(setting, extra, stops=True)

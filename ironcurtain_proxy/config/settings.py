@@ -77,6 +77,15 @@ class BreakerSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TelemetrySettings:
+    """Settings of spans and metrics."""
+
+    enabled: bool = False
+    endpoint: str | None = None
+    """The URL of a collector; None: as the environment says, else this machine's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ContainmentSettings:
     """Settings of containment."""
 
@@ -139,6 +148,7 @@ class Settings:
     auto_approve: AutoApproveSettings = field(default_factory=AutoApproveSettings)
     provider_keys: Mapping[str, str] = field(default_factory=dict, repr=False)
     """API keys of models from the file, by provider."""
+    telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
     containment: ContainmentSettings = field(default_factory=ContainmentSettings)
     timeline: TimelineSettings = field(default_factory=TimelineSettings)
     overlay: OverlaySettings = field(default_factory=OverlaySettings)
@@ -255,6 +265,10 @@ def gather_settings(
         escalation=read_escalation(layers),
         auto_approve=read_auto_approve(layers, environment.secrets, session_dir),
         provider_keys=read_provider_keys(layers),
+        telemetry=TelemetrySettings(
+            enabled=layers.read("telemetry.enabled", Spot.switch, default=False),
+            endpoint=layers.read("telemetry.endpoint", _collector, None),
+        ),
         containment=ContainmentSettings(
             undo=layers.read("containment.undo", Spot.switch, default=False)
         ),
@@ -338,6 +352,13 @@ def _message_bytes(spot: Spot) -> int:
 
 def _names(spot: Spot) -> frozenset[str]:
     return frozenset(spot.each(Spot.name))
+
+
+def _collector(spot: Spot) -> str:
+    url = spot.name()
+    if not url.startswith(("http://", "https://")):
+        spot.error("must be a URL that begins with http:// or https://")
+    return url
 
 
 def _seconds(spot: Spot) -> float:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
+import anyio.to_thread
 from anyio.abc import TaskStatus
 
 from ironcurtain_proxy.agent.asking import AskedClient
@@ -16,6 +17,7 @@ from ironcurtain_proxy.audit.answers import redacted
 from ironcurtain_proxy.audit.hanging import end_process
 from ironcurtain_proxy.audit.log import AuditLog
 from ironcurtain_proxy.audit.settings import LogSettings
+from ironcurtain_proxy.config.extras import require
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy
 from ironcurtain_proxy.config.reading.operator_paths import real
 from ironcurtain_proxy.config.servers.roots import initial_roots
@@ -59,6 +61,7 @@ from ironcurtain_proxy.wiring.reviewers import Reviewers, Ways, assemble_reviewe
 
 if TYPE_CHECKING:
     from ironcurtain_proxy.snapshots.timeline.workspace_timeline import WorkspaceTimeline
+    from ironcurtain_proxy.telemetry.export import Telemetry
 
 
 @dataclass(slots=True, kw_only=True)
@@ -78,6 +81,8 @@ class Proxy:
     questions: ServerQuestions
     overlay: Overlay
     pins: PinBook
+    telemetry: "Telemetry | None" = None
+    """None: no spans and metrics are sent."""
     holds: tuple[SessionLock, ...]
     """Locks on the session's directories, which prevent their removal."""
     watchman: Watchman | None = None
@@ -130,6 +135,9 @@ class Proxy:
             if self.timeline is not None:
                 self.timeline.close()
             remove_private(self.settings.session_dir)
+            if self.telemetry is not None:
+                with anyio.CancelScope(shield=True):
+                    await anyio.to_thread.run_sync(self.telemetry.close)
 
     async def _tools_changed(self) -> None:
         before = self.catalogue.tools
@@ -154,6 +162,21 @@ class Proxy:
             return []  # paths of this machine are not the business of a server elsewhere
         found = initial_roots(self.loaded.policy, self._names[server])
         return [{"uri": root.uri, "name": root.name} for root in found]
+
+
+def telemetry_of(settings: Settings) -> "Telemetry | None":
+    """What sends spans and metrics; None: it is off.
+
+    Raises:
+        ConfigurationError: its library is not installed.
+    """
+    if not settings.telemetry.enabled:
+        return None
+    require("otel", "telemetry")
+    # Off unless switched on, and long to import.
+    from ironcurtain_proxy.telemetry.export import Telemetry  # noqa: PLC0415
+
+    return Telemetry.to_collector(settings.telemetry.endpoint)
 
 
 def _timeline(settings: Settings, clock: SystemClock) -> "WorkspaceTimeline | None":
@@ -214,6 +237,7 @@ def assemble(
         lambda server, tools: pins.listed(server, "tools", tools),
     )
     clock = SystemClock()
+    telemetry = telemetry_of(settings)
     timeline = _timeline(settings, clock)
     approvals = Approvals(GrantBook(on_taken_back=servers.twins.close), BudgetBook())
     ways = replace(ways or Ways(), timeline=timeline)
@@ -229,7 +253,7 @@ def assemble(
             client=client,
             desk=reviewers.desk,
             servers=servers,
-            recorder=audit,
+            recorder=audit if telemetry is None else telemetry.observing(audit, clock),
             clock=clock,
             ids=RandomIds(),
             aftermath=None if reviewers.engine is None else reviewers.engine.reviewer,
@@ -271,6 +295,7 @@ def assemble(
         ),
         holds=holds,
         pins=pins,
+        telemetry=telemetry,
         watchman=watchman,
         timeline=timeline,
         settings=settings,

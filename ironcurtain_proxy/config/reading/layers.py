@@ -72,6 +72,7 @@ _SECTIONS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "grants.persist": ("enabled", "scope", "expiresDays"),
         "policy": ("project", "reload", "shadow"),
         "security": (),
+        "telemetry": ("enabled", "endpoint"),
         "security.interceptor": (
             *("enabled", "approvalPolicy", "exemptTools", "sensitiveTools"),
             *("approvalContained", "approvalAllowed", "approvalRequired"),

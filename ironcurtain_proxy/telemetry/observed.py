@@ -1,0 +1,131 @@
+"""A recorder that makes one span and some measurements of each call it records.
+
+The record comes first, and telemetry is no reason to refuse a call: what goes wrong here is said in
+the log. No argument, result or reason leaves: they may hold what only the record may.
+"""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from opentelemetry.context import Context
+from opentelemetry.metrics import Meter
+from opentelemetry.trace import SpanKind, Status, StatusCode, Tracer
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from ironcurtain_proxy.model.audit import AuditRecord, ResultSummary
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.operation import METHODS, TOOL_CALL
+from ironcurtain_proxy.model.server import ToolResult
+from ironcurtain_proxy.ports import Clock, Recorder
+
+_log: Final = logging.getLogger(__name__)
+
+_MOST_NAME: Final = 128
+"""Characters of a name that an agent chose."""
+
+
+@dataclass(kw_only=True)
+class ObservedRecorder:
+    """Implements `ports.Recorder`."""
+
+    recorder: Recorder
+    clock: Clock
+    tracer: Tracer
+    meter: Meter
+    _sent: dict[str, float] = field(default_factory=dict, init=False)
+    """When each call that is under way was forwarded; by its id, in seconds of the clock."""
+
+    def __post_init__(self) -> None:
+        self._calls = self.meter.create_counter(
+            "ironcurtain.calls", unit="{call}", description="Calls, by decision"
+        )
+        self._server_time = self.meter.create_histogram(
+            "ironcurtain.call.server_time", unit="s", description="Time until the server answered"
+        )
+        self._wait_time = self.meter.create_histogram(
+            "ironcurtain.call.wait_time", unit="s", description="Time until a reviewer answered"
+        )
+
+    def summarize(self, result: ToolResult) -> ResultSummary:
+        """The recorded part of a result."""
+        return self.recorder.summarize(result)
+
+    async def record(self, record: AuditRecord) -> None:
+        """Write one record; then tell of it.
+
+        Raises:
+            AuditError: it could not be written in time, now or earlier.
+        """
+        try:
+            await self.recorder.record(record)
+        finally:
+            try:
+                self._observe(record)
+            except Exception:  # noqa: BLE001  the call is worth more than its span
+                _log.exception("a call is missing in the telemetry")
+
+    def _observe(self, record: AuditRecord) -> None:
+        if record.result is None:
+            self._sent[record.request_id] = self.clock.monotonic()
+            return
+        sent = self._sent.pop(record.request_id, None)
+        served = None if sent is None else self.clock.monotonic() - sent
+        waited = _seconds(dict(record.context).get("waitedMs"))
+        common = {
+            "ironcurtain.decision": record.effect,
+            "ironcurtain.server": record.server,
+            "ironcurtain.status": record.result.status,
+        }
+        self._calls.add(1, common)
+        if served is not None:
+            self._server_time.record(served, common)
+        if waited is not None:
+            self._wait_time.record(waited, common)
+        self._make_span(record, record.result, common, served, waited)
+
+    def _make_span(
+        self,
+        record: AuditRecord,
+        result: ResultSummary,
+        common: Mapping[str, str],
+        served: float | None,
+        waited: float | None,
+    ) -> None:
+        method = record.tool.partition(" ")[0]
+        method = method if method in METHODS else TOOL_CALL
+        span = self.tracer.start_span(
+            f"{method} {record.tool[:_MOST_NAME]}" if method == TOOL_CALL else method,
+            context=_parent(record),
+            kind=SpanKind.SERVER,
+            start_time=round(record.timestamp.timestamp() * 1_000_000_000),
+            attributes={
+                **common,
+                "mcp.method.name": method,
+                "gen_ai.tool.name": record.tool[:_MOST_NAME],
+                "ironcurtain.rule": record.rule,
+                "ironcurtain.decided_by": record.decided_by,
+                "ironcurtain.session": record.session,
+                "ironcurtain.request": record.request_id,
+                "ironcurtain.policy": record.policy_version,
+                **({} if served is None else {"ironcurtain.server_ms": round(served * 1000)}),
+                **({} if waited is None else {"ironcurtain.wait_ms": round(waited * 1000)}),
+            },
+        )
+        if result.status == "error":
+            span.set_status(Status(StatusCode.ERROR))
+        span.end(round(self.clock.now().timestamp() * 1_000_000_000))
+
+
+def _seconds(milliseconds: Json) -> float | None:
+    return milliseconds / 1000 if isinstance(milliseconds, int) else None
+
+
+def _parent(record: AuditRecord) -> Context | None:
+    """The span of the agent that the call came from, as its `_meta` names it."""
+    meta = dict(record.context).get("meta")
+    found = meta.get("traceparent") if isinstance(meta, dict) else None
+    if not isinstance(found, str):
+        return None
+    return TraceContextTextMapPropagator().extract({"traceparent": found})
