@@ -31,7 +31,7 @@ def rule_for(one: PendingRequest) -> OfferedRule | None:
     proposal = offered_rule(os.environ, request.server, request.tool, request.arguments)
     if proposal is None:
         return None
-    settings = load_settings(os.environ, None)
+    settings = load_settings(dict(os.environ), None)
     file = own_file(settings)
     old = text_of(file)
     new = with_rule(old, "allow", proposal.server, proposal.tool, proposal.conditions)

@@ -22,7 +22,8 @@ def offered_rule(
     Raises:
         ConfigurationError: the configuration cannot be read here.
     """
-    settings = load_settings(environ, None)
+    # A copy: reading takes secrets out of what it is handed.
+    settings = load_settings(dict(environ), None)
     loaded = load_policy(settings)
     replaying = Replaying(settings, loaded, environ)
     if not replaying.knows(server):

@@ -344,7 +344,7 @@ class ReviewScreen(App[None]):
         if found is None:
             self._say("calls of this kind are asked about each time: there is no rule to offer")
         elif one == self._shown:
-            self.push_screen(RuleScreen(found), self._say)
+            _ = self.push_screen(RuleScreen(found), lambda said: self._say(said or ""))
 
     def action_close_note(self) -> None:
         """Go back without an answer."""

@@ -42,13 +42,13 @@ class RuleScreen(ModalScreen[str]):
         try:
             self._rule.write()
         except ConfigurationError as error:
-            self.dismiss(f"no rule: {visible(str(error))}")
+            _ = self.dismiss(f"no rule: {visible(str(error))}")
             return
-        self.dismiss("the rule is written; running sessions take it within two seconds")
+        _ = self.dismiss("the rule is written; running sessions take it within two seconds")
 
     def action_back(self) -> None:
         """Write nothing."""
-        self.dismiss("no rule was written")
+        _ = self.dismiss("no rule was written")
 
 
 def lines_of(rule: OfferedRule) -> list[Text]:
