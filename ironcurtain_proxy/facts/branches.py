@@ -1,16 +1,20 @@
-"""Where a repository keeps what, and which branch it is on. Reads small files; starts no git."""
+"""The layout and current branch of a repository, read from small files without git."""
 
 import os
+import posixpath
+import stat
+from tempfile import gettempdir
 from typing import Final
 
 from ironcurtain_proxy.model.path import RealPath
 
 _HEADS: Final = "ref: refs/heads/"
 _MAX_BYTES: Final = 4096
+_TEMPORARY: Final = ("/tmp", "/var/tmp", "/dev/shm", "/private/tmp")  # noqa: S108  compared alone
 
 
 def current_branch(root: RealPath) -> str | None:
-    """The branch that a commit would go to; None: none, or it cannot be found out.
+    """The branch that a commit would go to; None: none, or unknown.
 
     Args:
         root: what holds `.git`: a directory, or the file that a worktree has in its place.
@@ -24,13 +28,13 @@ def current_branch(root: RealPath) -> str | None:
 
 
 def _stands_for_another(reference: str) -> bool:
-    """Whether a commit to a branch would be one to another, which its file or link names."""
+    """Whether a branch is symbolic: its file or link names another one."""
     is_link = os.path.islink(reference)  # noqa: PTH114  microseconds
     return is_link or (_first_line(reference) or "").startswith("ref:")
 
 
 def shared_directory(root: RealPath) -> RealPath:
-    """What the worktrees of a repository have in common, its configuration among it.
+    """The common directory of a repository's worktrees, with its configuration.
 
     Args:
         root: what holds `.git`.
@@ -44,6 +48,35 @@ def shared_directory(root: RealPath) -> RealPath:
         return root
 
 
+def is_worktree(directory: str, workspace: str | None) -> bool:
+    """Whether a `.git` file leads to what `git worktree add` made, where no agent could lay it out.
+
+    That is in the workspace's own `.git`, or outside of the workspace and of places for temporary
+    files; and what it leads to names the file. No link is on the way.
+
+    Args:
+        directory: real, absolute.
+        workspace: the same; None: not known.
+    """
+    file = f"{directory}/.git"
+    if workspace is None or not stat.S_ISREG(os.lstat(file).st_mode):
+        return False
+    target = _git_directory(RealPath.from_text(directory))
+    common, holder = posixpath.split(posixpath.dirname(target))
+    if holder != "worktrees" or posixpath.basename(common) != ".git":
+        return False
+    writable = (workspace, *_TEMPORARY, gettempdir())
+    is_ours = common == f"{workspace}/.git" or not any(
+        f"{common}/".startswith(f"{place}/") for place in writable
+    )
+    return (
+        is_ours
+        and os.path.realpath(target) == target
+        and _first_line(f"{target}/gitdir") == file
+        and _first_line(f"{target}/commondir") == "../.."
+    )
+
+
 def _git_directory(root: RealPath) -> str:
     git = f"{root}/.git"
     kind, _, where = (_first_line(git) or "").partition(": ")
@@ -55,11 +88,11 @@ def _joined(place: str, text: str) -> str:
 
 
 def _first_line(path: str) -> str | None:
-    """The first line of a small regular file; None: it is none."""
+    """The first line of a small regular file; None: it is no such file."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError):
-        # ValueError: git's file names a path that there cannot be.
+        # ValueError: git's file names an impossible path.
         return None
     try:
         data = os.read(descriptor, _MAX_BYTES)
