@@ -1,8 +1,8 @@
 """The budgets of approved plans.
 
 A plan is a list of announced calls. Its approval is a budget: capabilities, and a number of calls
-of each tool, until the run ends. A budget settles only the profile's reasons; every call still passes
-the policy.
+of each tool, until the run ends. A budget settles only the profile's reasons; every call still
+passes the policy.
 """
 
 from collections import Counter
