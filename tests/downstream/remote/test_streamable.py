@@ -140,53 +140,6 @@ async def test_a_connection_that_breaks_loses_its_call_as_one_that_may_have_been
             await servers.forward(a_call("echo"))
 
 
-async def test_a_call_that_met_a_forgotten_session_is_sent_again_in_a_new_one() -> None:
-    forgotten = False
-
-    async def handler(heard: Heard) -> Response | None:
-        old = heard.headers.get("mcp-session-id") == "s-1"
-        return Response(status_code=404) if forgotten and old else None
-
-    site = Site(handler=handler)
-    async with talking_to(site) as servers:
-        forgotten, site.session = True, "s-2"
-        assert await text_of(servers, "echo") == "done"
-    assert [one.headers["mcp-session-id"] for one in site.said("tools/call")] == ["s-1", "s-2"]
-    assert [one.said for one in site.heard].count("initialize") == 2
-
-
-async def test_a_call_is_not_sent_again_to_a_tool_that_is_another_now() -> None:
-    forgotten = False
-
-    async def handler(heard: Heard) -> Response | None:
-        if heard.headers.get("mcp-session-id") == "s-1" and forgotten:
-            return Response(status_code=404)
-        if heard.said == "tools/list" and forgotten:
-            tool: Message = {"name": "echo", "description": "x", "inputSchema": {"type": "object"}}
-            return JSONResponse(reply(heard, {"tools": [tool]}))
-        return None
-
-    site = Site(handler=handler)
-    async with talking_to(site) as servers:
-        forgotten, site.session = True, "s-2"
-        with pytest.raises(ServerUnavailableError, match="forgotten the session"):
-            await servers.forward(a_call("echo"))
-    assert len(site.said("tools/call")) == 1
-
-
-async def test_a_call_whose_session_is_forgotten_while_it_runs_may_have_been_carried_out() -> None:
-    async def handler(heard: Heard) -> Response | None:
-        if heard.said == "tools/call":
-            return stream(event(id="1", retry="10"))
-        return Response(status_code=404) if "last-event-id" in heard.headers else None
-
-    site = Site(handler=handler)
-    async with talking_to(site) as servers:
-        with pytest.raises(UnansweredError, match="forgotten the session during the call"):
-            await servers.forward(a_call("echo"))
-    assert len(site.said("tools/call")) == 1
-
-
 async def test_a_request_of_the_server_with_our_own_number_is_no_answer() -> None:
     async def handler(heard: Heard) -> Response | None:
         if heard.said != "tools/call":
