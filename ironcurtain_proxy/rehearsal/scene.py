@@ -32,7 +32,6 @@ from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.place import Place
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.model.request import Facts, Gathered
-from ironcurtain_proxy.model.server import ToolDefinition
 from ironcurtain_proxy.rehearsal.client_tools import (
     FETCH,
     FILES,
@@ -196,16 +195,8 @@ class Stage:
         known = self._definitions.get((server, tool))
         if known is None:
             annotation = loaded.annotations.get((server, tool))
-            raw: dict[str, Json] = {"name": tool}
-            if annotation is not None:
-                raw["inputSchema"] = dict(annotation.input_schema)
-            known = self._definitions[server, tool] = CataloguedTool(
-                exposed_name=f"{server}__{tool}",
-                server=server,
-                policy_server=server,
-                definition=ToolDefinition(server, tool, raw),
-                annotation=annotation,
-            )
+            known = CataloguedTool.described(server, server, tool, annotation)
+            self._definitions[server, tool] = known
         return known
 
 

@@ -22,12 +22,12 @@ from ironcurtain_proxy.facts.catalogue import CataloguedTool
 from ironcurtain_proxy.facts.resolver import Resolver
 from ironcurtain_proxy.mediation.judge import judge
 from ironcurtain_proxy.model.decision import Effect, effect_of
-from ironcurtain_proxy.model.json import Arguments, Json
+from ironcurtain_proxy.model.json import Arguments
 from ironcurtain_proxy.model.judgement import Judged
 from ironcurtain_proxy.model.operation import Operation, RequestId
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.model.request import Gathered
-from ironcurtain_proxy.model.server import ServerSpec, ToolDefinition
+from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.wiring.call_facts import resolver_for
 from ironcurtain_proxy.wiring.overlay import command_argument, overlay_for
 
@@ -155,16 +155,8 @@ class Replaying:
         if known is None:
             known_as = self._known_as[server]
             annotation = self._loaded.annotations.get((known_as, tool))
-            raw: dict[str, Json] = {"name": tool}
-            if annotation is not None:
-                raw["inputSchema"] = dict(annotation.input_schema)
-            known = self._tools[server, tool] = CataloguedTool(
-                exposed_name=f"{server}__{tool}",
-                server=server,
-                policy_server=known_as,
-                definition=ToolDefinition(server, tool, raw),
-                annotation=annotation,
-            )
+            known = CataloguedTool.described(server, known_as, tool, annotation)
+            self._tools[server, tool] = known
         return known
 
     async def log(self, lines: Iterable[bytes | None], tally: Tally) -> Sequence[Replayed]:
