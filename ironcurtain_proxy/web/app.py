@@ -1,14 +1,13 @@
 """The addresses of the page and of its data.
 
 `GET /` and `/static/…` are the page: files without secrets. Everything below `/api/` needs the key
-of an open page (`guard`), but for the trade of a ticket for such a key:
+of an open page (`guard`), except the exchange of a ticket for such a key:
 
 - `POST /api/page` takes `{"ticket"}` and gives `{"key"}`.
-- `GET /api/questions` goes on for as long as the page is open: a JSON line with all questions
-  whenever they change.
-- `POST /api/answers` takes `{"id", "digest", "approve", "remember"?, "note"?}`. The digest says
-  which bytes were shown: a question whose file has changed since is not answered.
-- `GET /api/rule` tells the command that would add a rule for a question. The page writes none.
+- `GET /api/questions` stays open with the page: a JSON line with all questions at each change.
+- `POST /api/answers` takes `{"id", "digest", "approve", "remember"?, "note"?}`. The digest
+  identifies the shown bytes: a question whose file has changed since is not answered.
+- `GET /api/rule` names the command that would add a rule for a question. The page writes no rule.
 - `GET /api/calls`, `/api/call` and `/api/day` read the audit log.
 """
 
@@ -48,7 +47,7 @@ from ironcurtain_proxy.web.record import Record
 _LOOK_SECONDS: Final = 0.2
 _LISTEN_SECONDS: Final = 1.0
 _BEAT_SECONDS: Final = 10.0
-"""A line at least this often, so that both ends notice when the other has gone."""
+"""Seconds between two lines at most, so that both ends notice when the other has gone."""
 _FILES: Final = {
     "/": ("index.html", "text/html; charset=utf-8"),
     "/static/page.js": ("page.js", "text/javascript; charset=utf-8"),
@@ -59,18 +58,18 @@ _SPANS: Final = {"hour": timedelta(hours=1), "day": timedelta(days=1), "week": t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What the page asks of the command that serves it."""
+    """The command that serves the page, as the page uses it."""
 
     opened: Callable[[], None]
-    """Called when a link was used; the next one is another."""
+    """Called when a link was used, because the next link differs."""
     complain: Callable[[str], None]
-    """Told what an operator should know."""
+    """Called with messages for the operator."""
     rule: Callable[[PendingRequest], str] = lambda _one: ""
     """The command that adds a rule for a call; empty: there is none. Blocks."""
 
 
 class ReviewPage:
-    """The state of the page's server: what waits, and who watches."""
+    """The state of the page's server: the open questions, and the open pages."""
 
     def __init__(
         self,
@@ -80,14 +79,14 @@ class ReviewPage:
         credential: Credential | None,
         around: Surroundings,
     ) -> None:
-        """Nothing is read yet.
+        """Set up without reading.
 
         Args:
-            mailboxes: where questions lie.
+            mailboxes: the mailboxes with questions.
             record: the audit logs.
             access: tickets and keys.
-            credential: who answers; None: a person.
-            around: what is asked of the command.
+            credential: the answering reviewer; None: a person.
+            around: the command that serves the page.
         """
         self._mailboxes = mailboxes
         self._record = record
@@ -118,7 +117,7 @@ class ReviewPage:
             yield
             tasks.cancel_scope.cancel()
 
-    # --- what waits ------------------------------------------------------------------------------
+    # --- questions -------------------------------------------------------------------------------
 
     async def _look(self) -> None:
         listen_at, complaint = 0.0, ""
@@ -136,7 +135,7 @@ class ReviewPage:
                 self._waiting = found
                 self._changed.set()
                 self._changed = anyio.Event()
-            # A directory without watches left tells of no change: looking always works.
+            # Without free inotify watches no change is reported, so the directory is polled.
             await anyio.sleep(_LOOK_SECONDS)
 
     async def _questions(self, _request: Request) -> Response:
