@@ -1,6 +1,6 @@
 """A private `/tmp` of a server, mounted over the machine's inside its sandbox.
 
-Commands often name `/tmp`. The machine's holds files and sockets of the user's other programs, so it is
+Commands often name `/tmp`. The machine's holds files and sockets of other programs, so it is
 hidden. Second instances of a server share its private one.
 """
 
