@@ -1,4 +1,4 @@
-"""The running server of the page, on a socket that this machine alone reaches."""
+"""The running server of the page, on a loopback socket."""
 
 import socket
 from collections.abc import Sequence
