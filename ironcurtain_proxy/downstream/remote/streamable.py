@@ -54,6 +54,10 @@ _ATTEMPTS: Final = 5
 """A broken stream is taken up so many times in a row without an event in between."""
 
 
+_LAST_ANSWERS: Final = 2.0
+"""Seconds for requests under way when the session was found to be forgotten."""
+_LOOK_AGAIN: Final = 0.02
+
 _FORGOTTEN: Final = "it has forgotten the session"
 
 
@@ -271,6 +275,7 @@ class StreamableHttp(Sending):
                         return
                     await self._read(response, place, None)
             except SessionForgottenError:
+                await self._until_idle()
                 self._inbound.end(_FORGOTTEN)
                 return
             except ServerUnavailableError:
@@ -279,6 +284,12 @@ class StreamableHttp(Sending):
                 # Too large, or no answer: it is not asked for again.
                 place = _Place()
             await anyio.sleep(place.pause())
+
+    async def _until_idle(self) -> None:
+        """Let the requests under way find out themselves: what was not taken can be sent again."""
+        with anyio.move_on_after(_LAST_ANSWERS):
+            while self._under_way:  # noqa: ASYNC110  nobody tells
+                await anyio.sleep(_LOOK_AGAIN)
 
 
 class _Place:
