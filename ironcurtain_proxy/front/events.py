@@ -5,12 +5,12 @@ with an event that says nothing, so that there is an id from the start.
 """
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Final
 
 import anyio
 from starlette.datastructures import Headers
-from starlette.responses import StreamingResponse
+from starlette.responses import Response, StreamingResponse
 
 from ironcurtain_proxy.front.refusals import JSON
 from ironcurtain_proxy.front.stream import Follower, Stream
@@ -19,6 +19,7 @@ MEDIA_TYPE: Final = "text/event-stream"
 _HEADERS: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 _BEAT: Final = 15.0
 """Seconds after which a comment shows that the connection lives."""
+_PIECE: Final = 1 << 16
 _RETRY: Final = 1000
 _PRIMED: Final = "2025-11-25"
 """The version from which clients take an event without data."""
@@ -67,6 +68,28 @@ def event_stream(
     )
 
 
+def whole_answer(line: bytes, follower: Follower) -> Response:
+    """The answer that is one message, as JSON."""
+    if len(line) <= _PIECE:
+        follower.leave()
+        return Response(line, media_type=JSON)
+
+    async def send() -> AsyncIterator[bytes]:
+        try:
+            for part in _parts(line):
+                yield part
+        finally:
+            follower.leave()
+
+    return StreamingResponse(send(), media_type=JSON, headers={"Content-Length": str(len(line))})
+
+
+def _parts(line: bytes) -> Iterator[bytes]:
+    """A message in pieces, each of which waits for the client: a whole one would be kept twice."""
+    for at in range(0, len(line), _PIECE):
+        yield line[at : at + _PIECE]
+
+
 async def _events(
     stream: Stream, follower: Follower, first: bytes | None, *, is_primed: bool
 ) -> AsyncIterator[bytes]:
@@ -85,7 +108,8 @@ async def _events(
                 if line is None:
                     return
             head = f"id: {stream.name}/{follower.number - 1}\nevent: message\ndata: ".encode()
-            yield head + line + b"\n\n"
+            for part in _parts(head + line + b"\n\n"):
+                yield part
             line = None
     finally:
         follower.leave()

@@ -13,7 +13,7 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 
 from ironcurtain_proxy.agent.messages import INTERNAL_ERROR, GivenAnswer, Message
-from ironcurtain_proxy.front.events import event_stream, prefers_events
+from ironcurtain_proxy.front.events import event_stream, prefers_events, whole_answer
 from ironcurtain_proxy.front.refusals import JSON, RefusalError
 from ironcurtain_proxy.front.session import AgentSession
 from ironcurtain_proxy.front.sessions import Sessions, TooManyError
@@ -89,10 +89,9 @@ async def deliver(
     except BaseException:
         follower.leave()
         raise
-    if first is not None and stream.is_over and not stream.unsent:
-        follower.leave()
+    if first is not None and stream.is_over and follower.number > stream.last:
         session.forget(stream)
-        return Response(first, media_type=JSON)
+        return whole_answer(first, follower)
     return event_stream(stream, follower, session.version, {SESSION: session.name}, first)
 
 

@@ -129,7 +129,8 @@ class AgentSession:
 
     def forget(self, stream: Stream) -> None:
         """A stream that was never read as one has no events to ask for again."""
-        self._finished.pop(stream.name, None)
+        if not stream.unsent:
+            self._finished.pop(stream.name, None)
 
     # --- to the agent
 

@@ -44,6 +44,11 @@ class Stream:
         return self._sent
 
     @property
+    def last(self) -> int:
+        """The number of the last message that came."""
+        return self._first + len(self._lines) - 1
+
+    @property
     def is_followed(self) -> bool:
         """Whether a connection takes its messages."""
         return self._follower is not None
@@ -81,17 +86,18 @@ class Stream:
 
     def leave(self, follower: "Follower") -> None:
         """Take no more."""
+        self._settle(follower)
         if self._follower is follower:
             self._follower = None
 
     async def take(self, follower: "Follower") -> bytes | None:
         """The next message; None: there is no more, or another takes them now."""
+        self._settle(follower)
         while self._follower is follower:
             follower.number = max(follower.number, self._first)
             at = follower.number - self._first
             if at < len(self._lines):
                 line = self._lines[at]
-                self._note_sent(follower.number)
                 follower.number += 1
                 return line
             if self.is_over:
@@ -100,11 +106,14 @@ class Stream:
             await self._news.wait()
         return None
 
-    def _note_sent(self, number: int) -> None:
+    def _settle(self, follower: "Follower") -> None:
+        """Note that a message has gone out: who took it asks for the next, or for no more."""
+        number = follower.number - 1
         if number <= self._sent:
             return
+        for gone in range(self._sent + 1, number + 1):
+            self.unsent -= len(self._lines[gone - self._first])
         self._sent = number
-        self.unsent -= len(self._lines[number - self._first])
         while self._first <= self._sent and (self._kept > _KEPT or len(self._lines) > _KEPT_EVENTS):
             self._kept -= len(self._lines.popleft())
             self._first += 1

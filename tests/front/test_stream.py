@@ -50,8 +50,9 @@ async def test_what_was_not_sent_is_all_kept_and_of_the_rest_the_newest() -> Non
     stream = a_stream(*[large] * 9)
     follower = stream.follow()
     assert await read(follower, 6) == [large] * 6
-    assert stream.unsent == 300_000
+    assert stream.unsent == 400_000, "the last may be on its way"
     assert await read(follower, 3) == [large] * 3
+    follower.leave()
     assert stream.unsent == 0
     stream.end()
     assert await read(stream.follow(), 3) == [large, large, None]
