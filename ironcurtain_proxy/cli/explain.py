@@ -15,6 +15,11 @@ from ironcurtain_proxy.cli.explain_names import (
     refuse_unknown_server,
     tool_meant,
 )
+from ironcurtain_proxy.cli.explain_operations import (
+    add_operation_arguments,
+    operation_meant,
+    rehearsed_operation,
+)
 from ironcurtain_proxy.cli.explain_overlay import ExplainedCall, NamedCall, rehearsed
 from ironcurtain_proxy.cli.explain_overlay import as_json as overlay_as_json
 from ironcurtain_proxy.cli.explain_overlay import as_text as overlay_as_text
@@ -28,6 +33,7 @@ from ironcurtain_proxy.decision.explanation import Explanation, Trial, explain, 
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.decision import Decision, Deny, Escalate, Ground, effect_of
 from ironcurtain_proxy.model.json import Arguments, Json
+from ironcurtain_proxy.model.operation import Operation
 from ironcurtain_proxy.model.policy import Policy, Rule
 from ironcurtain_proxy.model.request import Facts, Gathered
 from ironcurtain_proxy.wiring.readiness import look_at_the_start
@@ -42,6 +48,8 @@ Nothing is forwarded or recorded; nothing is started but, once for this machine,
 EXAMPLES: Final = """\
 examples:
   ironcurtain-proxy explain filesystem/read_file --args '{"path": "~/notes.txt"}'
+  ironcurtain-proxy explain sqlite --read memo://insights
+  ironcurtain-proxy explain fetch --prompt fetch --args '{"url": "https://example.org"}'
   ironcurtain-proxy explain git/git_status --args '{"repo_path": "."}' --dir ./policy --json
 
 exit status: 0, whatever the decision; 2 if the arguments or the files cannot be used
@@ -55,6 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SERVER/TOOL",
         help="the tool, by its server's name; the agent's SERVER__TOOL is understood, too",
     )
+    add_operation_arguments(parser)
     parser.add_argument("--args", default="{}", metavar="JSON", help="its arguments (default {})")
     parser.add_argument(
         "--dir", type=Path, metavar="DIR", help="use a directory as `decide` does (default: yours)"
@@ -70,11 +79,13 @@ def run(options: argparse.Namespace) -> int:
         ConfigurationError: the arguments or the files cannot be used.
     """
     arguments = _arguments(options.args)
-    explained = (
-        _by_directory(options, arguments)
-        if options.dir is not None
-        else _by_settings(options, arguments)
-    )
+    operation = operation_meant(options, arguments)
+    if operation is not None:
+        explained = _operation(options, operation)
+    elif options.dir is not None:
+        explained = _by_directory(options, arguments)
+    else:
+        explained = _by_settings(options, arguments)
     if options.json:
         document = orjson.dumps(explained.as_json(), option=orjson.OPT_INDENT_2)
         sys.stdout.write(document.decode() + "\n")
@@ -118,6 +129,23 @@ class _Explained:
         if self.found is not None and self.asked is not None and self.explanation is not None:
             fields["overlay"] = dict(overlay_as_json(self.found, self.asked))
         return {**fields, "notes": [note for note in self.notes if note]}
+
+
+def _operation(options: argparse.Namespace, operation: Operation) -> _Explained:
+    """A read or a prompt, as `serve` would decide it."""
+    settings = load_settings(os.environ, options.config)
+    loaded = load_policy(settings)
+    _say_what_stops_the_start(settings, loaded)
+    configured = {spec.name: spec.annotations for spec in settings.servers}
+    found = rehearsed_operation(operation, configured, settings, loaded)
+    gathered = found.certain.gathered
+    return _Explained(
+        name=f"{operation.server}/{operation.tool}",
+        gathered=gathered,
+        explanation=_explanation(gathered, loaded.policy),
+        found=found,
+        asked=NamedCall(operation.server, operation.tool, settings),
+    )
 
 
 def _by_directory(options: argparse.Namespace, arguments: Arguments) -> _Explained:
