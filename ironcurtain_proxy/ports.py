@@ -115,7 +115,11 @@ class Servers(End, Protocol):
     """The downstream servers."""
 
     def opening(
-        self, server: str, request: AccessRequest, hosts: Sequence[str] = ()
+        self,
+        server: str,
+        request: AccessRequest,
+        hosts: Sequence[str] = (),
+        paths: Sequence[RealPath] = (),
     ) -> Opening | str | None:
         """The access that a call needs beyond its server's sandbox.
 
@@ -123,6 +127,7 @@ class Servers(End, Protocol):
             server: the operator's name of it.
             request: what the policy was asked.
             hosts: what the call is known to reach besides.
+            paths: what its shell command names to write outside the sandbox.
 
         Returns:
             What a second instance can be let into; or in words what no approval opens; None:

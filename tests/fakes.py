@@ -156,7 +156,11 @@ class FakeServers:
         return DONE if self.act is None else await self.act(call)
 
     def opening(
-        self, server: str, request: AccessRequest, hosts: Sequence[str] = ()
+        self,
+        server: str,
+        request: AccessRequest,
+        hosts: Sequence[str] = (),
+        paths: Sequence[RealPath] = (),
     ) -> Opening | str | None:
         return self.needs
 

@@ -161,6 +161,13 @@ def rules(draw: st.DrawFn, name: str) -> Rule:
         )
         if kind == "names"
         else None,
+        excepting=NameCondition(
+            roles=frozenset(PATH_ROLES),
+            matching=draw(st.frozensets(st.sampled_from(FILE_NAMES), min_size=1, max_size=2)),
+            unless=draw(st.frozensets(st.sampled_from(FILE_NAMES), max_size=1)),
+        )
+        if kind == "paths" and draw(st.booleans())
+        else None,
         domains=DomainCondition(roles=draw(_some(URL_ROLES)), allowed=draw(patterns))
         if kind == "domains"
         else None,

@@ -238,6 +238,18 @@ def _within(paths: Sequence[RealPath], workspace: RealPath) -> tuple[RealPath, .
     return tuple(dict.fromkeys([path for path in inside if path.is_within(workspace)]))
 
 
+def written_outside(facts: Facts) -> tuple[RealPath, ...]:
+    """The paths that a call's shell command names and its sandbox does not let it write."""
+    if facts.command is None:
+        return ()
+    from ironcurtain_proxy.shell.beyond import paths_beyond  # noqa: PLC0415  as above
+    from ironcurtain_proxy.shell.effects import effect_of  # noqa: PLC0415
+
+    parts = effect_of(facts.command, facts.place).parts
+    found = [path for part in parts for path in paths_beyond(part.command, part.place)]
+    return tuple([RealPath.from_text(path) for path in dict.fromkeys(found)])
+
+
 def hosts_of(facts: Facts) -> tuple[str, ...]:
     """The hosts in those parts of a call's shell command that reach out."""
     if facts.command is None:

@@ -1,12 +1,12 @@
-"""The auto-confirm engine, off by default: approves what a person would, or chooses a reviewer.
+"""The auto-confirm engine, off by default: approves routine calls, and chooses reviewers.
 
 - `reviewer`: the engine as a reviewer. `engine`: its decision, pure. `running_engine`: its tasks.
 - `reviewer_chain`, `reviewers`, `briefing`: the target and the fallback of a question, and how
   each kind of reviewer is asked.
-- `engine_memory`, `engine_memory_rows`, `store`: what the engine remembers, in SQL.
-- `revocable_calls`: which calls the timeline can take back.
-- `notify`, `approval_tally`: who is told.
+- `engine_memory`, `engine_memory_rows`, `store`: the memory of the engine, in SQL.
+- `revocable_calls`: calls that the timeline can undo.
+- `notify`, `approval_tally`: notices.
 - `windows`: testing windows and deployments that the operator announces.
-- `lazy_store`, `owed`: the store when it is not there, and what is still to be written into it.
-- `owner`, `upkeep`: the process that a row belongs to, and what is removed.
+- `lazy_store`, `owed`: a store that is missing, and writes that wait for it.
+- `owner`, `upkeep`: the process that owns a row, and the removal of rows.
 """

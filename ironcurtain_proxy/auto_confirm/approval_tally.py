@@ -13,10 +13,10 @@ from ironcurtain_proxy.ports import Clock
 
 @dataclass(slots=True, kw_only=True)
 class ApprovalTally:
-    """What was approved since the last summary: one number for each operation there is."""
+    """The approvals since the last summary, by operation."""
 
     target: str
-    """Who is told, by the operator's name."""
+    """The target of the summary, by the operator's name."""
     clock: Clock
     _counts: Counter[OperationKind] = field(default_factory=Counter, init=False)
     _highest: Hundredths = field(default=0, init=False)
@@ -31,7 +31,7 @@ class ApprovalTally:
         self._highest = max(self._highest, decision.risk)
 
     def summary(self) -> SummaryNotice | None:
-        """What there is to tell; None: nothing was approved."""
+        """The summary; None: nothing was approved."""
         if not self._counts:
             return None
         return summary_notice(
@@ -42,7 +42,7 @@ class ApprovalTally:
         )
 
     def clear(self) -> None:
-        """Begin anew: it was told."""
+        """Reset the counts after a summary."""
         self._counts.clear()
         self._highest = 0
         self._since = self.clock.now()

@@ -1,7 +1,7 @@
-"""What a reviewer that is a program gets to know of a question.
+"""The view of a question for a reviewer that is a program.
 
-INVARIANT: nothing of a call is shown but what `redact` gave back, cut to a length and with every
-character visible; and the arguments stand apart, named as what they are: somebody else's words.
+INVARIANT: the view holds only redacted text, cut to a length, with every character visible. The
+arguments stand apart, marked as untrusted words of the agent.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ class Redacted:
 
     fields: Mapping[str, Json]
     complete: bool
-    """Whether it is all there, but for the secrets."""
+    """Whether everything except the secrets is there."""
 
 
 Redact: TypeAlias = Callable[[Mapping[str, Json]], Redacted]
@@ -46,14 +46,14 @@ REVIEW_BY_REQUESTER: Final = "review by the requester is refused"
 
 @dataclass(frozen=True, slots=True)
 class Passed(Unreachable):
-    """This reviewer is out, and why: the next one is asked."""
+    """The reason why this reviewer gives no answer; the next one is asked."""
 
     reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Briefing:
-    """What the engine found out about a call. Scores in hundredths."""
+    """The engine's findings on a call. Scores in hundredths."""
 
     operation: str = "unknown"
     risk: int = _NOTHING_KNOWN
@@ -67,11 +67,11 @@ class Briefing:
 
 
 UNBRIEFED: Final = Briefing()
-"""For a question that the engine was not asked about."""
+"""The briefing of a question without an engine decision."""
 
 
 def briefing_of(decision: EngineDecision) -> Briefing:
-    """A decision as its reviewers see it."""
+    """The briefing of a decision, for its reviewers."""
     return Briefing(
         operation=decision.operation,
         risk=decision.risk,
@@ -84,25 +84,25 @@ def briefing_of(decision: EngineDecision) -> Briefing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """A call as it may be shown. Every text is visible, on one line, and of bounded length."""
+    """The view of a call. Every text is visible, on one line, and bounded."""
 
     scope: str
     reasons: tuple[str, ...]
-    """Why a reviewer is asked: the engine's reason first, then that of everything that asks."""
+    """Why a reviewer is asked: the engine's reason first, then the others."""
     arguments: Mapping[str, Json]
     complete: bool
     """Whether nothing was cut."""
 
 
 def view_of(escalation: Escalation, briefing: Briefing, redact: Redact) -> View:
-    """What may be shown of a question.
+    """The view of a question.
 
     Raises:
         Exception: whatever `redact` raises. The question cannot be shown then.
     """
     grounds = [reason.ground.reason for reason in escalation.reasons]
     reasons = dict.fromkeys([briefing.reason, *(grounds or [escalation.ground.reason])])
-    # Apart from the arguments: what these hold cannot change how the rest is redacted.
+    # Apart from the arguments, which therefore cannot change how the rest is redacted.
     words = redact({"scope": _scope(escalation), "reasons": [text for text in reasons if text]})
     redacted = redact(escalation.arguments)
     cutter = _Cutter()
@@ -119,7 +119,7 @@ def view_of(escalation: Escalation, briefing: Briefing, redact: Redact) -> View:
 
 
 def cut(text: str, limit: int) -> str:
-    """The text, visible, and without its middle if it is long."""
+    """The text with all characters visible; the middle of a long one is cut."""
     left_out = len(text) - limit
     if left_out <= 0:
         return visible(text)
@@ -129,7 +129,7 @@ def cut(text: str, limit: int) -> str:
 
 
 def is_same_party(one: str, other: str) -> bool:
-    """Whether two names are one session's, however they are spelled."""
+    """Whether two names mean one session, in any spelling."""
     return _folded(one) == _folded(other)
 
 
@@ -143,7 +143,7 @@ def _scope(escalation: Escalation) -> str:
 
 
 class _Cutter:
-    """Walks the arguments, with what may still be shown."""
+    """Walks the arguments, and counts what may still be shown."""
 
     def __init__(self) -> None:
         self._left = MAX_ALL
@@ -156,7 +156,7 @@ class _Cutter:
             if self._is_used_up():
                 break
             key = self._text(name, MAX_NAME)
-            # Two keys may look alike once they are cut; neither may hide the other.
+            # Two keys can become equal when they are cut; both are shown.
             while key in shown:
                 key += "'"
             shown[key] = self._value(value, depth - 1)

@@ -68,23 +68,23 @@ DEADLINE: Final = 10.0
 """Seconds for one question or one line: the first one may have to wait for the store to open."""
 
 FRESH: Final = 2.0
-"""Seconds for which patterns, safe paths and rates are taken for what they were."""
+"""Seconds for which patterns, safe paths and rates are cached."""
 
 _MOST_ROWS: Final = 10_000
 """Approvals that nobody took, or that came to nothing later, are not waited for."""
 
 HISTORY_LASTS: Final = 60.0
-"""Seconds for which earlier work is taken for what it was: a thousand rows are read for it, and
-they say much the same a minute later."""
+"""Seconds for which earlier work is cached: it is read from a thousand rows, and changes
+slowly."""
 
 LATELY: Final = 0.5
-"""Seconds between two looks at a session's health, its failures and the queue."""
+"""Seconds between two reads of a session's health, its failures and the queue."""
 
 STALE: Final = 5.0
-"""Seconds after which a call waits for a fresh look instead of being decided by the last one."""
+"""Seconds after which a call waits for a fresh read instead of using the cache."""
 
 _ATTEMPTS: Final = 3
-"""Times that a store which is lost while it is asked is asked anew."""
+"""The attempts after a loss of the store during a read."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -122,7 +122,7 @@ class StoreLedger:
         )
 
     async def run(self) -> None:
-        """Keep what is known fresh while it is asked for, and the store in order.
+        """Refresh the cache while it is used, and do the store's upkeep.
 
         Never raises but when cancelled.
         """
@@ -144,18 +144,18 @@ class StoreLedger:
                 try:
                     await self._refresh(session)
                 except LedgerError as error:
-                    # What was known grows stale, and then nothing is approved.
+                    # The cache becomes stale, and nothing is approved then.
                     _log.warning("the store does not answer: %s", error)
             await anyio.sleep(LATELY)
 
     async def aclose(self) -> None:
-        """Write what is still owed, if that can be done, and give the connections back."""
+        """Write the owed lines if possible, and close the connections."""
         await self._owed.pay()
         with suppress(LedgerError):
             await self._in_thread(self.store.close)
 
     async def knowledge(self, session: str) -> Knowledge:
-        """What is known, as it was at most a few seconds ago."""
+        """The knowledge, at most a few seconds old."""
         known = self._lately.get(session)
         self._wanted.set()
         self._upkeep.used.set()
@@ -179,7 +179,7 @@ class StoreLedger:
             if lost == self._times_lost:
                 self._lately[session] = (asked, known)
                 return asked, known
-            # Somebody else found meanwhile that the store was lost: what it said is void.
+            # Another task found meanwhile that the store was lost, so the result is void.
             self._forget()
         raise self._fault("the store was lost while it was asked")
 
@@ -233,7 +233,7 @@ class StoreLedger:
         else:
             then = task_of(escalation, decision, found.scope, self.timeout_minutes)
         line = _LedgerLine(lambda: self.store.get().record_call(row, then, pattern))
-        # A row of which nobody knows would wait for ever, and its session would count as stuck.
+        # An unknown row would stay open for ever, and its session would count as stuck.
         with anyio.CancelScope(shield=True):
             try:
                 row_id = await self._in_thread(line.write)
@@ -307,7 +307,7 @@ class StoreLedger:
         write: Callable[[int], object],
         later: Callable[[int], object] | None = None,
     ) -> bool:
-        """Write a line of a question, now or, if that fails, as soon as it can be done."""
+        """Write a line of a question now, or as soon as the store works again."""
         row = self._rows.get(identifier)
         if row is None:
             return False
@@ -320,13 +320,13 @@ class StoreLedger:
         return False
 
     def _unwrite(self, identifier: EscalationId, line: "_LedgerLine") -> None:
-        """Remove what was perhaps written of a question that somebody else decides now."""
+        """Remove a row that was perhaps written for a question that a reviewer decides now."""
         if line.is_under_way:
             raise LedgerError("it is still being written")
         self.store.get().forget_request(identifier)
 
     def _forget(self) -> None:
-        """Nothing that another store said decides anything in this one."""
+        """Clear the cache, because it comes from another store."""
         self._lasting = self._history = None
         self._lately.clear()
 
@@ -346,7 +346,7 @@ class StoreLedger:
         except (IronCurtainError, OSError) as error:
             raise self._fault(f"the store failed: {error}") from error
         except Exception as error:
-            # Other programs can write there, whatever they like: that must not end the proxy.
+            # Other programs may write anything there, which must not end the proxy.
             raise self._fault(f"the store failed: {type(error).__name__}") from error
 
     def _fault(self, words: str) -> LedgerError:
@@ -355,7 +355,7 @@ class StoreLedger:
 
 
 class _LedgerLine:
-    """A line that is written once, in a thread that nobody may wait for any more."""
+    """A line that is written once, in a thread that may outlive its caller."""
 
     def __init__(self, write: Callable[[], int]) -> None:
         self._write = write
@@ -370,6 +370,6 @@ class _LedgerLine:
 
 
 def _if_it_is_open(write: Callable[[], object]) -> None:
-    """Write how a question ended, unless that is written."""
+    """Write the end of a question, unless it is written."""
     with suppress(AlreadyDecidedError):
         write()

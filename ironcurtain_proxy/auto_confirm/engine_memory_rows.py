@@ -1,4 +1,4 @@
-"""How the store's rows and what the engine knows become one another."""
+"""The conversion between the store's rows and the engine's values."""
 
 import logging
 from typing import Final, get_args
@@ -17,7 +17,7 @@ from ironcurtain_proxy.model.escalation import Escalation
 _log: Final = logging.getLogger(__name__)
 
 LONGEST_TEXT: Final = 4096
-"""Characters. What was approved lately is read again and again, and with it what it was about."""
+"""Characters of a text in a row: recent rows are read again and again."""
 
 _OPERATIONS: Final[tuple[OperationKind, ...]] = get_args(OperationKind)
 _SESSION_TYPES: Final[tuple[SessionType, ...]] = get_args(SessionType)
@@ -27,7 +27,7 @@ _RISKS: Final[tuple[RiskBand, ...]] = get_args(RiskBand)
 def row_of(
     escalation: Escalation, decision: EngineDecision, found: Findings, pattern: int | None
 ) -> InteractionRow:
-    """A decision as it is written down.
+    """The row of a decision.
 
     Args:
         escalation: the question.
@@ -40,7 +40,7 @@ def row_of(
         session_name=escalation.session,
         session_type=found.session_type,
         operation=decision.operation,
-        # One that is cut would be another's; and an agent names as many paths as it likes.
+        # A cut scope would be another one; and an agent can name any number of paths.
         scope=found.scope if len(found.scope) <= LONGEST_TEXT else None,
         matched_pattern_id=pattern,
         status="auto_approved" if decision.approves else "pending",
@@ -72,7 +72,7 @@ def task_of(
 
 
 def pattern_of(row: PatternRow) -> ApprovalPattern | None:
-    """A row as the engine knows patterns; None: it says what the engine does not understand."""
+    """The pattern of a row; None: the engine does not understand the row."""
     operation = next((word for word in _OPERATIONS if word == row.operation), None)
     session_type = next((word for word in _SESSION_TYPES if word == row.session_type), None)
     risk = next((word for word in _RISKS if word == row.risk_level), None)

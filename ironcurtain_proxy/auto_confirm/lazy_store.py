@@ -33,11 +33,11 @@ class LazyStore:
             return self._store
 
     def lose(self) -> None:
-        """Take note that what is open is the store no longer: the next one opens it anew."""
+        """Note that the open store was lost: the next caller opens it anew."""
         self._is_lost = True
 
     def close(self) -> None:
-        """Close it, if it was opened, for good: a thread that comes late opens none."""
+        """Close it for good: a late thread does not open it again."""
         with self._lock:
             self._is_closed = True
             if self._store is not None:

@@ -1,7 +1,7 @@
-"""What could not be written into the store, and is written as soon as that can be done.
+"""Writes that failed, kept until the store takes them.
 
-A question that stays open for want of its end would make its session look stuck, and count in the
-queue of others.
+A question without its end would stay open, make its session look stuck, and count in the queue of
+others.
 """
 
 import logging
@@ -18,18 +18,18 @@ from ironcurtain_proxy.model.escalation import EscalationId
 _log: Final = logging.getLogger(__name__)
 
 MOST: Final = 10_000
-"""Lines. One is owed for a call that was under way when the store failed: there are few."""
+"""The most kept writes; there is one for each call in progress when the store failed."""
 
 PAUSES: Final = (0.5, 1.0, 2.0, 5.0, 10.0)
-"""Seconds until the next try; the last for all further times."""
+"""Seconds until the next attempt; the last value repeats."""
 
 OwedLine: TypeAlias = Callable[[], object]
-"""Writes one line, in a thread. What it raises is a reason to try again."""
+"""Writes one line, in a thread. After an exception it is tried again."""
 
 
 @dataclass(slots=True)
 class Owed:
-    """Lines that wait for the store, in the order in which they came."""
+    """Lines that wait for the store, in their order."""
 
     in_thread: Callable[[OwedLine], Awaitable[object]]
     """Raises `LedgerError` where it fails."""
@@ -42,11 +42,11 @@ class Owed:
         return len(self._lines)
 
     def has(self, identifier: EscalationId) -> bool:
-        """Whether a line of this question waits: what comes later of it waits behind that."""
+        """Whether a line of this question waits; later lines then wait, too."""
         return any(one == identifier for one, _ in self._lines)
 
     def add(self, identifier: EscalationId, write: OwedLine) -> None:
-        """Have a line written later."""
+        """Keep a line for later."""
         if len(self._lines) >= self.most:
             self._lines.popleft()
             _log.error("too much waits for the store: how an escalation ended is lost")
@@ -54,7 +54,7 @@ class Owed:
         self._some.set()
 
     async def run(self) -> None:
-        """Write what is owed, until cancelled."""
+        """Write the kept lines, until cancelled."""
         while True:
             await self._some.wait()
             self._some = anyio.Event()
@@ -64,7 +64,7 @@ class Owed:
                 turn = 0 if await self.pay() else turn + 1
 
     async def pay(self) -> bool:
-        """Try each line once, up to the first that fails. Whether any was written."""
+        """Try each line, up to the first failure. Returns whether any was written."""
         paid = False
         for _ in range(len(self._lines)):
             identifier, write = line = self._lines[0]
@@ -72,7 +72,7 @@ class Owed:
                 await self.in_thread(write)
             except LedgerError as error:
                 _log.debug("escalation %s waits for the store: %s", identifier, error)
-                # Behind the others: one that can never be written does not keep them.
+                # Behind the others, so that one that always fails does not block them.
                 self._lines.rotate(-1)
                 return paid
             paid = True

@@ -1,7 +1,7 @@
-"""Whose an open row of the store is: a process, named so that only who can see it calls it gone.
+"""The owner of an open row: a process, with its boot and PID namespace.
 
-A store may be shared by machines and containers. The number of a process means something in one
-boot and one PID namespace alone; everywhere else nothing is said of it.
+Machines and containers may share a store, and a process id is meaningful in one boot and one PID
+namespace only. Outside of these, an owner never counts as gone.
 """
 
 from contextlib import suppress
@@ -16,7 +16,7 @@ _PARTS: Final = 4
 
 
 def this_owner() -> str | None:
-    """This process; None: the system does not say enough of it."""
+    """This process; None: the system does not identify it."""
     place, process = _place(), this_process()
     if place is None or not process.start_time:
         return None
@@ -24,7 +24,7 @@ def this_owner() -> str | None:
 
 
 def is_gone(owner: str) -> bool:
-    """Whether a process has certainly ended. Of what another program wrote nothing is certain."""
+    """Whether a process has certainly ended; False for values of other programs."""
     *place, number, started = owner.split(" ") if owner.count(" ") == _PARTS - 1 else ("", "", "")
     if " ".join(place) != _place() or not (number.isascii() and number.isdigit() and started):
         return False

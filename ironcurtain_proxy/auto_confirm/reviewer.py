@@ -1,8 +1,8 @@
 """The engine as a reviewer: calls that it does not approve go to the next reviewer.
 
-The decision is made by `engine`, which is pure; here it is told what the operator and the store
-know, and what it says is carried out. INVARIANT: nothing is approved that could not be
-written into the store first; where the store fails, the engine approves nothing.
+`engine`, which is pure, decides. This module gives it the knowledge of the operator and the store,
+and carries out its decision. INVARIANT: an approval is written to the store first; while the store
+fails, the engine approves nothing.
 """
 
 import logging
@@ -43,13 +43,13 @@ from ironcurtain_proxy.shell.operations import operation_of
 _log: Final = logging.getLogger(__name__)
 
 TOO_RISKY_FOR_A_MODEL: Final = 70
-"""Above this the auto-approver is not asked."""
+"""The highest risk about which the auto-approver is asked."""
 
 LIMIT: Final = "too many calls of this session wait for a reviewer"
 
 
 AFTER_SILENCE: Final = "engine:timeout"
-"""Who approves what nobody answered, where the operator said so."""
+"""The party that approves unanswered calls, where the operator configured it."""
 
 
 class LedgerError(IronCurtainError):
@@ -58,26 +58,26 @@ class LedgerError(IronCurtainError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """What the engine found out on its way to a decision."""
+    """The engine's intermediate results of a decision."""
 
     scope: str
-    """What the call is about, in the engine's spelling."""
+    """The scope of the call, in the engine's spelling."""
     session_type: SessionType
-    """What kind of session asked: what is learned of one kind holds for no other."""
+    """The type of the session: learned patterns hold for one type only."""
     pattern: str | None
     """The pattern that approved it."""
     elapsed: float
-    """Seconds it took."""
+    """The seconds that the decision took."""
 
 
 class Ledger(Protocol):
-    """What the engine remembers, over all sessions of this user."""
+    """The engine's memory, over all sessions of this user."""
 
     async def knowledge(self, session: str) -> Knowledge:
-        """What is known now.
+        """The current knowledge.
 
         Raises:
-            LedgerError: nothing is.
+            LedgerError: the store fails.
         """
         ...
 
@@ -87,9 +87,9 @@ class Ledger(Protocol):
         """Write a decision down, with its approval if it is one.
 
         Args:
-            escalation: what was asked.
+            escalation: the question.
             decision: the engine's.
-            found: what is to be remembered besides.
+            found: further values to record.
 
         Raises:
             LedgerError: it is not written: nothing may be approved.
@@ -99,7 +99,7 @@ class Ledger(Protocol):
     async def passed_on(
         self, escalation: Escalation, source: str, target: str, reason: str
     ) -> None:
-        """Note that another reviewer is asked. Never fails: the question goes on."""
+        """Note that another reviewer is asked. Never fails."""
         ...
 
     async def settled(self, escalation: Escalation, ruling: Ruling) -> bool:
@@ -112,10 +112,10 @@ class Ledger(Protocol):
 
 
 class Safeguards(Protocol):
-    """What makes a conditional approval revocable."""
+    """The undo behind a conditional approval."""
 
     def can_hold(self, escalation: Escalation) -> bool:
-        """Whether the call is one whose effects can be undone."""
+        """Whether the effects of such a call can be undone."""
         ...
 
     async def holds(self, escalation: Escalation) -> bool:
@@ -124,33 +124,33 @@ class Safeguards(Protocol):
 
 
 class Routes(Protocol):
-    """The reviewers, by the names the engine knows them by."""
+    """The reviewers, by the engine's names."""
 
     async def ask(self, escalation: Escalation, decision: EngineDecision) -> Ruling:
         """Ask the decision's target, then its fallback; `Unreachable`: neither is there."""
         ...
 
     def is_reachable(self) -> bool:
-        """Whether anybody seems to be there."""
+        """Whether any reviewer seems reachable."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionSituation:
-    """What the operator says of a session. Nothing of it comes from the agent."""
+    """The operator's statements on a session. Nothing of it comes from the agent."""
 
     session_type: SessionType
     workspace: RealPath | None = None
     home: RealPath | None = None
     required: WorkContext = field(default_factory=WorkContext)
-    """Where the session's task should be done."""
+    """The required context of the session's task."""
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Those variables of the proxy that are required; they may hold secrets."""
     provider_mismatch: bool = False
     """The session's provider is another than the one that the operator registered."""
 
     def context(self, branch: str | None) -> ContextMatch:
-        """What is required, beside what there is."""
+        """The required and the actual context."""
         actual = WorkContext(directory=self.workspace, environment=self.environment, branch=branch)
         return ContextMatch(required=self.required, actual=actual)
 
@@ -168,14 +168,14 @@ class AutoConfirm:
     first: FirstReviewer | None = None
     """The auto-approver, if it is on."""
     on_asked: Callable[[], None] | None = None
-    """Takes note that the engine is asked: soon a reviewer may be. Returns at once."""
+    """Called when the engine is asked, because a reviewer may be next. Returns at once."""
     on_approved: Callable[[EngineDecision], None] | None = None
-    """Takes note of what the engine itself approved. Returns at once; never raises."""
+    """Called for each approval of the engine. Returns at once; never raises."""
     _held: dict[EscalationId, int] = field(default_factory=dict)
     """The risk of each call of this session that waits for a reviewer."""
 
     async def ask(self, escalation: Escalation) -> Ruling:
-        """Approve, or have a reviewer decide."""
+        """Approve, or ask a reviewer."""
         if escalation.for_people:
             return await self.routes.ask(escalation, UNDECIDED)
         if self.on_asked is not None:
@@ -205,13 +205,13 @@ class AutoConfirm:
     async def ended(
         self, question: EscalationId, *, succeeded: bool | None
     ) -> tuple[tuple[str, Json], ...]:
-        """Take note how an approved call ended: implements `ports.Aftermath`."""
+        """Note how an approved call ended: implements `ports.Aftermath`."""
         await self.ledger.ended(question, succeeded=succeeded)
         return ()
 
     async def _ruling(self, escalation: Escalation, decision: EngineDecision) -> Ruling:
         try:
-            # Whoever asked may have gone meanwhile.
+            # The caller may have gone meanwhile.
             await anyio.lowlevel.checkpoint_if_cancelled()
             if decision.approves:
                 return Approved(
@@ -311,7 +311,7 @@ class AutoConfirm:
         return await self._held_for_review(escalation, self._undecided(escalation))
 
     def _undecided(self, escalation: Escalation) -> EngineDecision:
-        """Who is asked where nothing is approved: that hangs on the call, and not on the store."""
+        """The decision without the store: no approval, and the reviewer that fits the call."""
         known = Knowledge(moment=self.clock.now().astimezone())
         try:
             found = evaluate(
@@ -336,12 +336,12 @@ def _pattern(
 
 
 def _is_own(ruling: Ruling) -> bool:
-    """Whether the engine itself approved: at once, or after nobody had answered."""
+    """Whether the engine approved: at once, or because no reviewer answered."""
     return isinstance(ruling, Approved) and ruling.by.startswith("engine:")
 
 
 def _details(decision: EngineDecision) -> tuple[tuple[str, Json], ...]:
-    """What the record keeps: enough to replay the decision."""
+    """The fields of the record: enough to replay the decision."""
     return (
         OwnField("risk", decision.risk / 100),
         OwnField("confidence", decision.confidence / 100),
@@ -365,4 +365,4 @@ UNDECIDED: Final = EngineDecision(
     factors=(),
     confidence_factors=(),
 )
-"""For a question that the engine has nothing to say about: a person."""
+"""The decision for a question outside of the engine: a person is asked."""

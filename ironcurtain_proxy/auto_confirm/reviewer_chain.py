@@ -1,8 +1,7 @@
 """The reviewers of one question, one after the other: the target, then the fallback.
 
-Each has its time. Who cannot be asked, fails, or may not decide is passed over at once. Whoever
-asks is never asked. Knows the order and the time; not how any reviewer is reached, nor what becomes
-of a question that nobody answers: that is the engine's final table.
+Each has its deadline. A reviewer that is unreachable, fails, or may not decide is skipped at once.
+The asking session is never asked. The engine's final table decides on unanswered questions.
 """
 
 import logging
@@ -38,7 +37,7 @@ STEP_SECONDS: Final = 300.0
 """For each reviewer."""
 
 LATE_SECONDS: Final = 0.5
-"""How long after its deadline a reviewer may still hand over what it got in time."""
+"""Seconds after its deadline in which a reviewer may hand over an answer that came in time."""
 
 SILENCE: Final = "no answer in time"
 _BY_REVIEWER: Final = "reviewer:"
@@ -55,16 +54,16 @@ class Seat:
     """A reviewer in its place."""
 
     ask: AskBriefed
-    """Waits at most until the escalation's deadline; a cancelled question is withdrawn."""
+    """Asks, until the escalation's deadline at most; a cancelled question is withdrawn."""
     is_reachable: Callable[[], bool] = _always
-    """Whether somebody seems to be there."""
+    """Whether the reviewer seems reachable."""
     session: str | None = None
     """The session it reviews from; None: a person does."""
     may_deny: bool = True
 
 
 def without_briefing(reviewer: Reviewer) -> AskBriefed:
-    """A reviewer that sees the escalation alone, as a person does."""
+    """A reviewer that sees only the escalation, as a person does."""
 
     async def ask(escalation: Escalation, _: Briefing) -> Ruling:
         return await reviewer.ask(escalation)
@@ -78,14 +77,14 @@ class Step:
 
     escalation: Escalation
     source: str
-    """Whom it leaves, by name."""
+    """The reviewer that gave no answer, by name."""
     target: str | None
-    """Who is asked now; None: nobody is left."""
+    """The next reviewer; None: none is left."""
     reason: str
 
 
 OnStep: TypeAlias = Callable[[Step], Awaitable[None]]
-"""Writes a step down. What it raises is logged: the question goes on."""
+"""Records a step. Its exceptions are logged, and the question continues."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -98,10 +97,10 @@ class ReviewerChain:
     step_seconds: float = STEP_SECONDS
     on_step: OnStep | None = None
     notify: Notify | None = None
-    """Tells whoever is asked."""
+    """Notifies the asked reviewer."""
 
     def is_reachable(self) -> bool:
-        """Whether anybody seems to be there."""
+        """Whether any reviewer seems reachable."""
         return any(seat.is_reachable() for seat in self.seats.values())
 
     async def ask(self, escalation: Escalation, decision: EngineDecision) -> Ruling:
@@ -165,7 +164,7 @@ class ReviewerChain:
         return ruling if objection is None else _Without(objection)
 
     def _is_requester(self, escalation: Escalation, name: str, seat: Seat) -> bool:
-        # A person is nobody's session, whatever that calls itself.
+        # A person is no session, whatever name a session has.
         names = () if seat.session is None else (name, seat.session)
         return any(is_same_party(one, escalation.session) for one in names)
 
@@ -206,7 +205,7 @@ class ReviewerChain:
 
 @dataclass(frozen=True, slots=True)
 class _Without:
-    """No answer that counts."""
+    """The lack of a valid answer."""
 
     reason: str
 

@@ -1,4 +1,4 @@
-"""Which calls may be approved on condition: those that the timeline can take back.
+"""Calls that may be approved conditionally, because the timeline can undo them.
 
 Implements `auto_confirm.reviewer.Safeguards`.
 """
@@ -26,7 +26,7 @@ _REVOCABLE: Final[frozenset[ArgumentRole]] = _CHANGES | {
     "commit-message",
     "none",
 }
-"""What leaves the machine, or rewrites history, no point brings back."""
+"""Operations that no point undoes: they leave the machine, or rewrite history."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class RevocableCalls:
             and escalation.command is None
             and request.effect != "reads"
             and roles <= _REVOCABLE
-            # What is left out the server fills in as it likes.
+            # The server chooses the values of missing arguments.
             and bool(changes)
             and all(fact.values for fact in changes)
             and all(path.is_within(self.workspace) for path in _changed(request))

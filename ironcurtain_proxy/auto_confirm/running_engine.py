@@ -1,4 +1,4 @@
-"""The engine while it runs: the owner of its tasks, and what becomes of a reviewer that fails."""
+"""The running engine: the owner of its tasks, and the handling of failed reviewers."""
 
 import logging
 from collections.abc import Iterable
@@ -26,14 +26,14 @@ _CLOSE: Final = 2.0
 
 @dataclass(slots=True)
 class AbandonedReviewers:
-    """The reviewers that are asked no more."""
+    """The abandoned reviewers."""
 
     notifier: Notifier
     session_directory: Path
     _names: list[str] = field(default_factory=list, init=False)
 
     def note(self, reviewer: str) -> None:
-        """Tell whoever can be told that a reviewer is asked no more."""
+        """Report an abandoned reviewer on all channels."""
         self._names.append(reviewer)
         self.notifier.lost(reviewer)
         try:
@@ -43,14 +43,14 @@ class AbandonedReviewers:
 
 
 def warm(first: Iterable[ProcessReviewer]) -> None:
-    """Have those started whom a question goes to first."""
+    """Start the reviewers that are asked first."""
     for process in first:
         process.warm()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineParts:
-    """The engine and what runs for it."""
+    """The engine and its background tasks."""
 
     reviewer: AutoConfirm
     chain: ReviewerChain

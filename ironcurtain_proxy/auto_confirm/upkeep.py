@@ -1,6 +1,6 @@
-"""What a session does for the store beside its questions: rows that nobody ends, and old ones.
+"""Upkeep of the store by a session: it ends abandoned rows, and removes old ones.
 
-In the background, each step a transaction of its own: the session may end in between.
+Each step is a transaction in the background, because the session may end in between.
 """
 
 import logging
@@ -27,10 +27,10 @@ PAUSE: Final = 0.25
 """Seconds between two batches, for those who wait to write."""
 
 AGAIN: Final = 3600.0
-"""Seconds after which a session asks again whether a day has gone by."""
+"""Seconds between two checks whether a purge is due."""
 
 LOOK: Final = 60.0
-"""Seconds between two looks for what killed proxies left open."""
+"""Seconds between two searches for rows of killed proxies."""
 
 
 class InThread(Protocol):

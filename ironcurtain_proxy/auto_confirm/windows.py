@@ -1,4 +1,4 @@
-"""Testing windows and deployments: what the operator says is under way, as small files.
+"""Testing windows and deployments that the operator announces, as small files.
 
 A file `windows/testing` or `windows/deployment` in the state directory holds the time at which it
 ends. The state directory is protected, so that no agent opens a window for itself.
@@ -17,7 +17,7 @@ NAMES: Final[tuple[WindowName, ...]] = ("testing", "deployment")
 
 @dataclass(frozen=True, slots=True)
 class OpenWindows:
-    """What is under way."""
+    """The open windows."""
 
     testing: bool = False
     deployment: bool = False
@@ -31,7 +31,7 @@ class Windows:
     """`windows` in the state directory; it may not exist."""
 
     def read(self, now: datetime) -> OpenWindows:
-        """What is under way now.
+        """The windows that are open now.
 
         A file that cannot be understood closes a testing window, which approves, and keeps a
         deployment, which holds.

@@ -51,7 +51,7 @@ examples:
 exit status: 0 nothing worse than warnings, 1 errors, 2 options that cannot be used
 """
 
-LiveLister: TypeAlias = Callable[[Settings, Policy], LiveTools]
+LiveLister: TypeAlias = Callable[[Settings, Policy, float | None], LiveTools]
 """Starts the servers, lists their tools, and stops them again."""
 
 StartLooker: TypeAlias = Callable[[Settings, LoadedPolicy, Mapping[str, str], Report], None]
@@ -69,6 +69,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--live",
         action="store_true",
         help="start the servers and hold the annotations against their tools",
+    )
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        metavar="N",
+        help="with --live: how long all servers together have to answer (default: 10, as for "
+        "`serve`)",
     )
 
 
@@ -92,9 +99,8 @@ def run(options: argparse.Namespace) -> int:
         _start_looker()(settings, loaded, os.environ, report)
     _lint(loaded, settings, report)
     if options.live and settings is not None and not report.has_errors:
-        lint_live(
-            loaded.annotations, _live_lister()(settings, loaded.policy), settings.servers, report
-        )
+        live = _live_lister()(settings, loaded.policy, options.seconds)
+        lint_live(loaded.annotations, live, settings.servers, report)
     held = None if settings is None or report.has_errors else _held(settings, loaded)
     show = _json if options.json else _text
     lines = show(loaded, settings, held, report)

@@ -26,6 +26,7 @@ from ironcurtain_proxy.cli.explain_overlay import as_text as overlay_as_text
 from ironcurtain_proxy.cli.kernel import Kernel
 from ironcurtain_proxy.config.policy.engine_file import LoadedEngine, load_engine
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy, load_policy
+from ironcurtain_proxy.config.policy.proposing import is_directory, proposal_for
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.decision.combining import gravest_first
@@ -35,6 +36,7 @@ from ironcurtain_proxy.model.decision import Decision, Deny, Escalate, Ground, e
 from ironcurtain_proxy.model.json import Arguments, Json
 from ironcurtain_proxy.model.operation import Operation
 from ironcurtain_proxy.model.policy import Policy, Rule
+from ironcurtain_proxy.model.question import visible
 from ironcurtain_proxy.model.request import Facts, Gathered
 from ironcurtain_proxy.wiring.readiness import look_at_the_start
 
@@ -102,6 +104,8 @@ class _Explained:
     gathered: Gathered
     explanation: Explanation | None
     """The policy's part; None: it was not asked."""
+    offer: str = ""
+    """The command that adds a rule which allows such calls; empty: there is none to offer."""
     notes: Sequence[str] = ()
     found: ExplainedCall | None = None
     asked: NamedCall | None = None
@@ -121,13 +125,15 @@ class _Explained:
         lines = _as_text(self.name, self.decision, self.gathered, self.explanation)
         if self.found is not None and self.asked is not None and self.explanation is not None:
             lines += overlay_as_text(self.found, self.asked)
-        return [*lines, *self.notes]
+        offer = ["", "to allow such calls:", f"  {visible(self.offer)}"] if self.offer else []
+        return [*lines, *offer, *self.notes]
 
     def as_json(self) -> dict[str, Json]:
         """The same for programs."""
         fields = _as_json(self.decision, self.gathered, self.explanation)
         if self.found is not None and self.asked is not None and self.explanation is not None:
             fields["overlay"] = dict(overlay_as_json(self.found, self.asked))
+        fields["command"] = self.offer or None
         return {**fields, "notes": [note for note in self.notes if note]}
 
 
@@ -187,6 +193,7 @@ def _by_settings(options: argparse.Namespace, arguments: Arguments) -> _Explaine
             name=f"{server}/{tool}",
             gathered=gathered,
             explanation=_explanation(gathered, loaded.policy),
+            offer=_offer(gathered, loaded.policy),
             notes=["", alone, *notes],
         )
     asked = NamedCall(server, tool, settings)
@@ -196,10 +203,18 @@ def _by_settings(options: argparse.Namespace, arguments: Arguments) -> _Explaine
         name=f"{server}/{tool}",
         gathered=gathered,
         explanation=_explanation(gathered, loaded.policy),
+        offer=_offer(gathered, loaded.policy),
         notes=notes,
         found=found,
         asked=asked,
     )
+
+
+def _offer(gathered: Gathered, policy: Policy) -> str:
+    if not isinstance(gathered, Facts):
+        return ""
+    proposal = proposal_for(gathered, policy, is_directory)
+    return "" if proposal is None else proposal.command
 
 
 def _explanation(gathered: Gathered, policy: Policy) -> Explanation | None:

@@ -1,16 +1,18 @@
 """`ironcurtain-proxy policy`: show, change, test and replay the policy."""
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from ironcurtain_proxy.cli.policy_change import change
 from ironcurtain_proxy.cli.policy_judging import replay, test
 from ironcurtain_proxy.cli.policy_show import export, show
+from ironcurtain_proxy.cli.policy_suggest import suggest
 
 DESCRIPTION: Final = """\
-Show the rules of all layers, add a rule to yours, hold the policy to scenarios, or decide recorded
-calls again by other rules. Nothing is started or forwarded.
+Show the rules of all layers, add a rule to yours, hold the policy to scenarios, decide recorded
+calls again by other rules, or have rules proposed. Nothing is started or forwarded.
 """
 
 EXAMPLES: Final = """\
@@ -20,6 +22,7 @@ examples:
   ironcurtain-proxy policy ask fetch/fetch --host '*.org' --dry-run
   ironcurtain-proxy policy test scenarios.yaml              are these calls decided as expected?
   ironcurtain-proxy policy replay --candidate new.yaml      which recorded calls would differ?
+  ironcurtain-proxy policy suggest --apply                  rules for what you approve often
   ironcurtain-proxy policy export DIR                       the shipped files, for reading
 
 exit status: 0; 1 if a scenario is not met; 2 if something cannot be used
@@ -44,15 +47,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         add = changed.add_argument
         add("--path", action="append", default=[], metavar="P", help="only below this directory")
         add("--host", action="append", default=[], metavar="H", help="only for this host")
+        add("--sql", choices=("reads", "writes", "destroys"), help="only SQL that does this")
         add("--dry-run", action="store_true", help="show the change, and write nothing")
+        if verb == "allow":
+            add("--secrets", action="store_true", help="also files like .env, which hold secrets")
+    _add_judging(command)
+    exported = command("export", "write the shipped policy and annotations into a directory")
+    exported.add_argument("directory", type=Path, metavar="DIR")
+
+
+def _add_judging(command: Callable[[str, str], argparse.ArgumentParser]) -> None:
+    """Add the commands that judge scenarios or recorded calls."""
     tested = command("test", "hold the policy to files of scenarios")
     tested.add_argument("files", nargs="+", type=Path, metavar="FILE", help="scenarios, as YAML")
     replayed = command("replay", "decide recorded calls again, by another file of rules")
     replayed.add_argument("--candidate", type=Path, required=True, metavar="FILE")
     replayed.add_argument("--log", type=Path, metavar="PATH", help="default: your audit log")
     replayed.add_argument("--json", action="store_true", help="write one JSON object")
-    exported = command("export", "write the shipped policy and annotations into a directory")
-    exported.add_argument("directory", type=Path, metavar="DIR")
+    suggested = command("suggest", "propose rules that would have spared questions")
+    suggested.add_argument("--log", type=Path, metavar="PATH", help="default: all your audit logs")
+    least = "the fewest questions that a rule spares (default 2)"
+    suggested.add_argument("--least", type=int, default=2, metavar="N", help=least)
+    suggested.add_argument("--json", action="store_true", help="write one JSON object")
+    applied = "show the change of policy.yaml, and ask before it is written"
+    suggested.add_argument("--apply", action="store_true", help=applied)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -68,6 +86,8 @@ def run(options: argparse.Namespace) -> int:
             return test(options)
         case "replay":
             return replay(options)
+        case "suggest":
+            return suggest(options)
         case "export":
             return export(options)
         case verb:

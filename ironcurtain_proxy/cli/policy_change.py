@@ -15,10 +15,12 @@ from ironcurtain_proxy.config.policy.policy_loading import (
     load_candidate,
     load_policy,
 )
+from ironcurtain_proxy.config.policy.secret_names import SECRETS
 from ironcurtain_proxy.config.policy.short_form import EVERY, SHORT_NAME, VERBS
 from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.model.annotation import ROLE_TRAITS
 from ironcurtain_proxy.model.policy import Rule
 
 
@@ -39,22 +41,43 @@ def change(verb: str, options: argparse.Namespace) -> int:
         for note in about_unknown_tool(known_as, tool, before.annotations)[1:]:
             say(f"warning: {note}")
     conditions = [("within", options.path), ("hosts", options.host)]
-    file = (settings.generated_dir or settings.state_dir) / SHORT_NAME
-    old = file.read_text("utf-8") if file.exists() else ""
+    conditions.append(("sql", [options.sql] if options.sql else []))
+    if verb == "allow" and not options.secrets and _names_paths(before, known_as, tool):
+        conditions.append(("except", [SECRETS]))
+    file = own_file(settings)
+    old = text_of(file)
     new = with_rule(old, verb, known_as, tool, [one for one in conditions if one[1]])
-    after = _checked(settings, file, new)
-    for line in difflib.unified_diff(
-        old.splitlines(), new.splitlines(), str(file), str(file), lineterm="", n=2
-    ):
-        say(line)
+    after = checked(settings, file, new)
+    show_change(file, old, new)
     for line in consequences(before, after, after.policy.rules[0]):
         say(line)
     if options.dry_run:
         say("nothing was written (--dry-run)")
         return 0
-    _write(file, new)
-    say("written; running sessions take it within two seconds")
+    write_policy(file, new)
     return 0
+
+
+def own_file(settings: Settings) -> Path:
+    """The operator's own `policy.yaml`."""
+    return (settings.generated_dir or settings.state_dir) / SHORT_NAME
+
+
+def text_of(file: Path) -> str:
+    """Its text; empty: it is not there."""
+    return file.read_text("utf-8") if file.exists() else ""
+
+
+def changed_lines(file: Path, old: str, new: str) -> Iterator[str]:
+    """What changes in the file, as the lines of a diff."""
+    name = str(file)
+    return difflib.unified_diff(old.splitlines(), new.splitlines(), name, name, lineterm="", n=2)
+
+
+def show_change(file: Path, old: str, new: str) -> None:
+    """Print what changes in the file."""
+    for line in changed_lines(file, old, new):
+        say(line)
 
 
 def consequences(before: LoadedPolicy, after: LoadedPolicy, rule: Rule) -> Iterator[str]:
@@ -66,12 +89,24 @@ def consequences(before: LoadedPolicy, after: LoadedPolicy, rule: Rule) -> Itera
     for other in old:
         if other.effect not in {rule.effect, "deny"}:
             yield f"  asked before this one no more: {VERBS[other.effect]} by {other.name}"
-        if rule.effect == "allow" and other.names is not None and other.effect != "allow":
+        opens = rule.effect == "allow" and rule.excepting is None
+        if opens and other.names is not None and other.effect != "allow":
             yield "  this opens files that usually hold secrets, too, where its conditions hold"
     if not old:
         yield "  until now: no rule, so that every call was denied"
     if rule.effect == "allow":
         yield from _still_restricting(after, server, tool)
+
+
+def _names_paths(loaded: LoadedPolicy, server: str, tool: str) -> bool:
+    """Whether the tool, or one of all tools, names files."""
+    return any(
+        ROLE_TRAITS[role].category == "path"
+        for (name, one), annotation in loaded.annotations.items()
+        if name == server and tool in {one, EVERY}
+        for spec in annotation.arguments.values()
+        for role in spec.every_role()
+    )
 
 
 def _still_restricting(after: LoadedPolicy, server: str, tool: str) -> Iterator[str]:
@@ -81,7 +116,7 @@ def _still_restricting(after: LoadedPolicy, server: str, tool: str) -> Iterator[
                 yield f"  but {other.name} of the {other.layer} layer still restricts it"
 
 
-def _checked(settings: Settings, file: Path, text: str) -> LoadedPolicy:
+def checked(settings: Settings, file: Path, text: str) -> LoadedPolicy:
     """The policy with this text in the place of the file."""
     report = Report()
     with tempfile.TemporaryDirectory() as directory:
@@ -92,7 +127,13 @@ def _checked(settings: Settings, file: Path, text: str) -> LoadedPolicy:
     return after
 
 
-def _write(file: Path, text: str) -> None:
+def write_policy(file: Path, text: str) -> None:
+    """Write the file, and say so."""
+    replace_policy(file, text)
+    say("written; running sessions take it within two seconds")
+
+
+def replace_policy(file: Path, text: str) -> None:
     """Replace the file as a whole, for its user alone."""
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -37,6 +37,7 @@ EXAMPLES: Final = """\
 keys:
   a approve   r approve and remember   d deny   n deny with a word to the agent   q quit
   A approve all that waits together with this one
+  p show a rule that would allow such calls; then y writes it
 
 examples:
   ironcurtain-proxy review
@@ -72,8 +73,9 @@ def run(options: argparse.Namespace) -> int:
             return _review_lines(mailboxes, credential)
         # A second to import, and only this command needs it.
         from ironcurtain_proxy.cli.review_screen.review_screen import ReviewScreen  # noqa: PLC0415
+        from ironcurtain_proxy.cli.rule_offer import rule_for  # noqa: PLC0415
 
-        ReviewScreen(mailboxes, credential).run()
+        ReviewScreen(mailboxes, credential, rule_for).run()
         return 0
     finally:
         mailboxes.stop_listening()

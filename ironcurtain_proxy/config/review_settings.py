@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
+from urllib.parse import urlsplit
 
 from ironcurtain_proxy.config.reading.document import Spot
 from ironcurtain_proxy.config.reading.layers import Layers
@@ -33,6 +34,18 @@ _MODEL: Final = re.compile(r"(anthropic|google|openai):[A-Za-z0-9._/@-]{1,128}",
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NoticeSettings:
+    """Where a notice goes when a call waits for a person."""
+
+    desktop: bool = False
+    webhook: str = field(default="", repr=False)
+    """An address; whoever knows it may often post there."""
+    ntfy: str = field(default="", repr=False)
+    """The address of a topic; whoever knows it may read and post there."""
+    ntfy_token: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EscalationSettings:
     """How reviewers are asked."""
 
@@ -43,6 +56,7 @@ class EscalationSettings:
     """In the order they are asked."""
     require_digest: bool = False
     """Accept only answers with the digest of the request that was shown."""
+    notices: NoticeSettings = field(default_factory=NoticeSettings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +100,26 @@ def read_escalation(layers: Layers) -> EscalationSettings:
         ),
         channels=layers.read("escalation.channels", _channels, standard.channels),
         require_digest=layers.read("escalation.requireDigest", Spot.switch, default=False),
+        notices=NoticeSettings(
+            desktop=layers.read("escalation.noticeDesktop", Spot.switch, default=False),
+            webhook=layers.read("escalation.noticeWebhook", _address, ""),
+            ntfy=layers.read("escalation.noticeNtfy", _address, ""),
+            ntfy_token=layers.read("escalation.noticeNtfyToken", Spot.name, ""),
+        ),
     )
+
+
+def _address(spot: Spot) -> str:
+    text = spot.name()
+    try:
+        parts = urlsplit(text)
+        is_address = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_address = False
+    if not is_address or not text.isascii() or "@" in text or set(text) & set(" \r\n\t"):
+        # The address may be a secret: it is not repeated.
+        spot.error("must be an http or https address, without a user name")
+    return text
 
 
 def read_auto_approve(

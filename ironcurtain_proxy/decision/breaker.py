@@ -1,11 +1,14 @@
 """The circuit breaker: identical calls are refused once they repeat too often.
 
-Denied calls count too; otherwise an agent could repeat a forbidden call in a loop without limit.
+The breaker ends loops: a call that fails or is refused and comes again as it was, and a call that
+does something outside of the machine again and again. Denied calls count, too. A call that was done
+and can be taken back is given back (`forgive`): the same edit in two files, the same test run after
+each edit are work.
 Memory is bounded: calls outside the window are forgotten, and of a flood only the newest are
 remembered.
 """
 
-from collections import Counter, deque
+from collections import deque
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -16,6 +19,13 @@ MAX_REMEMBERED: Final = 100_000
 needs as many different calls within one window."""
 
 
+@dataclass(slots=True, eq=False)
+class _Call:
+    at: float
+    key: str
+    counts: bool = True
+
+
 @dataclass(slots=True)
 class Breaker:
     """Counts identical calls in a sliding window."""
@@ -24,8 +34,8 @@ class Breaker:
     """The number of identical calls that pass within a window; the next one is refused."""
     window: float = 60.0
     """Seconds."""
-    _calls: deque[tuple[float, str]] = field(default_factory=deque)
-    _counts: Counter[str] = field(default_factory=Counter)
+    _calls: deque[_Call] = field(default_factory=deque)
+    _counts: dict[str, list[_Call]] = field(default_factory=dict)
 
     def trips(self, key: str, now: float) -> bool:
         """Whether this call exceeds the threshold; if not, it is counted.
@@ -34,23 +44,33 @@ class Breaker:
             key: what makes two calls identical: server, tool and a digest of the arguments.
             now: seconds on a clock that never goes back.
         """
-        while self._calls and self._calls[0][0] <= now - self.window:
+        while self._calls and self._calls[0].at <= now - self.window:
             self._forget_oldest()
-        if self._counts[key] >= self.threshold:
+        if len(self._counts.get(key, ())) >= self.threshold:
             return True
         if len(self._calls) >= MAX_REMEMBERED:
             self._forget_oldest()
-        self._calls.append((now, key))
-        self._counts[key] += 1
+        call = _Call(now, key)
+        self._calls.append(call)
+        self._counts.setdefault(key, []).append(call)
         return False
 
+    def forgive(self, key: str) -> None:
+        """Count one call of this key no longer: it was done, and can be taken back."""
+        if found := self._counts.get(key):
+            self._drop(found[-1])
+
     def _forget_oldest(self) -> None:
-        _, key = self._calls.popleft()
-        left = self._counts[key] - 1
-        if left:
-            self._counts[key] = left
-        else:
-            del self._counts[key]
+        self._drop(self._calls.popleft())
+
+    def _drop(self, call: _Call) -> None:
+        if not call.counts:
+            return
+        call.counts = False
+        left = self._counts[call.key]
+        left.remove(call)
+        if not left:
+            del self._counts[call.key]
 
     def ground(self, server: str, tool: str) -> Ground:
         """The ground of a refusal by the breaker."""

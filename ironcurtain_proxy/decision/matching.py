@@ -173,6 +173,7 @@ def covers(rule: Rule, value: Value) -> bool:
         (rule.paths is None or is_inside(value, rule.paths))
         and (rule.names is None or is_named(value, rule.names))
         and (rule.uris is None or is_described(value, rule.uris))
+        and (rule.excepting is None or not is_named(value, rule.excepting))
     )
 
 

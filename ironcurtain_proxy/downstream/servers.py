@@ -29,6 +29,7 @@ from ironcurtain_proxy.errors import (
 from ironcurtain_proxy.model.authorized import AuthorizedCall
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.opening import Opening
+from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import AccessRequest
 from ironcurtain_proxy.model.server import ServerSpec, ToolDefinition, ToolResult
 from ironcurtain_proxy.model.walls import Walls
@@ -250,7 +251,11 @@ class DownstreamServers:
         return structs.replace(answer, refused_host=host) if host else answer
 
     def opening(
-        self, server: str, request: AccessRequest, hosts: Sequence[str] = ()
+        self,
+        server: str,
+        request: AccessRequest,
+        hosts: Sequence[str] = (),
+        paths: Sequence[RealPath] = (),
     ) -> Opening | str | None:
         """The opening that a call needs in its server's sandbox.
 
@@ -261,7 +266,8 @@ class DownstreamServers:
         if confinement is None:
             return None
         home = self._options.environment.get("HOME", "/")
-        return opening_for(supervisor.spec, confinement.profile, request, hosts, home)
+        profile = confinement.profile
+        return opening_for(supervisor.spec, profile, request, hosts, home, paths)
 
     def is_sandboxed(self, server: str) -> bool:
         """Whether the process that serves this server now is confined."""

@@ -1,14 +1,14 @@
-"""An untrusted tool call becomes facts, or a reason why it cannot.
+"""The facts of an untrusted call, or the reason why it has none.
 
-- `resolver`: the way of a call through the others.
+- `resolver`: the way of a call through the other modules.
 - `catalogue`, `live_catalogue`, `schema`, `schema_cost`: tools and their schemas.
-- `arguments`, `facts`, `paths`, `spelling`, `mounts`, `urls`: what arguments name.
-- `deep`: members of objects, and texts that are read by what they look like.
-- `operations`, `server_questions`, `naming`: what operations other than tool calls name, and the
+- `arguments`, `facts`, `paths`, `spelling`, `mounts`, `urls`: paths and URLs in arguments.
+- `deep`: members of objects, and texts that are read by their form.
+- `operations`, `server_questions`, `naming`: operations other than tool calls, and the
   agent's names of prompts and resources.
-- `git`, `git_process`, `remotes`, `repositories`, `branches`: what repositories add.
+- `git`, `git_process`, `remotes`, `repositories`, `branches`: repositories and their remotes.
 - `commands`: the shell command of a call, and where it runs.
-- `meanings`, `entries`, `pushes`: what files and remotes a command takes its meaning from.
-- `hosts`: the hosts that it is known to reach.
-- `context`, `fingerprint`, `grant_facts`: what is known of a session, and of a call as a whole.
+- `meanings`, `entries`, `pushes`: the files and remotes that give a command its meaning.
+- `hosts`: the hosts that a command is known to reach.
+- `context`, `fingerprint`, `grant_facts`: facts of a session, and of a call as a whole.
 """

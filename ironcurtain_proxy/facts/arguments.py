@@ -1,8 +1,4 @@
-"""Which argument of a call is read in which way.
-
-This file knows annotations; it does not know how a path, a URL or a
-remote is read.
-"""
+"""The reading of each argument of a tool, by its annotation."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,9 +19,9 @@ from ironcurtain_proxy.model.request import ArgumentFact
 ArgumentReading: TypeAlias = Literal[
     "path", "url", "git-remote", "uri", "identifier", "sql", "text", "anything", "deep"
 ]
-"""How the strings of an argument are read. `text`: as they are. `anything`: as they are, and what
-is no string beside them is nobody's concern. `deep`: each by its own place in the argument, or by
-what it looks like; see `facts.deep`."""
+"""The reading of an argument's strings. `text`: unchanged. `anything`: unchanged, and other values
+beside them are ignored. `deep`: each by its place in the argument, or by its form; see
+`facts.deep`."""
 
 _NOT_A_STRING: Final = Refusal("must be a string or a list of strings, all the way down")
 
@@ -38,14 +34,14 @@ class PlannedArgument:
     roles: tuple[ArgumentRole, ...]
     reading: ArgumentReading
     absent: tuple[ArgumentFact, ...]
-    """The facts for a call that does not have it, made once."""
+    """The facts of a call without the argument, made once."""
     spec: RoleSpec
     """The specification of the roles."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolPlan:
-    """How the arguments of one tool are read."""
+    """The reading of one tool's arguments."""
 
     fixed: tuple[PlannedArgument, ...] | None
     """In annotation order, if no role depends on another argument."""
@@ -65,7 +61,7 @@ class ToolPlan:
 
 
 def plan_for(annotation: ToolAnnotation) -> ToolPlan:
-    """Work out once what every call of the tool needs."""
+    """Compute the plan that all calls of the tool share."""
     specs = tuple(annotation.arguments.items())
     conditional = any(spec.cases for _, spec in specs)
     return ToolPlan(
@@ -124,7 +120,7 @@ def strings_of(value: Json, reading: ArgumentReading) -> tuple[str, ...] | Refus
 
 def _planned(name: str, spec: RoleSpec, roles: tuple[ArgumentRole, ...]) -> PlannedArgument:
     reading = "deep" if spec.inside else reading_of(roles)
-    # Members count although the call leaves them out: the server may fill them in.
+    # Omitted members count, because the server may fill them in.
     every = dict.fromkeys([roles, *_roles_inside(spec)])
     absent = tuple([ArgumentFact(name, one, ()) for one in every])
     return PlannedArgument(name, roles, reading, absent, spec)

@@ -1,4 +1,4 @@
-"""Where a repository keeps what, and which branch it is on. Reads small files; starts no git."""
+"""The layout and current branch of a repository, read from small files without git."""
 
 import os
 from typing import Final
@@ -10,7 +10,7 @@ _MAX_BYTES: Final = 4096
 
 
 def current_branch(root: RealPath) -> str | None:
-    """The branch that a commit would go to; None: none, or it cannot be found out.
+    """The branch that a commit would go to; None: none, or unknown.
 
     Args:
         root: what holds `.git`: a directory, or the file that a worktree has in its place.
@@ -24,13 +24,13 @@ def current_branch(root: RealPath) -> str | None:
 
 
 def _stands_for_another(reference: str) -> bool:
-    """Whether a commit to a branch would be one to another, which its file or link names."""
+    """Whether a branch is symbolic: its file or link names another one."""
     is_link = os.path.islink(reference)  # noqa: PTH114  microseconds
     return is_link or (_first_line(reference) or "").startswith("ref:")
 
 
 def shared_directory(root: RealPath) -> RealPath:
-    """What the worktrees of a repository have in common, its configuration among it.
+    """The common directory of a repository's worktrees, with its configuration.
 
     Args:
         root: what holds `.git`.
@@ -55,11 +55,11 @@ def _joined(place: str, text: str) -> str:
 
 
 def _first_line(path: str) -> str | None:
-    """The first line of a small regular file; None: it is none."""
+    """The first line of a small regular file; None: it is no such file."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError):
-        # ValueError: git's file names a path that there cannot be.
+        # ValueError: git's file names an impossible path.
         return None
     try:
         data = os.read(descriptor, _MAX_BYTES)

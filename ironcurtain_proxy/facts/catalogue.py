@@ -1,7 +1,6 @@
-"""Which tools there are, and under which names the agent sees them.
+"""The tools of all servers, and the agent's names of them.
 
-A catalogue is a value: a server that changes its list of tools
-means a new one. This file does not know how tools are listed or called.
+A catalogue is a value: when a server changes its list of tools, a new one is built.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ironcurtain_proxy.model.annotation import Annotations, ToolAnnotation
+from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.server import ServerSpec, ToolDefinition
 
 SEPARATOR: Final = "__"
@@ -19,16 +19,32 @@ class CataloguedTool:
     """One tool of one server."""
 
     exposed_name: str
-    """What the agent calls it."""
+    """The agent's name of it."""
     server: str
     """The operator's name of its server."""
     policy_server: str
-    """The name policy and annotations know the server by."""
+    """The server's name in policy and annotations."""
     definition: ToolDefinition
     annotation: ToolAnnotation | None
     """None: calls are denied, unless the server is trusted."""
     held: str = ""
     """Why it is hidden and denied until a person accepts it; empty: it is not."""
+
+    @classmethod
+    def described(
+        cls, server: str, policy_server: str, tool: str, annotation: ToolAnnotation | None
+    ) -> "CataloguedTool":
+        """A tool with the schema of its annotation, for a server that does not run."""
+        raw: dict[str, Json] = {"name": tool}
+        if annotation is not None:
+            raw["inputSchema"] = dict(annotation.input_schema)
+        return cls(
+            exposed_name=f"{server}{SEPARATOR}{tool}",
+            server=server,
+            policy_server=policy_server,
+            definition=ToolDefinition(server, tool, raw),
+            annotation=annotation,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

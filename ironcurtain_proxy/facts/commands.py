@@ -1,8 +1,8 @@
-"""The shell command of a call, and where it would run.
+"""The shell command of a call, and the place where it would run.
 
-Looks at the disk for each command: whether its directory has a repository of its own, which branch
-is checked out and where a push would go, what gives its tasks their meaning, and which of its paths
-lead out of the workspace. Which files and paths these are it is told by whoever knows commands.
+For each command it reads the disk: the repository of its directory, the current branch and the
+target of a push, the files of its tasks, and the paths that lead out of the workspace. `shell` says
+which files and paths to read.
 """
 
 import os
@@ -27,7 +27,7 @@ WORKING_DIRECTORY_ARGUMENTS: Final = (
     *("working_directory", "workingDirectory"),
 )
 _PROSE: Final = frozenset({"description", "explanation", "purpose", "reason", "title"})
-"""Arguments that tell people about a command, and change nothing."""
+"""Arguments with text for people, which change nothing."""
 
 
 def _no_directory(_server: str) -> str | None:
@@ -44,22 +44,22 @@ def _no_remotes(_server: str) -> GitRemotes | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grounds:
-    """What is known of every command of a session."""
+    """The environment of a session's commands."""
 
     workspace: str | None = None
     home: str | None = None
     directory: Callable[[str], str | None] = _no_directory
-    """By the operator's server name: where that server runs; None: not known."""
+    """By the operator's server name: the server's working directory; None: unknown."""
     sought: Callable[[ParsedCommand, Place], Sought] = _nothing_sought
-    """What of the disk gives a command its meaning."""
+    """The files that give a command its meaning."""
     remotes: Callable[[str], GitRemotes | None] = _no_remotes
     """By the operator's server name: git as that server would run it."""
     own: Mapping[str, str] = field(default_factory=dict)
-    """By the same: the directory that was made for that server and holds nothing of anybody's."""
+    """By the same: the private directory that was made for the server."""
     own_tmp: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """By the same: where that server has a place for temporary files of its own."""
+    """By the same: the server's private directory for temporary files."""
     shown: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """By the same: what in there is the machine's, and not writable."""
+    """By the same: the paths in it that are the machine's, and not writable."""
 
 
 def with_command(facts: Facts, argument: str, server: str, grounds: Grounds) -> Facts:
@@ -69,7 +69,7 @@ def with_command(facts: Facts, argument: str, server: str, grounds: Grounds) -> 
         facts: of the call.
         argument: the name of the argument.
         server: the operator's name of the server.
-        grounds: what is known of every command.
+        grounds: the environment of the session's commands.
     """
     command = _parsed(facts.arguments.get(argument))
     odd = _changes_the_command(facts.arguments, argument)
@@ -80,7 +80,7 @@ def with_command(facts: Facts, argument: str, server: str, grounds: Grounds) -> 
 
 
 def observed(command: ParsedCommand, place: Place, grounds: Grounds, server: str) -> Place:
-    """A place with all that the disk says about a command there."""
+    """A place, completed by what the disk shows about a command there."""
     remotes = grounds.remotes(server)
     if place.has_repository and place.directory is not None and place.branch is None:
         place = replace(place, branch=branch_of(place.directory))
@@ -91,7 +91,7 @@ def observed(command: ParsedCommand, place: Place, grounds: Grounds, server: str
     if place.workspace is not None:
         paths = grounds.sought(command, place).paths
         place = replace(place, strays=strays_among(paths, place.workspace))
-    # With the strays: what a link leads out of the workspace has no family to read.
+    # After the strays: a path that a link leads out of the workspace has no family.
     return settled(place, grounds.sought(command, place), remotes)
 
 
@@ -100,7 +100,7 @@ def _may_push(command: ParsedCommand) -> bool:
 
 
 def _uses_git(command: ParsedCommand) -> bool:
-    """Whether git runs beside other programs: alone, nothing asks whether it runs hooks."""
+    """Whether git runs together with other programs; alone, its hooks need no check."""
     return len(command.commands) > 1 and any(
         one.words and one.words[0].text == "git" for one in command.commands
     )
@@ -118,7 +118,7 @@ def _parsed(value: Json) -> ParsedCommand:
 
 
 def _changes_the_command(arguments: Arguments, command: str) -> str | None:
-    """An argument that may change what a command does: its environment, its shell, its input."""
+    """The argument that may change a command's effect: its environment, shell or input."""
     known = {command, *WORKING_DIRECTORY_ARGUMENTS, *_PROSE}
     for name, value in arguments.items():
         if name not in known and isinstance(value, str | list | dict) and value:
@@ -139,7 +139,7 @@ def _place(facts: Facts, server: str, grounds: Grounds) -> Place:
 
 
 def _directory(facts: Facts, server: str, grounds: Grounds) -> str | None:
-    """Where a command starts: the one working directory of the call, else the server's own."""
+    """The directory of a command: the call's only working directory, else the server's."""
     said = [
         name
         for name in WORKING_DIRECTORY_ARGUMENTS
@@ -153,7 +153,7 @@ def _directory(facts: Facts, server: str, grounds: Grounds) -> str | None:
         if fact.name == said[0] and len(fact.values) == 1 and isinstance(fact.values[0], PathValue):
             return str(fact.values[0].path)
     value = facts.arguments[said[0]]
-    # What is not annotated as a path goes to the server as it came.
+    # An argument that is not annotated as a path is sent unchanged.
     return _real(value) if isinstance(value, str) else None
 
 
@@ -169,7 +169,7 @@ def _real(path: str | None) -> str | None:
 def _has_repository(directory: str) -> bool:
     """Whether a directory has a `.git` of its own that is a directory.
 
-    A file of that name leads to a repository elsewhere, which the agent could have laid out.
+    A file of that name leads to a repository elsewhere, which the agent could have prepared.
     """
     try:
         return stat.S_ISDIR(os.lstat(f"{directory}/.git").st_mode)

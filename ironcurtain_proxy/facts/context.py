@@ -1,6 +1,6 @@
-"""What a git server remembers from earlier calls: its working directory.
+"""The working directory of a git server, from earlier calls.
 
-No I/O. The tools of a git server take `path` as optional once a directory was set; the policy must
+The tools of a git server take `path` as optional once a directory was set; the policy must
 see which one it will be, so it is written into the call before it is judged.
 """
 
@@ -27,18 +27,18 @@ class ServerContexts:
     """The working directory of each server of one session."""
 
     def __init__(self) -> None:
-        """Begin with none known."""
+        """Begin without directories."""
         self._directories: dict[str, str] = {}
 
     def note(self, server: str, tool: str, arguments: Arguments) -> None:
-        """Take note of a call that was carried out, with the arguments that were sent."""
+        """Note a call that was carried out, with the sent arguments."""
         argument = _SETS_DIRECTORY.get(tool)
         directory = arguments.get(argument) if argument is not None else None
         if isinstance(directory, str) and directory.startswith("/"):
             self._directories[server] = directory
 
     def of(self, server: str) -> tuple[tuple[str, str], ...]:
-        """What a reviewer should know of the server."""
+        """The server's context for a reviewer."""
         directory = self._directories.get(server)
         return () if directory is None else ((_SHOWN_AS, directory),)
 
@@ -49,7 +49,7 @@ class ServerContexts:
 
 
 def lacks_path(annotation: ToolAnnotation, arguments: Arguments) -> bool:
-    """Whether the tool takes a `path` and the call has none worth the name."""
+    """Whether the tool takes a `path` and the call has no usable one."""
     if "path" not in annotation.arguments:
         return False
     path = arguments.get("path")

@@ -1,4 +1,4 @@
-"""Arguments whose texts are read one by one: members of objects, and what nobody described.
+"""Arguments whose texts are read one by one: members of objects, and texts without a role.
 
 A specification with `inside` gives each member of an object its own roles, however many lists lie
 around it. A text of the role `unclear` is read as what it looks like: a path, a URL, or the paths
@@ -18,7 +18,7 @@ from ironcurtain_proxy.model.request import ArgumentFact, TextValue, Value
 
 Roles: TypeAlias = tuple[ArgumentRole, ...]
 ReadText: TypeAlias = Callable[[str, Roles], tuple[tuple[Value, ...], str] | Refusal]
-"""Reads a text by its roles: its values, and how it is sent."""
+"""Reads a text by its roles. Returns its values, and the text to send."""
 
 GUESSED_PATH: Final[Roles] = ("read-path", "write-path")
 GUESSED_URL: Final[Roles] = ("fetch-url",)
@@ -36,7 +36,7 @@ _MOST_TEXTS: Final = 10_000
 
 @dataclass(slots=True)
 class DeepReading:
-    """What one argument holds."""
+    """The values of one argument."""
 
     name: str
     read: ReadText
@@ -61,7 +61,7 @@ class DeepReading:
         """
         self._found.setdefault(spec.default, {})
         for inner in spec.inside.values():
-            # A role counts although the call leaves the member out: the server may fill it in.
+            # The role of an omitted member counts, because the server may fill it in.
             for roles in _roles_in(inner):
                 self._found.setdefault(roles, {})
         return self._take(value, spec, member or self.name)
@@ -117,7 +117,7 @@ class DeepReading:
             read = self.read(part, guessed)
             if isinstance(read, Refusal):
                 if look == "url" and part == text:
-                    # A URL that readers take apart differently could hide a host.
+                    # A URL that parsers read differently could hide a host.
                     return read
                 continue
             self._found.setdefault(guessed, {}).update(dict.fromkeys(read[0]))
@@ -125,7 +125,7 @@ class DeepReading:
 
 
 def looks_in(text: str, member: str) -> Iterator[tuple[Literal["path", "url"], str]]:
-    """What a text looks like: itself, or the paths and URLs in what looks like a command."""
+    """The paths and URLs that a text may be: itself, or those in a possible command."""
     if _URL.match(text):
         yield ("path" if text.lstrip().lower().startswith("file:") else "url"), text
         return

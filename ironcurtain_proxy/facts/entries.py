@@ -1,7 +1,7 @@
-"""What a file of tasks says of one task: its entry, and the entries that it leads to.
+"""The entry of a task in a file of tasks, with the entries that it leads to.
 
-Where entries cannot be told apart the whole text is the entry. An entry is too large rather than
-too small: then a change of something else costs a question.
+Where entries cannot be separated, the whole text is the entry. In doubt an entry is too large: then
+a change of something else costs a question.
 """
 
 import re
@@ -20,7 +20,7 @@ _RUNS_OTHERS: Final = re.compile(
 
 
 def scripts_entry(text: str, task: str | None) -> str | None:
-    """What a `package.json` says of a script: itself, `pre…` and `post…`, and those it names.
+    """The entry of a script in a `package.json`: itself, `pre…` and `post…`, and those it names.
 
     Args:
         text: the file.
@@ -64,12 +64,12 @@ class EntryRules:
 
     text: str
     common: str
-    """All that belongs to no rule."""
+    """The text outside of rules."""
     blocks: Mapping[str, str]
     """By the name of a target or recipe: its rules as they stand there."""
 
     def entry(self, targets: Sequence[str]) -> str:
-        """What is said of some targets: their rules, those that they name, and what is common."""
+        """The entry of some targets: their rules, those that they name, and the common text."""
         if not targets or not all(name in self.blocks for name in targets):
             return self.text
         found: dict[str, str] = {}
@@ -87,7 +87,7 @@ class EntryRules:
 
 _CALLS_ITSELF: Final = re.compile(r"\$[({]MAKE|\bg?make\b|\bjust\b|^[^\t ][^:\n]*:[^=\n]*[$%*]",
                                   re.MULTILINE)  # fmt: skip
-"""A rule from which others may be reached by a name that is only known when it runs."""
+"""A rule that may call others by a name that is known only when it runs."""
 
 _PLAIN_TARGETS: Final = re.compile(r"[\w./ -]+")
 _JUST_HEAD: Final = re.compile(r"@?([A-Za-z_][\w-]*)(?:\s.*)?", re.ASCII)
@@ -169,7 +169,7 @@ def _plain_names(lines: Iterable[str]) -> tuple[str, ...] | None:
 
 @dataclass(frozen=True, slots=True)
 class MiseEntry:
-    """What a `mise.toml` says of a task."""
+    """The entry of a task in a `mise.toml`."""
 
     text: str
     files: tuple[str, ...]
@@ -177,7 +177,7 @@ class MiseEntry:
 
 
 def mise_entry(text: str, task: str) -> MiseEntry | None:
-    """A task with those that it depends on, and all that is no task; None: it cannot be read."""
+    """A task with its dependencies, and all text outside of tasks; None: it cannot be read."""
     import tomllib  # noqa: PLC0415  only where a project uses it
 
     try:

@@ -1,8 +1,7 @@
-"""A call becomes facts: every argument read by its roles, and what is sent in its place.
+"""The facts of a call: every argument read by its roles, and the arguments to send.
 
-Reads the disk and asks git where an argument calls for it, and only there. This file does not know
-sessions, schemas or which tools there are: `resolver.py` asks it on behalf of a live agent, and the
-`decide` command directly. It blocks as long as the disk and git do: see `looks_up`.
+It reads the disk and asks git only where an argument needs it. `resolver.py` uses it for a live
+agent, and the `decide` command directly. It blocks as long as the disk and git do: see `looks_up`.
 """
 
 import os
@@ -43,13 +42,13 @@ from ironcurtain_proxy.model.request import (
 _REPOSITORY_ARGUMENTS: Final = ("path", "repo_path")
 _DIRECTORIES: Final = frozenset(WORKING_DIRECTORY_ARGUMENTS)
 _MAX_STRINGS: Final = 10_000
-"""Paths or URLs in one argument: looking at more would keep a processor busy for seconds."""
+"""The most paths or URLs in one argument: more would keep a processor busy for seconds."""
 _TOO_MANY: Final = Refusal("holds too many values")
 _NO_LIST: Final = Refusal("must be one path, not a list")
 _TOO_LONG: Final = Refusal("names a directory with a longer name than a file system can hold")
 _CANNOT_BE_READ: Final = Refusal("cannot be looked up")
 _UNREADABLE: Final = (OSError, ValueError, RecursionError)
-"""Whatever a name makes the system or a parser say: the call is denied, and the argument named."""
+"""Errors of the system or a parser on an argument: the call is denied, and the argument named."""
 _UNCLEAR_URL: Final = Refusal(
     "can be read as more than one URL; write it as scheme://host/path, the host in plain ASCII"
 )
@@ -72,7 +71,7 @@ class FactReader:
         plain_urls_only: bool = True,
         workspace: RealPath | None = None,
     ) -> None:
-        """Take what the calls are read against.
+        """Set up the reader.
 
         Args:
             paths: reads path arguments.
@@ -99,7 +98,7 @@ class FactReader:
         return self._plan(annotation).command
 
     def looks_up(self, annotation: ToolAnnotation, arguments: Arguments) -> int | None:
-        """How many paths the call names, or None if git has to be asked."""
+        """The number of paths in the call, or None if git must be asked."""
         if _may_push(arguments):
             return None
         count = 0
@@ -107,7 +106,7 @@ class FactReader:
             if argument.reading in {"git-remote", "sql"}:
                 return None
             if argument.reading == "deep":
-                # Nobody knows how many it holds before it is read.
+                # The number is unknown before it is read.
                 if arguments.get(argument.name) is not None:
                     return None
                 continue
@@ -123,9 +122,9 @@ class FactReader:
         """Read one call.
 
         Args:
-            annotation: what the operator says of the tool.
+            annotation: the operator's annotation of the tool.
             arguments: as the agent sent them; never changed.
-            remotes: what the server's own git would see.
+            remotes: git with the server's environment.
         """
         facts: list[ArgumentFact] = []
         sent: dict[str, Json] | None = None
@@ -150,7 +149,7 @@ class FactReader:
                 annotation, facts, awaiting, arguments if sent is None else sent, remotes
             )
         except _UNREADABLE:
-            # What is left to look at is the repository, or the directory that a command runs in.
+            # What remains is the repository, or the directory of a command.
             names = (*_REPOSITORY_ARGUMENTS, *WORKING_DIRECTORY_ARGUMENTS)
             name = next((name for name in names if name in arguments), annotation.tool)
             return unresolvable(_about(name, _CANNOT_BE_READ))
@@ -195,7 +194,7 @@ class FactReader:
     def _one(
         self, annotation: ToolAnnotation, argument: PlannedArgument, value: Json
     ) -> tuple[tuple[ArgumentFact, ...], Json] | Refusal:
-        """The facts of one argument, and its new spelling or None if it is sent as it came."""
+        """The facts of one argument, and its new spelling or None if it is sent unchanged."""
         if argument.reading == "deep":
             deep = DeepReading(argument.name, self._text)
             sent = self._deeply(deep, argument, value)
@@ -220,7 +219,7 @@ class FactReader:
     def _text(
         self, text: str, roles: tuple[ArgumentRole, ...]
     ) -> tuple[tuple[Value, ...], str] | Refusal:
-        """The values of one text inside an argument, and how it is sent."""
+        """The values of one text inside an argument, and the text to send."""
         reading = reading_of(roles)
         if reading != "path":
             values = self._values((text,), "url" if reading == "git-remote" else reading, roles)
@@ -242,7 +241,7 @@ class FactReader:
     def _read_argument(
         self, argument: PlannedArgument, value: Json
     ) -> tuple[tuple[Value, ...], Json] | Refusal:
-        """The values of an argument, and its new spelling or None if it is sent as it came."""
+        """The values of an argument, and its new spelling or None if it is sent unchanged."""
         strings = strings_of(value, argument.reading)
         if isinstance(strings, Refusal):
             return strings
@@ -258,7 +257,7 @@ class FactReader:
             if isinstance(reading, Refusal):
                 return reading
             paths.append(reading.value)
-            # Deleting a link deletes the link, not what it leads to: both must be allowed.
+            # To delete a link deletes the link, not its target: both must be allowed.
             if reading.link is not None and "delete-path" in argument.roles:
                 paths.append(reading.link)
             spelled.append(reading.spelled)
@@ -297,7 +296,7 @@ class FactReader:
         sent: Arguments,
         remotes: GitRemotes,
     ) -> Gathered:
-        """Add what hangs on the repository: where remotes lead, and what must not change."""
+        """Add the facts of the repository: the hosts of remotes, and the protected branch."""
         of_git = self.is_git(annotation)
         named = _repository(facts) if of_git or awaiting else None
         repository = None if named is None else named[1]
@@ -339,7 +338,7 @@ class FactReader:
 
 
 def _with_root(fact: ArgumentFact, repository: RealPath | None, root: RealPath) -> ArgumentFact:
-    """The argument that names the repository names all of it."""
+    """The facts with the whole repository for the argument that names it."""
     if not any(isinstance(v, PathValue) and v.path == repository for v in fact.values):
         return fact
     return ArgumentFact(fact.name, fact.roles, (*fact.values, PathValue(str(root), root)))
@@ -357,12 +356,12 @@ def _repository(facts: list[ArgumentFact]) -> tuple[str, RealPath] | None:
 
 
 def _is_too_long(path: RealPath) -> bool:
-    """Whether no directory can have such a name, so that git could not be asked in it."""
+    """Whether the name is too long for any directory."""
     return any(len(os.fsencode(part)) > NAME_MAX for part in path.parts)
 
 
 def _working_root(facts: list[ArgumentFact]) -> RealPath | None:
-    """The repository around the directory that a command is said to run in."""
+    """The repository around the directory of a command."""
     said = [fact for fact in facts if fact.name in WORKING_DIRECTORY_ARGUMENTS and fact.values]
     values = [value for fact in said for value in fact.values]
     if len(values) != 1 or not isinstance(values[0], PathValue):
@@ -372,14 +371,14 @@ def _working_root(facts: list[ArgumentFact]) -> RealPath | None:
 
 
 def _may_push(arguments: Arguments) -> bool:
-    """Whether it may run a command in some directory that pushes."""
+    """Whether the tool may run a command that pushes."""
     return not _DIRECTORIES.isdisjoint(arguments) and any(
         isinstance(value, str) and "push" in value for value in arguments.values()
     )
 
 
 def _branch_of(root: RealPath | None, remotes: GitRemotes, *, pushes: bool) -> str | None:
-    """The branch that is changed, also by a push that names no other; None: it is not known."""
+    """The branch that the call changes, or pushes by default; None: unknown."""
     branch = None if root is None else current_branch(root)
     return None if pushes and branch and remotes.renames_pushes(str(root)) else branch
 

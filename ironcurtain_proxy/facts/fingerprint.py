@@ -1,4 +1,4 @@
-"""What makes two calls the same call, and two servers the same server."""
+"""Digests that identify equal calls and equal servers."""
 
 import json  # noqa: TID251  integers beyond 64 bits and lone surrogates, which orjson refuses
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from ironcurtain_proxy.model.server import ServerSpec
 
 
 def fingerprint(server: str, tool: str, arguments: Arguments) -> str:
-    """SHA-256 in hexadecimal over server, tool and arguments, whatever the order of their keys."""
+    """SHA-256 in hexadecimal over server, tool and arguments, independent of the order of keys."""
     call = [server, tool, arguments]
     try:
         data = orjson.dumps(call, option=orjson.OPT_SORT_KEYS)
@@ -21,7 +21,7 @@ def fingerprint(server: str, tool: str, arguments: Arguments) -> str:
 
 
 def server_digest(spec: ServerSpec, workspace: str | None = None) -> str:
-    """What a server is, but for its credentials: a name alone may lead somewhere else tomorrow.
+    """The identity of a server without its credentials: a name can get another meaning.
 
     Args:
         spec: the server.

@@ -1,11 +1,11 @@
-"""Where git would connect to: every URL behind a remote, as git itself works it out.
+"""The URLs of a git remote, as git itself computes them.
 
-This file runs `git remote`, `git config` and the like and reads what they print. They start no
-hook, alias, pager, credential helper or connection. It does not know which hosts are allowed.
+This module reads the output of `git remote`, `git config` and similar commands, which start no
+hook, alias, pager, credential helper or connection.
 
-A name says nothing: `origin` may have a `pushurl`, several URLs, or be rewritten by `insteadOf` and
-`pushInsteadOf`; even a spelled-out URL may be the name of a remote or of a group. So git is
-asked about all of it, for the URL as for the name.
+A name does not determine its URL: `origin` may have a `pushurl`, several URLs, or be rewritten by
+`insteadOf` and `pushInsteadOf`; and a URL may be the name of a remote or of a group. So git is
+asked for names and URLs alike.
 """
 
 import os
@@ -19,7 +19,7 @@ from ironcurtain_proxy.facts.git_process import GitOutput, run_git
 from ironcurtain_proxy.facts.spelling import Refusal
 
 RemoteOperation: TypeAlias = Literal["push", "fetch", "both"]
-"""What a call does with a remote. `both`: not known, so either."""
+"""The operation of a call on a remote. `both`: unknown, so either."""
 
 # Verbose listing: name, tab, URL, direction, and for partial clones a filter.
 _REMOTE_LINE: Final = re.compile(r"([^\t]*)\t(?:(.*) \((fetch|push)\)(?: \[[^\]]*\])?)?")
@@ -29,7 +29,7 @@ _SETTINGS: Final = (
     r"|remotes\..*|fetch\.all)$"
 )
 _MAPPINGS: Final = r"^(push\.default|remote\..*\.push|branch\..*\.merge)$"
-"""What may make a push of one branch one of another."""
+"""Settings that can redirect a push to another branch."""
 _PUSHES: Final = (
     r"^(branch\..*\.(remote|pushremote|merge)|remote\.pushdefault|push\..*"
     r"|remote\..*\.(push|mirror))$"
@@ -49,7 +49,7 @@ _NO_TEXT: Final = Refusal("names a git remote with a control character")
 
 @dataclass(frozen=True, slots=True)
 class _Remotes:
-    """What one repository says of its remotes."""
+    """The remotes of one repository."""
 
     fetch: Mapping[str, tuple[str, ...]]
     push: Mapping[str, tuple[str, ...]]
@@ -73,7 +73,7 @@ class GitRemotes:
     """
 
     def __init__(self, environment: Mapping[str, str], *, deadline: float = 5.0) -> None:
-        """Take what git shall see.
+        """Set git's environment.
 
         Args:
             environment: the server's environment. Of it, `PATH`, `HOME`, `XDG_CONFIG_HOME` and what
@@ -126,7 +126,7 @@ class GitRemotes:
         branch = head.text.strip().removeprefix("refs/heads/")
         found: list[str] = []
         for name in _default_names(branch, operation, remotes, values):
-            # `origin` is only a guess of ours: if it is not there, nothing goes there.
+            # `origin` is a guess: if it is missing, nothing goes there.
             if name == "origin" and name not in remotes.names:
                 continue
             urls = self.destinations(name, repository, operation)
@@ -148,7 +148,7 @@ class GitRemotes:
         if values is None or any(key.endswith(".push") for key in values):
             return True
         if links.status != 0 or links.text.strip():
-            # A branch that only stands for another is pushed under the other's name.
+            # A symbolic branch is pushed under the name of its target.
             return True
         follows = values.get("push.default", "") in {"upstream", "tracking"}
         return follows and any(
@@ -158,7 +158,7 @@ class GitRemotes:
         )
 
     def push_target(self, repository: str, branch: str) -> tuple[str, str] | None:
-        """Remote and branch that `git push` without operands goes to, if anywhere; None: not sure.
+        """The remote and branch of `git push` without operands; None: unknown.
 
         Args:
             repository: a real directory.
@@ -194,7 +194,7 @@ class GitRemotes:
         return (remote, target) if target else None
 
     def steering(self, repository: str, remote: str | None) -> str | None:
-        """The settings that change what git runs, or what it does with a remote; None: not known.
+        """The settings that change the programs git runs, or its use of a remote; None: unknown.
 
         Args:
             repository: a real directory.
@@ -207,7 +207,7 @@ class GitRemotes:
         return found.text if found.status in {0, 1} else None
 
     def names_hooks(self, repository: str) -> bool:
-        """Whether a setting names another directory of hooks, or that is not known."""
+        """Whether a setting may name another directory of hooks."""
         (found,) = self._run(repository, (("config", "-z", "--get-all", "core.hooksPath"),))
         # The last one is ours: no hook runs while git is asked.
         return found.status != 0 or found.text.split("\0")[:-1] != ["/dev/null"]
@@ -215,7 +215,7 @@ class GitRemotes:
     def _inside(
         self, remote: str, repository: str, operation: RemoteOperation
     ) -> tuple[str, ...] | Refusal:
-        # A name nobody could have chosen before: git then rewrites the URL as if it were given.
+        # An unpredictable name: git rewrites its URL as if it were given.
         stand_in = f"ironcurtain-{secrets.token_hex(8)}"
         listing, settings = self._run(
             repository,
@@ -250,7 +250,7 @@ class GitRemotes:
         remotes: _Remotes,
         values: Mapping[str, str],
     ) -> Refusal | None:
-        """What git reads in some other place than the list of remotes."""
+        """Remotes that git reads from other places than its list."""
         if operation != "push" and f"remotes.{remote}".lower() in map(str.lower, values):
             return _GROUP
         if f"remote.{remote}.vcs" in values:
@@ -282,7 +282,7 @@ class GitRemotes:
 
 
 def _is_directory(place: str) -> bool:
-    """Unlike `Path.is_dir`, this raises for no name: a longer one than there can be is none."""
+    """Whether a path is a directory; unlike `Path.is_dir`, never raises for a long name."""
     return os.path.isdir(place)  # noqa: PTH112
 
 
@@ -320,7 +320,7 @@ def _git_environment(
 
 
 def _read_listing(output: GitOutput) -> _Remotes | None:
-    """Read `git remote -v`. A line that is not as expected makes the whole unreadable."""
+    """Read `git remote -v`. An unexpected line makes the whole output unreadable."""
     if output.status != 0:
         return None
     fetch: dict[str, tuple[str, ...]] = {}

@@ -1,7 +1,4 @@
-"""Runs git commands that only read, side by side, with one deadline and a limit on their output.
-
-This file does not know what the commands mean.
-"""
+"""Read-only git commands, run concurrently with one deadline and a limit on their output."""
 
 import os
 import selectors
@@ -19,13 +16,13 @@ _MAX_OUTPUT: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class GitOutput:
-    """How one command ended."""
+    """The result of one command."""
 
     status: int | None
     """Its exit status; None: it could not be started, took too long, or printed too much."""
     text: str = ""
     no_repository: bool = False
-    """It failed because the directory belongs to no repository."""
+    """The command failed because the directory belongs to no repository."""
 
 
 def run_git(
@@ -34,7 +31,7 @@ def run_git(
     environment: Mapping[str, str],
     deadline: float,
 ) -> list[GitOutput]:
-    """Run the commands in a directory, all at once, and give their answers in order.
+    """Run the commands in a directory concurrently. Returns their results in order.
 
     Args:
         commands: the arguments after `git`.
@@ -71,7 +68,7 @@ def _started(
 
 
 def _scratch() -> int:
-    """A descriptor for what git complains about: a pipe that nobody empties could block it."""
+    """A file for git's standard error: a pipe without a reader could block it."""
     descriptor, name = tempfile.mkstemp()
     os.unlink(name)  # noqa: PTH108  a string, as mkstemp gave it
     return descriptor

@@ -1,7 +1,4 @@
-"""What remembering an approval needs to know of the disk: which paths are directories.
-
-Looks at paths that were resolved already. Does not know what is remembered of them.
-"""
+"""The directories among a call's resolved paths, for remembered approvals."""
 
 import errno
 import os
@@ -16,27 +13,27 @@ from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import AccessRequest, PathValue
 
 _DEADLINE: Final = 5.0
-"""Seconds, as for all that is found out about a call."""
+"""Seconds, as for all facts of a call."""
 
 _MAX_THREADS: Final = 4
-"""Lookups at once. One that hangs keeps its thread."""
+"""The most lookups at once. One that hangs keeps its thread."""
 
 _NOTHING_THERE: Final = frozenset({errno.ENOENT, errno.ENOTDIR})
 
 
 class DirectoryFinder:
-    """Finds out which paths of a call are directories. One for each session."""
+    """Finds the directories among the paths of a call. One for each session."""
 
     def __init__(self, deadline: float = _DEADLINE) -> None:
-        """Take how many seconds one call may cost."""
+        """Set the deadline of one call in seconds."""
         self._deadline = deadline
         self._limiter = anyio.CapacityLimiter(_MAX_THREADS)
 
     async def find(self, request: AccessRequest) -> frozenset[RealPath] | None:
-        """As `directories_of`; None: it could not be found out in time.
+        """As `directories_of`; None: the deadline has passed.
 
-        In a thread, because a network file system can hang. An approval is asked for when somebody
-        is about to be waited for, so that a thread more does not matter.
+        In a thread, because a network file system can hang. The call waits for a reviewer anyway,
+        so the cost of a thread does not matter.
         """
         if not any(True for _ in _paths(request)):
             return frozenset()
@@ -48,9 +45,9 @@ class DirectoryFinder:
 
 
 def directories_of(request: AccessRequest) -> frozenset[RealPath]:
-    """The paths of a call that are directories, or may be for all that can be found out.
+    """The paths of a call that are, or may be, directories.
 
-    Counting too many makes what is remembered narrower, never wider.
+    Too many directories make the remembered pattern narrower, never wider.
     """
     return frozenset(path for path in _paths(request) if _may_be_directory(path))
 
@@ -58,11 +55,11 @@ def directories_of(request: AccessRequest) -> frozenset[RealPath]:
 def directories_to_open(
     request: AccessRequest, directories: frozenset[RealPath]
 ) -> tuple[str, ...]:
-    """The directories a server must be let into to carry out a call, each once.
+    """The directories that a server needs among its roots for a call, each once.
 
     Args:
         request: the call.
-        directories: those of its paths that are directories.
+        directories: its paths that are directories.
     """
     found = (path if path in directories else RealPath(path.parts[:-1]) for path in _paths(request))
     return tuple(dict.fromkeys(map(str, found)))

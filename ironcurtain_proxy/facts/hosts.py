@@ -1,8 +1,8 @@
 """The hosts that a family of commands is known to reach: remotes of git, and registries.
 
-Read from the configuration that the command itself would read, without running it. Where that may
-name other hosts than can be read here, none is known: the sandbox stops the command on its way,
-and the question about the next try has the host.
+The hosts come from the configuration that the command itself would read; it is not run. If the
+configuration may name hosts that cannot be read here, the result is empty: the sandbox then stops
+the command, and the question about the next attempt names the host.
 """
 
 import os
@@ -26,7 +26,7 @@ _DEFAULT: Final = re.compile(r"^\s*registry\s*=", re.MULTILINE)
 _HOST: Final = re.compile(r"https://([a-z0-9-]+(?:\.[a-z0-9-]+)+)(?:/.*)?", re.ASCII)
 
 _Reader: TypeAlias = Callable[[Sequence[str], str], tuple[str, ...]]
-"""Is handed the directory with all above it, and the home directory."""
+"""Gets the directory with all its parents, and the home directory."""
 
 
 def hosts_of(

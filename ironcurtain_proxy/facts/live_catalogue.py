@@ -1,7 +1,4 @@
-"""The catalogue as it is now: built from what the servers say, built again when they change it.
-
-Knows how to ask for the tools and how long an answer holds; does not know who asks.
-"""
+"""The current catalogue, built again when servers change their lists."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol, TypeAlias
@@ -19,18 +16,18 @@ from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.server import ServerSpec, ToolDefinition
 
 RESERVED: Final = "ironcurtain_"
-"""Begins the names of the proxy's own tools: no server's tool of such a name is ever reached."""
+"""The prefix of the proxy's own tools: a server's tool with such a name is never reached."""
 
 
 class ToolLists(Protocol):
-    """Who knows the tools by server."""
+    """The source of the servers' tools."""
 
     def tools_now(self) -> Mapping[str, tuple[ToolDefinition, ...]]:
-        """Those of all servers that have listed theirs."""
+        """The tools of all servers that have listed them."""
         ...
 
     async def until_settled(self, server: str) -> None:
-        """Wait, but not for ever, until a server has started or failed."""
+        """Wait, up to a deadline, until a server has started or failed."""
         ...
 
 
@@ -48,7 +45,7 @@ class LiveCatalogue:
         source: ToolLists,
         pins: ToolPins = lambda _server, _tools: {},
     ) -> None:
-        """Take what the catalogue is made of. Nothing is asked yet."""
+        """Begin without tools."""
         self._pins = pins
         self._judged: dict[str, tuple[tuple[ToolDefinition, ...], Mapping[str, str]]] = {}
         """By server: the tools that were held to their pins, and which of them are held."""
@@ -61,21 +58,21 @@ class LiveCatalogue:
         self._names: dict[tuple[str, str], frozenset[str]] = {}
         """By server and tool: what `names` has found in the current catalogue."""
         self._listed: set[str] = set()
-        """The servers whose tools are known now."""
+        """The servers whose tools are known."""
 
     @property
     def tools(self) -> tuple[CataloguedTool, ...]:
-        """Those that calls find now."""
+        """The current tools."""
         return () if self._current is None else self._current.tools
 
     def annotate(self, annotations: Annotations) -> None:
-        """Take other annotations. Calls that come from now on find them."""
+        """Replace the annotations for later calls."""
         self._annotations = annotations
         if self._current is not None:
             self.refresh()
 
     def refresh(self) -> Catalogue:
-        """Take what the servers have said by now."""
+        """Read the current lists of the servers."""
         definitions = self._source.tools_now()
         self._names = {}
         self._listed = {name for name, tools in definitions.items() if tools}
@@ -96,9 +93,9 @@ class LiveCatalogue:
         return held
 
     async def ready(self, exposed_name: str) -> None:
-        """Wait until a tool can be found, if there is one: a call may come before its server.
+        """Wait for the server of a tool: a call may come before its server is ready.
 
-        Waits for the one server whose tool it would be, so that none is slower than itself.
+        Waits only for the server to which the name points.
         """
         if self.find(exposed_name) is not None:
             return
@@ -114,7 +111,7 @@ class LiveCatalogue:
         return [self._exposed(tool) for tool in self.refresh().tools if not tool.held]
 
     def declares_view(self, server: str, uri: str) -> bool:
-        """Whether a tool of a server says that this resource shows its results (MCP Apps)."""
+        """Whether a tool of a server declares this resource as its view (MCP Apps)."""
         tools = [] if self._current is None else self._current.tools
         return any(
             tool.server == server and not tool.held and uri in views_of(tool.definition.raw)
@@ -122,14 +119,14 @@ class LiveCatalogue:
         )
 
     def find(self, exposed_name: str) -> tuple[str, str] | None:
-        """The (server, tool) that the agent knows by this name; None: there is none."""
+        """The (server, tool) of the agent's name; None: there is none."""
         if self._current is None or exposed_name.startswith(RESERVED):
             return None
         tool = self._current.named(exposed_name)
         return None if tool is None else (tool.server, tool.definition.name)
 
     def exposed(self, server: str, tool: str) -> str:
-        """The name the agent would know a server's tool by, whether it exists or not."""
+        """The agent's name of a server's tool, which need not exist."""
         return tool if len(self._servers) == 1 else f"{server}{SEPARATOR}{tool}"
 
     def definition(self, server: str, tool: str) -> str:
@@ -138,7 +135,7 @@ class LiveCatalogue:
         return "" if found is None else fingerprint(server, tool, found.definition.raw)
 
     def names(self, server: str, tool: str) -> frozenset[str]:
-        """What the operator may call a tool: `server/tool`, and `tool` if one server has it."""
+        """The operator's names of a tool: `server/tool`, and `tool` if only one server has it."""
         known = self._names.get((server, tool))
         if known is None:
             known = self._names_now(server, tool)

@@ -1,7 +1,7 @@
-"""What the disk says of a family of commands whose meaning lies in a file.
+"""The meaning of a family of commands that is defined in files, as a digest.
 
-The answer is a digest: equal digests mean that the task does what it did. Does not know what was
-approved. What cannot be read, or could be read in two ways, has no answer.
+Equal digests mean that the task is unchanged. Files that are unreadable or ambiguous give no
+digest.
 """
 
 import os
@@ -29,7 +29,7 @@ from ironcurtain_proxy.model.place import Place
 
 _MAX_BYTES: Final = 4 * 1024 * 1024
 _MAX_TEXT: Final = 512 * 1024
-"""Bytes of a file in which entries are told apart."""
+"""The most bytes of a file whose entries are separated."""
 _MAX_FILES: Final = 64
 """Of one task."""
 _MAX_DIRECTORIES: Final = 4000
@@ -39,15 +39,15 @@ _ABSENT: Final = "absent"
 
 
 class _UnclearError(Exception):
-    """What a task means cannot be told."""
+    """The meaning of a task is unknown."""
 
 
 @dataclass(slots=True)
 class _Reading:
-    """The files that one answer rests on."""
+    """The files of one digest."""
 
     seen: dict[str, str] = field(default_factory=dict)
-    """By path: what counts of it."""
+    """By path: the part that counts."""
 
     def text(self, path: str) -> str | None:
         """The text of a file; None: there is none."""
@@ -62,7 +62,7 @@ class _Reading:
             raise _UnclearError from None
 
     def note(self, path: str, counts: str | None = None) -> None:
-        """Take a file into the answer: what counts of it, else all of it."""
+        """Add a file to the digest: the part that counts, else all of it."""
         if len(self.seen) >= _MAX_FILES:
             raise _UnclearError
         if counts is None:
@@ -71,13 +71,13 @@ class _Reading:
         self.seen[path] = counts
 
     def digest(self) -> str:
-        """The answer."""
+        """The digest."""
         said = "\0".join(f"{path}\0{counts}" for path, counts in sorted(self.seen.items()))
         return sha256(said.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def meaning_of(family: Family, remotes: GitRemotes | None) -> str | None:
-    """What the disk says of a family; None: that cannot be told. Blocks; never raises.
+    """The meaning of a family; None: unknown. Blocks; never raises.
 
     Args:
         family: one whose meaning lies in files.
@@ -99,7 +99,7 @@ def meaning_of(family: Family, remotes: GitRemotes | None) -> str | None:
 
 
 def _whole(family: Family, _directory: str, reading: _Reading) -> None:
-    """All files that are named, whole."""
+    """All named files, completely."""
     for path in family.defined_in:
         reading.note(path)
 
@@ -111,7 +111,7 @@ def _task_file(family: Family, directory: str, reading: _Reading) -> None:
 
 
 def _no_words(family: Family, words: tuple[str, ...], reading: _Reading) -> None:
-    """Such a word leads to other files, which nobody looks up."""
+    """Refuse words that lead to other files, which are not read."""
     for path in family.defined_in:
         text = reading.text(path) or ""
         if any(word in text for word in words):
@@ -137,12 +137,12 @@ def _turbo(family: Family, directory: str, reading: _Reading) -> None:
 def _nx(family: Family, directory: str, reading: _Reading) -> None:
     _whole(family, directory, reading)
     if any(said != _ABSENT for said in reading.seen.values()):
-        # Its plugins make tasks of files all over the tree.
+        # Its plugins define tasks in files all over the tree.
         raise _UnclearError
 
 
 def _package(family: Family, directory: str, reading: _Reading) -> None:
-    """A script of a `package.json`, and what the package tool reads of its settings."""
+    """A script of a `package.json`, and the package tool's settings."""
     words = [word for word in family.program if word not in {"run", "run-script", "r"}]
     root = _nearest(directory, ("package.json", "node_modules"))
     for top in dict.fromkeys((directory, root)):
@@ -182,7 +182,7 @@ def _raise(error: OSError) -> None:
 
 
 def _nearest(directory: str, names: tuple[str, ...]) -> str:
-    """The directory itself or the nearest above it that has one of the names."""
+    """The directory itself or its nearest parent that has one of the names."""
     place = directory
     while True:
         if any(os.path.lexists(f"{place}/{name}") for name in names):
@@ -206,7 +206,7 @@ def _just(family: Family, directory: str, reading: _Reading) -> None:
 
 
 def _no_options(family: Family) -> None:
-    """An option that stayed in a family may name another file, or another directory."""
+    """Refuse options in a family: they may name another file or directory."""
     if any(one.startswith(("-", "+")) and one != "--" for one in family.kept):
         raise _UnclearError
 
@@ -285,7 +285,7 @@ _SETTINGS_OF: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "bun": ("bunfig.toml", ".env", ".env.local", ".npmrc"),
     }
 )
-"""Files that say which shell runs the scripts, or what else is run."""
+"""Files that set the shell of scripts, or further programs."""
 
 _MeaningReader: TypeAlias = Callable[[Family, str, _Reading], None]
 _READERS: Final[Mapping[str, _MeaningReader]] = MappingProxyType(
@@ -347,7 +347,7 @@ def _blocks(descriptor: int) -> Iterator[bytes]:
 
 
 def settled(place: Place, sought: Sought, remotes: GitRemotes | None) -> Place:
-    """A place with what the disk says of families."""
+    """A place with the meanings of families."""
     found = tuple([(family, meaning_of(family, remotes)) for family in sought.families])
     hosts: dict[Family, tuple[str, ...]] = {}
     for family, directory in sought.reaching:
@@ -358,7 +358,7 @@ def settled(place: Place, sought: Sought, remotes: GitRemotes | None) -> Place:
 
 
 def strays_among(paths: Iterable[str], workspace: str) -> tuple[str, ...]:
-    """Paths by which a link leads out of the workspace, each as far as the link itself.
+    """Links that lead out of the workspace, each as the path to the link itself.
 
     Args:
         paths: below the workspace, as text.
@@ -390,4 +390,4 @@ def _ancestors(path: str, workspace: str) -> Iterator[str]:
 
 
 _MAX_PATHS: Final = 500
-"""Of one command that are looked at. Of one that names more, none counts as inside."""
+"""The most paths of one command that are checked. With more, none counts as inside."""

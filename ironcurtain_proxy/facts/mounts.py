@@ -1,7 +1,6 @@
-"""Whether looking at the file system may hang.
+"""Whether access to the file system may hang.
 
-Reads the kernel's table of mounts and keeps it open, because it tells when it changes. This file
-does not know which paths anyone looks at.
+Reads the kernel's table of mounts and keeps it open, because the kernel reports its changes.
 
 A mount that is served over a network or by another program (NFS, FUSE) can block a system call for
 as long as its server likes. Where there is none, a path is looked up faster than a thread is asked
@@ -25,7 +24,7 @@ _KERNEL: Final = frozenset(
     | {"sysfs", "tracefs"}
 )
 _LOCAL_TYPES: Final = _DISKS | _MEMORY | _KERNEL
-"""Served by this kernel from its own memory or disks. Any other type counts as one that hangs."""
+"""File systems on local memory or disks. Any other type counts as one that can hang."""
 
 _MOUNT_POINT: Final = 4
 """The field of a line that holds where it is mounted; the type follows a lone hyphen."""
@@ -48,7 +47,7 @@ class MountTable:
         self._may_block = self._read()
 
     def may_block(self) -> bool:
-        """Whether any mount could keep a system call waiting. Costs a third of a microsecond."""
+        """Whether any mount could block a system call. Takes a third of a microsecond."""
         if self._descriptor is not None and self._poll.poll(0):
             self._may_block = self._read()
         return self._may_block

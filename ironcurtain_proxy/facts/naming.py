@@ -1,11 +1,11 @@
-"""The names under which the agent knows prompts and resources, and back.
+"""The agent's names of prompts and resources, and their translation.
 
-With one server they are the server's own. With several a prompt is `server__prompt`, as a tool is,
-and a resource `server+scheme:…`; a view of MCP Apps stays `ui://`, as hosts require, and becomes
-`ui://server+…`. A name that is no such name belongs to no server.
+With one server, the names are the server's own. With several, a prompt is `server__prompt`, as a
+tool is, and a resource `server+scheme:…`; a view of MCP Apps must stay `ui://` and becomes
+`ui://server+…`. Any other name belongs to no server.
 
-Renames URIs wherever a server names its own resources in an answer. Nothing here grants anything:
-what the agent asks for by such a name is judged when it asks.
+URIs of a server's own resources in its answers are renamed, too. A name grants nothing: the request
+for it is judged when it comes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -68,7 +68,7 @@ class Names:
         server = max(found, key=len)
         return server, exposed[len(server) + len(separator) :]
 
-    # --- in what servers say
+    # --- in answers of servers
 
     def entry(self, server: str, entry: Mapping[str, Json], key: str) -> dict[str, Json]:
         """An entry of a list, with the URI or template at a key renamed."""
@@ -89,7 +89,7 @@ class Names:
         return {**raw, "_meta": renamed}
 
     def result(self, server: str, answer: ToolResult) -> ToolResult:
-        """An answer, with the resources renamed that it names. The same value: it names none."""
+        """An answer with its resources renamed; the same value if it names none."""
         result = answer.result
         if not self.has_several or result is None:
             return answer

@@ -1,8 +1,8 @@
-"""What an operation other than a tool call names, put as arguments with roles.
+"""The arguments and roles of operations other than tool calls.
 
 A URI is read by its scheme: `file:` is a path, `http:` and `https:` are URLs, any other is itself.
-A prompt has the roles that the operator gave its arguments. A completion is read as what it
-completes. This module does not know the policy, nor how a path or URL is read.
+A prompt has the roles that the operator gave its arguments. A completion is read as the resource or
+prompt that it completes.
 """
 
 import re
@@ -35,17 +35,17 @@ _VIEW: Final = "ui"
 
 
 ViewFinder: TypeAlias = Callable[[str, str], bool]
-"""Whether a listed tool of a server says that this `ui://` resource shows its results."""
+"""Whether a listed tool of a server declares this `ui://` resource as its view."""
 
 
 def no_view(_server: str, _uri: str) -> bool:
-    """No tool is listed."""
+    """No tool declares a view."""
     return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationSource:
-    """What is known of prompts and servers."""
+    """The knowledge about prompts and servers."""
 
     prompts: Mapping[tuple[str, str], ToolAnnotation] = field(default_factory=dict)
     """By the server's name in policy and annotations, and the prompt."""
@@ -55,7 +55,7 @@ class OperationSource:
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """What an operation names: arguments, and the annotation that they are read by."""
+    """The arguments of an operation, with the annotation by which they are read."""
 
     annotation: ToolAnnotation
     arguments: Arguments
@@ -64,7 +64,7 @@ class Named:
 def named_by(
     operation: Operation, source: OperationSource, declares_view: ViewFinder
 ) -> Named | Unresolvable:
-    """What an operation names, or why it cannot be told."""
+    """The arguments of an operation, or the reason why it has none."""
     server = source.policy_server(operation.server)
     if server is None:
         return _unresolvable("unknown-operation", f"Unknown: {operation.exposed_name[:200]}")
@@ -89,7 +89,7 @@ def scheme_of(uri: str) -> str | Refusal:
 
 
 def as_sent(facts: Facts, operation: Operation) -> Facts:
-    """The facts with what is sent in its place: a path goes back into its URI.
+    """The facts with the arguments to send: a path goes back into its URI.
 
     Of the completion of a template it is what the agent wrote: the URI so far was put together to
     be judged, and is sent to nobody.
@@ -116,7 +116,7 @@ def _resource(
             "undeclared-view", "No listed tool says that this view shows its results"
         )
     role = _ROLES.get(scheme, "resource-uri")
-    # RFC 3986: schemes are the same in any letters. Servers and rules get the usual spelling.
+    # RFC 3986: schemes ignore case. Servers and rules get the usual spelling.
     spelled = f"{scheme}:{uri.partition(':')[2]}"
     annotation = ToolAnnotation(
         server=server,

@@ -1,14 +1,11 @@
-"""Where a path really leads: every link followed, however much of the tail is missing.
-
-This file reads directory entries and links and changes nothing. It does not know roles, rules or
-which directories matter.
+"""The real path of a path: every link followed, however much of the tail is missing.
 
 `os.path.realpath` will not do: it follows `/proc/self/cwd` as if the server were this process, and
 gives up silently where it may not look. Here each of these has an answer:
 
 - a dangling link leads to its target, existing or not;
 - a missing tail is kept as it is, of any length;
-- a cycle of links can be opened by nobody: the path is judged at the first link that is part of it;
+- a cycle of links cannot be opened: the path is judged at the first link that is part of it;
 - what means another thing in another process (`/proc/self`, `/dev/fd`, …) is refused.
 """
 
@@ -40,7 +37,7 @@ _LOW_WORD: Final = 0 if sys.byteorder == "little" else ctypes.sizeof(ctypes.c_lo
 
 
 _MAX_LINKS: Final = 1000
-"""Links followed for one path. Linux itself stops at 40; other readers go further."""
+"""The most links of one path. Linux stops at 40; other readers follow more."""
 
 _OWN_TO_PROCESS: Final = Refusal("leads through /proc or /dev to what differs between processes")
 _TOO_MANY_LINKS: Final = Refusal("leads through too many links")
@@ -64,13 +61,13 @@ _O_PATH: Final[int | None] = getattr(os, "O_PATH", None)
 
 @dataclass(frozen=True, slots=True)
 class PathReading:
-    """A path as it is judged and as it is sent."""
+    """The judged path, and the path that is sent."""
 
     value: PathValue
     spelled: str
     """Absolute and normalised, links as the agent wrote them: it leads where `value` says."""
     link: PathValue | None = None
-    """Where the path itself lies, if it is a link: what removing or renaming it would change."""
+    """The real place of the link itself, if the path is one: to remove it changes this place."""
 
 
 class PathReader:
@@ -80,18 +77,18 @@ class PathReader:
     """
 
     def __init__(self, speller: Speller, *, keep_unreadable: bool = False) -> None:
-        """Take what short spellings stand for.
+        """Set the meaning of short spellings.
 
         Args:
             speller: the text half of the work.
-            keep_unreadable: keep the rest of a path as it is behind a directory that may not be
-                looked into, instead of refusing it. Only for decisions that nothing is sent by.
+            keep_unreadable: keep the rest of a path behind an unreadable directory instead of
+                refusing it. Only for decisions after which nothing is sent.
         """
         self._speller = speller
         self._keep_unreadable = keep_unreadable
 
     def read(self, text: str) -> PathReading | Refusal:
-        """Read one string. Never raises for what the string says."""
+        """Read one string. No string makes it raise."""
         spelled = self._speller.spell(text)
         if isinstance(spelled, Refusal):
             return spelled
@@ -114,7 +111,7 @@ class PathReader:
     def real_path(self, spelled: str) -> RealPath | Refusal:
         """Follow the links of an absolute, normalised spelling."""
         parts = [part for part in spelled.split("/") if part]
-        # What differs between processes lies there without a link, too (`/dev/tty`).
+        # Some paths differ between processes without a link (`/dev/tty`).
         if parts[:1] not in (["proc"], ["dev"]):
             if _has_no_link(spelled):
                 return RealPath(tuple(parts))
@@ -168,7 +165,7 @@ class PathReader:
         return done
 
     def _target(self, directory: list[str], name: str, place: str) -> str | Refusal | None:
-        """What the link at `place` says, or None if it is none or is not there."""
+        """The target of the link at `place`; None if it is no link or is missing."""
         if directory == ["proc"] and (name in _PROC_NAMES or name.isdigit()):
             return _OWN_TO_PROCESS
         if directory == ["dev"] and name in _DEV_NAMES:
@@ -199,13 +196,13 @@ class PathReader:
 
 @dataclass(frozen=True, slots=True)
 class _EndOfLink:
-    """Stands behind the components of a link's target: what comes next is no longer inside it."""
+    """The end of a link's target among the remaining components."""
 
     place: str
 
 
 class _Budget:
-    """How many links may still be followed."""
+    """The number of links that may still be followed."""
 
     __slots__ = ("_left",)
 
@@ -239,7 +236,7 @@ def _has_namesake(place: str) -> bool:
 
 
 def _has_no_link(spelled: str) -> bool:
-    """Whether the path exists and the kernel finds it without following a single link.
+    """Whether the path exists and contains no link.
 
     Three system calls, whatever the depth; `lstat` on every component costs one each.
     """
@@ -266,7 +263,7 @@ def _is_of_procfs(status: os.stat_result, directory: list[str]) -> bool:
 
 
 def file_system_type(directory: str) -> int | None:
-    """The number of the file system that holds a directory; None: it cannot be found out."""
+    """The number of the file system that holds a directory; None: unknown."""
     if _LIBRARY is None:
         return NO_NUMBER
     buffer = ctypes.create_string_buffer(_BUFFER)

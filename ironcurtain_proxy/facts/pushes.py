@@ -1,4 +1,4 @@
-"""Where the git commands of a shell lead: the branch, its upstream, and the URLs of remotes."""
+"""The targets of git commands in a shell: the branch, its upstream, and the remotes' URLs."""
 
 import os
 from hashlib import sha256
@@ -12,7 +12,7 @@ from ironcurtain_proxy.model.path import RealPath
 
 
 def branch_of(directory: str) -> str | None:
-    """The branch that is checked out in a repository; None: none, or it is not known."""
+    """The current branch of a repository; None: none, or unknown."""
     try:
         return current_branch(RealPath.from_text(directory))
     except (OSError, ValueError):
@@ -38,10 +38,10 @@ def may_run_hooks(repository: str, remotes: GitRemotes) -> bool:
 
 
 def where_git_leads(family: Family, remotes: GitRemotes) -> str | None:
-    """A digest of where a family of git commands leads; None: that is not known.
+    """A digest of the targets of a family of git commands; None: unknown.
 
-    Every URL of the remote after all rewriting, and the settings that have a say. The repository
-    itself is no part of it: in another clone the same commands reach the same place.
+    Every URL of the remote after all rewriting, and the relevant settings. The repository itself is
+    no part of it: in another clone the same commands reach the same place.
     """
     root = repository_root(RealPath.from_text(family.directory or ""))
     if isinstance(root, Refusal):
@@ -58,14 +58,14 @@ def where_git_leads(family: Family, remotes: GitRemotes) -> str | None:
     if program == "push" and remotes.renames_pushes(repository):
         return None
     if not urls:
-        # Without a remote nothing but its place tells a repository from others.
+        # Without a remote, only its place identifies a repository.
         urls = (repository,)
     said = "\0".join([*urls, "", steering])
     return sha256(said.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def destinations(family: Family, remotes: GitRemotes) -> tuple[str, ...] | None:
-    """Every URL that a family of git commands leads to; None: that is not known."""
+    """Every URL that a family of git commands reaches; None: unknown."""
     root = repository_root(RealPath.from_text(family.directory or ""))
     if isinstance(root, Refusal) or not os.path.isdir(str(root)):  # noqa: PTH112  a text
         return None

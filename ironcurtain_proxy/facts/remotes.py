@@ -1,8 +1,4 @@
-"""Which hosts a git remote argument leads to, given or left out.
-
-This file joins what the argument says with what git says. It does not know how git is asked, nor
-which hosts are allowed.
-"""
+"""The hosts of a git remote argument, present or omitted."""
 
 import os
 from collections.abc import Mapping
@@ -29,7 +25,7 @@ _OPERATIONS: Final[Mapping[str, RemoteOperation]] = MappingProxyType(
 _OUTSIDE_A_REPOSITORY: Final = frozenset({"git_clone"})
 
 _MAX_REMOTES: Final = 16
-"""Remotes in one argument: git is asked about each."""
+"""The most remotes in one argument: git is asked about each."""
 _TOO_MANY: Final = Refusal("names too many remotes")
 _EMPTY: Final = UrlValue("", ("",), ordinary=False)
 _NO_TEXT: Final = Refusal("must be a string or a list of strings")
@@ -43,7 +39,7 @@ _UNCLEAR: Final = Refusal(
 
 
 def operation_of(tool: str) -> RemoteOperation:
-    """What a tool does with its remote. A tool that is not known may do either."""
+    """The operation of a tool on its remote. An unknown tool may do either."""
     return _OPERATIONS.get(tool, "both")
 
 
@@ -56,16 +52,16 @@ BARE: Final = Refusal(
 def repository_root(directory: RealPath) -> RealPath | Refusal:
     """The repository that git would find from a directory; the directory itself if there is none.
 
-    Git looks upwards for a `.git`, and at each level also takes the directory itself for a
-    repository if it is laid out like one. Whoever may write files can lay one out, with a `config`
-    that names a command (`core.fsmonitor`), and a harmless `git status` runs it. So such a
-    directory is refused, unless it is the `.git` of a repository, which is a protected name.
+    Git searches upwards for a `.git`, and at each level also accepts the directory itself as a bare
+    repository. An agent that writes files can create one with a `config` that names a command
+    (`core.fsmonitor`), and a harmless `git status` runs it. So such a directory is refused, unless
+    it is the `.git` of a repository, which is a protected name.
     """
     parts = directory.parts
     for length in range(len(parts), 0, -1):
         place = "/" + "/".join(parts[:length])
         if _is_laid_out(place):
-            # Also beside a `.git`: git passes over one that is broken, and takes what is around it.
+            # Also beside a `.git`: git skips a broken one, and takes the directory around it.
             return RealPath(parts[: length - 1]) if parts[length - 1] == ".git" else BARE
         if os.path.lexists(f"{place}/.git"):
             return RealPath(parts[:length])
@@ -73,14 +69,14 @@ def repository_root(directory: RealPath) -> RealPath | Refusal:
 
 
 def _is_laid_out(place: str) -> bool:
-    """Whether git, or a library of it, could take a directory itself for a repository."""
+    """Whether git, or a git library, could accept a directory itself as a repository."""
     return os.path.lexists(f"{place}/HEAD") and any(
         os.path.lexists(f"{place}/{name}") for name in _LAYOUT
     )
 
 
 _LAYOUT: Final = ("objects", "refs", "commondir")
-"""What a repository holds besides its HEAD; `commondir` says where the rest lies."""
+"""The contents of a repository besides HEAD; `commondir` names the place of the rest."""
 
 
 class RemoteReader:
@@ -100,16 +96,16 @@ class RemoteReader:
         *,
         of_git: bool,
     ) -> tuple[Value, ...] | Refusal:
-        """Give one value for each remote, with every host it leads to.
+        """One value for each remote, with every host that it leads to.
 
-        Left out, it stands for the default remote, if the tool is known to contact one.
+        An omitted argument means the default remote, if the tool is known to contact one.
         """
         if not value and value in (None, "", []):
             if of_git and repository is not None and tool in _OPERATIONS:
                 return self._default(tool, str(repository), remotes, given=value is not None)
             return _values_of_empty(value)
         if not isinstance(value, str | list):
-            # A server may make text of it, and git take that for a remote.
+            # A server may convert it to text, which git may take for a remote.
             return _NO_TEXT
         strings = strings_of(value, "git-remote")
         if isinstance(strings, Refusal) or len(strings) > _MAX_REMOTES:

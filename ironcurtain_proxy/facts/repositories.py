@@ -1,9 +1,8 @@
-"""Who works on which git repository right now.
+"""The locks on git repositories: exclusive for a push, shared for other calls.
 
-A push goes where the repository's configuration says at the moment git reads it, and another call
-may rewrite that configuration. So a call that pushes has its repository for itself: from the last
-look at its remotes until the server has answered, no other call on that repository is under
-way. Calls that do not push go on side by side.
+The target of a push is in the repository's configuration, which another call may rewrite. So from
+the last check of its remotes until its answer, a push is the only call on its repository. Other
+calls run concurrently.
 """
 
 from collections.abc import AsyncIterator
@@ -29,7 +28,7 @@ class _Traffic:
     def admits(self, *, push: bool) -> bool:
         if self.pushing:
             return False
-        # A push that waits is not overtaken for ever by calls that came later.
+        # Later calls wait behind a waiting push, so that it is not starved.
         return self.working == 0 if push else self.pushes_waiting == 0
 
     @property
@@ -42,7 +41,7 @@ class _Traffic:
 
 
 class _NoRepository(AbstractAsyncContextManager[bool]):
-    """Nothing is held, and nothing was waited for. Most calls; a generator costs each 2 µs."""
+    """No lock, for most calls; a generator would cost each 2 µs."""
 
     async def __aenter__(self) -> bool:
         return False
@@ -64,9 +63,9 @@ class Repositories:
     def undisturbed(
         self, repository: RealPath | None, *, push: bool
     ) -> AbstractAsyncContextManager[bool]:
-        """Hold the repository: alone for a push, together with others for anything else.
+        """Lock the repository: exclusively for a push, shared for any other call.
 
-        Gives whether it had to be waited for: what was found out before may not hold any more.
+        Gives whether the call waited: earlier facts may no longer hold.
 
         Raises:
             BusyError: other calls on it did not end in time.

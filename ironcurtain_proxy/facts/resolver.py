@@ -1,4 +1,4 @@
-"""Gathering the facts of a call in a live session: one call in, facts or a refusal out.
+"""The facts of a call in a live session: a call gives facts or a refusal.
 
 Theory of operation:
 
@@ -55,11 +55,11 @@ from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import AccessRequest, Facts, Gathered, Unresolvable
 
 _MAX_PATHS_AT_ONCE: Final = 64
-"""More paths in one call are looked up in a thread, so that other calls need not wait for them."""
+"""The most paths of one call that are resolved on the event loop; more need a thread."""
 
 _MAX_THREADS: Final = 32
-"""Calls being read at once. What hangs keeps its thread: when all hang, calls with paths are denied
-after the deadline, and all others go on."""
+"""The most calls read at once. A hanging call keeps its thread: if all hang, calls with paths are
+denied after the deadline, and all others continue."""
 
 
 def _no_command(_server: str, _tool: str) -> str | None:
@@ -68,7 +68,7 @@ def _no_command(_server: str, _tool: str) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolSource:
-    """What is known of the servers behind us."""
+    """The knowledge about the servers."""
 
     lookup: Callable[[str, str], CataloguedTool | None]
     """By the operator's server name and the server's own tool name: the catalogue as it is now."""
@@ -77,13 +77,13 @@ class ToolSource:
     command_argument: Callable[[str, str], str | None] = _no_command
     """By the same: the argument that holds a shell command, if the operator says there is one."""
     grounds: Grounds = field(default_factory=Grounds)
-    """What is known of every command."""
+    """The environment of commands."""
     asks_about_unknown: bool = False
-    """Calls of tools without an annotation are read by what their arguments look like."""
+    """Whether calls of tools without an annotation are read by the form of their arguments."""
     trusted: frozenset[str] = frozenset()
-    """Servers, as the policy names them, whose calls are passed on unread."""
+    """Servers, by the policy's names, whose calls are passed on unread."""
     operations: OperationSource = field(default_factory=OperationSource)
-    """What is known of prompts and resources."""
+    """The knowledge about prompts and resources."""
 
 
 class _CarriedOut(Protocol):
@@ -109,13 +109,13 @@ class Resolver:
         check_schema: bool = True,
         deadline: float = 5.0,
     ) -> None:
-        """Take what wiring knows.
+        """Set up the resolver.
 
         Args:
-            tools: which tools there are, and what their servers see.
+            tools: the tools and their servers.
             facts: reads the arguments.
-            mounts: whether looking at a path may hang.
-            check_schema: hold arguments to the tool's live input schema.
+            mounts: whether access to a path may hang.
+            check_schema: validate arguments against the tool's live input schema.
             deadline: seconds for one call; then it is denied.
         """
         self._tools = tools
@@ -127,11 +127,11 @@ class Resolver:
         self._repositories = Repositories()
         self._directories = DirectoryFinder()
         self.declares_view: ViewFinder = no_view
-        """Whether a listed tool says that a `ui://` resource shows its results."""
+        """Whether a listed tool declares a `ui://` resource as its view."""
         self._limiter = anyio.CapacityLimiter(_MAX_THREADS)
 
     async def gather(self, call: Operation) -> Gathered:
-        """Find out what the call names."""
+        """Gather the facts of a call."""
         if call.method != TOOL_CALL:
             return await self._gather_operation(call)
         tool = self._tools.lookup(call.server, call.tool)
@@ -156,7 +156,7 @@ class Resolver:
         return as_sent(gathered, operation)
 
     async def _with_tool(self, facts: Facts, tool: CataloguedTool) -> Gathered:
-        """What the server says of its tool, and the command that the call would have it run."""
+        """The facts, completed by the server's hints on its tool and the command of the call."""
         hints = tool.definition.raw.get("annotations")
         if isinstance(hints, dict):
             facts = replace(facts, hints=hints)
@@ -166,7 +166,7 @@ class Resolver:
         if name is None:
             return facts
         read = partial(with_command, facts, name, tool.server, self._tools.grounds)
-        # git may be started, and a tree of packages be looked through.
+        # It may start git, and search a tree of packages.
         with anyio.move_on_after(self._deadline):
             return await anyio.to_thread.run_sync(
                 read, abandon_on_cancel=True, limiter=self._limiter
@@ -208,7 +208,7 @@ class Resolver:
         )
 
     async def _guess(self, call: Operation, tool: CataloguedTool) -> Gathered:
-        """The facts of a tool that nobody described: what each text in its arguments looks like."""
+        """The facts of a tool without annotation, by the form of each text in its arguments."""
         schema = tool.definition.input_schema
         properties = schema.get("properties") if isinstance(schema, dict) else None
         names = {*call.arguments, *(properties if isinstance(properties, dict) else ())}
@@ -231,24 +231,24 @@ class Resolver:
         return fingerprint(call.server, call.tool, arguments)
 
     def undisturbed(self, facts: Facts) -> AbstractAsyncContextManager[bool]:
-        """Keep other calls off the repository while this one is under way, if it pushes.
+        """Lock the repository for the time of the call, exclusively if it pushes.
 
-        Gives whether the repository had to be waited for.
+        Gives whether the call waited.
         """
         return self._repositories.undisturbed(facts.repository, push=facts.pushes)
 
     async def directories(self, request: AccessRequest) -> frozenset[RealPath] | None:
-        """Those of the request's paths that are directories; None: it cannot be found out."""
+        """The request's paths that are directories; None: unknown."""
         return await self._directories.find(request)
 
     def roots(
         self, request: AccessRequest, directories: frozenset[RealPath] | None
     ) -> tuple[str, ...]:
-        """The directories that a server must be told of to do what was approved."""
+        """The directories that a server needs among its roots for the approved call."""
         return () if directories is None else directories_to_open(request, directories)
 
     def succeeded(self, call: _CarriedOut) -> None:
-        """Take note that the call was carried out (it may have set a working directory)."""
+        """Note that the call was carried out (it may have set a working directory)."""
         self._contexts.note(call.server, call.tool, call.arguments)
 
     def _may_block(self, annotation: ToolAnnotation, arguments: Arguments) -> bool:

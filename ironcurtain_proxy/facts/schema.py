@@ -1,9 +1,7 @@
-"""Arguments held to the input schema of their tool.
+"""The validation of arguments against the input schema of their tool.
 
-This file knows JSON Schema and the original's messages; it does not
-know roles, nor where a schema comes from. A schema is a server's word and untrusted: `$ref`s that
-leave it are not followed, patterns run in linear time, and one that cannot be compiled denies its
-tool.
+A schema is untrusted: `$ref`s that leave it are not followed, patterns run in linear time, and a
+schema that cannot be compiled denies its tool.
 """
 
 import math
@@ -27,29 +25,29 @@ _PATTERNS: Final = RegexOptions(size_limit=1 << 20, dfa_size_limit=1 << 20)
 
 @dataclass(frozen=True, slots=True)
 class _Compiled:
-    """A schema, ready for use, or why it never will be."""
+    """A compiled schema, or the reason why it cannot be compiled."""
 
     source: Json
-    """The very object it was compiled from, kept so that no other one can have its identity."""
+    """The source object, kept so that no other object can get its identity."""
     validator: Validator | None
     closed: dict[str, Json]
-    """The schema as it was compiled."""
+    """The compiled schema."""
     problem: str = ""
 
 
 class SchemaChecker:
-    """Checks calls; each schema is compiled once."""
+    """Validates calls; each schema is compiled once."""
 
     def __init__(self) -> None:
-        """Begin with nothing compiled."""
+        """Begin without compiled schemas."""
         self._compiled: dict[int, _Compiled] = {}
 
     def problem(self, annotation: ToolAnnotation, schema: Json, arguments: Arguments) -> str | None:
-        """What is wrong with the arguments, in one sentence, or None.
+        """The fault of the arguments, in one sentence, or None.
 
         Args:
-            annotation: of the tool; an argument that it does not know is denied, whatever the
-                schema says, because nobody has said what it names.
+            annotation: of the tool; an argument that it lacks is denied, whatever the schema says,
+                because its role is unknown.
             schema: the tool's live input schema; None if its server sent none.
             arguments: as the agent sent them.
         """
@@ -65,7 +63,7 @@ class SchemaChecker:
         return None
 
     def _compile(self, schema: Json) -> _Compiled:
-        # Servers may send new lists for ever; what is still in use is soon compiled again.
+        # Servers may send new lists for ever; schemas in use are soon compiled again.
         if len(self._compiled) >= _MAX_COMPILED:
             self._compiled.clear()
         compiled = self._compiled[id(schema)] = _compile(schema)
@@ -129,7 +127,7 @@ def _fits(validator: Validator, arguments: dict[str, Json]) -> bool:
     try:
         return validator.is_valid(arguments)
     except (ValueError, RecursionError):
-        # It cannot read them; `_first_problem` says of which argument.
+        # It cannot read them; `_first_problem` names the argument.
         return False
 
 

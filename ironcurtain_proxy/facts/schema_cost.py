@@ -1,9 +1,8 @@
-"""What holding a value to a schema may cost.
+"""The cost of a schema's validation.
 
-A schema is a server's word. Forty levels of `anyOf` that name the next level twice are a few
-hundred bytes and 2^40 steps, and nothing can interrupt the validator: the proxy would stand still.
-So a schema is refused whose references, written out, would be too large, or that refers to itself
-without going deeper into the value.
+A server writes the schema. Forty levels of `anyOf` that name the next level twice are a few hundred
+bytes and 2^40 steps, and the validator cannot be interrupted. So a schema is refused if its
+expanded references are too large, or if it refers to itself without going deeper into the value.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,7 +19,7 @@ _DEEPER: Final = frozenset(
     {"properties", "patternProperties", "additionalProperties", "items", "prefixItems", "contains"}
     | {"additionalItems", "unevaluatedItems", "unevaluatedProperties", "propertyNames"}
 )
-"""Below these another part of the value is looked at."""
+"""Keywords below which another part of the value is validated."""
 
 _NOT_SCHEMAS: Final = frozenset({"const", "enum", "default", "examples", "$defs", "definitions"})
 
@@ -33,7 +32,7 @@ def refuse_costly(schema: dict[str, Json]) -> None:
     """Check a schema before it is compiled.
 
     Raises:
-        TooCostlyError: it could take too long to hold a value to it.
+        TooCostlyError: its validation could take too long.
     """
     _Counter(schema).count(schema, frozenset(), 0)
 
@@ -64,7 +63,7 @@ class _Counter:
             if key in _NOT_SCHEMAS or key in ("$ref", "$dynamicRef"):
                 continue
             if key in _DEEPER:
-                # Further in, a schema may meet itself again: the value comes to an end.
+                # Deeper in the value, a schema may refer to itself: the value is finite.
                 for part in _parts(inner):
                     self._deeper(part, on_the_way, depth)
             else:
@@ -103,7 +102,7 @@ _KEYWORDS: Final = frozenset({"type", "anyOf", "oneOf", "allOf", "not", "if", "e
 
 
 def _resolve(root: Json, reference: str) -> Json:
-    """What a reference within the document names; None: nothing, or something outside."""
+    """The target of a reference within the document; None: missing, or outside of it."""
     if not reference.startswith("#"):
         return None
     node = root

@@ -1,7 +1,7 @@
-"""What a server asks of the user, as far as the policy looks at it.
+"""The facts of a server's question to the user.
 
-Does not know what is allowed. A credential is looked for in every text that the person would read:
-a form that hides it in a title or in the message asks for it all the same.
+Every text that the user would read is searched for a request for credentials, including titles and
+messages.
 """
 
 import re
@@ -31,7 +31,7 @@ _CREDENTIALS: Final = re.compile(
 _SEPARATORS: Final = re.compile(r"[\s_\-.:/\\]+")
 _MAX_FIELDS: Final = 100
 _MAX_TEXT: Final = 20_000
-"""Characters of a message or a field that are looked at; a longer one is refused."""
+"""Characters of a message or a field; a longer one is refused."""
 _MAX_DEPTH: Final = 8
 _MAX_SHOWN: Final = 60
 _HTTPS: Final = "https://"
@@ -92,7 +92,7 @@ def _form(asked: Mapping[str, Json]) -> ServerQuestion | str:
 
 
 def asks_for_credential(text: str) -> bool:
-    """Whether a person who reads this would give a password, a key, a card or a code.
+    """Whether the text asks for a password, a key, a card or a code.
 
     Compatibility forms, accents and characters without a shape are undone first.
     """
@@ -112,7 +112,7 @@ _LOOK_ALIKES: Final = str.maketrans(
     "0134@$",
     "aeopcyxisdqwaeopikoleaas",
 )
-"""Letters of other scripts, and digits, that are read as Latin letters."""
+"""Letters of other scripts, and digits, that look like Latin letters."""
 
 
 def _texts(value: Json, depth: int) -> Iterator[str]:
@@ -135,7 +135,7 @@ def _host_of(url: Json) -> str:
     spelled, host = canonical_url(url)
     authority = spelled.removeprefix(_HTTPS).partition("/")[0]
     is_plain = spelled.startswith(_HTTPS) and "@" not in authority
-    # A look-alike of another host is written with such a label (IDNA).
+    # A look-alike of another host has such a label (IDNA).
     has_idn = any(label.startswith("xn--") for label in host.split("."))
     return host if is_plain and not has_idn else ""
 

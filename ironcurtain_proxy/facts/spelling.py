@@ -1,10 +1,10 @@
-"""One string of an argument becomes one absolute spelling of a path, or a reason why it cannot.
+"""The absolute spelling of a path in an argument, or the reason why it has none.
 
-This file knows text: `~`, the container's name for the workspace,
-`file:` URLs, blanks and look-alikes. It does not know what lies on the disk.
+This module handles text only: `~`, the container's name for the workspace, `file:` URLs, blanks and
+look-alikes.
 
-Whoever checks a path and whoever opens it must read the same one. So what two readers could take
-for two different paths is refused, and what is left is sent in the spelling that was judged.
+The proxy and the server must read the same path. So a text that two readers could take for two
+different paths is refused, and the judged spelling is sent.
 """
 
 import posixpath
@@ -26,7 +26,7 @@ _BAD_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})|%2f|%5c|%00", re.IGNORECAS
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a value is not read: one clause about it, without the value itself."""
+    """The reason why a value is refused: one clause, without the value itself."""
 
     reason: str
 
@@ -38,12 +38,12 @@ _BLANK_EDGE: Final = Refusal("begins or ends with a blank or an invisible charac
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speller:
-    """What a relative, aliased or abbreviated path stands for."""
+    """The meaning of relative, aliased and abbreviated paths."""
 
     home: str
-    """What `~` means; empty: nothing."""
+    """The meaning of `~`; empty: none."""
     workspace: str | None
-    """Absolute; relative paths are meant in it."""
+    """Absolute; the base of relative paths."""
     cwd: str | None
     """What relative paths without a workspace, and `~name`, are meant in; None: they are refused,
     because the server behind us has a working directory of its own."""

@@ -1,7 +1,6 @@
-"""URLs and git remotes in their canonical spelling, and the hosts they lead to.
+"""The canonical spelling of URLs and git remotes, and their hosts.
 
-WHATWG URL standard throughout. This file does not know git's
-configuration, so a remote's name is just a string to it, nor which hosts are allowed.
+URLs follow the WHATWG standard. Names of remotes stay unchanged.
 """
 
 import re
@@ -13,8 +12,8 @@ _SCP_REMOTE: Final = re.compile(r"(?:[\w.+-]+@)?([^:]+):", re.ASCII)
 _ORDINARY: Final = ("https://", "http://", "ssh://", "git://")
 _EXPLICIT_SCP: Final = re.compile(r"[\w.+-]+@[^:]+:", re.ASCII)
 
-# What every reader of URLs takes apart alike: "//", one "@" at most, no escapes in the host. A word
-# without scheme is no URL to anyone.
+# URLs that every parser reads alike: "//", one "@" at most, no escapes in the host. A word without
+# a scheme is no URL.
 _PLAIN: Final = re.compile(
     r"[A-Za-z0-9._~/-]*|"
     r"[A-Za-z][A-Za-z0-9+.-]*://"
@@ -28,7 +27,7 @@ _PLAIN: Final = re.compile(
 def canonical_url(text: str) -> tuple[str, str]:
     """The canonical spelling of a URL and its host.
 
-    A path of `/` and one trailing slash are dropped. What is no URL is given back as it is, twice.
+    A path of `/` and one trailing slash are dropped. Any other text is returned twice, unchanged.
     """
     try:
         url = _parse(text)
@@ -85,9 +84,9 @@ def is_explicit_remote(text: str) -> bool:
 
 
 def is_unambiguous(text: str) -> bool:
-    r"""Whether every reader of URLs finds the same host in it.
+    r"""Whether every parser of URLs finds the same host.
 
-    A URL is sent as it came, and the server's parser may not be a WHATWG one:
+    A URL is sent unchanged, and the server's parser may not follow WHATWG:
     `https://good.example\@evil.example/` has two hosts, depending on who reads it. So has a host in
     other letters, where the older and the newer rules for them differ (`faß.example`).
     """

@@ -1,9 +1,9 @@
-"""Approvals that are remembered.
+"""Grants: remembered approvals.
 
 - `book`, `patterns`, `matching`: the grants of a session, and the calls that they are about.
-- `families`: what is remembered of shell commands. `whole_calls`: of calls without a pattern.
-- `budget`, `claims`, `grant_settlement`: what plans and grants settle of a call.
-- `session_grants`: all that is remembered in one session.
+- `families`: grants of shell commands. `whole_calls`: grants of calls without a pattern.
+- `budget`, `claims`, `grant_settlement`: the reasons that plans and grants settle.
+- `session_grants`: all grants of one session.
 - `kept`, `file`, `format`: grants that outlive their session, and their file.
 - `family_format`, `fields`: parts of that file.
 """

@@ -1,4 +1,4 @@
-"""What was remembered: the grants of one session.
+"""The book of one session's grants.
 
 A grant lives as long as its session, in memory.
 """
@@ -27,7 +27,7 @@ from ironcurtain_proxy.model.grant import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remembered:
-    """A grant and how often it was used."""
+    """A grant with the number of its uses."""
 
     grant: Grant
     uses: int = 0
@@ -36,7 +36,7 @@ class Remembered:
 
 
 _GrantKey: TypeAlias = tuple[str, ...]
-"""Of a tool (server, tool) or a capability (its name): no two of them are equal."""
+"""The key of a tool (server, tool) or of a capability (its name), never equal to each other."""
 
 
 class GrantBook:
@@ -47,10 +47,10 @@ class GrantBook:
     """
 
     def __init__(self, on_taken_back: Callable[[], object] = lambda: None) -> None:
-        """Remember nothing yet.
+        """Begin without grants.
 
         Args:
-            on_taken_back: told when a grant ends, which may have opened a sandbox.
+            on_taken_back: called when a grant ends, which may have opened a sandbox.
         """
         self._on_taken_back = on_taken_back
         self._all: dict[GrantId, Remembered] = {}
@@ -78,30 +78,30 @@ class GrantBook:
         return None
 
     def find_tool(self, call: EscalatedCall, now: datetime) -> Grant | None:
-        """The grant by which the approval mode need not ask about a call's tool."""
+        """The grant that answers the approval mode's question about a tool."""
         for grant in self._alive((call.server, call.tool), now):
             if isinstance(grant.pattern, ToolPattern) and is_of(grant.pattern, call):
                 return grant
         return None
 
     def find_call(self, call: EscalatedCall, now: datetime) -> Grant | None:
-        """The grant of the identical call, or of a tool that nobody described."""
+        """The grant of the identical call, or of a tool without annotation."""
         for grant in self._alive((call.server, call.tool), now):
             if is_granted_whole(grant, call):
                 return grant
         return None
 
     def find_command(self, call: EscalatedCall, now: datetime) -> tuple[Grant, ...] | None:
-        """The grants that together approve a shell command, however it is asked about."""
+        """The grants that together approve a shell command."""
         alive = self._alive((call.server, call.tool), now)
         return covering(tuple([grant for grant in alive if of_command(grant, call)]), call)
 
     def find_capability(self, capability: Capability, now: datetime) -> Grant | None:
-        """The grant by which the profile need not ask about a capability."""
+        """The grant that answers the profile's question about a capability."""
         return next(iter(self._alive((capability,), now)), None)
 
     def _alive(self, key: _GrantKey, now: datetime) -> list[Grant]:
-        """The grants of a key. Forgets those that have expired."""
+        """The grants of a key, without expired ones, which are removed."""
         grants = list(self._by_key.get(key, {}).values())
         for grant in grants:
             if has_expired(grant, now):
@@ -109,7 +109,7 @@ class GrantBook:
         return [grant for grant in grants if not has_expired(grant, now)]
 
     def note_use(self, identifier: GrantId, now: datetime) -> int:
-        """Count a use of a grant. How often it was used by now; 0: it is not remembered."""
+        """Count a use of a grant. Returns the number of uses; 0: there is no such grant."""
         known = self._all.get(identifier)
         if known is None:
             return 0
@@ -122,7 +122,7 @@ class GrantBook:
         return tuple(self._all.values())
 
     def revoke(self, identifier: GrantId) -> bool:
-        """Forget a grant. False: there is none of this id."""
+        """Remove a grant. False: there is none of this id."""
         known = self._all.pop(identifier, None)
         if known is None:
             return False
@@ -134,7 +134,7 @@ class GrantBook:
         return True
 
     def clear(self) -> int:
-        """Forget all grants. How many there were."""
+        """Remove all grants. Returns their number."""
         count = len(self._all)
         self._all.clear()
         self._by_key.clear()

@@ -1,8 +1,8 @@
-"""What an approved plan lets its calls do.
+"""The budgets of approved plans.
 
-A plan is a list of calls that were announced before any was made. Its approval is a budget: these
-capabilities, this many calls of each tool, until the run ends. A budget settles what the profile
-asks and nothing else; every call still passes the policy.
+A plan is a list of announced calls. Its approval is a budget: capabilities, and a number of calls
+of each tool, until the run ends. A budget settles only the profile's reasons; every call still
+passes the policy.
 """
 
 from collections import Counter
@@ -18,36 +18,36 @@ Tool: TypeAlias = tuple[str, str]
 """The operator's name of the server, and the tool."""
 
 MAX_RUNS: Final = 100
-"""Open runs of a session: an agent could open them without end."""
+"""The most open runs of a session, which an agent could open without end."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Budget:
-    """What one run may still do."""
+    """The remaining budget of one run."""
 
     id: GrantId
     capabilities: frozenset[Capability]
     calls: Counter[Tool]
-    """How many calls of each tool are left."""
+    """The remaining calls of each tool."""
     expires: datetime
     """Aware, UTC."""
     private: bool = False
-    """Only calls that name it may spend it: those of a composite tool."""
+    """Whether only calls that name the run may use it: those of a composite tool."""
     parent: "Budget | None" = None
     children: "list[Budget]" = field(default_factory=list)
 
     def covers(self, tool: Tool, capabilities: Iterable[Capability]) -> bool:
-        """Whether a call is within it."""
+        """Whether a call is within the budget."""
         return self.calls[tool] > 0 and self.capabilities.issuperset(capabilities)
 
     def holds(self, calls: Mapping[Tool, int], capabilities: frozenset[Capability]) -> bool:
-        """Whether a plan of such calls is within it."""
+        """Whether a plan of such calls is within the budget."""
         enough = all(self.calls[tool] >= count for tool, count in calls.items())
         return enough and self.capabilities >= capabilities
 
 
 class BudgetBook:
-    """The runs of one session that are under way, oldest first.
+    """The open runs of one session, oldest first.
 
     Every method is done without waiting, so tasks of one event loop never see it half-changed. Not
     thread-safe.
@@ -59,7 +59,7 @@ class BudgetBook:
     def open(self, budget: Budget) -> bool:
         """Begin a run. False: there are too many.
 
-        What a child may do is taken from its parent (the caller has asked whether it holds it).
+        A child's budget is taken from its parent (the caller has checked that it fits).
         """
         if len(self._open) >= MAX_RUNS:
             return False
@@ -70,7 +70,7 @@ class BudgetBook:
         return True
 
     def get(self, identifier: str, now: datetime) -> Budget | None:
-        """A run that is under way."""
+        """An open run."""
         self._tidy(now)
         return self._open.get(GrantId(identifier))
 
@@ -81,11 +81,11 @@ class BudgetBook:
         now: datetime,
         run: GrantId | None = None,
     ) -> Budget | None:
-        """The first run that covers a call; None: no run does. Nothing is taken out of it.
+        """The first run that covers a call; None: no run does. Its budget stays unchanged.
 
         Args:
-            tool: what is called.
-            capabilities: what is to be covered.
+            tool: the tool.
+            capabilities: the capabilities to cover.
             now: aware, UTC.
             run: the one run that the call belongs to; None: any that is not private.
         """
@@ -98,15 +98,15 @@ class BudgetBook:
         return None
 
     def spend(self, budget: Budget, tool: Tool) -> None:
-        """Take one call out of a run that was just found. The last one ends it."""
+        """Subtract one call from a run just found. The last call ends it."""
         budget.calls[tool] -= 1
         if not +budget.calls and not budget.children:
             self.close(budget.id)
 
     def close(self, identifier: GrantId) -> bool:
-        """End a run and those within it. What a child had left is not given back.
+        """End a run with its children. A child's remaining budget is not returned to its parent.
 
-        False: it is not under way.
+        False: it is not open.
         """
         budget = self._open.pop(identifier, None)
         if budget is None:
@@ -118,7 +118,7 @@ class BudgetBook:
         return True
 
     def clear(self) -> int:
-        """End all runs. How many there were."""
+        """End all runs. Returns their number."""
         count = len(self._open)
         self._open.clear()
         return count

@@ -1,7 +1,7 @@
-"""What was approved before a call came: grants, and the budgets of plans. Pure.
+"""Earlier approvals of a call: grants, and the budgets of plans.
 
-It is looked at before anyone is asked, and used when the call goes: what
-ended in between does not count, and what does not go uses nothing up.
+They are looked up before the question, and used when the call is forwarded: an approval that ends
+in between does not count, and a call that is not forwarded uses nothing.
 """
 
 from dataclasses import dataclass
@@ -22,18 +22,18 @@ from ironcurtain_proxy.model.grant import Grant, GrantId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """A call that wants to be spared a question."""
+    """A call with its reasons, for which earlier approvals are sought."""
 
     call: EscalatedCall
     reasons: tuple[OriginReason, ...]
-    """What asks about it."""
+    """The reasons of the escalation."""
     run: GrantId | None = None
     """The composite's run that it is a step of."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cover:
-    """What speaks for a call, and what is left to ask."""
+    """The approvals that cover a call, and the remaining reasons."""
 
     open: tuple[OriginReason, ...]
     grants: tuple[Grant, ...]
@@ -41,19 +41,19 @@ class Cover:
 
     @property
     def run(self) -> GrantId | None:
-        """The approved plan that pays for the call."""
+        """The run whose budget covers the call."""
         return None if self.budget is None else self.budget.id
 
 
 @dataclass(frozen=True, slots=True)
 class Approvals:
-    """Those of one session. Every method is done without waiting; see the books."""
+    """The approvals of one session. No method waits; see the books."""
 
     grants: GrantBook
     budgets: BudgetBook
 
     def look(self, claim: Claim, now: datetime) -> Cover:
-        """What would be used if the call went now: grants first, a budget for what they leave."""
+        """The approvals that a call would use now: grants first, then a budget."""
         left = discharge(claim.reasons, claim.call, self.grants, now)
         missing = frozenset([name for reason in left.open for name in reason.capabilities])
         tool = (claim.call.server, claim.call.tool)
@@ -64,7 +64,7 @@ class Approvals:
         return Cover(open=others, grants=left.grants, budget=budget)
 
     def use(self, claim: Claim, now: datetime) -> Cover:
-        """Use it: the call goes. If something is left to ask, nothing is used."""
+        """Use the approvals of a call. If a reason remains, nothing is used."""
         cover = self.look(claim, now)
         if not cover.open:
             for grant in cover.grants:
@@ -76,6 +76,6 @@ class Approvals:
     def remember(
         self, question: Escalation, approved: Approved, call: EscalatedCall, how: Remembering
     ) -> None:
-        """Keep what follows from an approval for later calls."""
+        """Remember an approval for later calls."""
         for grant in remembered(question, approved, tool_candidate(call), how):
             self.grants.add(grant)

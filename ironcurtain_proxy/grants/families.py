@@ -1,8 +1,8 @@
-"""What may be remembered of a shell command, and what was remembered of it.
+"""Grants of shell commands.
 
 A command is covered when each of its parts that does more than read belongs to a family that was
-approved for this project, or when it is the identical call. How families are made is known to
-`shell.families`; what files say of them stands in the place of the command, read with its facts.
+approved for this project, or when it is the identical call. `shell.families` makes the families;
+their meanings in files are part of the command's place, read with its facts.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,15 +20,15 @@ from ironcurtain_proxy.model.question import as_json, visible
 from ironcurtain_proxy.model.request import PathValue
 
 _MOST_PARTS = 6
-"""Parts of a command that are offered one by one."""
+"""The most parts of a command that are offered one by one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandCandidates:
-    """What a reviewer may remember of a command."""
+    """The candidates for a command."""
 
     patterns: tuple[FamilyPattern | CallPattern, ...]
-    """First what the reviewer most probably wants: the families of all its parts."""
+    """The most probable choice first: the families of all its parts."""
     is_general: bool
     """Whether the whole tool may be remembered: no part of it is of a kind that never may."""
 
@@ -36,7 +36,7 @@ class CommandCandidates:
 def command_candidates(
     call: EscalatedCall, home: RealPath | None = None, ending: str = ""
 ) -> CommandCandidates | None:
-    """What may be remembered of a call's command; None: it has none.
+    """The candidates of a call's command; None: it has none.
 
     Args:
         call: what is asked.
@@ -77,7 +77,7 @@ def command_candidates(
 def single_families(
     pattern: FamilyPattern | CallPattern,
 ) -> tuple[FamilyPattern | CallPattern, ...]:
-    """A pattern as it is remembered: each family is a grant of its own."""
+    """The patterns to remember: a grant for each family."""
     if isinstance(pattern, CallPattern):
         return (pattern,)
     if not pattern.families:
@@ -97,7 +97,7 @@ def is_never_general(call: EscalatedCall) -> bool:
 
 
 def of_command(grant: Grant, call: EscalatedCall) -> bool:
-    """Whether a grant speaks of commands of this tool, as it is defined now."""
+    """Whether a grant covers commands of this tool in its current definition."""
     pattern = grant.pattern
     return isinstance(pattern, FamilyPattern | CallPattern) and is_of(pattern, call)
 
@@ -106,7 +106,7 @@ def covering(grants: Sequence[Grant], call: EscalatedCall) -> tuple[Grant, ...] 
     """The grants that together cover a command; None: a part of it is not covered.
 
     Args:
-        grants: those that speak of commands of this tool.
+        grants: the grants for commands of this tool.
         call: one with a command.
     """
     if not grants:
@@ -137,7 +137,7 @@ def covering(grants: Sequence[Grant], call: EscalatedCall) -> tuple[Grant, ...] 
 
 
 def _by_a_wider(family: Family, approved: Mapping[Family, Grant]) -> Grant | None:
-    """The grant of a family that covers this one besides others."""
+    """The grant of a wider family that covers this one."""
     # With the tables of families, as above.
     from ironcurtain_proxy.shell.kinds import wider  # noqa: PLC0415
 
@@ -146,7 +146,7 @@ def _by_a_wider(family: Family, approved: Mapping[Family, Grant]) -> Grant | Non
 
 
 def _may_be_general(family: Family) -> bool:
-    """Whether a family may cover another command, for all that the disk says."""
+    """Whether a family may cover another command, by its meaning on the disk."""
     return family.is_general and family.meaning is not None
 
 
@@ -163,12 +163,12 @@ def _is_called_alike(pattern: FamilyPattern, call: EscalatedCall) -> bool:
 
 
 def is_of_remote(pattern: FamilyPattern) -> bool:
-    """Whether a pattern speaks of remote repositories alone, whichever clone of them it is."""
+    """Whether a pattern is about remote repositories only, in any clone."""
     return bool(pattern.families) and all(one.is_of_remote for one in pattern.families)
 
 
 def _needed(call: EscalatedCall) -> tuple[Family, ...] | None:
-    """The families of a command; None if these are not known, or a file of one was not read."""
+    """The families of a command; None if these are unknown, or a file of one was not read."""
     # The tables of families, which only calls with a command need.
     from ironcurtain_proxy.shell.families import families_of  # noqa: PLC0415
 
@@ -181,9 +181,9 @@ def _needed(call: EscalatedCall) -> tuple[Family, ...] | None:
 
 
 def _is_about_the_project(call: EscalatedCall) -> bool:
-    """Whether all that the policy asks about lies in the project: the directory of the command.
+    """Whether the policy asks only about the project: the directory of the command.
 
-    A grant of families says nothing of any other argument.
+    A grant of families covers no other argument.
     """
     workspace = call.place.workspace
     if workspace is None:
@@ -196,7 +196,7 @@ def _is_about_the_project(call: EscalatedCall) -> bool:
 
 
 def beside(call: EscalatedCall) -> tuple[SameFlag, ...]:
-    """The arguments that may change what a command does, and do not say how long it may take.
+    """The arguments that may change a command's effect, without time limits.
 
     Texts and lists are not among them: beside a working directory and prose for people, a command
     with such an argument is not read at all.
@@ -216,7 +216,7 @@ def _is_a_limit(name: str, value: Json) -> bool:
 
 
 def identical_call(call: EscalatedCall) -> CallPattern | None:
-    """What remembers nothing but this call; None: what it means cannot be told."""
+    """The pattern of exactly this call; None: its meaning is unknown."""
     if any(meaning is None for _, meaning in call.place.meanings or ()):
         return None
     return CallPattern(
@@ -231,7 +231,7 @@ def identical_call(call: EscalatedCall) -> CallPattern | None:
 
 
 def digest_of(call: EscalatedCall) -> str:
-    """SHA-256 of everything that says what a call does."""
+    """SHA-256 of everything that determines a call's effect."""
     arguments = sorted(as_json(name) + as_json(value) for name, value in call.arguments.items())
     said = repr((call.server, call.tool, arguments, call.place))
     return sha256(said.encode("utf-8", "surrogatepass")).hexdigest()
@@ -286,7 +286,7 @@ def _reach_phrase(family: Family) -> str:
 
 
 def _plain(text: str) -> str:
-    """The agent's words: none of them can end the quotation."""
+    """The agent's words, escaped so that they cannot end the quotation."""
     return visible(text).replace("`", "\\u0060")
 
 

@@ -1,4 +1,4 @@
-"""Families in the file of kept grants. Only general ones whose meaning is known stand there."""
+"""Families in the file of kept grants: general ones with a known meaning."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -20,7 +20,7 @@ def family_fields(family: Family) -> dict[str, Json]:
     """A family as JSON.
 
     Raises:
-        TypeError: it is one that is not kept.
+        TypeError: such a family is not kept.
     """
     if not family.is_general or family.meaning is None or family.defined_in:
         raise TypeError("it is not kept")
@@ -36,10 +36,10 @@ def family_fields(family: Family) -> dict[str, Json]:
 
 
 def families_of(fields: Mapping[str, Json]) -> tuple[tuple[Family, ...], tuple[str, ...]]:
-    """The families of a pattern, and their words: one for each, or one that says there are none.
+    """The families of a pattern, and their texts: one for each, or one that says there are none.
 
     Raises:
-        MalformedError: they were not written here.
+        MalformedError: they are invalid.
     """
     families, phrases = fields["families"], fields["phrases"]
     if not isinstance(families, list) or not isinstance(phrases, list):

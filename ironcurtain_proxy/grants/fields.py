@@ -8,7 +8,7 @@ from ironcurtain_proxy.model.path import RealPath
 
 
 class MalformedError(ValueError):
-    """An entry that was not written here; says why in a few words."""
+    """An invalid entry, with the reason."""
 
 
 def object_of(value: Json, keys: frozenset[str]) -> Mapping[str, Json]:
@@ -26,7 +26,7 @@ def any_text(value: Json) -> str:
 
 
 def text_of(value: Json) -> str:
-    """A name or a digest: never empty, or nothing would be compared with nothing."""
+    """A name or a digest: never empty, because two empty texts would be equal."""
     text = any_text(value)
     if not text:
         raise MalformedError("a text is empty")
@@ -51,7 +51,7 @@ def path_of(value: Json) -> RealPath:
 
 
 def moment_of(value: Json) -> datetime:
-    """A time in UTC, as it is written here."""
+    """A time in UTC, in the form of the file."""
     try:
         moment = datetime.fromisoformat(text_of(value))
     except ValueError:

@@ -1,7 +1,6 @@
-"""The file of kept grants on the disk: read, and changed under a lock.
+"""The file of kept grants: read, and changed under a lock.
 
-Every proxy of this user shares it. Knows how the file lies there; what it says is `format`,
-which grants belong into it `kept`.
+Every proxy of this user shares it. `format` has its content, and `kept` the choice of its grants.
 """
 
 import fcntl
@@ -35,38 +34,38 @@ _LOCK_SECONDS: Final = 2.0
 _LOCK_PAUSE: Final = 0.005
 
 Stamp: TypeAlias = tuple[int, ...]
-"""What changes when the file is replaced; empty: there is none."""
+"""A stamp that changes when the file is replaced; empty: there is no file."""
 
 GrantsUpdate: TypeAlias = Callable[[tuple[KeptGrant, ...]], Iterable[KeptGrant]]
-"""Is handed what the file holds, and says what it shall hold."""
+"""Gets the content of the file, and returns the new content."""
 
 
 class GrantsFileError(IronCurtainError):
-    """The file cannot be used: what it holds does not count, and nothing can be kept."""
+    """The file cannot be used: its grants do not count, and none can be kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class GrantsContent:
-    """What the file held at one moment."""
+    """The content of the file at one moment."""
 
     read: ReadGrants
     stamp: Stamp
 
     @property
     def grants(self) -> tuple[KeptGrant, ...]:
-        """Those that count."""
+        """The valid grants."""
         return self.read.grants
 
 
 class GrantsFile:
-    """One file of kept grants. Opens nothing until it is used."""
+    """One file of kept grants, opened on use."""
 
     def __init__(self, path: Path, *, lock_seconds: float = _LOCK_SECONDS) -> None:
         self.path = path
         self._lock_seconds = lock_seconds
 
     def stamp(self) -> Stamp:
-        """A look at whether the file changed, in microseconds.
+        """The current stamp of the file, read in microseconds.
 
         Raises:
             GrantsFileError: the disk does not answer.
@@ -79,10 +78,10 @@ class GrantsFile:
             raise self._unusable(f"cannot be read: {error.strerror}") from None
 
     def read(self) -> GrantsContent:
-        """What counts of it; a file that is not there holds nothing.
+        """The valid content; a missing file is empty.
 
         Raises:
-            GrantsFileError: it must not be believed, or cannot be read.
+            GrantsFileError: it is not trustworthy, or cannot be read.
         """
         try:
             descriptor = os.open(self.path, os.O_RDONLY | _SAFE)
@@ -105,10 +104,10 @@ class GrantsFile:
         return GrantsContent(read_grants_file(raw), _stamp(found))
 
     def update(self, change: GrantsUpdate) -> GrantsContent:
-        """Change what it holds while no other process of ours does. Takes a few milliseconds.
+        """Change the content under the lock, in a few milliseconds.
 
         Raises:
-            GrantsFileError: it cannot be changed, and is as it was.
+            GrantsFileError: it cannot be changed, and is unchanged.
         """
         try:
             make_private_directory(self.path.parent)
@@ -126,10 +125,10 @@ class GrantsFile:
             raise self._unusable(f"cannot be written: {error.strerror}") from None
 
     def remove(self, identifiers: Collection[str]) -> GrantsContent:
-        """Take grants back, whoever uses them.
+        """Revoke grants for all sessions.
 
         Raises:
-            GrantsFileError: they are still there.
+            GrantsFileError: they are still in the file.
         """
         return self.update(lambda grants: [kept for kept in grants if kept.id not in identifiers])
 
@@ -141,7 +140,7 @@ class GrantsFile:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Hold the lock of all proxies. Its file stays: were it removed, two could hold it."""
+        """Hold the lock of all proxies. Its file is kept: after a removal, two could hold it."""
         path = self.path.with_name(f"{self.path.name}.lock")
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | _SAFE, _PRIVATE)
         try:

@@ -1,8 +1,8 @@
-"""Kept grants as bytes, and back.
+"""The encoding of kept grants.
 
-Reading is strict: an entry counts only if it is, bit for bit, one that was written here. Each
-carries a digest over all that it says, so that what a torn write, a failing disk or an editor
-changed is ignored, not believed. The digest is no secret: whoever may write the file may grant.
+Reading is strict: an entry counts only if this program wrote it exactly so. Each has a digest over
+its content, so that entries changed by a torn write, a failing disk or an editor are ignored. The
+digest is no secret: a program that may write the file can add grants.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -48,7 +48,7 @@ from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.strict_json import strict_json
 
 KeptScope: TypeAlias = Literal["project", "user"]
-"""For whom: sessions of one workspace, or all sessions of this user."""
+"""The scope: sessions of one workspace, or all sessions of this user."""
 
 VERSION: Final = 1
 _FILE_KEYS: Final = frozenset({"version", "grants"})
@@ -57,7 +57,7 @@ _ENTRY_KEYS: Final = frozenset(
     | {"uses", "lastUsed", "source", "reason", "pattern", "digest"}
 )
 _ENDS: Final = "expiresInBoot"
-"""Left out where it is not known, as by earlier versions."""
+"""Keys that are left out for unknown values, as by earlier versions."""
 _TOOL_KEYS: Final = frozenset({"kind", "server", "tool", "definition", "description"})
 _PATTERN_KEYS: Final = _TOOL_KEYS | {"constraints"}
 _FAMILY_PATTERN_KEYS: Final = _TOOL_KEYS | {"workspace", "families", "phrases", "beside"}
@@ -71,20 +71,20 @@ _CONSTRAINT_KEYS: Final[Mapping[str, frozenset[str]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptGrant:
-    """A grant that outlives its session, and where it holds."""
+    """A grant that outlives its session, with its scope."""
 
     remembered: Remembered
     """Its grant has an expiry."""
     scope: KeptScope
     workspace: RealPath | None
-    """Of the scope `project`; else None."""
+    """The workspace, for the scope `project`; else None."""
     policy_version: str
-    """Of the policy it was given under: it is void under any other."""
+    """The version of its policy: the grant is void under any other."""
     server_digest: str
     """SHA-256 of how its server was started: another program or database under the same name is
     another server."""
     ends: BootMoment | None = None
-    """Its expiry whatever the clock says; None: not known."""
+    """Its expiry independent of the clock; None: unknown."""
 
     @property
     def id(self) -> GrantId:
@@ -94,14 +94,14 @@ class KeptGrant:
 
 @dataclass(frozen=True, slots=True)
 class ReadGrants:
-    """What a file holds."""
+    """The content of a file."""
 
     grants: tuple[KeptGrant, ...] = ()
     """Each id once."""
     problems: tuple[str, ...] = ()
-    """What was ignored and why, one line each."""
+    """The ignored entries with the reasons, one line each."""
     is_foreign: bool = False
-    """Another version of this program wrote it: nothing is read, and it must not be replaced."""
+    """Whether another version of this program wrote it: it is neither read nor replaced."""
 
 
 # --- writing -------------------------------------------------------------------------------------
@@ -200,7 +200,7 @@ def _constraint_fields(constraint: Constraint) -> dict[str, Json]:
 
 
 def read_grants_file(raw: bytes) -> ReadGrants:
-    """What counts of a file's content. Never raises: what is not understood grants nothing."""
+    """The valid part of a file's content. Never raises; invalid entries grant nothing."""
     try:
         document = strict_json(raw)
     except orjson.JSONDecodeError:

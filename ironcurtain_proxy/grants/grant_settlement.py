@@ -1,8 +1,7 @@
-"""Which of the things that ask are settled already, and what an approval settles for later. Pure.
+"""The reasons of an escalation that grants settle, and the grants that an approval creates.
 
-Each origin is discharged by its own kind of grant: what the policy
-escalated by a pattern, what the approval mode asks by "always allow" of the tool, what the profile
-asks by the capability.
+Each origin has its own kind of grant: a pattern for the policy, "always allow" of the tool for the
+approval mode, and a capability for the profile.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -36,7 +35,7 @@ from ironcurtain_proxy.model.question import visible
 
 @dataclass(frozen=True, slots=True)
 class Discharged:
-    """What is left to ask, and the grants that settled the rest."""
+    """The remaining reasons, and the grants that settled the others."""
 
     open: tuple[OriginReason, ...]
     grants: tuple[Grant, ...]
@@ -48,11 +47,11 @@ def discharge(
     book: GrantBook,
     now: datetime,
 ) -> Discharged:
-    """Take away what is settled already. Of several capabilities, those that are missing stay.
+    """Remove the settled reasons. Of several capabilities, the missing ones remain.
 
     Args:
-        reasons: what asks.
-        call: what is asked about.
+        reasons: the reasons of the escalation.
+        call: the escalated call.
         book: the grants of the session.
         now: aware, UTC.
     """
@@ -61,10 +60,10 @@ def discharge(
         if covered is not None:
             return Discharged((), covered)
         if is_never_general(call):
-            # INVARIANT: nothing that speaks of the whole tool speaks of a forced push.
+            # INVARIANT: a grant of a whole tool does not cover a forced push.
             return Discharged(tuple(reasons), ())
     if is_never_remembered(call):
-        # INVARIANT: what deletes unnamed things is asked about each time.
+        # INVARIANT: a call that deletes unnamed things is asked about each time.
         return Discharged(tuple(reasons), ())
     whole = book.find_call(call, now)
     if whole is not None:
@@ -81,7 +80,7 @@ def discharge(
 def _settled(
     reason: OriginReason, call: EscalatedCall, book: GrantBook, now: datetime
 ) -> tuple[list[OriginReason], list[Grant]]:
-    """What is left of a reason, and the grants that settle the rest of it."""
+    """The rest of a reason, and the grants that settle the other parts."""
     match reason.origin:
         case "policy":
             grant = book.find(call, now)
@@ -97,9 +96,9 @@ def _settled(
 
 
 def _less(reason: OriginReason, settled: Collection[Capability]) -> list[OriginReason]:
-    """A profile's reason without the capabilities that are settled; empty if that was all.
+    """A profile's reason without the settled capabilities; empty if all are settled.
 
-    One that names none asks about a tool that nobody described: no capability settles that.
+    A reason without capabilities is about a tool without annotation: no capability settles it.
     """
     missing = tuple([name for name in reason.capabilities if name not in settled])
     if missing == reason.capabilities:
@@ -110,7 +109,7 @@ def _less(reason: OriginReason, settled: Collection[Capability]) -> list[OriginR
 def without(
     reasons: Iterable[OriginReason], approved: Sequence[OriginReason]
 ) -> tuple[OriginReason, ...]:
-    """What asks and is not among what was approved of the same call; empty: all of it is."""
+    """The reasons of a call that are not approved; empty: all are."""
     origins = {reason.origin for reason in approved if not reason.capabilities}
     names = {name for reason in approved for name in reason.capabilities}
     left: list[OriginReason] = []
@@ -123,7 +122,7 @@ def without(
 
 
 def tool_candidate(call: EscalatedCall) -> ToolPattern | None:
-    """What "always allow" remembers of a tool; None: its definition is not known."""
+    """The pattern of "always allow" for a tool; None: its definition is unknown."""
     if not call.definition:
         return None
     return ToolPattern(
@@ -138,13 +137,13 @@ def tool_candidate(call: EscalatedCall) -> ToolPattern | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remembering:
-    """What grants are made of besides their pattern."""
+    """The values of new grants besides their patterns."""
 
     new_id: Callable[[], str]
     now: datetime
     """Aware, UTC."""
     ttl: timedelta | None = None
-    """How long they hold; None: as long as the session."""
+    """Their lifetime; None: the session's."""
 
 
 def remembered(
@@ -152,13 +151,13 @@ def remembered(
 ) -> tuple[Grant, ...]:
     """The grants that follow from an approval, each origin by its own rule.
 
-    A capability is remembered when a person approved it; the rest only if that was asked for. What
-    a model approved is approved once.
+    A capability is remembered when a person approved it; other patterns only if the answer says so.
+    An approval of a model holds once.
 
     Args:
-        question: what was asked.
+        question: the question.
         approved: the answer.
-        tool: what "always allow" would remember of the tool.
+        tool: the pattern of "always allow".
         how: ids, time and lifetime.
     """
     patterns: dict[Pattern, str] = {}
@@ -167,7 +166,7 @@ def remembered(
         why = question.ground.reason
         return _grants(dict.fromkeys(single_families(chosen), why), question, how)
     for reason in question.reasons:
-        # Of a shell command every program would be remembered: that takes a word of the reviewer.
+        # For a shell this would cover every program, so the reviewer must choose it.
         said = question.command is None or chosen is not None
         if reason.origin == "capability" and said and _is_reviewer(approved.by):
             for name in reason.capabilities:
@@ -182,7 +181,7 @@ def remembered(
 def _grants(
     patterns: Mapping[Pattern, str], question: Escalation, how: Remembering
 ) -> tuple[Grant, ...]:
-    """A grant for each pattern, with why it was asked about."""
+    """A grant for each pattern, with the reason of the question."""
     return tuple(
         [
             Grant(
@@ -203,7 +202,7 @@ def _is_reviewer(decider: Decider) -> bool:
 
 
 def capability_pattern(name: Capability) -> CapabilityPattern:
-    """What is remembered of a capability."""
+    """The pattern of a capability."""
     known = CAPABILITIES.get(name)
     words = visible(name) if known is None else f"{known} ({name})"
     return CapabilityPattern(capability=name, description=f"Let tools {words} in this session")
@@ -216,14 +215,14 @@ def offered(
     command: CommandCandidates | None = None,
     whole: Sequence[CallPattern] = (),
 ) -> tuple[Pattern, ...]:
-    """What a reviewer may choose to remember: what the policy asks first.
+    """The candidates for a reviewer, those for the policy's reasons first.
 
     Args:
-        reasons: what asks.
-        patterns: what may be remembered of the arguments.
-        tool: what "always allow" would remember.
-        command: what may be remembered of the shell command, if the call has one.
-        whole: what may be remembered of a call that no pattern describes.
+        reasons: the reasons of the escalation.
+        patterns: candidates for the arguments.
+        tool: the pattern of "always allow".
+        command: candidates for the shell command, if the call has one.
+        whole: candidates for a call that no pattern describes.
     """
     if whole:
         return tuple(whole)
@@ -236,7 +235,7 @@ def offered(
         return tuple(found)
     if not found:
         return (tool,)
-    # One answer settles both: what it remembers of the tool is said with it.
+    # One answer settles both, so the text also names the tool's pattern.
     return tuple(
         [
             replace(pattern, description=f"{pattern.description}; {tool.description}")

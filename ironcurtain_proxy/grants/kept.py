@@ -1,7 +1,7 @@
-"""Grants that outlive their session: which are kept, which count, and when the file is written.
+"""Grants that outlive their session: their choice, their validity, and the writes of their file.
 
-The book of the session decides; the file is only its memory. Nothing here approves anything: a
-grant that is read still speaks only of its own tool, as it was defined, and of no denial.
+The session's book decides; the file only stores grants. A grant from the file covers only its own
+tool in its approved definition, and no denial.
 """
 
 import logging
@@ -33,26 +33,25 @@ from ironcurtain_proxy.steady_clock import seconds_left as until
 _log = logging.getLogger(__name__)
 
 _USES_EVERY: Final = 60.0
-"""Seconds. That a grant was used once more is news for people, and waits; so does a disk that just
-failed."""
+"""Seconds until uses are written, and until the next attempt after a failure of the disk."""
 _DEADLINE: Final = 5.0
-"""Seconds for the disk. A call that waits for its answer is not held up longer."""
+"""Seconds for the disk; a call waits no longer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Circumstances:
-    """Where a session stands: what it keeps holds where the same is true."""
+    """The circumstances of a session, under which its kept grants hold."""
 
     scope: KeptScope
     workspace: RealPath | None
     policy_version: str
     servers: Mapping[str, str]
-    """By the operator's name: SHA-256 of how the server is started."""
+    """By the operator's name: SHA-256 of the server's start."""
     lifetime: timedelta
-    """Of what is kept."""
+    """The scope of kept grants."""
 
     def kept(self, remembered: Remembered) -> KeptGrant | None:
-        """A grant of this session as it is kept; None: it ends with the session.
+        """The kept form of a grant; None: it ends with the session.
 
         A capability always does: its approval says what a session may do, whichever
         tool does it, and no definition that could change would ever void it. So does the identical
@@ -72,7 +71,7 @@ class Circumstances:
         return kept if can_be_kept(kept) else None
 
     def count(self, kept: KeptGrant, now: datetime) -> bool:
-        """Whether a kept grant holds here and now."""
+        """Whether a kept grant holds in this session now."""
         # The narrower of two scopes: what was given for all projects is not used where the
         # operator wants approvals of this project alone.
         here = kept.workspace == self.workspace and self.workspace is not None
@@ -98,7 +97,7 @@ class Circumstances:
         return pattern.workspace == self.workspace
 
     def restored(self, kept: KeptGrant) -> Remembered:
-        """The same for the book, with the shorter of its own lifetime and today's."""
+        """A kept grant for the book, with the shorter of its own and the configured lifetime."""
         remembered = kept.remembered
         return replace(remembered, grant=replace(remembered.grant, expires=self._end(remembered)))
 
@@ -116,7 +115,7 @@ class _Use:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Delta:
-    """What a session did since it last wrote. Others wrote meanwhile: only this is changed."""
+    """The changes of a session since its last write, applied to the current file."""
 
     added: tuple[KeptGrant, ...]
     used: Mapping[GrantId, _Use]
@@ -131,7 +130,7 @@ class _Delta:
         return self.is_pressing or bool(self.used)
 
     def applied(self, grants: tuple[KeptGrant, ...]) -> Iterable[KeptGrant]:
-        """What the file shall hold. What others took out of it stays out."""
+        """The new content of the file. Grants that others removed stay removed."""
         left = {kept.id: self._used(kept) for kept in grants if kept.id not in self.removed}
         left.update({kept.id: kept for kept in self.added})
         for kept in left.values():
@@ -154,7 +153,7 @@ def _is_over(ends: BootMoment | None) -> bool:
 
 
 class PersistedGrants:
-    """The kept grants of one session. Disk errors are told once; the session goes on in memory."""
+    """The kept grants of one session. A disk error is reported once; memory continues to work."""
 
     def __init__(self, file: GrantsFile, circumstances: Circumstances, clock: Clock) -> None:
         self._file = file
@@ -164,7 +163,7 @@ class PersistedGrants:
         self._known: dict[GrantId, Remembered] = {}
         """Grants of this session that the file holds, with the uses that it knows of."""
         self._seen: tuple[Remembered, ...] = ()
-        """The book as it was last looked through."""
+        """The book at the last look."""
         self._unfit: set[GrantId] = set()
         """Grants that are not kept."""
         self._not_before = float("-inf")
@@ -173,7 +172,7 @@ class PersistedGrants:
         self._lock = anyio.Lock()
 
     def load(self) -> tuple[Remembered, ...]:
-        """What counts here and now, the oldest first; nothing if the file cannot be read."""
+        """The grants that hold in this session, oldest first; none if the file is unreadable."""
         try:
             snapshot = self._file.read()
         except GrantsFileError as error:
@@ -194,12 +193,12 @@ class PersistedGrants:
         return self._seen
 
     def under(self, policy_version: str) -> None:
-        """Keep grants under another policy. All that are remembered are written again under it."""
+        """Keep grants under another policy; all are written again under it."""
         self._here = replace(self._here, policy_version=policy_version)
         self._known, self._seen = {}, ()
 
     def withdrawn(self) -> frozenset[GrantId]:
-        """Grants of this session that were taken out of the file since it was last read.
+        """Grants of this session that were removed from the file since the last read.
 
         One look at the file's times, unless it changed.
         """
@@ -217,14 +216,14 @@ class PersistedGrants:
     async def keep(
         self, listed: Sequence[Remembered], *, at_once: bool = False
     ) -> frozenset[GrantId]:
-        """Write down what changed. Nothing is done where nothing did.
+        """Write changes, if there are any.
 
         Args:
             listed: the session's book.
             at_once: uses, too; else they may wait a minute.
 
         Returns:
-            Grants of the session that somebody took back meanwhile.
+            Grants of the session that were revoked meanwhile.
         """
         if self._seen == tuple(listed):
             return frozenset()
@@ -308,7 +307,7 @@ class PersistedGrants:
         left = {kept.id for kept in snapshot.grants}
         gone = frozenset(self._known.keys() - left)
         self._known = {name: one for name, one in self._known.items() if name in left}
-        # A grant that was kept once and taken back is not kept again.
+        # A revoked grant is not kept again.
         self._unfit |= gone
         self._stamp = snapshot.stamp
         return gone

@@ -1,7 +1,6 @@
-"""Whether what was remembered speaks of a call.
+"""Whether a grant covers a call.
 
-A grant can only turn an escalation of its own kind into a forwarded call, and is void when the tool
-is no longer defined as it was.
+A grant settles escalations of its own kind only, and is void when its tool's definition changes.
 """
 
 from datetime import datetime
@@ -27,15 +26,15 @@ def covers(grant: Grant, call: EscalatedCall, now: datetime) -> bool:
     """Whether a grant approves what the policy escalated.
 
     Args:
-        grant: what was remembered.
-        call: what is asked.
+        grant: the grant.
+        call: the escalated call.
         now: aware, UTC.
     """
     pattern = grant.pattern
     # INVARIANT: only a pattern approves what the policy escalated.
     if not isinstance(pattern, GrantPattern) or not is_of(pattern, call):
         return False
-    # INVARIANT: what a command does is not said by the directory that it runs in.
+    # INVARIANT: the directory of a command does not determine its effect.
     if call.command is not None:
         return False
     if has_expired(grant, now):
@@ -53,8 +52,8 @@ def covers(grant: Grant, call: EscalatedCall, now: datetime) -> bool:
 def is_of(
     pattern: GrantPattern | ToolPattern | FamilyPattern | CallPattern, call: EscalatedCall
 ) -> bool:
-    """Whether a pattern was approved of this very tool."""
-    # INVARIANT: a tool that is not what it was when it was approved is asked about again.
+    """Whether a pattern was approved for this tool in its current definition."""
+    # INVARIANT: a tool whose definition has changed is asked about again.
     return (pattern.server, pattern.tool) == (call.server, call.tool) and (
         bool(call.definition) and pattern.definition == call.definition
     )
@@ -66,7 +65,7 @@ def has_expired(grant: Grant, now: datetime) -> bool:
 
 
 def _flags_hold(flags: dict[str, SameFlag], call: EscalatedCall) -> bool:
-    # Both ways: what was there is there as it was, and nothing has come to it.
+    # Both ways: no argument has changed, and none was added.
     return all(name in flags or call.arguments.get(name) is None for name in call.flags()) and all(
         same_scalar(call.arguments.get(name), flag.value) for name, flag in flags.items()
     )
@@ -94,7 +93,7 @@ def _values_hold(values: tuple[Value, ...], constraints: list[Constraint]) -> bo
 
 def _one_holds(value: Value, constraints: list[Constraint]) -> bool:
     if isinstance(value, UrlValue):
-        # It may lead to several hosts, and goes to all of them.
+        # A value may lead to several hosts, and reaches all of them.
         hosts = [found for found in constraints if isinstance(found, OnHost)]
         roles = {found.role for found in hosts}
         wanted = {place for role in roles for place in places_of(role, value)}
@@ -115,6 +114,6 @@ def _holds(value: PathValue | SqlValue | TextValue, constraint: Constraint) -> b
 
 
 def _is_left_out(role: ArgumentRole, flags: dict[str, SameFlag], call: EscalatedCall) -> bool:
-    """Whether the call leaves the role's arguments out, as the one that was approved did."""
+    """Whether the call omits the role's arguments, as the approved one did."""
     facts = [fact for fact in call.request.arguments if role in fact.roles]
     return bool(facts) and all(not fact.values and fact.name in flags for fact in facts)

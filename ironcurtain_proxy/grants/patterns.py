@@ -1,8 +1,8 @@
-"""What "remember" would remember of one call.
+"""The patterns that a reviewer may remember of one call.
 
-A pattern is as narrow as it can be and still be of use: the directory that was named, not
-the one above it; the host a remote leads to, not its name; and every argument that changes what
-the call does, as it was. What cannot be put into such a pattern cannot be remembered.
+A pattern is as narrow as is useful: the named directory, not its parent; the host of a remote, not
+its name; and every argument that changes the call's effect, unchanged. A call without such a
+pattern cannot be remembered.
 """
 
 import re
@@ -40,7 +40,7 @@ HISTORY: Final[frozenset[ArgumentRole]] = frozenset({"write-history", "delete-hi
 PINNED: Final[frozenset[ArgumentRole]] = frozenset(
     {"branch-name", "email-address", "share-permission"}
 )
-"""Opaque roles that say where a call ends up: such an argument is remembered as it was."""
+"""Opaque roles that determine the target of a call: such an argument is remembered unchanged."""
 
 FLAGS: Final = frozenset(
     {"access", "action", "all", "amend", "append", "command", "confirm", "confirmed", "delete"}
@@ -49,8 +49,8 @@ FLAGS: Final = frozenset(
     | {"permission", "permissions", "private", "prune", "public", "rebase", "recursive", "replace"}
     | {"scope", "setupstream", "state", "strategy", "subcommand", "tags", "verb", "visibility"}
 )
-"""Arguments that change what a call does, whatever their type, in lower case without `_` and `-`.
-Besides them every argument that is true or false counts."""
+"""Arguments of any type that change a call's effect, in lower case without `_` and `-`. Every
+argument that is true or false counts, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,24 +61,24 @@ class EscalatedCall:
     """The operator's name."""
     tool: str
     definition: str
-    """SHA-256 of the tool's definition as it is now; empty: it is not known."""
+    """SHA-256 of the tool's current definition; empty: unknown."""
     request: AccessRequest
     arguments: Arguments
     roles: tuple[ArgumentRole, ...]
     """The roles that escalated. Empty: the rule was not about a role, so all of them count."""
     command: ParsedCommand | None = None
-    """The shell command in the arguments, where there is one."""
+    """The shell command in the arguments, if any."""
     place: Place = NOWHERE
-    """Where that command runs."""
+    """The place of that command."""
     held: bool = False
-    """A sandbox holds the local parts of the command, and the timeline takes back what they do."""
+    """A sandbox holds the local parts of the command, and the timeline can undo them."""
     goes_by_name: bool = False
     """A rule asks about a file of the call by its name, such as `.env`: only an approval of that
     very path covers it."""
 
     @property
     def open_roles(self) -> tuple[ArgumentRole, ...]:
-        """The roles that an approval must speak of, each once."""
+        """The roles that an approval must cover, each once."""
         if self.roles:
             return tuple(dict.fromkeys(self.roles))
         found = (role for fact in self.request.arguments for role in fact.roles)
@@ -91,7 +91,7 @@ class EscalatedCall:
         )
 
     def flags(self) -> tuple[str, ...]:
-        """The arguments that change what the call does, whether it has them or not."""
+        """The arguments that change the call's effect, present or omitted."""
         annotated = {fact.name: fact.roles for fact in self.request.arguments}
         names = dict.fromkeys((*annotated, *self.arguments))
         return tuple(
@@ -105,22 +105,22 @@ class EscalatedCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Places:
-    """What must be known of paths to remember them."""
+    """The knowledge about paths that patterns need."""
 
     directories: frozenset[RealPath]
-    """Those paths of the call that are directories, or may be for all that could be found out."""
+    """The paths of the call that are, or may be, directories."""
     home: RealPath | None = None
     protected: tuple[RealPath, ...] = ()
-    """Never part of what is remembered, nor is a directory that contains one."""
+    """Never part of a pattern; neither is a directory that contains one."""
     ending: str = ""
-    """Until when what is remembered holds, in words; empty: that is not sure."""
+    """The end of the grant, in words; empty: unknown."""
     alone: bool = False
-    """Of each path the path alone is remembered, never its directory."""
+    """Whether only the paths themselves are remembered, never their directories."""
 
     def constraints(self, role: ArgumentRole, path: RealPath) -> tuple[Constraint, ...]:
-        """What is remembered of one path.
+        """The constraints of one path.
 
-        Of a file what lies beside it, of a directory itself and what lies in it; where that would
+        For a file its directory's content, for a directory itself and its content; where that would
         be too much, the path alone.
         """
         is_directory = path in self.directories
@@ -137,7 +137,7 @@ class Places:
 
 
 def candidates(call: EscalatedCall, places: Places) -> tuple[GrantPattern, ...]:
-    """What may be remembered of a call: one pattern, or none if it cannot be remembered."""
+    """The candidates of a call: one pattern, or none if it cannot be remembered."""
     if not call.definition:
         return ()
     constraints = _constraints(call, replace(places, alone=call.goes_by_name))
@@ -198,7 +198,7 @@ _USES: Final[Mapping[str, str]] = MappingProxyType(
 
 
 def _phrases(constraints: tuple[Constraint, ...], home: RealPath | None) -> list[str]:
-    """What may be done, with all that may be done in one place together."""
+    """The allowed actions as phrases, grouped by place."""
     places: dict[str, list[str]] = {}
     others: list[str] = []
     for found in constraints:
@@ -219,7 +219,7 @@ def _phrases(constraints: tuple[Constraint, ...], home: RealPath | None) -> list
 
 
 def _verbs(does: list[str]) -> str:
-    # Whoever may change a file reads it as well.
+    # Permission to change a file includes its reading.
     names = [one for one in does if one != _DOES["read-path"] or len(set(does)) == 1]
     return " or ".join(dict.fromkeys(names))
 
@@ -242,7 +242,7 @@ def _constraints(call: EscalatedCall, places: Places) -> tuple[Constraint, ...] 
         for fact in call.request.arguments
         if role in fact.roles
     )
-    # A role may have escalated although the call left it out: then that is part of the pattern.
+    # An omitted argument may have escalated; its omission is then part of the pattern.
     pinned = dict.fromkeys((*left_out, *call.flags()))
     flags = [SameFlag(name, call.arguments.get(name)) for name in pinned]
     if any(isinstance(flag.value, list | dict) for flag in flags):
@@ -251,7 +251,7 @@ def _constraints(call: EscalatedCall, places: Places) -> tuple[Constraint, ...] 
 
 
 def _of_roles(call: EscalatedCall, places: Places) -> dict[Constraint, None]:
-    """What is remembered of the values that escalated, each once; nothing: it cannot be."""
+    """The constraints of the escalated values, each once; None: they cannot be remembered."""
     found: dict[Constraint, None] = {}
     for role in call.open_roles:
         if role in HISTORY or not ROLE_TRAITS[role].is_resource:
@@ -265,7 +265,7 @@ def _of_roles(call: EscalatedCall, places: Places) -> dict[Constraint, None]:
 
 
 def _of_value(role: ArgumentRole, value: Value, places: Places) -> tuple[Constraint, ...]:
-    """What is remembered of one value; nothing: it cannot be remembered."""
+    """The constraints of one value; None: it cannot be remembered."""
     match (ROLE_TRAITS[role].category, value):
         case ("path", PathValue(path=path)):
             return places.constraints(role, path)
@@ -278,7 +278,7 @@ def _of_value(role: ArgumentRole, value: Value, places: Places) -> tuple[Constra
 
 
 def places_of(role: ArgumentRole, value: UrlValue) -> tuple[str, ...]:
-    """Where a URL leads, as narrowly as it is remembered; nothing: it cannot be told.
+    """The target of a URL as narrowly as it is remembered; None: unknown.
 
     The scheme and the port of a URL count: another port is another service, and what goes by http
     is read on the way. Of a git remote git says where it leads, and the repository is bound too.
@@ -306,7 +306,7 @@ def _of_repository(call: EscalatedCall, places: Places) -> Iterator[Constraint]:
         role = _lasting_path_role(fact)
         for value in fact.values:
             if role is not None and isinstance(value, PathValue):
-                # Another repository lies below this one at times: only this is meant.
+                # Another repository may lie below this one, so only this directory counts.
                 yield places.constraints(role, value.path)[0]
 
 

@@ -15,42 +15,42 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SessionGrants:
-    """What is remembered in one session."""
+    """The grants of one session."""
 
     approvals: Approvals
     persisted: "PersistedGrants | None" = None
-    """What keeps grants; None: they end with the session."""
+    """The storage of kept grants; None: grants end with the session."""
 
     def restore(self) -> None:
-        """Take over what earlier sessions kept."""
+        """Load the grants kept by earlier sessions."""
         for remembered in () if self.persisted is None else self.persisted.load():
             self.approvals.grants.restore(remembered)
 
     def take_back(self) -> None:
-        """Forget what somebody took out of the file of kept grants meanwhile."""
+        """Remove grants that were removed from the file meanwhile."""
         if self.persisted is not None:
             for identifier in self.persisted.withdrawn():
                 self.approvals.grants.revoke(identifier)
 
     def under(self, policy_version: str) -> None:
-        """Keep what is remembered from now on under another policy."""
+        """Keep grants under another policy from now on."""
         if self.persisted is not None:
             self.persisted.under(policy_version)
 
     async def keep(self, *, at_once: bool = False) -> None:
-        """Write down what changed, where grants are kept; `at_once`: uses, too."""
+        """Write changes to the file, if there is one; `at_once`: uses, too."""
         if self.persisted is not None:
             grants = self.approvals.grants
             for gone in await self.persisted.keep(grants.list(), at_once=at_once):
                 grants.revoke(gone)
 
     async def revoke(self, identifier: str) -> None:
-        """Forget one grant, here and in the file."""
+        """Remove one grant, here and in the file."""
         self.approvals.grants.revoke(GrantId(identifier))
         await self.keep(at_once=True)
 
     async def clear(self) -> None:
-        """Forget all grants, and end the runs of approved plans."""
+        """Remove all grants, and end the runs of approved plans."""
         self.approvals.grants.clear()
         self.approvals.budgets.clear()
         await self.keep(at_once=True)

@@ -1,7 +1,7 @@
 """Approvals of calls whose arguments no pattern describes: the identical call, or a whole tool.
 
-A tool without an annotation, an argument that nobody could describe, and SQL have no pattern that
-would be narrow and still of use.
+A tool without an annotation, an argument without a role, and SQL have no pattern that is both
+narrow and useful.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ _DELETES: Final[frozenset[ArgumentRole]] = frozenset({"delete-path", "delete-his
 
 
 def is_never_remembered(call: EscalatedCall) -> bool:
-    """Whether a call is asked about each time: it deletes what no path names.
+    """Whether a call is asked about each time, because it deletes things without a path.
 
     A path says what is deleted, and a pattern can be as narrow as that.
     """
@@ -35,7 +35,7 @@ def is_never_remembered(call: EscalatedCall) -> bool:
 
 
 def whole_call_candidates(call: EscalatedCall) -> tuple[CallPattern, ...]:
-    """What may be remembered of a call that no pattern describes; empty: patterns describe it."""
+    """The candidates of a call that no pattern describes; empty: patterns describe it."""
     if not call.definition or call.command is not None or is_never_remembered(call):
         return ()
     return tuple(_candidates(call))
@@ -57,11 +57,11 @@ def _candidates(call: EscalatedCall) -> Iterator[CallPattern]:
 
 
 def is_granted_whole(grant: Grant, call: EscalatedCall) -> bool:
-    """Whether a grant is of the identical call, or of its tool, which nobody described."""
+    """Whether a grant is of the identical call, or of its tool without annotation."""
     pattern = grant.pattern
     if not isinstance(pattern, CallPattern) or call.command is not None or not is_of(pattern, call):
         return False
-    # INVARIANT: a tool that was described meanwhile is asked about by what was said of it.
+    # INVARIANT: once a tool has an annotation, its annotation counts.
     if pattern.digest is None:
         return not call.request.annotated
     return pattern.digest == digest_of(call)

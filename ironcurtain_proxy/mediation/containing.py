@@ -30,6 +30,7 @@ from ironcurtain_proxy.approval.containment import (
     why_asked,
     why_not_held,
     why_open,
+    written_outside,
 )
 from ironcurtain_proxy.approval.settlements import by_containment, is_by_itself
 from ironcurtain_proxy.decision.containment import rule_for_reviewers
@@ -117,7 +118,12 @@ class Containing:
     def opening(self, case: Case, facts: Facts) -> Opening | str | None:
         """The access that a call needs beyond its sandbox; a text: what no approval can grant."""
         hosts = [*hosts_of(facts), *facts.place.every_host(), self._tried_host(case)]
-        return self.world.servers.opening(case.call.server, facts.request, hosts)
+        return self._opening(case, facts, hosts, written_outside(facts))
+
+    def _opening(
+        self, case: Case, facts: Facts, hosts: Sequence[str], paths: Sequence[RealPath]
+    ) -> Opening | str | None:
+        return self.world.servers.opening(case.call.server, facts.request, hosts, paths)
 
     def approved(self, case: Case, facts: Facts) -> Opening | None:
         """The access beyond the sandbox that was approved for a call about to be forwarded."""
@@ -132,7 +138,8 @@ class Containing:
             # The host that the sandbox blocked was shown in the question. Grants, models and the
             # engine look at the command alone and have not seen it.
             hosts.append(self._shown.get(case.call.request_id, ""))
-        found = self.world.servers.opening(case.call.server, facts.request, hosts)
+        paths = () if is_by_itself(settlement.decided_by) else written_outside(facts)
+        found = self._opening(case, facts, hosts, paths)
         if not isinstance(found, Opening):
             return None
         case.note_instead("opened", list(found.words()))
@@ -174,6 +181,14 @@ class Containing:
                 with anyio.CancelScope(shield=True):
                     await self._look(case)
                     await self.settle(case)
+
+    def can_be_repeated(self, case: Case, facts: Facts, result: ToolResult) -> bool:
+        """Whether a call was done, stayed on this machine, and has its point."""
+        if result.result is None or result.result.get("isError") is True:
+            return False
+        has_point = any(name == "point" for name, _ in case.notes)
+        is_contained = case.settlement is not None and case.settlement.decided_by == CONTAINMENT
+        return has_point and (is_contained or facts.command is None) and not case.put_back
 
     async def settle(self, case: Case) -> None:
         """Close the point of a call, whether or not it was forwarded. Never fails."""

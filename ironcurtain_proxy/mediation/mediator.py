@@ -249,6 +249,8 @@ class Mediator:
             with anyio.CancelScope(shield=True):
                 await self.journal.fail(case, UNKNOWN if isinstance(error, Exception) else _GONE)
             raise
+        if self.containing.can_be_repeated(case, facts, result):
+            self.breaker.forgive(self.world.facts.fingerprint(case.call, case.arguments))
         # (9) Outcome: it is recorded before the agent sees the answer. An answer that carries a
         # question is withheld, as a request from a server is refused.
         return await self.outcomes.reply(case, authorized, result)

@@ -6,7 +6,7 @@ schemas.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from ironcurtain_proxy.approval.judging import NamedTool, Overlay
@@ -16,13 +16,12 @@ from ironcurtain_proxy.facts.resolver import Resolver
 from ironcurtain_proxy.mediation.judge import judge
 from ironcurtain_proxy.model.annotation import ToolAnnotation
 from ironcurtain_proxy.model.decision import Decision, Deny, Escalate, Ground
-from ironcurtain_proxy.model.json import Arguments, Json
+from ironcurtain_proxy.model.json import Arguments
 from ironcurtain_proxy.model.judgement import Judged
 from ironcurtain_proxy.model.opening import Opening
 from ironcurtain_proxy.model.operation import Operation, RequestId
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.model.request import Facts, Gathered
-from ironcurtain_proxy.model.server import ToolDefinition
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,13 +125,5 @@ class Rehearsal:
         """The tool as its annotation describes it, as if its server offered it."""
         known_as = self.servers[server]
         annotation = self.annotations.get((known_as, tool))
-        raw: dict[str, Json] = {"name": tool}
-        if annotation is not None:
-            raw["inputSchema"] = dict(annotation.input_schema)
-        return CataloguedTool(
-            exposed_name=self._exposed(server, tool),
-            server=server,
-            policy_server=known_as,
-            definition=ToolDefinition(server, tool, raw),
-            annotation=annotation,
-        )
+        described = CataloguedTool.described(server, known_as, tool, annotation)
+        return replace(described, exposed_name=self._exposed(server, tool))

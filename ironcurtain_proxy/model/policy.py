@@ -111,6 +111,8 @@ class Rule:
     tools: frozenset[str] | None = None
     paths: PathCondition | None = None
     names: NameCondition | None = None
+    excepting: NameCondition | None = None
+    """Paths with such a name are not covered, whatever their role; later rules are asked."""
     domains: DomainCondition | None = None
     lists: tuple[ListCondition, ...] = ()
     sql: SqlEffect | None = None

@@ -46,7 +46,7 @@ def calls_of(row: Mapping[str, Json]) -> Iterator[tuple[str, RecordedCall] | Non
 
 
 def refusals_of(row: Mapping[str, Json]) -> Iterator[str]:
-    """The ids of calls to which the person said no."""
+    """The ids of calls that the user refused."""
     if row.get("type") != "user":
         return
     for block in _blocks(row):

@@ -1,4 +1,4 @@
-"""The tools that clients bring along, as calls of the servers that would do the same."""
+"""The built-in tools of clients, as calls of equivalent servers."""
 
 import posixpath
 import re
@@ -31,7 +31,7 @@ _URL: Final = re.compile(r"https?://[^\s\"'<>)\]]+")
 
 @dataclass(frozen=True, slots=True)
 class ServerCall:
-    """A call as a server would get it."""
+    """A call for a server."""
 
     server: str
     tool: str
@@ -39,7 +39,7 @@ class ServerCall:
 
 
 def as_tool_call(call: ServerCall) -> Operation:
-    """The same as the proxy would have it."""
+    """The call in the form of the proxy."""
     return Operation(
         request_id=RequestId("rehearsed"),
         exposed_name=f"{call.server}__{call.tool}",
@@ -51,11 +51,11 @@ def as_tool_call(call: ServerCall) -> Operation:
 
 
 def as_server_call(call: RecordedCall, workspace: str) -> ServerCall | Literal["none", "broken"]:
-    """What a server would be asked; `none`: no server of a preset has such a tool.
+    """The equivalent call of a server; `none`: no server of a preset has such a tool.
 
     Args:
         call: of a transcript.
-        workspace: the session's, for what names no place.
+        workspace: the session's, for calls without a directory.
     """
     here = call.directory or workspace
     given = call.arguments

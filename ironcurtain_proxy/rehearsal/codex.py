@@ -1,7 +1,7 @@
 """Rollouts of Codex CLI: `~/.codex/sessions/YYYY/MM/DD/rollout-*.jsonl`.
 
 Newer lines are `{"type", "payload"}`, older ones the payload alone. `session_meta` and
-`turn_context` say where the session works.
+`turn_context` give the session's directory.
 """
 
 import re
@@ -89,7 +89,7 @@ class Rollout:
         return self._call("Bash", arguments)
 
     def _patch(self, text: Json) -> Iterator[RecordedCall | None]:
-        """A patch changes several files: one call for each."""
+        """The calls of a patch, one for each file."""
         found = _FILE.findall(text) if isinstance(text, str) else []
         if not found:
             yield None

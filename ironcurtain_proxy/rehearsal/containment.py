@@ -1,7 +1,7 @@
-"""Whether containment would settle a call, on a machine with a sandbox.
+"""Whether containment would settle a call on a machine with a sandbox.
 
-Asked of the same function as in `serve`. Assumed are a timeline that holds the workspace, and a
-confined server without a network that may write there and in its own `/tmp`.
+The function is the one of `serve`. The assumption is a timeline that holds the workspace, and a
+confined server without network that may write there and in its own `/tmp`.
 """
 
 from dataclasses import replace
@@ -16,7 +16,7 @@ from ironcurtain_proxy.sandbox.private_tmp import PLACES
 
 
 def is_contained(asked: EscalatedStep) -> bool:
-    """Whether nobody would be asked."""
+    """Whether the call needs no question."""
     return why_asked(_considered(asked)) is None
 
 

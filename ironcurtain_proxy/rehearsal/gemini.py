@@ -1,7 +1,7 @@
 """Chats of Gemini CLI: `~/.gemini/tmp/HASH/chats/session-*.json`, one object each.
 
-Messages of type `gemini` hold `toolCalls`. Where the session worked stands there only as a hash
-(`projectHash`, SHA-256 of the directory), so the directory has to be given.
+Messages of type `gemini` hold `toolCalls`. The session's directory is recorded only as a hash
+(`projectHash`, SHA-256 of the directory), so the user must give it.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,8 +1,8 @@
-"""What an approval is remembered for, in a rehearsal: the first candidate, as a person would.
+"""Simulated approvals in a rehearsal: each remembers the first candidate.
 
-Of commands the families of their parts are remembered, and the identical command for its session,
-never the whole tool; of other calls what the question offers first. What the recorded person
-refused is not remembered.
+An approval of a command remembers the families of its parts, and the identical command for its
+session, never the whole tool. Other approvals remember the first candidate. A call that the
+recorded user refused is not remembered.
 """
 
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ _DEFINITION: Final = "rehearsed"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EscalatedStep:
-    """A call that something asks about."""
+    """An escalated call."""
 
     session: str
     call: ServerCall
@@ -51,7 +51,7 @@ class EscalatedStep:
     """A sandbox holds the local parts of the command."""
 
     def escalated(self) -> EscalatedCall:
-        """As grants see it."""
+        """The call, for grants."""
         decision = self.judged.decision
         return EscalatedCall(
             server=self.call.server,
@@ -66,12 +66,12 @@ class EscalatedStep:
 
 @dataclass(slots=True)
 class Memory:
-    """What was approved for one project."""
+    """The approvals of one project."""
 
     approvals: Approvals = field(default_factory=lambda: Approvals(GrantBook(), BudgetBook()))
     families: set[Family] = field(default_factory=set)
     identical: set[tuple[str, str]] = field(default_factory=set)
-    """Commands that were approved, by session and fingerprint."""
+    """Approved commands, by session and fingerprint."""
     _number: int = 0
 
     def spares(self, asked: EscalatedStep) -> bool:
@@ -87,7 +87,7 @@ class Memory:
         return not self.approvals.use(claim, _WHEN).open
 
     def approve(self, asked: EscalatedStep) -> None:
-        """Remember what a person would who always takes the first offer."""
+        """Remember the first candidate."""
         if asked.facts.command is not None:
             needed = _families(asked)
             self.families.update([family for family in needed if family.is_general])
@@ -144,11 +144,11 @@ def _directories(asked: EscalatedStep) -> frozenset[RealPath]:
 
 
 def given(kept: Sequence[KeptGrant], workspace: RealPath, tools: Sequence[ServerCall]) -> Memory:
-    """A memory that begins with grants of a file.
+    """A memory with the grants of a file.
 
     Args:
-        kept: of the file. A grant of another project does not count; neither does one of a tool
-            that no rehearsed server has.
+        kept: the grants. A grant of another project, or of a tool that no rehearsed server has,
+            does not count.
         workspace: the project.
         tools: those of the rehearsed servers.
     """

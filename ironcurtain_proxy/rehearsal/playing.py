@@ -46,12 +46,12 @@ _TOOLS: Final = tuple(
 
 @dataclass(slots=True)
 class Rehearsed:
-    """What a rehearsal found."""
+    """The result of a rehearsal."""
 
     calls: int = 0
     sessions: int = 0
     without_place: int = 0
-    """Calls of sessions that do not say where they worked."""
+    """Calls of sessions without a known directory."""
     tallies: dict[SceneRules, Tally] = field(
         default_factory=lambda: {rules: Tally() for rules in RULES}
     )
@@ -61,7 +61,7 @@ class Rehearsed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assumed:
-    """What the transcripts do not say."""
+    """Values that the transcripts lack."""
 
     home: str
     """Ours."""

@@ -1,4 +1,4 @@
-"""A recorded call, and what a reading of transcripts gave."""
+"""A recorded call, and the result of reading transcripts."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -12,24 +12,24 @@ class RecordedCall:
 
     session: str
     directory: str
-    """Absolute: where the session worked at that moment; empty: the transcript does not say."""
+    """Absolute: the session's directory at that moment; empty: unknown."""
     tool: str
     """The client's name of the tool."""
     arguments: Arguments
     branch: str = ""
-    """The branch that was checked out; empty: the transcript names none."""
+    """The current branch; empty: the transcript names none."""
     refused: bool = False
-    """Whether the person said no."""
+    """Whether the user refused it."""
 
 
 @dataclass(slots=True)
 class Recording:
-    """All calls of some transcripts, in order, and what could not be read."""
+    """All calls of some transcripts in order, and the unreadable parts."""
 
     calls: list[RecordedCall] = field(default_factory=list)
     files: int = 0
     broken_lines: int = 0
-    """Lines that are no JSON object, or whose call is not of the shape of their format."""
+    """Lines that are no JSON object, or whose call does not have the form of its format."""
     unreadable: list[str] = field(default_factory=list)
     """Files, each with the reason."""
     other_files: int = 0

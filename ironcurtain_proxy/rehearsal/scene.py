@@ -1,7 +1,7 @@
 """The place of a recorded session, with the policy and settings of each preset there.
 
-The documents are those that `init` writes, read by the readers of `serve`. They lie in a directory
-of their own while the rehearsal lasts; nothing of the operator's is read or written.
+The documents are those of `init`, read by the readers of `serve`. They lie in a temporary directory
+during the rehearsal; no file of the operator is read or written.
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,6 @@ from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.place import Place
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.model.request import Facts, Gathered
-from ironcurtain_proxy.model.server import ToolDefinition
 from ironcurtain_proxy.rehearsal.client_tools import (
     FETCH,
     FILES,
@@ -46,10 +45,10 @@ from ironcurtain_proxy.wiring.call_facts import resolver_for
 from ironcurtain_proxy.wiring.overlay import command_argument, overlay_for
 
 SceneRules: TypeAlias = Literal["shipped"] | PresetName
-"""`shipped`: the shipped policy, and commands asked about: what holds without a preset."""
+"""The rules. `shipped`: the shipped policy with questions about commands, without a preset."""
 
 _MOST_SCENES: Final = 64
-"""At once: each holds the policies of all rules."""
+"""The most scenes in memory: each holds the policies of all rules."""
 _COMMANDS: Final[dict[str, Json]] = {
     "name": "allow-commands",
     "description": "The policy lets commands run.",
@@ -62,7 +61,7 @@ RULES: Final[tuple[SceneRules, ...]] = ("shipped", *PRESETS)
 
 @dataclass(frozen=True, slots=True)
 class SceneJudge:
-    """What judges calls by one set of rules."""
+    """The judge of one set of rules."""
 
     policy: Policy
     overlay: Overlay
@@ -81,7 +80,7 @@ class Scene:
         """The facts of a call, on a machine that may not have any of its files.
 
         Args:
-            call: what is judged.
+            call: the recorded call.
             branch: recorded; then the workspace is taken for a repository that pushes to the branch
                 of this name of `origin` and has no hooks. Empty: not known.
         """
@@ -101,7 +100,7 @@ class Scene:
         return structs.replace(gathered, place=_with_remotes(gathered.command, there))
 
     def judged(self, rules: SceneRules, call: ServerCall, gathered: Gathered) -> Judged:
-        """What would be decided of a call before anybody is asked."""
+        """The decision on a call before any question."""
         by = self.judges[rules]
         names = partial(tool_names, call.server, call.tool, is_unique=True)
         return judge(
@@ -110,7 +109,7 @@ class Scene:
 
 
 def _with_remotes(command: ParsedCommand, place: Place) -> Place:
-    """A place whose families of git lead where the recorded repository leads."""
+    """A place whose families of git have the targets of the recorded repository."""
     families = sought(command, place).families
     known = dict(place.meanings or ())
     of_git = [one for one in families if one.defined_in[0].endswith(GIT_CONFIGURATION)]
@@ -123,7 +122,7 @@ _RECORDED: Final = "recorded"
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Puts scenes together; each home and workspace has one."""
+    """Builds scenes, one for each home and workspace."""
 
     directory: Path
     """Ours, for as long as the rehearsal lasts."""
@@ -196,16 +195,8 @@ class Stage:
         known = self._definitions.get((server, tool))
         if known is None:
             annotation = loaded.annotations.get((server, tool))
-            raw: dict[str, Json] = {"name": tool}
-            if annotation is not None:
-                raw["inputSchema"] = dict(annotation.input_schema)
-            known = self._definitions[server, tool] = CataloguedTool(
-                exposed_name=f"{server}__{tool}",
-                server=server,
-                policy_server=server,
-                definition=ToolDefinition(server, tool, raw),
-                annotation=annotation,
-            )
+            known = CataloguedTool.described(server, server, tool, annotation)
+            self._definitions[server, tool] = known
         return known
 
 

@@ -1,4 +1,4 @@
-"""What was asked in a rehearsal, counted."""
+"""Counts of the questions in a rehearsal."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -12,8 +12,7 @@ from ironcurtain_proxy.shell.effects import effect_of
 from ironcurtain_proxy.shell.families import families_of
 
 Way: TypeAlias = Literal["each", "remembered", "contained"]
-"""How questions are spared: none; what was approved once for the project; and besides, what a
-sandbox holds and the timeline can take back."""
+"""The savings: none; by approvals for the project; and also by the sandbox and the timeline."""
 
 WAYS: Final[tuple[Way, ...]] = ("each", "remembered", "contained")
 _LONGEST: Final = 100
@@ -26,7 +25,7 @@ class Tally:
     asked: Counter[Way] = field(default_factory=Counter)
     denied: int = 0
     spared_by_grants: int = 0
-    """Of the questions asked each time, those that the grants of a file cover."""
+    """The questions without savings that the grants of a file cover."""
     kinds: dict[Way, Counter[str]] = field(default_factory=dict)
     examples: dict[tuple[Way, str], Counter[str]] = field(default_factory=dict)
     denials: Counter[str] = field(default_factory=Counter)
@@ -69,7 +68,7 @@ def per_100(questions: int, calls: int) -> float:
 
 
 def kind_of(asked: EscalatedStep) -> str:
-    """What a question is about, in words."""
+    """The subject of a question, as text."""
     ground = asked.judged.reasons[0].ground
     if ground.rule in _KINDS:
         return _KINDS[ground.rule]
@@ -101,7 +100,7 @@ _EFFECTS: Final[Mapping[str, str]] = {
 
 
 def _example(asked: EscalatedStep) -> str:
-    """The kind of command, or the place; what is the same is counted together."""
+    """The kind of command, or the place; equal ones are counted together."""
     facts = asked.facts
     if facts.command is not None:
         families = families_of(facts.command, facts.place)

@@ -1,4 +1,4 @@
-"""A rehearsal in words."""
+"""A rehearsal as text."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -23,10 +23,10 @@ def lines_of(
     """The report.
 
     Args:
-        found: what the rehearsal found.
-        recording: what was read.
-        shown: the rules of which the questions are listed.
-        most: how many examples of each kind.
+        found: the result of the rehearsal.
+        recording: the transcripts.
+        shown: the rules whose questions are listed.
+        most: the most examples of each kind.
         with_grants: whether there was a file of grants.
     """
     yield f"{found.calls} calls of {found.sessions} sessions in {recording.files} files"

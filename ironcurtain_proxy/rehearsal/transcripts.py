@@ -1,7 +1,7 @@
-"""Transcripts on the disk: which files, and the calls of their lines.
+"""Transcripts on the disk: their files, and the calls of their lines.
 
-Reading alone, bounded: a line that is too long, broken or of another shape is counted and passed
-over, and so are files that cannot be read.
+Lines that are too long, broken or of another form are counted and skipped, and so are unreadable
+files.
 """
 
 import gzip
@@ -56,7 +56,7 @@ class _TranscriptReader:
     def __init__(self) -> None:
         self._recording = Recording()
         self._by_id: dict[str, int] = {}
-        """Of each call with an id: its place."""
+        """The position of each call with an id."""
         self._refused: set[str] = set()
 
     def finished(self) -> Recording:

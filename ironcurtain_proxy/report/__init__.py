@@ -1,5 +1,5 @@
-"""A page for a person about what happened.
+"""A report as an HTML page.
 
-- `page`, `plots`, `stretches`: how a page is drawn, whatever it is about.
-- `day`: what the calls of the audit log amount to. `calls_part`: that, as a part of a page.
+- `page`, `plots`, `stretches`: the drawing of a page.
+- `day`: counts of the audit log's calls. `calls_part`: these, as a part of a page.
 """

@@ -1,4 +1,4 @@
-"""The part of a report that is about the calls of the audit log."""
+"""The part of a report about the calls of the audit log."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -17,7 +17,7 @@ _NAME_WIDTH: Final = 210
 
 
 def calls_part(day: Day, at: datetime, local: Callable[[str], str]) -> Part:
-    """What was called, what was asked about, and what was refused.
+    """The calls, the questions and the refusals.
 
     Args:
         day: the counted calls.

@@ -1,7 +1,7 @@
-"""What the calls of the audit log amount to, counted for a page.
+"""Counts of the audit log's calls, for a page.
 
-Memory does not grow with the log: calls are counted by the minute, names up to a limit, and of the
-refused calls only the last are kept.
+Memory is constant: calls are counted by the minute, names up to a limit, and only the last refused
+calls are kept.
 """
 
 from collections import Counter, deque
@@ -15,7 +15,7 @@ from ironcurtain_proxy.audit.display import LogEntry, arrived_at
 from ironcurtain_proxy.audit.selection import REFUSALS
 
 KINDS: Final = ("allowed", "without a question", "by a person", "refused", "denied")
-"""What became of a call: allowed by the policy; approved by containment, a grant, the engine or the
+"""The ends of a call: allowed by the policy; approved by containment, a grant, the engine or the
 auto-approver; approved by a reviewer; not approved (or held); denied by the policy."""
 _UNASKED: Final = frozenset({"containment", "grant", "engine", "auto-approver", "policy"})
 _MOST_NAMES: Final = 1000
@@ -37,16 +37,16 @@ class Day:
     clients: dict[str, Counter[str]] = field(default_factory=dict)
     sessions: set[str] = field(default_factory=set)
     rules: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """Rules and words of those who decided, of calls that were refused or denied."""
+    """Rules and deciding parties of refused or denied calls."""
     asked: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """Rules and tools of calls that a reviewer was asked about."""
+    """Rules and tools of calls with a question to a reviewer."""
     waits: list[int] = field(default_factory=list)
-    """Milliseconds that reviewers took."""
+    """Milliseconds of reviewers' answers."""
     last_refused: deque[LogEntry] = field(default_factory=lambda: deque(maxlen=_LAST))
 
     @property
     def questions(self) -> int:
-        """Calls that a reviewer answered, or did not."""
+        """Calls with a question to a reviewer."""
         return self.asked.total()
 
 
@@ -59,7 +59,7 @@ def count_calls(calls: Iterable[RecordedCall]) -> Day:
 
 
 def kind_of(entry: LogEntry) -> str:
-    """What became of a call, a word of `KINDS`."""
+    """The end of a call, a word of `KINDS`."""
     match entry.decision:
         case "allowed":
             return "allowed"

@@ -1,7 +1,6 @@
 """One HTML page: tiles with figures, plots and tables. No script, nothing fetched, light and dark.
 
-Knows nothing of what is reported. Texts go through `plots.shown`, so that no words of an agent
-become markup.
+Texts go through `plots.shown`, so that no words of an agent become markup.
 """
 
 from collections.abc import Sequence
@@ -16,7 +15,7 @@ _WIDE: Final = '<section class="wide">'
 NOTHING: Final = '<p class="none">Nothing yet.</p>'
 
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'"
-"""Were something of an agent's words to become markup after all, it could still do nothing."""
+"""The content security policy: an agent's words that became markup still could run nothing."""
 
 _STYLE: Final = """
 :root{color-scheme:light dark;--bg:#fbfbfa;--card:#fff;--ink:#1c1e21;--dim:#62676e;--rule:#e3e4e6;
@@ -67,9 +66,9 @@ class Tile:
     name: str
     value: str
     aim: str
-    """What the figure should be, or what it is a part of."""
+    """The target of the figure, or the whole that it is a part of."""
     met: bool | None = None
-    """Whether the figure is as it should be; None: there is nothing to judge."""
+    """Whether the figure meets its target; None: it has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +79,12 @@ class Section:
     inside: str
     """Markup."""
     is_wide: bool = False
-    """Whether it takes the whole width."""
+    """Whether it has the full width."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one subject has to report."""
+    """The part of a report about one subject."""
 
     title: str
     lead: str
@@ -98,7 +97,7 @@ def page(parts: Sequence[Part], at: datetime) -> str:
     """The page, complete in itself.
 
     Args:
-        parts: what is reported; the first gives the page its title.
+        parts: the parts; the first gives the page its title.
         at: UTC.
     """
     title = f"ironcurtain-proxy: {parts[0].title}"
@@ -140,7 +139,7 @@ def percent(share: float) -> str:
 
 
 def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table of texts; numbers stand right."""
+    """A table of texts; numbers are aligned right."""
     if not rows:
         return NOTHING
     head = "".join(_cell("th", title, like) for title, like in zip(titles, rows[0], strict=True))

@@ -1,7 +1,7 @@
 """Plots as inline SVG, coloured by the page's style.
 
-Every text goes through `shown`: an agent's words never become markup. What is counted is named by
-the caller, with a colour for each name (`Palette`).
+Every text goes through `shown`: an agent's words never become markup. The caller gives the
+names and their colours (`Palette`).
 """
 
 import html
@@ -30,7 +30,7 @@ Palette: TypeAlias = Mapping[str, str]
 
 
 def shown(text: str, *, longest: int = _LONGEST) -> str:
-    """Text for a page: what does not show itself as an escape, cut, and nothing of it markup."""
+    """Text for a page: invisible characters escaped, cut to a length, without markup."""
     visible = "".join(
         char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
     )
@@ -39,7 +39,7 @@ def shown(text: str, *, longest: int = _LONGEST) -> str:
 
 
 def legend(counts: Sequence[Mapping[str, int]], palette: Palette) -> str:
-    """The colours of what occurs at all, and what they stand for; empty if nothing does."""
+    """The colours of the occurring names; empty if there are none."""
     items = "".join(
         f'<li><span class="key {colour}"></span>{shown(name)}</li>'
         for name, colour in palette.items()
@@ -49,14 +49,14 @@ def legend(counts: Sequence[Mapping[str, int]], palette: Palette) -> str:
 
 
 class Bar(NamedTuple):
-    """What was counted in one stretch of time."""
+    """The counts of one period."""
 
     start: datetime
     counts: Mapping[str, int]
 
 
 def stacked_over_time(bars: Sequence[Bar], step: timedelta, title: str, palette: Palette) -> str:
-    """Counts over time, a bar for each stretch."""
+    """Counts over time, a bar for each period."""
     most = _ceiling(max(sum(bar.counts.values()) for bar in bars))
     return _svg(title, _HEIGHT, "".join(_stacked_parts(bars, step, most, palette)))
 
@@ -80,7 +80,7 @@ def _stacked_parts(
 
 
 class Rate(NamedTuple):
-    """A share in one stretch of time."""
+    """A share in one period."""
 
     start: datetime
     part: int
@@ -109,7 +109,7 @@ def _rate_parts(rates: Sequence[Rate], step: timedelta, target: float) -> Iterat
 
 
 def histogram(counts: Sequence[int], labels: Sequence[str], late_from: int, title: str) -> str:
-    """How many of each; from `late_from` on, the bars have the colour of what is too late."""
+    """A histogram; from `late_from` on, the bars have the colour for late."""
     most = _ceiling(max(counts))
     parts = list(_grid([(value, str(value)) for value in _ticks(most)], most))
     for index, (count, label) in enumerate(zip(counts, labels, strict=True)):
@@ -131,7 +131,7 @@ def stacked_rows(
 
     Args:
         rows: the counts by the name of the row.
-        title: what a reader of the screen hears.
+        title: the text for screen readers.
         palette: the colours.
         left: the width of the names.
     """
@@ -202,7 +202,7 @@ def _time(start: datetime, step: timedelta) -> str:
 
 
 def _bar(index: int, count: int, widest: float = _WIDEST_BAR) -> tuple[float, float]:
-    """Where a bar begins, and its width."""
+    """The beginning of a bar, and its width."""
     space = _PLOT_WIDTH / count
     width = min(widest, space - min(_GAP * 2, space / 4))
     return _LEFT + index * space + (space - width) / 2, width
@@ -213,7 +213,7 @@ def _y(share: float) -> float:
 
 
 def _ceiling(most: int) -> int:
-    """A round number that is not less, and that four lines divide well."""
+    """The next round number that four lines divide evenly."""
     unit = 1
     while True:
         for factor in (4, 8, 12, 20, 40):

@@ -1,4 +1,4 @@
-"""Stretches of time of equal length, as fine as bars in a plot can be told apart."""
+"""Periods of equal length, as fine as the bars of a plot can be distinguished."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
@@ -11,7 +11,7 @@ _EPOCH: Final = datetime(1970, 1, 5, tzinfo=UTC)
 
 
 def step_for(times: Iterable[datetime]) -> timedelta:
-    """The finest step that leaves no more bars than can be told apart."""
+    """The finest step whose bars can be distinguished."""
     found = list(times)
     if not found:
         return _STEPS[0]
@@ -20,5 +20,5 @@ def step_for(times: Iterable[datetime]) -> timedelta:
 
 
 def begin_of_stretch(time: datetime, step: timedelta) -> datetime:
-    """The beginning of the stretch that a time lies in."""
+    """The beginning of the period of a time."""
     return _EPOCH + (time - _EPOCH) // step * step

@@ -40,6 +40,10 @@ class FirstReviewer(Reviewer, Protocol):
         ...
 
 
+def _tell_nobody(_escalation: Escalation) -> None:
+    """No notices."""
+
+
 @dataclass(frozen=True, slots=True)
 class Panel:
     """Asks its channels in turn until one answers. Implements `ports.Reviewer`."""
@@ -50,6 +54,9 @@ class Panel:
     """The LLM approver; None: it is off."""
     shadow: bool = False
     """The LLM approver is asked beside the others; its answer is recorded and not used."""
+
+    tell: Callable[[Escalation], None] = _tell_nobody
+    """Told of each question that a person is asked. Never blocks."""
 
     def is_reachable(self) -> bool:
         """Whether any channel seems to reach somebody."""
@@ -87,6 +94,7 @@ class Panel:
         return _with(tuple(thought), ruling)
 
     async def _answer(self, present: list[Channel], escalation: Escalation) -> Ruling:
+        self.tell(escalation)
         for channel in present:
             ruling = await channel.reviewer.ask(escalation)
             if isinstance(ruling, Unreachable):

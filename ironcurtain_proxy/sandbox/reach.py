@@ -18,6 +18,10 @@ _CHANGES: frozenset[ArgumentRole] = frozenset(
 )
 _NAMED: Final = re.compile(r"[a-z0-9_][a-z0-9_-]{0,61}(\.[a-z0-9_-]{1,62})*", re.ASCII)
 """A host as a sandbox can be told it: no address in brackets."""
+_THIS_MACHINE: Final = "localhost"
+_NO_DOT: Final = (
+    "a sandbox opens no host whose name has no dot; use its full name, such as HOST.internal"
+)
 _HOST: Final = re.compile(r"[a-z0-9_-][a-z0-9._-]*|\[[0-9a-f:.]+\]", re.ASCII)
 
 
@@ -46,7 +50,10 @@ def obstacle(profile: SandboxProfile, request: AccessRequest) -> str | None:
 
 
 def opening_of(
-    profile: SandboxProfile, request: AccessRequest, hosts: Sequence[str]
+    profile: SandboxProfile,
+    request: AccessRequest,
+    hosts: Sequence[str],
+    paths: Sequence[RealPath] = (),
 ) -> Opening | str | None:
     """What a second instance has to be let into for a call; None: the first lets it do it all.
 
@@ -57,25 +64,57 @@ def opening_of(
         profile: of the first.
         request: the call.
         hosts: those that it is known to need besides its URLs.
+        paths: those that its shell command names to write.
     """
-    changed: list[RealPath] = []
+    changed = [path for path in paths if not profile.may_write(path)]
+    kept = (_said(profile, path) for path in changed if profile.keeps_closed(path))
+    if (why := next(kept, None) or _why_closed(profile, request)) is not None:
+        return why
+    changed += _changed(profile, request)
+    also = [host.removesuffix(".") for host in hosts]
+    wanted = [host for host in also if _NAMED.fullmatch(host) and not profile.may_reach(host)]
+    closed = [host.removesuffix(".") for host in closed_hosts(profile, request)]
+    needed = tuple(dict.fromkeys([*closed, *wanted]))
+    for host in needed:
+        if (why := _why_not_named(profile, host)) is not None:
+            return why
+    found = Opening(hosts=needed, paths=tuple(dict.fromkeys(changed)))
+    return found if found.words() else None
+
+
+def _said(profile: SandboxProfile, path: RealPath) -> str:
+    return f"{_path(profile, path, changes=True, reads=False)} {path}"
+
+
+def _why_closed(profile: SandboxProfile, request: AccessRequest) -> str | None:
+    """Why no approval opens one of a call's paths; None: all can be opened."""
     for fact in request.arguments:
         for value in fact.values:
             if isinstance(value, PathValue):
                 why = _why_kept(profile, value, fact.roles)
                 if why is not None:
                     return why
-                if not _CHANGES.isdisjoint(fact.roles) and not profile.may_write(value.path):
-                    changed.append(value.path)
-    also = [host.removesuffix(".") for host in hosts]
-    wanted = [host for host in also if _NAMED.fullmatch(host) and not profile.may_reach(host)]
-    closed = [host.removesuffix(".") for host in closed_hosts(profile, request)]
-    needed = tuple(dict.fromkeys([*closed, *wanted]))
-    for host in needed:
-        if profile.forbids(host) or not _NAMED.fullmatch(host):
-            return f"{_network(profile, host)}: {host}"
-    found = Opening(hosts=needed, paths=tuple(dict.fromkeys(changed)))
-    return found if found.words() else None
+    return None
+
+
+def _changed(profile: SandboxProfile, request: AccessRequest) -> list[RealPath]:
+    """The paths that a call changes and its server's sandbox keeps closed."""
+    return [
+        value.path
+        for fact in request.arguments
+        if not _CHANGES.isdisjoint(fact.roles)
+        for value in fact.values
+        if isinstance(value, PathValue) and not profile.may_write(value.path)
+    ]
+
+
+def _why_not_named(profile: SandboxProfile, host: str) -> str | None:
+    """Why no approval opens a host; None: one does."""
+    if profile.forbids(host) or not _NAMED.fullmatch(host):
+        return f"{_network(profile, host)}: {host}"
+    if "." not in host and host != _THIS_MACHINE:
+        return f"{_NO_DOT}: {host}"
+    return None
 
 
 def _why_kept(

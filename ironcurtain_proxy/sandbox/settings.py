@@ -93,6 +93,11 @@ def sealed(settings: SandboxSettings) -> int:
 def _check_domain(domain: str) -> None:
     bare = domain.removeprefix("*.")
     wide = domain.startswith("*.") and "." not in bare
+    if _DOMAIN.fullmatch(domain) is not None and "." not in domain and domain != "localhost":
+        raise ConfigurationError(
+            f'sandbox.network: "{domain}" has no dot, and the sandbox takes no such host: use its '
+            "full name, such as HOST.internal"
+        )
     if _DOMAIN.fullmatch(domain) is None or wide:
         raise ConfigurationError(
             f'sandbox.network: "{domain}" is no host: write example.com or *.example.com, '

@@ -2,8 +2,8 @@
 
 What is in them runs outside any sandbox, with all rights of the user, the next time the user
 commits or starts an agent. A place is a directory that holds such files: a repository's `.git`, a
-bare repository, `.claude`, and `.ironcurtain` with a project's layer of policy. This file reads
-and changes nothing.
+bare repository, an editor's or an agent's own, and `.ironcurtain` with a project's layer of policy.
+This file reads and changes nothing.
 """
 
 import os
@@ -17,7 +17,8 @@ from typing import Final, Literal, TypeAlias
 from ironcurtain_proxy.sandbox.git_settings import is_harmless, named_files
 
 SteeringKind: TypeAlias = Literal["git", "claude", "pointer"]
-"""A directory of git's; a `.claude` or `.ironcurtain`; one of these names as a file or a link."""
+"""A directory of git's; a `.claude`, `.cursor`, `.vscode` or `.ironcurtain`; one of these names as
+a file or a link, or `.mcp.json`."""
 
 _OPEN: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _LARGEST: Final = 1 << 20
@@ -25,8 +26,15 @@ _MOST_ITEMS: Final = 2000
 _CONFIGURATIONS: Final = ("config", "config.worktree")
 _ITEMS: Final = (*_CONFIGURATIONS, "commondir")
 HOOKS: Final = "hooks"
-_SETTINGS: Final = ("settings", "policy", "compiled-policy", "dynamic-lists")
-"""Beginnings of the names of what steers an agent's client, or us."""
+_SETTINGS: Final[Mapping[str, tuple[str, ...]]] = {
+    ".claude": ("settings",),
+    ".cursor": ("mcp.json",),
+    ".vscode": ("mcp.json",),
+    ".ironcurtain": ("policy", "compiled-policy", "dynamic-lists"),
+}
+"""By directory, beginnings of the names of what steers an agent's client, or us."""
+_SERVERS: Final = ".mcp.json"
+"""A file that names programs for an agent's client to start."""
 _BARE: Final = ("HEAD", "objects", "refs")
 NOT_SEARCHED: Final = frozenset({"node_modules"})
 """Nobody works in there, and there is most of what a large tree holds."""
@@ -62,11 +70,13 @@ class SteeringPlace:
 def place_of(directory: str, name: str) -> SteeringPlace | None:
     """The place that an entry of a directory is; None: it steers nothing."""
     lower = name.lower()
-    if lower not in {".git", ".claude", ".ironcurtain"}:
+    if lower not in {".git", _SERVERS, *_SETTINGS}:
         return None
     path = f"{directory}/{name}"
     with suppress(OSError):
         if stat.S_ISDIR(os.lstat(path).st_mode):
+            if lower == _SERVERS:
+                return None
             return SteeringPlace(path, "git" if lower == ".git" else "claude")
         return SteeringPlace(path, "pointer")
     return None
@@ -87,7 +97,7 @@ def items_of(place: SteeringPlace) -> Mapping[str, Item]:
             if place.kind == "pointer":
                 return {"": _read(parent, name)}
             with _directory(name, parent) as inner:
-                return _settings(inner) if place.kind == "claude" else _of_git(inner)
+                return _settings(inner, name) if place.kind == "claude" else _of_git(inner)
     except FileNotFoundError:
         return {}
     except OSError:
@@ -95,8 +105,9 @@ def items_of(place: SteeringPlace) -> Mapping[str, Item]:
         return {"": Item(None)}
 
 
-def _settings(directory: int) -> dict[str, Item]:
-    names = [name for name in _names(directory) if name.lower().startswith(_SETTINGS)]
+def _settings(directory: int, kind: str) -> dict[str, Item]:
+    steering = _SETTINGS.get(kind.lower(), ())
+    names = [name for name in _names(directory) if name.lower().startswith(steering)]
     return _read_each(directory, names)
 
 

@@ -71,21 +71,40 @@ def opening_for(
     request: AccessRequest,
     hosts: Sequence[str],
     home: str,
+    paths: Sequence[RealPath] = (),
 ) -> Opening | str | None:
     """What a call needs beyond the sandbox of its server, where a second instance can have it.
 
     A text: what no approval opens, and the setting that does. None: nothing.
     """
-    found = opening_of(profile, request, hosts)
+    found = opening_of(profile, request, hosts, paths)
     if not isinstance(found, Opening):
         return found
     if spec.stateful:
         why = obstacle(profile, request) or f"{_OFFLINE}: {', '.join(found.hosts)}"
         return f"{why}; the server is stateful, so that no second instance can do it"
     for path in found.paths:
+        if path in paths and (linked := _why_not_as_named(path)) is not None:
+            return linked
         if place_of(path, home) is None:
-            return f"{_TOO_WIDE} {path}"
+            above = RealPath(path.parts[:-1])
+            missing = not Path(str(above)).exists() and not _is_open_to(above, home)
+            how = f" (where {above} exists, a reviewer can be asked)" if missing else ""
+            return f"{_TOO_WIDE} {path}{how}"
     return found
+
+
+def _why_not_as_named(path: RealPath) -> str | None:
+    """Why what a command names is not opened: a link in it leads to another place."""
+    above = str(RealPath(path.parts[:-1]))
+    if os.path.realpath(above) == above:
+        return None
+    return f"{path} leads through a link: name the place itself"
+
+
+def _is_open_to(place: RealPath, home: str) -> bool:
+    """Whether a directory would stay too wide if it existed."""
+    return not place.parts or RealPath.from_text(home).is_within(place)
 
 
 def place_of(path: RealPath, home: str) -> str | None:

@@ -1,5 +1,6 @@
 """Commands that write or delete where no snapshot holds it, or change the machine itself."""
 
+from collections.abc import Iterator
 from typing import Final
 
 from ironcurtain_proxy.model.command import Redirection, SimpleCommand, Word
@@ -32,11 +33,26 @@ def why_beyond(command: SimpleCommand, place: Place) -> str | None:
         return "git removes objects for good"
     if name not in _WRITERS:
         return None
-    operands = [word for word in command.words[1:] if not word.prefix.startswith("-")]
-    if name == "cp":
-        operands = operands[-1:]
-    reasons = (_why_not_here(name, word, place) for word in operands)
+    reasons = (_why_not_here(name, word, place) for word in _operands(command))
     return next((reason for reason in reasons if reason is not None), None)
+
+
+def paths_beyond(command: SimpleCommand, place: Place) -> Iterator[str]:
+    """The paths that a command names and changes where its sandbox does not let it."""
+    if why_privileged(command) is not None:
+        return
+    written = [one.target for one in command.redirections if _leaves(one, place)]
+    if name_of(command) in _WRITERS:
+        written += _operands(command)
+    for word in written:
+        path = path_of(word, place)
+        if path is not None and not may_write(path, place):
+            yield path
+
+
+def _operands(command: SimpleCommand) -> list[Word]:
+    operands = [word for word in command.words[1:] if not word.prefix.startswith("-")]
+    return operands[-1:] if name_of(command) == "cp" else operands
 
 
 def _leaves(one: Redirection, place: Place) -> bool:

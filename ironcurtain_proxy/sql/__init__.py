@@ -1,5 +1,5 @@
-"""What a text of SQL statements does.
+"""The effects of SQL statements.
 
-- `effects`: the effect of a text, in every dialect that may be meant.
+- `effects`: the effect of a text in every possible dialect.
 - `harmless`: functions and pragmas that only read.
 """

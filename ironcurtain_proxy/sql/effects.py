@@ -1,13 +1,13 @@
 """The effect of a text of SQL statements: reads, writes, destroys, or reaches beyond the database.
 
-Theory of operation. Nobody says which database a server talks to, and one text means different
-things to different databases: a backslash before a quote keeps a string open for MySQL and not for
+Theory of operation. The database behind a server is unknown, and one text has different meanings
+in different databases: a backslash before a quote keeps a string open for MySQL and not for
 PostgreSQL, and `/*! … */` is a comment for all but MySQL. So a text is read in five dialects, and
-its gravest reading counts. A dialect that cannot read the text is passed over, unless the text
-holds something that dialects take apart differently: then each of them must be able to read it.
+its gravest reading counts. A dialect that cannot read the text is skipped, unless the text holds
+something that dialects parse differently: then each of them must be able to read it.
 
 A statement only reads if its first word, its kind, and everything inside it are known to only
-read. A function that is not known may write. What no dialect can read `runs`, the gravest effect.
+read. An unknown function may write. A text that no dialect can read `runs`, the gravest effect.
 
 This module cannot see what a view, an operator, or a function of the database's own with the name
 of a common one does.
@@ -35,7 +35,7 @@ _AMBIGUOUS: Final = re.compile(
     re.DOTALL | re.IGNORECASE,
 )
 _HIDDEN: Final = re.compile(r"/\*M?!|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u200b-\u200f\u2028-\u202e]")
-"""What one database runs and no parser shows: comments of MySQL, characters that nobody sees."""
+"""Text that a database runs and no parser shows: comments of MySQL, invisible characters."""
 _FIRST: Final = re.compile(
     r"(?:\s|--[^\n]*\n|/\*.*?\*/|\()*(SELECT|WITH|VALUES|FROM|TABLE|SHOW|DESCRIBE|DESC|EXPLAIN|PRAGMA)\b",
     re.DOTALL | re.IGNORECASE,
@@ -63,7 +63,7 @@ _WRITES: Final = frozenset(
     | {"Pragma", "Rollback", "Set", "Transaction", "Update", "Use"}
 )
 _PLAIN_KINDS: Final = frozenset({"INDEX", "SCHEMA", "SEQUENCE", "TABLE", "VIEW"})
-"""What may be created without bringing code along."""
+"""Objects that can be created without code in them."""
 _DESTROYS: Final = frozenset({"Delete", "Drop", "Merge", "TruncateTable"})
 _RUNS: Final = (
     frozenset(
@@ -89,7 +89,7 @@ def effect_of(text: str) -> tuple[SqlEffect, str]:
         return "reads", ""
     bare = text
     while (found := _EXPLAIN.match(bare)) is not None and found.end() > 0:
-        # EXPLAIN ANALYZE runs the statement: what it explains is an upper bound either way.
+        # EXPLAIN ANALYZE runs the statement, so the statement's effect is an upper bound.
         bare = bare[found.end() :]
     if _SHOW.fullmatch(bare):
         return "reads", ""
@@ -103,7 +103,7 @@ def effect_of(text: str) -> tuple[SqlEffect, str]:
 
 
 def _refused(text: str) -> str:
-    """Why a text is not even read; empty: it is."""
+    """Why a text is refused before it is parsed; empty: it is parsed."""
     if len(text) > _MOST:
         return f"it is longer than {_MOST} characters"
     if _HIDDEN.search(text):

@@ -1,7 +1,7 @@
 """Names that only read in every database that has them.
 
-What a parser of SQL knows as a function of its own is not listed here, except where it does more
-than read. A name that nobody lists may write.
+Functions that the SQL parser knows itself are listed only if they do more than read. An unlisted
+name may write.
 """
 
 import re
@@ -75,4 +75,4 @@ PRAGMA: Final = re.compile(
     r"|table_list|table_xinfo|user_version)\s*(?:\(\s*[\w.'\"`\[\]]*\s*\))?\s*;?\s*",
     re.IGNORECASE,
 )
-"""A whole pragma that only shows."""
+"""A pragma that only reads."""

@@ -1,9 +1,8 @@
-"""Who may use the page: links that open it once, and keys of open pages. Pure but for randomness.
+"""Access to the page: one-time tickets in links, and keys of open pages.
 
-A link holds its ticket in the part of the address after `#`, which a browser sends nowhere. The
-page trades the ticket for a key and keeps the key for its own tab. The key is sent in a header and
-is never a cookie: a browser sends cookies to every port of this machine, and with requests that
-other pages make.
+A link holds its ticket after `#`, in the part of the address that a browser never sends. The page
+exchanges the ticket for a key, which only its tab keeps. The key is sent in a header and never as a
+cookie: browsers send cookies to every port of this machine, and with requests of other pages.
 """
 
 import secrets
@@ -11,11 +10,11 @@ from hmac import compare_digest
 
 _BYTES = 32
 _MOST_KEYS = 16
-"""Pages that are open at once; a further one closes the oldest."""
+"""The most open pages; a further one closes the oldest."""
 
 
 class Access:
-    """The one ticket that is valid, and the keys of open pages."""
+    """The valid ticket, and the keys of open pages."""
 
     def __init__(self) -> None:
         self._ticket = secrets.token_urlsafe(_BYTES)
@@ -23,11 +22,11 @@ class Access:
 
     @property
     def ticket(self) -> str:
-        """The ticket of the next link. It can be used once."""
+        """The ticket of the next link, for one use."""
         return self._ticket
 
     def open_page(self, ticket: str) -> str | None:
-        """Trade a ticket for the key of a page; None: it is not the valid one."""
+        """Exchange a ticket for the key of a page; None: the ticket is invalid."""
         if not _is_same(ticket, self._ticket):
             return None
         self._ticket = secrets.token_urlsafe(_BYTES)
@@ -36,7 +35,7 @@ class Access:
         return key
 
     def is_open(self, key: str) -> bool:
-        """Whether a key is that of an open page."""
+        """Whether a key belongs to an open page."""
         return any(_is_same(key, one) for one in self._keys)
 
 

@@ -1,13 +1,12 @@
 """The addresses of the page and of its data.
 
 `GET /` and `/static/…` are the page: files without secrets. Everything below `/api/` needs the key
-of an open page (`guard`), but for the trade of a ticket for such a key:
+of an open page (`guard`), except the exchange of a ticket for such a key:
 
 - `POST /api/page` takes `{"ticket"}` and gives `{"key"}`.
-- `GET /api/questions` goes on for as long as the page is open: a JSON line with all questions
-  whenever they change.
-- `POST /api/answers` takes `{"id", "digest", "approve", "remember"?, "note"?}`. The digest says
-  which bytes were shown: a question whose file has changed since is not answered.
+- `GET /api/questions` stays open with the page: a JSON line with all questions at each change.
+- `POST /api/answers` takes `{"id", "digest", "approve", "remember"?, "note"?}`. The digest
+  identifies the shown bytes: a question whose file has changed since is not answered.
 - `GET /api/calls`, `/api/call` and `/api/day` read the audit log.
 """
 
@@ -47,7 +46,7 @@ from ironcurtain_proxy.web.record import Record
 _LOOK_SECONDS: Final = 0.2
 _LISTEN_SECONDS: Final = 1.0
 _BEAT_SECONDS: Final = 10.0
-"""A line at least this often, so that both ends notice when the other has gone."""
+"""Seconds between two lines at most, so that both ends notice when the other has gone."""
 _FILES: Final = {
     "/": ("index.html", "text/html; charset=utf-8"),
     "/static/page.js": ("page.js", "text/javascript; charset=utf-8"),
@@ -57,7 +56,7 @@ _SPANS: Final = {"hour": timedelta(hours=1), "day": timedelta(days=1), "week": t
 
 
 class ReviewPage:
-    """The state of the page's server: what waits, and who watches."""
+    """The state of the page's server: the open questions, and the open pages."""
 
     def __init__(
         self,
@@ -69,15 +68,15 @@ class ReviewPage:
         opened: Callable[[], None],
         complain: Callable[[str], None],
     ) -> None:
-        """Nothing is read yet.
+        """Set up without reading.
 
         Args:
-            mailboxes: where questions lie.
+            mailboxes: the mailboxes with questions.
             record: the audit logs.
             access: tickets and keys.
-            credential: who answers; None: a person.
-            opened: called when a link was used; the next one is another.
-            complain: told what an operator should know.
+            credential: the answering reviewer; None: a person.
+            opened: called when a link was used, because the next link differs.
+            complain: called with messages for the operator.
         """
         self._mailboxes = mailboxes
         self._record = record
@@ -108,7 +107,7 @@ class ReviewPage:
             yield
             tasks.cancel_scope.cancel()
 
-    # --- what waits ------------------------------------------------------------------------------
+    # --- questions -------------------------------------------------------------------------------
 
     async def _look(self) -> None:
         listen_at, complaint = 0.0, ""
@@ -126,7 +125,7 @@ class ReviewPage:
                 self._waiting = found
                 self._changed.set()
                 self._changed = anyio.Event()
-            # A directory without watches left tells of no change: looking always works.
+            # Without free inotify watches no change is reported, so the directory is polled.
             await anyio.sleep(_LOOK_SECONDS)
 
     async def _questions(self, _request: Request) -> Response:

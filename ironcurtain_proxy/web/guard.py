@@ -1,8 +1,8 @@
-"""What every request must have, and what every answer has.
+"""Checks of every request, and security headers of every answer.
 
-Attacks that this stops: a page of another origin that sends requests (no key, wrong origin); a host
-name of an attacker that leads to this machine (wrong host); a frame around the page; words of an
-agent that become markup after all (the content policy lets no script but our file run).
+They stop these attacks: requests from a page of another origin (no key, wrong origin); DNS
+rebinding (wrong host); a frame around the page; and words of an agent that become markup after all
+(the content security policy allows only our script file).
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ from ironcurtain_proxy.web.access import Access
 MAX_BODY: Final = 64 * 1024
 _API: Final = "/api/"
 _OPENING: Final = "/api/page"
-"""Where a ticket is traded for a key: the one address of data that needs no key."""
+"""The address that exchanges a ticket for a key: the only data address without a key."""
 _NONE: Final = ""
 _OWN: Final = "same-origin"
 _FOREIGN: Final = "the request comes from another page"
@@ -38,13 +38,13 @@ _HEADERS: Final = (
 
 
 class Guard:
-    """Refuses what does not come from an open page of ours."""
+    """Refuses requests that do not come from an open page of ours."""
 
     def __init__(self, app: ASGIApp, access: Access, origins: Iterable[str]) -> None:
         """Wrap the page.
 
         Args:
-            app: what answers the requests that are let through.
+            app: the application behind the guard.
             access: the tickets and keys.
             origins: the origins of the page, such as `http://127.0.0.1:8790`.
         """
@@ -74,7 +74,7 @@ class Guard:
         await self._app(scope, receive, guarded)
 
     def _objection(self, scope: Scope, headers: Headers) -> tuple[int, str]:
-        """The status and the words of a refusal; empty words: the request is let through."""
+        """The status and text of a refusal; empty text: the request passes."""
         if headers.get("host", "") not in self._hosts:
             return 421, "this address is not the page's; --public-name names another"
         if headers.get("origin", _NONE) not in {_NONE, *self._origins}:

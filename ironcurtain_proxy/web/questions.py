@@ -1,4 +1,4 @@
-"""What waits, as the page shows it. Every text can be shown safely: nothing is markup there."""
+"""Open questions for the page. The page shows every text as text, never as markup."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -24,7 +24,7 @@ def shown_question(one: PendingRequest, credential: Credential | None, now: date
 
     Args:
         one: the question.
-        credential: who answers; None: a person.
+        credential: the answering reviewer; None: a person.
         now: aware.
     """
     request = one.request

@@ -1,4 +1,4 @@
-"""Calls of the audit log, as the page shows them. Reads only."""
+"""Calls of the audit log for the page. Reads only."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -25,7 +25,7 @@ class Record:
     def __init__(
         self, members: Callable[[], tuple[Member, ...]], local: Callable[[str], str]
     ) -> None:
-        """Reads nothing yet.
+        """Set up without reading.
 
         Args:
             members: gives the logs that there are now.
@@ -44,7 +44,7 @@ class Record:
         return [self._row(entry) for entry in reversed(found)]
 
     def call(self, reference: str) -> list[str]:
-        """All that is recorded of a call, in lines; empty: there is no such call.
+        """The record of a call as lines; empty: there is no such call.
 
         Raises:
             OSError: a log cannot be read.

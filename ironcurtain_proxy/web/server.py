@@ -1,4 +1,4 @@
-"""The running server of the page, on a socket that this machine alone reaches."""
+"""The running server of the page, on a loopback socket."""
 
 import socket
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ def loopback_socket(port: int) -> socket.socket:
     Raises:
         ConfigurationError: another program has the port.
     """
-    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((LOOPBACK, port))

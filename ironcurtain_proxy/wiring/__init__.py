@@ -3,7 +3,8 @@
 - `serving`, `proxy`: `serve`, and one proxy put together from its settings.
 - `overlay`, `confinement`, `containment`, `timeline`, `persistence`, `reviewers`, `auto_confirm`:
   one part each.
-- `replaying`: recorded calls judged again.
+- `replaying`: recorded calls judged again. `suggesting`: rules that would have spared questions.
+- `offering`: the rule for a call that waits.
 - `pins`: what servers are held to. `call_facts`: what reads calls.
 - `reloading`: a changed policy in a running session.
 - `rollback_lookout`: what a rollback may bring back of hooks and settings.

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from ironcurtain_proxy.approval.containment import Considered, hosts_of, why_asked
+from ironcurtain_proxy.approval.containment import Considered, hosts_of, why_asked, written_outside
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy
 from ironcurtain_proxy.config.settings import Settings
 from ironcurtain_proxy.decision.containment import rule_for_reviewers
@@ -56,7 +56,8 @@ def rehearsal_for(
         if server not in confined:
             return None
         hosts, home = hosts_of(facts), str(settings.home)
-        return opening_for(by_name[server], confined[server].profile, facts.request, hosts, home)
+        profile, paths = confined[server].profile, written_outside(facts)
+        return opening_for(by_name[server], profile, facts.request, hosts, home, paths)
 
     def uncontained(server: str, facts: Facts, judged: Judged) -> str | None:
         if not settings.containment.undo:

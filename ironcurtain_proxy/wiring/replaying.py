@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 import orjson
 
@@ -22,12 +22,12 @@ from ironcurtain_proxy.facts.catalogue import CataloguedTool
 from ironcurtain_proxy.facts.resolver import Resolver
 from ironcurtain_proxy.mediation.judge import judge
 from ironcurtain_proxy.model.decision import Effect, effect_of
-from ironcurtain_proxy.model.json import Arguments, Json
+from ironcurtain_proxy.model.json import Arguments
 from ironcurtain_proxy.model.judgement import Judged
 from ironcurtain_proxy.model.operation import Operation, RequestId
 from ironcurtain_proxy.model.policy import Policy
 from ironcurtain_proxy.model.request import Gathered
-from ironcurtain_proxy.model.server import ServerSpec, ToolDefinition
+from ironcurtain_proxy.model.server import ServerSpec
 from ironcurtain_proxy.wiring.call_facts import resolver_for
 from ironcurtain_proxy.wiring.overlay import command_argument, overlay_for
 
@@ -133,13 +133,18 @@ class Replaying:
             tool,
             arguments,
             gathered,
-            self._judged(gathered, self._loaded.policy, server, tool),
+            self.judged(gathered, self._loaded.policy, server, tool),
             None
             if self._candidate is None
-            else self._judged(gathered, self._candidate, server, tool),
+            else self.judged(gathered, self._candidate, server, tool),
         )
 
-    def _judged(self, gathered: Gathered, policy: Policy, server: str, tool: str) -> Judged:
+    def knows(self, server: str) -> bool:
+        """Whether a server of this name is configured or annotated."""
+        return server in self._known_as
+
+    def judged(self, gathered: Gathered, policy: Policy, server: str, tool: str) -> Judged:
+        """The judgement of a call by another policy."""
         names = self._names
         return judge(
             gathered, policy, self._overlay, lambda: NamedTool(server, tool, names(server, tool))
@@ -150,16 +155,8 @@ class Replaying:
         if known is None:
             known_as = self._known_as[server]
             annotation = self._loaded.annotations.get((known_as, tool))
-            raw: dict[str, Json] = {"name": tool}
-            if annotation is not None:
-                raw["inputSchema"] = dict(annotation.input_schema)
-            known = self._tools[server, tool] = CataloguedTool(
-                exposed_name=f"{server}__{tool}",
-                server=server,
-                policy_server=known_as,
-                definition=ToolDefinition(server, tool, raw),
-                annotation=annotation,
-            )
+            known = CataloguedTool.described(server, known_as, tool, annotation)
+            self._tools[server, tool] = known
         return known
 
     async def log(self, lines: Iterable[bytes | None], tally: Tally) -> Sequence[Replayed]:
@@ -172,10 +169,10 @@ class Replaying:
         extra: list[Replayed] = []
         for raw in lines:
             tally.lines += 1
-            fields = _call_in(raw, tally)
+            fields = call_in(raw, tally)
             if fields is None:
                 continue
-            server, tool, arguments, written = fields
+            server, tool, arguments, written, _ = fields
             key = (server, tool, written)
             if server not in self._known_as:
                 tally.passed_over["no such server is configured or annotated"] += 1
@@ -194,8 +191,27 @@ class Replaying:
         return [*[one for one in found.values() if one is not None], *extra]
 
 
-def _call_in(raw: bytes | None, tally: Tally) -> tuple[str, str, Arguments, bytes] | None:
-    """The call whose end a line records, with its arguments as bytes; None: it is none."""
+class RecordedCall(NamedTuple):
+    """A call whose end a line records."""
+
+    server: str
+    tool: str
+    arguments: Arguments
+    written: bytes
+    """The arguments as JSON."""
+    fields: Mapping[str, object]
+
+
+def call_in(
+    raw: bytes | None, tally: Tally, reached: tuple[set[str], set[tuple[str, str]]] | None = None
+) -> RecordedCall | None:
+    """The call whose end a line records; None: it is none, or cannot be judged again.
+
+    Args:
+        raw: the line.
+        tally: is added to.
+        reached: gets the names of rules and the tools of all calls, also of those left out.
+    """
     try:
         fields = None if raw is None else orjson.loads(raw)
     except ValueError:
@@ -210,6 +226,10 @@ def _call_in(raw: bytes | None, tally: Tally) -> tuple[str, str, Arguments, byte
     if not isinstance(server, str) or not isinstance(tool, str) or not isinstance(arguments, dict):
         tally.passed_over["the line is no record"] += 1
         return None
+    if reached is not None:
+        decision = fields.get("policyDecision")
+        reached[0].add(str(decision.get("rule")) if isinstance(decision, dict) else "")
+        reached[1].add((server, tool))
     if "argumentsDigest" in fields:
         tally.passed_over["an argument is cut"] += 1
         return None
@@ -218,4 +238,4 @@ def _call_in(raw: bytes | None, tally: Tally) -> tuple[str, str, Arguments, byte
         is_cut = mark.group().startswith(b"\xe2")
         tally.passed_over["an argument is cut" if is_cut else "an argument is masked"] += 1
         return None
-    return server, tool, arguments, written
+    return RecordedCall(server, tool, arguments, written, fields)

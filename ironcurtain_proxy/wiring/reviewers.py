@@ -20,6 +20,7 @@ from ironcurtain_proxy.mailbox.reviewer import Mailbox, MailboxSettings
 from ironcurtain_proxy.mailbox.user_message import ContextFile, MessageSource, is_pty_session
 from ironcurtain_proxy.ports import Clock, Timeline
 from ironcurtain_proxy.review.channel_order import Channel, Panel
+from ironcurtain_proxy.review.notices import Notices, Way, desktop, ntfy, webhook
 from ironcurtain_proxy.review.open_questions import Desk
 from ironcurtain_proxy.wiring.persistence import persisted_grants
 
@@ -54,6 +55,7 @@ class Reviewers:
     desk: Desk
     panel: Panel
     mailbox: Mailbox
+    notices: Notices
     grants: SessionGrants
     notice: str
     """Notices for the operator at the start, one on each line; empty: none."""
@@ -75,6 +77,7 @@ class Reviewers:
         try:
             async with anyio.create_task_group() as tasks:
                 await tasks.start(self.mailbox.run)
+                await tasks.start(self.notices.run)
                 await tasks.start(self.desk.run)
                 if self.auto_approver is not None:
                     tasks.start_soon(self.auto_approver.warm)
@@ -140,7 +143,9 @@ def assemble_reviewers(
     )
     auto_approver = None if missing else _auto_approver(settings, source, clock)
     shadow = settings.auto_approve.shadow
-    panel = Panel(_channels(settings, mailbox, ways), auto_approver, shadow=shadow)
+    notices = _notices(settings)
+    channels = _channels(settings, mailbox, ways)
+    panel = Panel(channels, auto_approver, shadow=shadow, tell=notices.tell)
     engine = _engine(settings, clock, environ, panel, ways.timeline)
     aftermath = None if engine is None else engine.reviewer
     hold_after = settings.escalation.hold_after_seconds if holds(settings) else None
@@ -149,10 +154,28 @@ def assemble_reviewers(
         panel=panel,
         engine=engine,
         mailbox=mailbox,
+        notices=notices,
         grants=grants,
         notice="\n".join([*map(str, missing), *([notice] if notice else [])]),
         auto_approver=auto_approver,
     )
+
+
+def _notices(settings: Settings) -> Notices:
+    """What tells that a call waits, as the operator named it."""
+    wanted = settings.escalation.notices
+    ways: list[tuple[str, Way]] = []
+    if wanted.desktop:
+        own = desktop()
+        if own is None:
+            _log.warning("escalation.noticeDesktop: neither notify-send nor osascript is here")
+        else:
+            ways.append(("desktop", own))
+    if wanted.webhook:
+        ways.append(("webhook", webhook(wanted.webhook)))
+    if wanted.ntfy:
+        ways.append(("ntfy", ntfy(wanted.ntfy, wanted.ntfy_token)))
+    return Notices(ways)
 
 
 def _channels(settings: Settings, mailbox: Mailbox, ways: Ways) -> Sequence[Channel]:
@@ -193,7 +216,7 @@ def _engine(
     )
 
     # The same people, asked after the engine and not before: the auto-approver has its own turn.
-    people = Panel(panel.channels)
+    people = Panel(panel.channels, tell=panel.tell)
     around = EngineSurroundings(
         clock=clock, environ=environ, people=people, first=panel.first, timeline=timeline
     )

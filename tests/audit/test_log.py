@@ -315,7 +315,7 @@ async def test_a_write_that_fails_half_way_leaves_no_torn_line(disk: Disk, tmp_p
 
 
 async def test_the_thread_notices_a_write_that_hangs_on_the_loop(
-    disk: Disk, tmp_path: Path
+    disk: Disk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It can only end the process; here it opens the gate instead."""
     told: list[str] = []
@@ -324,12 +324,14 @@ async def test_the_thread_notices_a_write_that_hangs_on_the_loop(
         told.append(why)
         disk.gate.set()
 
-    settings = LogSettings(write_deadline=1.5)
+    # How fast the disk was before would say whether the loop writes; a busy machine is slow.
+    monkeypatch.setattr(AuditLog, "_is_inline_safe", lambda _log, _size: True)
+    settings = LogSettings(write_deadline=0.2)
     log = AuditLog(open_log(tmp_path / "audit.jsonl"), settings, on_hang, disk.write)
-    await log.record(record(1))
     disk.gate.clear()
-    await log.record(record(2))
-    assert told == ["a write has not returned for 1.5 s"]
+    await log.record(record(1))
+    assert set(told) == {"a write has not returned for 0.2 s"}
+    assert lines_of(log.path)
     log.close()
 
 

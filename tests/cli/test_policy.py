@@ -56,7 +56,13 @@ def test_a_rule_is_shown_before_it_is_written_and_comes_first(place: Place) -> N
     ("text", "expected"),
     [
         ("# mine\nask s: a\n", "# mine\nallow s: t\nask s: a\n"),
-        ("allow s: a\n", "allow: {s: t}\nallow s: a\n"),
+        ("allow s: a\n", "allow s: [t, a]\n"),
+        (
+            "# mine\nallow s: [a, {tools: b, within: /x}]\n",
+            "# mine\nallow s: [t, a, {tools: b, within: /x}]\n",
+        ),
+        ("deny s: x\nallow s: a\n", "allow: {s: t}\ndeny s: x\nallow s: a\n"),
+        ("allow s:\n  - a\n", "allow: {s: t}\nallow s:\n  - a\n"),
         ("base: none\nask s: a # why\n", "base: none\nallow s: t\nask s: a # why\n"),
     ],
 )
@@ -72,7 +78,7 @@ def test_a_name_that_yaml_would_read_otherwise_is_quoted_and_a_full_file_is_left
         'ask s: {tools: "*", within: "/a b"}\n'
     )
     with pytest.raises(ConfigurationError, match="put this first"):
-        with_rule("allow s: a\nallow: {x: y}\n", "allow", "s", "t", [])
+        with_rule("ask x: y\nallow s: a\nallow: {x: y}\n", "allow", "s", "t", [])
 
 
 def test_scenarios_that_are_not_met_fail(place: Place) -> None:

@@ -98,3 +98,15 @@ def test_the_llm_log_lies_in_the_session_s_directory(tmp_path: Path) -> None:
 def test_words_that_are_not_known_are_refused(tmp_path: Path, section: object) -> None:
     with pytest.raises(ProblemsError, match="escalation"):
         load(tmp_path, {"escalation": section})
+
+
+def test_notices_go_where_the_file_says_and_no_address_is_repeated(tmp_path: Path) -> None:
+    assert not load(tmp_path).escalation.notices.desktop
+    document = {"noticeDesktop": True, "noticeNtfy": "https://ntfy.sh/topic-of-mine"}
+    found = load(tmp_path, {"escalation": document}).escalation.notices
+    assert (found.desktop, found.ntfy) == (True, "https://ntfy.sh/topic-of-mine")
+    assert "topic-of-mine" not in repr(found)
+    for address in ("ftp://x/secret", "https://u:secret@x/", "secret", "https://x/secret\n"):
+        with pytest.raises(ProblemsError, match="noticeWebhook") as refused:
+            load(tmp_path, {"escalation": {"noticeWebhook": address}})
+        assert "secret" not in str(refused.value)

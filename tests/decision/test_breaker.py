@@ -25,6 +25,15 @@ def test_other_calls_are_counted_apart() -> None:
     assert breaker.trips("a", 0.0)
 
 
+def test_what_was_done_and_can_be_taken_back_is_no_loop() -> None:
+    breaker = Breaker(threshold=2)
+    for at in range(50):
+        assert not breaker.trips("done", float(at))
+        breaker.forgive("done")
+    breaker.forgive("never seen")
+    assert [breaker.trips("fails", 50.0) for _ in range(3)] == [False, False, True]
+
+
 def test_a_flood_of_different_calls_takes_bounded_memory() -> None:
     """G29."""
     breaker = Breaker()

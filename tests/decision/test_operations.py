@@ -154,3 +154,22 @@ def test_a_floor_that_would_only_ask_is_not_why_a_call_is_denied() -> None:
     explanation = explain(call, policy)
     assert isinstance(explanation.decision, Deny)
     assert "the project layer" not in explanation.advice
+
+
+def test_a_floor_that_only_denies_leaves_what_it_would_ask_about() -> None:
+    call = request(path("p", ("read-path",), "/b/x"))
+    asks = within("ask", "escalate", "read-path", "/b")
+    policy = Policy(
+        rules=(within("open", "allow", "read-path", "/b"),), floors=(floor(asks, asks=False),)
+    )
+    assert said(authorize(call, policy)) == ("allow", "open")
+
+
+def test_what_the_workspace_settles_is_not_asked_of_a_floor() -> None:
+    call = request(path("p", ("read-path",), "/work/x"))
+    policy = Policy(
+        rules=(),
+        workspace=RealPath.from_text("/work"),
+        floors=(floor(within("ask", "escalate", "read-path", "/work")),),
+    )
+    assert said(authorize(call, policy)) == ("allow", "structural-sandbox-allow")

@@ -307,12 +307,19 @@ async def test_servers_that_do_not_start_are_left_out_and_the_rest_go_on() -> No
     assert "GITHUB_TOKEN, which is not set" in errors["docker"]
 
 
-async def test_a_server_that_never_answers_initialize_is_given_up_and_holds_nobody_up() -> None:
+async def test_a_server_that_never_answers_initialize_is_given_up() -> None:
     options = DownstreamOptions(initialize_timeout=0.3)
-    async with running(scripted("deaf", {"deaf": True}), scripted(), options=options) as servers:
+    async with running(scripted("deaf", {"deaf": True}), options=options) as servers:
         assert servers.status()["deaf"].state == "failed"
         assert "did not answer within 0.3 s" in servers.status()["deaf"].error
+
+
+async def test_a_server_that_does_not_answer_initialize_holds_nobody_up() -> None:
+    options = DownstreamOptions(start_deadline=0.2)
+    async with running(scripted("deaf", {"deaf": True}), scripted(), options=options) as servers:
+        await until(lambda: servers.status()["one"].state == "ready")
         assert await text_of(servers, "echo", {"text": "on"}) == "on"
+        assert servers.status()["deaf"].state == "starting"
 
 
 async def test_tools_waits_no_longer_than_the_start_deadline_and_late_comers_are_announced(

@@ -299,3 +299,25 @@ def test_a_second_instance_ends_when_grants_are_taken_back(
     watch = Watch(second)
     assert person.command("grants", "clear").returncode == 0
     assert watch.survivors() == set()
+
+
+def test_an_approved_command_writes_the_place_that_it_names_and_no_other(
+    installation: Installation,
+) -> None:
+    escalations(installation)
+    agent, person = contained(installation, CONFIG), Person(installation)
+    place, here = folder(installation, "outside"), installation.workspace
+    (place / "beside.txt").write_text("old")
+    (here / "x").write_text("new")
+    done(approved(agent, person, "shell", {"command": f"cp {here}/x {place}/y"}))
+    assert (place / "y").read_text() == "new"
+    assert last(installation)["opened"] == [f"write {place}/y"]
+    command = f'cp {here}/x {place}/z; python3 -c \'open("{place}/beside.txt", "w")\''
+    assert "Read-only" in text(approved(agent, person, "shell", {"command": command}))
+    assert (place / "beside.txt").read_text() == "old"
+    (place / "link").symlink_to(installation.home)
+    said = refused(agent.call("shell", {"command": f"cp {here}/x {place}/link/.bashrc"}))
+    assert "allowWrite" in said or "through a link" in said
+    said = refused(agent.call("shell", {"command": f"cp {here}/x {installation.home}/new/x"}))
+    assert "exists, a reviewer can be asked" in said
+    assert person.requests() == []

@@ -210,6 +210,20 @@ async def test_an_end_of_containment_while_a_call_waits_holds_for_that_call() ->
     assert world.servers.forwarded == []
 
 
+@pytest.mark.parametrize(("fails", "passed"), [(False, 30), (True, 20)])
+async def test_a_contained_call_is_repeated_as_long_as_it_succeeds(
+    fails: bool,
+    passed: int,
+) -> None:
+    async def act(call: AuthorizedCall) -> ToolResult:
+        return structs.replace(DONE, result={"content": [], "isError": fails})
+
+    world = harness(FakeContainment())
+    world.begin(replace(world.world, servers=FakeServers(found_walls=WALLS, act=act)))
+    replies = [await world.mediator.handle("read", CALL) for _ in range(30)]
+    assert sum(isinstance(one, Answered) for one in replies) == passed
+
+
 async def test_what_was_put_back_after_a_call_ends_containment() -> None:
     on = FakeContainment()
     world = harness(on, lookout=Look((PutBack("a hook came, and was removed"),)))
@@ -325,7 +339,11 @@ async def test_only_a_reviewer_who_saw_the_host_opens_it(by: str, hosts: list[st
 
     class Needs(FakeServers):
         def opening(
-            self, server: str, request: AccessRequest, hosts: Sequence[str] = ()
+            self,
+            server: str,
+            request: AccessRequest,
+            hosts: Sequence[str] = (),
+            paths: Sequence[RealPath] = (),
         ) -> Opening | None:
             asked.append(hosts)
             return Opening(hosts=tuple(hosts))

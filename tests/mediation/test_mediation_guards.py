@@ -16,6 +16,7 @@ from ironcurtain_proxy.model.decision import Allow, Decision, Deny, Effect, Esca
 from ironcurtain_proxy.model.escalation import Approved, Unreachable
 from ironcurtain_proxy.model.judgement import Judged
 from ironcurtain_proxy.model.operation import Operation
+from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import Policy, Rule
 from ironcurtain_proxy.model.reply import Allowed, Answered, Refused, Withheld
 from ironcurtain_proxy.model.request import AccessRequest, ArgumentFact, Facts, TextValue
@@ -203,7 +204,13 @@ async def test_nobody_is_asked_about_what_the_sandbox_keeps_from_the_server() ->
 class Confined(FakeServers):
     """A server whose sandbox lets it reach nothing."""
 
-    def opening(self, server: str, request: AccessRequest, hosts: Sequence[str] = ()) -> str:
+    def opening(
+        self,
+        server: str,
+        request: AccessRequest,
+        hosts: Sequence[str] = (),
+        paths: Sequence[RealPath] = (),
+    ) -> str:
         return "it lies outside"
 
 

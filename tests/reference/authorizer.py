@@ -10,7 +10,7 @@ import re
 
 from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
 from ironcurtain_proxy.model.decision import Allow, Decision, Deny, Escalate, Ground
-from ironcurtain_proxy.model.policy import ListCondition, Policy, Rule
+from ironcurtain_proxy.model.policy import ListCondition, NameCondition, Policy, Rule
 from ironcurtain_proxy.model.request import AccessRequest, PathValue, SqlValue, UrlValue, Value
 
 NOT_PUBLIC = (
@@ -134,8 +134,8 @@ def denies(rule: Rule, value: Value, request: AccessRequest, role: ArgumentRole)
         return conditions_hold(rule, request, role) and single_paths_hold(rule, value)
     for_server = rule.servers is None or request.server in rule.servers
     for_tool = rule.tools is None or request.tool in rule.tools
-    is_url = isinstance(value, UrlValue)
-    return for_server and for_tool and is_url and leads_to(value, rule.domains.allowed)
+    is_led = isinstance(value, UrlValue) and leads_to(value, rule.domains.allowed)
+    return for_server and for_tool and is_led
 
 
 def default() -> Decision:
@@ -206,18 +206,21 @@ def asked_by_name(value: Value, role: ArgumentRole, request: AccessRequest, poli
 def single_paths_hold(rule: Rule, value: Value) -> bool:
     if rule.paths is not None and not inside(value, rule.paths.within):
         return False
-    return rule.names is None or (
-        named(value, rule.names.matching) and not named(value, rule.names.unless)
-    )
-
-
-def named(value: Value, patterns: frozenset[str]) -> bool:
-    """Name by name from the end: another way to say it than the engine's."""
-    if not isinstance(value, PathValue):
+    if rule.excepting is not None and named(value, rule.excepting):
         return False
+    return rule.names is None or named(value, rule.names)
+
+
+def named(value: Value, condition: NameCondition) -> bool:
+    return like(value, condition.matching) and not like(value, condition.unless)
+
+
+def like(value: Value, patterns: frozenset[str]) -> bool:
+    """Name by name from the end: another way to say it than the engine's."""
+    ends = value.text.lower().split("/")[1:] if isinstance(value, PathValue) else []
     for pattern in patterns:
         wanted = pattern.split("/")
-        last = value.text.lower().split("/")[1:][-len(wanted) :]
+        last = ends[-len(wanted) :]
         if len(last) == len(wanted) and all(map(fnmatch.fnmatchcase, last, wanted)):
             return True
     return False

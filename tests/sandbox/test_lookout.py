@@ -263,3 +263,22 @@ def test_a_module_that_is_closed_to_us_is_taken_away(as_nobody: Watched) -> None
     (w.top / ".git/modules/a").chmod(0o311)
     w.look()
     assert not (w.top / ".git/modules/a").exists()
+
+
+@pytest.mark.parametrize(
+    "name", [".mcp.json", "deep/.mcp.json", ".cursor/mcp.json", ".VSCode/MCP.json"]
+)
+def test_a_file_that_names_servers_to_start_is_taken_away(w: Watched, name: str) -> None:
+    w.put("moved/.vscode/settings.json")
+    w.begin()
+    file = w.put(name)
+    assert len(w.look()) == 1
+    assert not file.exists()
+    w.put(".vscode/settings.json")
+    (w.top / "moved").rename(w.top / "m")
+    assert w.look() == []
+
+
+def test_a_file_that_names_servers_and_was_there_is_closed_and_restored(w: Watched) -> None:
+    mine = [w.put(".mcp.json", "mine"), w.put(".cursor/mcp.json", "mine")]
+    assert set(map(str, mine)) <= set(w.begin())

@@ -3,6 +3,7 @@
 import pytest
 
 from ironcurtain_proxy.model.annotation import ArgumentRole
+from ironcurtain_proxy.model.opening import Opening
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import (
     AccessRequest,
@@ -13,7 +14,7 @@ from ironcurtain_proxy.model.request import (
     Value,
 )
 from ironcurtain_proxy.sandbox.profile import SandboxProfile
-from ironcurtain_proxy.sandbox.reach import closed_hosts, obstacle
+from ironcurtain_proxy.sandbox.reach import closed_hosts, obstacle, opening_of
 
 PROFILE = SandboxProfile(
     allow_write=("/work", "/state/fs.cwd"),
@@ -131,3 +132,23 @@ def test_every_host_of_a_remote_has_to_be_open() -> None:
 
 def test_what_is_neither_a_path_nor_a_host_is_not_the_sandbox_s() -> None:
     assert obstacle(PROFILE, call(TextValue("x"), "github-owner")) is None
+
+
+def test_a_host_that_the_sandbox_cannot_be_told_is_said_before_anybody_is_asked() -> None:
+    assert "full name" in str(opening_of(PROFILE, fetch("registry"), ()))
+    assert "full name" in str(opening_of(PROFILE, call(path("/work/a"), "write-path"), ["db"]))
+    found = opening_of(PROFILE, fetch("localhost"), ("registry.internal",))
+    assert isinstance(found, Opening)
+    assert found.hosts == ("localhost", "registry.internal")
+
+
+def test_what_a_command_writes_outside_is_opened_unless_it_is_closed_to_all() -> None:
+    nothing = AccessRequest(server="s", tool="t", annotated=True, has_arguments=True, arguments=())
+
+    def opened(text: str) -> object:
+        return opening_of(PROFILE, nothing, (), [RealPath.from_text(text)])
+
+    assert opened("/work/a") is None
+    assert opened("/outside/a") == Opening(paths=(RealPath.from_text("/outside/a"),))
+    for closed in ("/work/policy/rules.json", "/state/x", "/home/.ssh/authorized_keys"):
+        assert isinstance(opened(closed), str)

@@ -1,7 +1,7 @@
-"""Which branches a git operation changes.
+"""The branches that a git operation changes.
 
-Every name counts that could be the one: the current branch, and both sides of every refspec. One
-that cannot be read makes the whole unknown, and an unknown branch is treated as `main`.
+Every possible name counts: the current branch, and both sides of every refspec. An unreadable name
+makes the branch unknown, and an unknown branch is treated as `main`.
 """
 
 import re

@@ -1,6 +1,6 @@
-"""How sure the engine may be that a person would approve.
+"""The confidence that a person would approve a call.
 
-Hundredths, each factor by name. It only ever counts for calls of low or medium risk.
+Hundredths, each factor by name. It counts only for calls of low or medium risk.
 """
 
 from collections.abc import Iterator
@@ -53,7 +53,7 @@ def _reasons(
     if (
         rate is not None
         and rate.exceeds(_USUALLY_APPROVED)
-        # What was learned never speaks for high risk, nor for what is not understood.
+        # Learned patterns never count for high risk, or for calls that are not understood.
         and risk.hundredths <= MEDIUM_AT_MOST
         and subject.understood
     ):

@@ -1,6 +1,6 @@
-"""What the engine decided, and why, as the record holds it.
+"""The engine's decision and its reasons, for the record.
 
-There is no word for a denial: what is not approved is for a reviewer.
+The engine never denies: a reviewer decides on calls that it does not approve.
 """
 
 from dataclasses import dataclass
@@ -17,17 +17,17 @@ from ironcurtain_proxy.auto_confirm.engine.routing import Priority
 from ironcurtain_proxy.model.json import Json
 
 EngineAction: TypeAlias = Literal["approve", "conditional", "escalate", "held"]
-"""`conditional`: approved, with every safeguard. `held`: a reviewer decides, nobody goes on."""
+"""`conditional`: approved, with every safeguard. `held`: only a reviewer decides."""
 
 EngineCheck: TypeAlias = Literal[
     "switched-off", "held", "deployment", "pattern", "safety-rule", "risk", "provider",
     "confidence", "context", "night", "testing", "load", "health", "unknown", "default",
 ]  # fmt: skip
-"""What decided, in the order in which it is asked."""
+"""The check that decided, in the order of the checks."""
 
 Safeguard: TypeAlias = Literal["sandbox", "rollback", "logging", "monitoring"]
 SAFEGUARDS: Final[tuple[Safeguard, ...]] = get_args(Safeguard)
-"""What a conditional approval needs: all of them."""
+"""The safeguards of a conditional approval, which needs all of them."""
 
 _CERTAIN: Final = 100
 
@@ -42,16 +42,16 @@ class EngineDecision:
     check: EngineCheck
     reason: str
     target: str | None = None
-    """Who reviews; None: nobody needs to."""
+    """The reviewer; None: none is needed."""
     fallback: str | None = None
-    """Who reviews if the target is silent; None: nobody else."""
+    """The reviewer if the target does not answer; None: no other."""
     priority: Priority | None = None
     alert: bool = False
     operation: OperationKind
     rows: tuple[str, ...] = ()
     """The matrix rows that the call falls under."""
     verdict: MatrixWord = "evaluate"
-    """What the safety rules say of it."""
+    """The answer of the safety rules."""
     risk: Hundredths
     band: RiskBand
     confidence: Hundredths
@@ -63,7 +63,7 @@ class EngineDecision:
 
     @property
     def approves(self) -> bool:
-        """Whether the call may go without a reviewer."""
+        """Whether the call needs no reviewer."""
         return self.action in _APPROVALS
 
     @property
@@ -72,7 +72,7 @@ class EngineDecision:
         return f"engine:{self.check}"
 
     def as_json(self) -> dict[str, Json]:
-        """The decision for the record: everything that it rests on."""
+        """The decision for the record, with all its reasons."""
         record: dict[str, Json] = {
             "action": self.action,
             "check": self.check,

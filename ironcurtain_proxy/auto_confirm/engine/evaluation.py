@@ -1,8 +1,8 @@
 """The engine: approve, approve with safeguards, or send to a reviewer.
 
-No log. The checks stand in a table, in the order in which they are asked; the first that has
-something to say decides. Those that approve all ask `_may_approve` first: no evidence outweighs a
-rule that says escalate, a high risk, or a session that is not known or not well.
+The checks stand in a table in their order; the first one with an answer decides. Each check that
+approves asks `_may_approve` first: no evidence outweighs a rule that escalates, a high risk, or an
+unknown or unhealthy session.
 """
 
 from collections.abc import Callable
@@ -41,7 +41,7 @@ _RELIEF_BELOW: Final = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assessment:
-    """Everything that is known of a call when the checks are asked."""
+    """The knowledge about a call for the checks."""
 
     interaction: Interaction
     settings: AutoConfirmSettings
@@ -60,7 +60,7 @@ class _Outcome:
     action: EngineAction
     reason: str
     target: str | None = None
-    """To whom instead of whom the route says."""
+    """The reviewer instead of the route's."""
 
 
 _CheckFunction: TypeAlias = Callable[[Assessment], _Outcome | None]
@@ -80,7 +80,7 @@ def evaluate(
 def assess(
     interaction: Interaction, settings: AutoConfirmSettings, knowledge: Knowledge
 ) -> Assessment:
-    """Find out what there is to know of a call.
+    """Collect the knowledge about a call.
 
     Raises:
         KernelError: as for `evaluate`.
@@ -235,11 +235,11 @@ CHECKS: Final[tuple[tuple[EngineCheck, _CheckFunction], ...]] = (
     ("health", _doing_well),
     ("unknown", _unknown_operation),
 )
-"""In order; if none has anything to say, a reviewer decides."""
+"""The checks in order; if none answers, a reviewer decides."""
 
 
 def _approved(found: Assessment, reason: str) -> _Outcome | None:
-    """Low risk goes; medium risk goes with safeguards, or not."""
+    """The approval by risk: low without safeguards, medium with all of them."""
     if not _may_approve(found):
         return None
     if found.risk.hundredths <= LOW_AT_MOST:
@@ -268,7 +268,7 @@ def _has_safeguards(found: Assessment) -> bool:
 
 
 def _is_within_its_band(found: Assessment) -> bool:
-    """Whether nothing lifted the risk above the band of the rows that approve."""
+    """Whether the risk stays within the band of the rows that approve."""
     is_low = all(row is not None and row.level == "LOW" for row in found.rows)
     return found.risk.hundredths <= (LOW_AT_MOST if is_low else MEDIUM_AT_MOST)
 

@@ -1,7 +1,7 @@
-"""What a call does, read from its facts.
+"""What a call does: its operations and scopes, from its facts.
 
-From argument roles, canonical values, the names of well-known tools, and switches. INVARIANT: words
-of the agent can add an operation or a danger, never take one away.
+The sources are argument roles, canonical values, names of well-known tools, and switches.
+INVARIANT: words of the agent can add an operation or a danger, never remove one.
 """
 
 import re
@@ -46,7 +46,7 @@ class Touch:
 
     operation: OperationKind
     path: RealPath | None = None
-    """To what; None: to nothing that has a path."""
+    """The path; None: it has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ class CallSubject:
     branches: tuple[str, ...]
     """Every branch that it changes, in short names; empty: not known."""
     scopes: tuple[str, ...]
-    """Every path, address and name that it names, in the spelling that is judged."""
+    """Every path, address and name in the call, in the judged spelling."""
     scope: str
     """The same as one string; `server/tool` if it names nothing."""
     paths: tuple[RealPath, ...]
@@ -84,7 +84,7 @@ class CallSubject:
 
     @property
     def understood(self) -> bool:
-        """Whether the engine knows everything that it does."""
+        """Whether the engine knows every operation of the call."""
         return all(touch.operation != "unknown" for touch in self.touches)
 
 
@@ -161,7 +161,7 @@ def _touches(interaction: Interaction) -> Iterator[Touch]:
 
 
 def _named(interaction: Interaction) -> tuple[OperationKind, ...]:
-    """What the command, or else the tool's name, says; nothing if it says nothing."""
+    """The operations that the command, or else the tool's name, shows."""
     if interaction.command_operation is not None:
         return (COMMAND_OPERATIONS.get(interaction.command_operation, "unknown"),)
     request = interaction.request
@@ -178,7 +178,7 @@ def _named(interaction: Interaction) -> tuple[OperationKind, ...]:
 def _besides(
     interaction: Interaction, named: tuple[OperationKind, ...], *, has_paths: bool
 ) -> Iterator[Touch]:
-    """What switches, options and odd addresses add, and what nobody recognises."""
+    """The operations that switches, options, odd addresses and unknown values add."""
     request = interaction.request
     if not named and not _says_what_roles_say(request.tool, request.arguments, has_paths=has_paths):
         yield Touch("unknown")
@@ -252,7 +252,7 @@ def _telling_words(arguments: Arguments) -> frozenset[str]:
 
 
 def _switches(arguments: Arguments) -> frozenset[str]:
-    """Names of arguments that are on. `"false"` is: who knows how a server reads it."""
+    """The names of true arguments. `"false"` counts, because a server may read it as true."""
     return frozenset(
         _plain(name) for name, value in arguments.items() if value not in (None, False, 0, "")
     ) | _telling_words(arguments)

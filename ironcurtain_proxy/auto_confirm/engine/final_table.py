@@ -1,7 +1,6 @@
-"""What becomes of a request that nobody answered.
+"""The final table: what happens to unanswered questions.
 
-It is refused. The operator may say otherwise for operations that would have been approved anyway,
-and only for these.
+They are refused. The operator may change this only for operations that the matrix approves anyway.
 """
 
 from collections.abc import Mapping
@@ -47,7 +46,7 @@ def check_on_timeout(table: Mapping[OperationKind, TimeoutAction]) -> tuple[str,
 def on_timeout(
     decision: EngineDecision, settings: AutoConfirmSettings, *, policy_critical: bool
 ) -> TimeoutAction:
-    """What becomes of a call, now that the last reviewer's time has passed."""
+    """What happens to a call after the last reviewer's deadline."""
     table = settings.on_timeout if settings.enabled else MappingProxyType({})
     wanted = table.get(decision.operation) == "approve"
     may_be = (

@@ -1,7 +1,7 @@
-"""How a call compares with what was done before.
+"""The comparison of a call with earlier work.
 
-What is new counts against a call, and what is not new never counts for it: an agent that does a
-thing often gains nothing by it.
+Novelty counts against a call, and repetition never counts for it: an agent gains nothing by doing
+a thing often.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,12 +15,12 @@ from ironcurtain_proxy.auto_confirm.engine.operations import OperationKind
 from ironcurtain_proxy.model.path import RealPath
 
 ENOUGH: Final = 100
-"""Calls. Before so many were decided, everything is done for the first time."""
+"""The calls that must be decided before a call can count as unusual."""
 
 EVERYDAY: Final[frozenset[OperationKind]] = frozenset(
     {"read", "list", "edit", "git-commit", "git-pull", "git-fetch", "shell-safe", "test"}
 )
-"""What is part of any work, and so never unusual."""
+"""Operations that are part of any work, and never unusual."""
 
 _PathParts: TypeAlias = tuple[str, ...]
 
@@ -32,7 +32,7 @@ _AROUND: Final = 50
 def compared(
     interaction: Interaction, subject: CallSubject, knowledge: Knowledge
 ) -> tuple[Interaction, Knowledge]:
-    """The call and what is known, with what the comparison says."""
+    """The call and the knowledge, completed by the comparison."""
     past = knowledge.history
     return (
         replace(interaction, unusual=is_unusual(subject.operation, past.operations)),
@@ -46,7 +46,7 @@ def compared(
 
 
 def is_unusual(operation: OperationKind, seen: Mapping[str, int]) -> bool:
-    """Whether this was never done in all the calls that there were.
+    """Whether no earlier call did this.
 
     Args:
         operation: what the call does.
@@ -56,11 +56,11 @@ def is_unusual(operation: OperationKind, seen: Mapping[str, int]) -> bool:
 
 
 def similarity(paths: Sequence[RealPath], directories: frozenset[RealPath]) -> Hundredths:
-    """How near the paths are to where work was done: the farthest of them counts.
+    """The nearness of the paths to earlier work: the farthest path counts.
 
     Args:
-        paths: what the call names.
-        directories: those of what was approved lately; none: nothing can be said.
+        paths: the paths of the call.
+        directories: the directories of recent approvals; empty: no statement.
     """
     if not directories:
         return _SAME
@@ -68,14 +68,14 @@ def similarity(paths: Sequence[RealPath], directories: frozenset[RealPath]) -> H
     elsewhere = [path.parts for path in paths if known.isdisjoint(_above(path.parts))]
     if not elsewhere:
         return _SAME
-    # An agent names as many paths as it likes: none of them is held against every directory.
+    # An agent can name any number of paths, so no path is compared with every directory.
     beside = {parts[:-1] for parts in known}
     around = {above for parts in known for above in _above(parts)}
     return min(_nearness(parts, beside, around) for parts in elsewhere)
 
 
 def _above(parts: _PathParts) -> Iterator[_PathParts]:
-    """A place, and every directory that it lies in."""
+    """A path and all its parents."""
     return (parts[:length] for length in range(len(parts), -1, -1))
 
 
@@ -88,5 +88,5 @@ def _nearness(
 
 
 def _outside(paths: Sequence[RealPath], workspace: RealPath | None) -> Sequence[RealPath]:
-    """The workspace is where work is done, always."""
+    """The paths outside the workspace, where work is always expected."""
     return [path for path in paths if workspace is None or not path.is_within(workspace)]

@@ -1,7 +1,7 @@
-"""What the engine is asked, and what it is told besides.
+"""The engine's input: a call, and the knowledge about its session.
 
-INVARIANT: but for the call itself nothing here comes from the agent. Who the session is, how
-it is doing, how long the queue is and what time it is comes from the proxy and the operator.
+INVARIANT: only the call comes from the agent. The session's type and health, the queue and the time
+come from the proxy and the operator.
 """
 
 from collections.abc import Mapping
@@ -20,10 +20,10 @@ from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.request import AccessRequest
 
 SessionHealth: TypeAlias = Literal["well", "normal", "stuck", "failing", "unknown"]
-"""How a session is doing. `unknown`: the proxy has no record of it."""
+"""The health of a session. `unknown`: the proxy has no record of it."""
 
 Hundredths: TypeAlias = int
-"""0 to 100. Scores are never floats: 0.7 is a border that a sum must not miss by a rounding."""
+"""0 to 100. Scores are integers, so that sums meet borders such as 0.7 exactly."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,7 @@ class Interaction:
     id: str
     request: AccessRequest
     arguments: Arguments
-    """What would be sent. Untrusted: its words can only raise the risk."""
+    """The arguments to send. Untrusted: their words can only raise the risk."""
     command_operation: str | None = None
     """For a tool that takes a shell command: what the parser says the command does."""
     command_branches: tuple[str, ...] | None = None
@@ -42,11 +42,11 @@ class Interaction:
     session: str
     session_type: SessionType
     origins: tuple[Origin, ...]
-    """What asked for a review. Never empty: the engine is asked about nothing else."""
+    """The origins of the escalation. Never empty: the engine decides on escalated calls only."""
     sandboxed: bool = False
-    """Whether the server's process is really confined."""
+    """Whether the server's process is confined."""
     snapshot: bool = False
-    """Whether what the call changes was saved, so that it can be undone."""
+    """Whether a point was made, so that the call can be undone."""
     workspace: RealPath | None = None
     home: RealPath | None = None
     branch: str | None = None
@@ -55,31 +55,31 @@ class Interaction:
     provider_mismatch: bool = False
     """The session's model or provider is not the one the operator registered."""
     unusual: bool = False
-    """It does what was never done before."""
+    """No earlier call did this."""
 
     @property
     def places(self) -> SessionPlaces:
-        """What its paths are compared with."""
+        """The session's places, for the comparison of paths."""
         return SessionPlaces(workspace=self.workspace, home=self.home)
 
     @property
     def requester(self) -> Party:
-        """Who asks."""
+        """The asking session."""
         return Party(session=self.session, session_type=self.session_type)
 
 
 @dataclass(frozen=True, slots=True)
 class ApproveRate:
-    """How people and reviewers decided about one operation on one scope.
+    """Decisions of people and reviewers on one operation and scope.
 
-    Decisions of the engine and of the auto-approver are never counted: it would feed itself.
+    Decisions of the engine and the auto-approver do not count: the engine would feed itself.
     """
 
     approved: int
     decided: int
 
     def exceeds(self, hundredths: Hundredths) -> bool:
-        """Whether there is enough to go by, and the rate is above."""
+        """Whether there are enough decisions, and the rate is above this."""
         return self.decided > _ENOUGH and self.approved * 100 > hundredths * self.decided
 
 
@@ -88,17 +88,17 @@ _ENOUGH = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InteractionHistory:
-    """What was done lately, in all sessions of this user."""
+    """Recent work in all sessions of this user."""
 
     operations: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
-    """How often each was approved."""
+    """The number of approvals of each operation."""
     directories: frozenset[RealPath] = frozenset()
-    """Those of what was approved."""
+    """The directories of approved calls."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knowledge:
-    """The state of things when the engine is asked."""
+    """The engine's knowledge at the time of a question."""
 
     moment: datetime
     """Aware, in the operator's own time zone: night is a matter of place."""
@@ -109,13 +109,13 @@ class Knowledge:
     )
     """By operation and scope, as `Subject.operation` and `Subject.scope` spell them."""
     queue_depth: int = 0
-    """Pending reviews of other sessions: an agent cannot lengthen it for itself."""
+    """Pending reviews of other sessions, which an agent cannot increase for itself."""
     health: SessionHealth = "unknown"
     earlier_failures: int = 0
     """Calls of this session that failed lately."""
     history: InteractionHistory = field(default_factory=InteractionHistory)
     context_similarity: Hundredths = 100
-    """How much the call looks like earlier work."""
+    """The similarity of the call to earlier work."""
     testing: bool = False
     deployment: bool = False
     """The operator said that a testing window, or a deployment, is under way."""

@@ -1,7 +1,7 @@
 """The safety rule matrix: fifteen operations, four kinds of sessions.
 
-No log. In rows of low and medium risk a cell says what becomes of the call; rows of high and
-critical risk always go to a reviewer, and a cell there says who may be one.
+In rows of low and medium risk, a cell decides on the call. Rows of high and critical risk always go
+to a reviewer, and a cell says who may review.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ Cell: TypeAlias = Literal["✓", "~", "✗"]
 RowLevel: TypeAlias = Literal["LOW", "MED", "HIGH", "CRITICAL"]
 RowAction: TypeAlias = Literal["Auto-approve", "Conditional", "Escalate", "Escalate + Alert"]
 MatrixWord: TypeAlias = Literal["approve", "evaluate", "escalate"]
-"""What the matrix says of a call. There is no word for a denial."""
+"""The matrix's answer on a call; it never denies."""
 
 RowKey: TypeAlias = Literal[
     "file_edit_in_tmp", "file_edit_in_project", "file_delete", "file_read_public",
@@ -46,21 +46,21 @@ class Row:
     action: RowAction
 
     def cell(self, session_type: SessionType) -> Cell | None:
-        """The cell of a kind of session; None: it has no column."""
+        """The cell of a session type; None: it has no column."""
         column = _COLUMNS[session_type]
         return None if column is None else self.cells[column]
 
     @property
     def always_escalates(self) -> bool:
-        """Whether a reviewer decides, whoever asks."""
+        """Whether a reviewer decides for every session type."""
         return self.level in {"HIGH", "CRITICAL"}
 
     def word(self, session_type: SessionType, *, sandboxed: bool) -> MatrixWord:
-        """What becomes of a call of a session. Of one that has no column nothing is said."""
+        """The answer on a call of a session; a session type without a column has none."""
         cell = self.cell(session_type)
         if self.always_escalates or cell == "✗":
             return "escalate"
-        # Packages run programs of strangers when they are installed.
+        # Packages run foreign programs when they are installed.
         if cell != "✓" or (self.key == "install_dependencies" and not sandboxed):
             return "evaluate"
         return "approve"
@@ -99,7 +99,7 @@ ROWS: Final[Mapping[RowKey, Row]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixContext:
-    """What decides which row a call falls under, besides the call."""
+    """The context that, with the call, selects its row."""
 
     places: SessionPlaces
     feature_branches: tuple[str, ...]

@@ -1,7 +1,7 @@
-"""The operations the engine knows, and by which names tools ask for them.
+"""Tables of the operations that the engine knows, and of the tools that do them.
 
-No log. Tables only. A tool's name comes from its server, never from the agent. Of a server that
-is not known it can only make things worse: `delete` in a name counts, `test` in a name does not.
+A tool's name comes from its server, never from the agent. The name of an unknown server's tool can
+only raise the risk: `delete` in a name counts, `test` does not.
 """
 
 from collections.abc import Mapping
@@ -47,7 +47,7 @@ _FILESYSTEM: Final[Mapping[str, OperationKind]] = MappingProxyType(
             "list",
         ),
         **dict.fromkeys(("get_file_info", "list_allowed_directories"), "list"),
-        # It takes the source away.
+        # It removes the source.
         "move_file": "delete",
     }
 )
@@ -92,7 +92,7 @@ KNOWN_TOOLS: Final[Mapping[str, Mapping[str, OperationKind]]] = MappingProxyType
         "fetch": MappingProxyType({"fetch": "network"}),
     }
 )
-"""By the name the annotations know the server by, and the tool's."""
+"""By the server's name in the annotations, and the tool's name."""
 
 OWN_DATA: Final = frozenset(
     {

@@ -1,10 +1,9 @@
 """A small language of regular expressions for paths, matched in linear time.
 
-What an operator writes here is matched against what an agent names, so it must not be possible to
-name a path on which matching takes for ever. Python's own engine goes back and tries again; that of
-`pydantic_core`, which is Rust's, does not.
+An operator's pattern is matched against an agent's path, so no path may make the match take for
+ever. Python's own engine backtracks; the engine of `pydantic_core` (Rust's) does not.
 
-Understood is what both read alike: letters and signs, `.`, classes (`[^/]`), `* + ? {n,m}` after
+The language is what both engines read alike: literals, `.`, classes (`[^/]`), `* + ? {n,m}` after
 one of these, and groups with alternatives (`(src|tests)`), never repeated. The rest is refused.
 """
 
@@ -31,7 +30,7 @@ _PATTERN: Final = re.compile(
 _TOKEN: Final = re.compile(rf"({_ESCAPED})|({_CLASS})|{_COUNT}", re.DOTALL)
 _AMBIGUOUS_IN_CLASS: Final = ("--", "&&", "||", "~~")
 _SETS: Final = {"d": "[0-9]", "w": "[0-9A-Za-z_]", "s": r"[ \t\n\r\f\v]"}
-"""ASCII, as the paths' own rules have it."""
+"""ASCII, as in the rules for paths."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +58,7 @@ def compile_path_regex(text: str) -> PathRegex:
         raise ConfigurationError("path pattern: something in it is not understood")
     inner = _TOKEN.sub(_translated, found[1])
     try:
-        # By itself first: brackets that do not match would reach around the two ends.
+        # Alone first: unbalanced brackets would reach around the two ends.
         re.compile(found[1])
         pattern = rf"\A(?:{inner})\z"
         return PathRegex(text, SchemaValidator(core_schema.str_schema(pattern=pattern)))
@@ -81,7 +80,7 @@ def _translated(token: re.Match[str]) -> str:
 
 
 def _unescaped(escape: str) -> str:
-    """An escape, spelled so that it can mean nothing else in another engine."""
+    """An escape in a form that every engine reads alike."""
     sign = escape[1]
     known = _SETS.get(sign.lower())
     if known is None:

@@ -1,7 +1,7 @@
-"""Patterns that the operator promoted: this operation, on these paths, is fine. Pure.
+"""Patterns that the operator promoted: an operation that is approved on certain paths.
 
-Every condition must hold, on everything that the call names. Nothing is
-weighed: a pattern that matches by two of four conditions would approve any path at all.
+Every condition must hold for everything that the call names. Conditions are not weighed: a pattern
+that matches by two of four would approve any path.
 """
 
 from dataclasses import dataclass
@@ -15,9 +15,9 @@ RiskBand: TypeAlias = Literal["SAFE", "LOW", "MEDIUM", "HIGH", "CRITICAL"]
 """SAFE [0, 0.2), LOW [0.2, 0.4], MEDIUM (0.4, 0.7], HIGH (0.7, 0.9], CRITICAL (0.9, 1]."""
 
 SAFE_BANDS: Final[tuple[RiskBand, ...]] = ("SAFE", "LOW")
-"""The operations that the engine is to approve by itself."""
+"""The bands of operations that the engine is meant to approve."""
 HIGH_BANDS: Final[tuple[RiskBand, ...]] = ("HIGH", "CRITICAL")
-"""Those that always go to a reviewer; no pattern approves them."""
+"""The bands that always go to a reviewer; no pattern approves them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,17 +27,17 @@ class ApprovalPattern:
     name: str
     operation: OperationKind
     scope: PathRegex | None = None
-    """None: it says nothing of scopes, and so is never an exact match."""
+    """None: any scope, which is never an exact match."""
     session_type: SessionType | None = None
-    """None: every type that is known."""
+    """None: every known type."""
     risk_level: RiskBand | None = None
-    """What the operator took it for; what is computed for the call counts all the same."""
+    """The operator's estimate; the computed risk of the call counts as well."""
     auto_approve: bool = False
 
     def knows(
         self, operation: OperationKind, scopes: tuple[str, ...], session_type: SessionType
     ) -> bool:
-        """Whether such calls are known, approved or not."""
+        """Whether the pattern covers such calls, approved or not."""
         if operation == "unknown" or operation != self.operation:
             return False
         if self.session_type is not None and self.session_type != session_type:
@@ -49,7 +49,7 @@ class ApprovalPattern:
     def approves(
         self, operation: OperationKind, scopes: tuple[str, ...], session_type: SessionType
     ) -> bool:
-        """Whether it is an exact match that the operator lets approve."""
+        """Whether the pattern matches exactly and is enabled."""
         return (
             self.auto_approve
             and self.scope is not None

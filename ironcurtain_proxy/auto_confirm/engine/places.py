@@ -1,6 +1,6 @@
-"""Where a path lies, in the words of the safety rules.
+"""Places of the safety rules, and the paths in them.
 
-Every path here is real. What lies where is a question of components, never of text.
+Every path here is real, and paths are compared by components.
 """
 
 import re
@@ -22,10 +22,10 @@ _SECRET: Final = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionPlaces:
-    """What a session's paths are compared with. Real paths."""
+    """The workspace and home of a session. Real paths."""
 
     workspace: RealPath | None = None
-    """None: there is none, and everything lies outside of it."""
+    """None: every path lies outside."""
     home: RealPath | None = None
 
     def in_workspace(self, path: RealPath) -> bool:

@@ -1,7 +1,7 @@
-"""How risky a call is, in hundredths, each factor by name.
+"""The risk of a call in hundredths, each factor by name.
 
-The matrix row gives the base; what the call touches and how its session is doing is added. Integers
-throughout: the borders between bands are exact.
+The matrix row gives the base, to which the touched things and the session's health add. Integers
+keep the borders between bands exact.
 """
 
 from collections.abc import Iterator, Mapping
@@ -71,7 +71,7 @@ def risk_of(
     rows: tuple[Row | None, ...],
     knowledge: Knowledge,
 ) -> Risk:
-    """The risk of a call: the worst of its rows, and what comes to it, at most one band up."""
+    """The risk of a call: its worst row plus its factors, at most one band higher."""
     name, base = base_of(rows)
     factors = [(f"base: {name}", base), *_additions(interaction, subject, knowledge)]
     if _is_safe_read(interaction, subject, knowledge):

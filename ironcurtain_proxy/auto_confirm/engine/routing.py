@@ -1,7 +1,7 @@
-"""Who reviews, how urgently, and who next.
+"""The route of a review: the reviewer, the urgency, and the fallback.
 
-Targets are names of the configuration, mapped to reviewers there. INVARIANT: whoever asks is never
-among those who are asked.
+Targets are names of the configuration, which maps them to reviewers. INVARIANT: a session never
+reviews its own calls.
 """
 
 from collections.abc import Iterator
@@ -16,14 +16,14 @@ from ironcurtain_proxy.auto_confirm.engine.sessions import Party
 from ironcurtain_proxy.auto_confirm.engine.settings import HUMAN, AutoConfirmSettings
 
 Priority: TypeAlias = Literal[8, 9, 10]
-"""How urgent a review is; higher is more."""
+"""The urgency of a review; higher is more urgent."""
 
 ARCHITECT_OPERATIONS: Final = frozenset({"delete", "git-force-push", "deploy"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """Where a review goes."""
+    """The target of a review, with its urgency."""
 
     target: str
     priority: Priority
@@ -58,10 +58,10 @@ def reviewer_chain(
     rows: tuple[Row | None, ...],
     settings: AutoConfirmSettings,
 ) -> tuple[str, ...]:
-    """Who is asked, in order: the target, then the fallback. Never empty: a person comes last.
+    """The reviewers in order: the target, then the fallback, then a person. Never empty.
 
-    Whoever asks, and whoever may not review such a call, is left out. A name without a reviewer is
-    kept: a person stands in for it.
+    The asking session, and sessions that may not review such a call, are left out. A name without
+    a reviewer is kept: a person stands in for it.
     """
     if not settings.intelligent_escalation:
         return (HUMAN,)

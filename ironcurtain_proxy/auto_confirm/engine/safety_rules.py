@@ -1,7 +1,7 @@
-"""What the matrix and the operator's rules say of a call together.
+"""The answer of the matrix and the operator's rules on a call.
 
-Of everything that a call does the strictest word counts. A rule can make a call harder; it can
-approve only where the matrix leaves the question open.
+The strictest answer on any part of a call counts. A rule can make it stricter; a rule can approve
+only where the matrix leaves the question open.
 """
 
 from collections.abc import Mapping
@@ -25,13 +25,13 @@ READS: Final = "safe"
 
 @dataclass(frozen=True, slots=True)
 class RuleVerdict:
-    """What the rules say."""
+    """The answer of the rules."""
 
     word: MatrixWord
     name: str = ""
-    """The rule it rests on; empty: none speaks of the call."""
+    """The deciding rule; empty: none covers the call."""
     target: str | None = None
-    """To whom the operator's rule sends it."""
+    """The reviewer that the operator's rule names."""
 
 
 MORE_THAN_READING: Final = RuleVerdict("escalate", "a command that may do more than read")

@@ -1,15 +1,15 @@
-"""Who asks and who reviews."""
+"""Sessions as parties: who asks, and who reviews."""
 
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 SessionType: TypeAlias = Literal["worker", "manager", "architect", "high-level", "codex", "unknown"]
-"""What kind of session the operator registered. Never read from a call."""
+"""The type of session that the operator registered. Never read from a call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Party:
-    """A session in one of the two parts."""
+    """A session that asks or reviews."""
 
     session: str
     session_type: SessionType

@@ -1,7 +1,7 @@
-"""How the operator wants the engine: section `auto_confirm`.
+"""The operator's settings of the engine: section `auto_confirm`.
 
-Keys and defaults are the document's, except that it is off unless switched on. A value that makes
-no sense is refused when the object is made, with the key that it stands under.
+Keys and defaults are the document's, except that the engine is off by default. An invalid value is
+refused with its key when the object is made.
 """
 
 from collections.abc import Mapping
@@ -17,10 +17,10 @@ from ironcurtain_proxy.errors import ConfigurationError
 
 RuleAction: TypeAlias = Literal["auto_approve", "escalate", "conditional"]
 UnknownAction: TypeAlias = Literal["escalate", "conditional"]
-"""What becomes of an operation that the engine does not know."""
+"""What happens to an operation that the engine does not know."""
 
 TimeoutAction: TypeAlias = Literal["approve", "deny"]
-"""What becomes of a request that nobody answered. Not a word of the engine's own decisions."""
+"""What happens to an unanswered question. It is no decision of the engine."""
 
 FURTHER_RULES: Final = frozenset({"git_delete_force", "database", "network", "unknown"})
 """Names a safety rule may have besides those of the matrix's rows; these can only escalate."""
@@ -42,12 +42,12 @@ REVIEWER_TYPES: Final[Mapping[str, SessionType]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SafetyRule:
-    """What the operator says of a row of the matrix."""
+    """The operator's rule for a row of the matrix."""
 
     pattern: RowKey | Literal["git_delete_force", "database", "network", "unknown"]
     action: RuleAction
     target: str | None = None
-    """For `escalate`: to whom; None: whoever high risk goes to."""
+    """For `escalate`: the reviewer; None: the one for high risk."""
 
     def __post_init__(self) -> None:
         row = next((row for row in ROWS.values() if row.key == self.pattern), None)
@@ -56,7 +56,7 @@ class SafetyRule:
                 f"auto_confirm.safety_rules: no operation is called {self.pattern!r}"
             )
         if self.action != "escalate" and (row is None or row.always_escalates):
-            # The matrix cannot be talked down.
+            # No rule can make the matrix more lenient.
             raise ConfigurationError(
                 f"auto_confirm.safety_rules: {self.pattern} can only be escalated"
             )
@@ -64,7 +64,7 @@ class SafetyRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EscalationTargets:
-    """Who reviews what, by name of a reviewer."""
+    """The reviewers of each kind of call, by name."""
 
     high_risk: str = "architect_manager"
     medium_risk: str = "wrapper_claude"
@@ -74,7 +74,7 @@ class EscalationTargets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReviewerSetting:
-    """Somebody who may decide."""
+    """A configured reviewer."""
 
     name: str
     kind: Literal["human", "process"] = "process"
@@ -94,7 +94,7 @@ class AutoConfirmSettings:
 
     enabled: bool = False
     intelligent_escalation: bool = True
-    """Off: whatever is not approved goes to a person."""
+    """Off: a person decides on every escalated call."""
     escalation_targets: EscalationTargets = field(default_factory=EscalationTargets)
     safety_rules: tuple[SafetyRule, ...] = ()
     night_mode: NightMode = field(default_factory=NightMode)

@@ -7,14 +7,14 @@ from typing import Final, Literal, TypeAlias
 from ironcurtain_proxy.errors import ConfigurationError, KernelError
 
 NightAction: TypeAlias = Literal["escalate", "hold"]
-"""What becomes at night of what nothing approved."""
+"""What happens at night to calls that nothing approved."""
 
 _LAST_HOUR: Final = 23
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NightMode:
-    """The hours in which somebody decides rather than the engine's default."""
+    """The hours in which a reviewer decides instead of the engine's default."""
 
     enabled: bool = True
     start_hour: int = 21

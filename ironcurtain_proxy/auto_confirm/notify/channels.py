@@ -1,7 +1,7 @@
-"""The ways a notice can go: a command, a webhook, a file, a tmux status line.
+"""The transports of notices: a command, a webhook, a file, a tmux status line.
 
-Never by `tmux send-keys`: text typed into a terminal is typed into whatever runs there, and that
-may be a model, or a shell.
+`tmux send-keys` is not used: it types text into whatever runs in the terminal, possibly a model or
+a shell.
 """
 
 import logging
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import httpx
 
 MAX_FILE: Final = 16 << 20
-"""Bytes; nothing is added beyond."""
+"""The most bytes of the file."""
 
 _DISPLAY_MILLISECONDS: Final = "5000"
 _TMUX_VARIABLES: Final = ("TMUX", "TMUX_TMPDIR")
@@ -38,9 +38,9 @@ _TMUX_TARGET: Final = re.compile(r"[A-Za-z0-9_%@$:.=][A-Za-z0-9_%@$:./=-]{0,99}"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandChannel:
-    """Runs a program, with what is told as its last arguments.
+    """Runs a program, with the notice as its last arguments.
 
-    Of a review: the id and the operation. Of a summary: `permission_summary`, how many calls, each
+    A review: the id and the operation. A summary: `permission_summary`, the number of calls, each
     operation as `edit=30,read=12`, the highest risk, and since when.
     """
 
@@ -60,7 +60,7 @@ class WebhookChannel:
     """Posts JSON."""
 
     url: str = field(repr=False)
-    """Whoever knows it may often post there: it is not logged."""
+    """Never logged: to know the address is often enough to post there."""
     targets: frozenset[str] = frozenset()
     kind: Literal["webhook"] = field(default="webhook", init=False)
 
@@ -84,9 +84,9 @@ class TmuxChannel:
     """Shows a message in a status line."""
 
     target: str
-    """As tmux names a pane."""
+    """The pane, by its name in tmux."""
     socket: Path | None = None
-    """Of the tmux server; None: its default."""
+    """The socket of the tmux server; None: its default."""
     targets: frozenset[str] = frozenset()
     kind: Literal["tmux"] = field(default="tmux", init=False)
 
@@ -99,7 +99,7 @@ NoticeChannel: TypeAlias = CommandChannel | WebhookChannel | FileChannel | TmuxC
 
 
 class Transport:
-    """Carries notices. Anything may be raised; nothing is left running."""
+    """Sends notices. May raise anything; leaves nothing running."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         """Take the proxy's own environment: commands get the base of it."""
@@ -108,7 +108,7 @@ class Transport:
         self._loading = anyio.Lock()
 
     async def carry(self, channel: NoticeChannel, notice: Notice) -> None:
-        """Tell one."""
+        """Send one notice."""
         match channel:
             case CommandChannel():
                 argv = (*channel.argv, *notice.as_arguments())
@@ -151,7 +151,7 @@ def _client() -> "httpx.AsyncClient":
     """Load the library, which takes a while: in a thread, and only where there is a webhook."""
     from ironcurtain_proxy.llm.http import plain_client  # noqa: PLC0415
 
-    # It logs every address it asks.
+    # It logs every address that it requests.
     logging.getLogger("httpx").setLevel(logging.WARNING)
     return plain_client()
 
@@ -187,7 +187,7 @@ async def _run(argv: tuple[str, ...], environment: Mapping[str, str]) -> None:
 
 
 def _append(path: Path, line: bytes) -> None:
-    # No link, and no pipe that would make us wait for a reader.
+    # No link, and no pipe, which would block without a reader.
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     descriptor = os.open(path, flags, 0o600)
     try:

@@ -1,7 +1,7 @@
-"""What others are told, in fixed words: what is to be reviewed, what was not, who is given up.
+"""Notices, in fixed words: wanted reviews, summaries of approvals, abandoned reviewers.
 
-A notice is made of few, harmless characters and holds nothing of a call: some end up before a
-model, and what stood in them could speak to it.
+A notice has few, harmless characters and no text of a call: a model may read it, and such a text
+could be a prompt injection.
 """
 
 import re
@@ -51,13 +51,13 @@ class ReviewNotice:
         )
 
     def as_arguments(self) -> tuple[str, ...]:
-        """For a command: the id and the operation."""
+        """Arguments for a command: the id and the operation."""
         return (self.interaction_id, self.operation)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryNotice:
-    """What the engine approved by itself."""
+    """A summary of the engine's own approvals."""
 
     target: str
     since: str
@@ -91,7 +91,7 @@ class SummaryNotice:
         )
 
     def as_arguments(self) -> tuple[str, ...]:
-        """For a command: a word where an id would be, then the figures."""
+        """Arguments for a command: a word instead of an id, then the figures."""
         each = ",".join(f"{name}={count}" for name, count in self.operations)
         return (_SUMMARY, str(self.approved), each, self._risk(), self.since)
 
@@ -101,7 +101,7 @@ class SummaryNotice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LostNotice:
-    """A reviewer is asked no more."""
+    """A reviewer is abandoned."""
 
     reviewer: str
 
@@ -114,7 +114,7 @@ class LostNotice:
         return f"Reviewer {self.reviewer} is given up: it ended again and again"
 
     def as_arguments(self) -> tuple[str, ...]:
-        """For a command: a word where an id would be, then the name."""
+        """Arguments for a command: a word instead of an id, then the name."""
         return (_LOST, self.reviewer)
 
 
@@ -124,7 +124,7 @@ Notice: TypeAlias = ReviewNotice | SummaryNotice | LostNotice
 def review_notice(
     *, interaction_id: str, operation: str, target: str, priority: int
 ) -> ReviewNotice:
-    """Make a notice of whatever these hold."""
+    """Make a notice from any texts."""
     return ReviewNotice(
         interaction_id=_word(interaction_id),
         operation=_word(operation),
@@ -134,14 +134,14 @@ def review_notice(
 
 
 def lost_notice(reviewer: str) -> LostNotice:
-    """Make a notice of a reviewer's name, whatever that holds."""
+    """Make a notice from any reviewer's name."""
     return LostNotice(reviewer=_word(reviewer))
 
 
 def summary_notice(
     *, target: str, since: datetime, counts: Iterable[tuple[str, int]], highest_risk: Hundredths
 ) -> SummaryNotice:
-    """Make a notice of what was counted.
+    """Make a notice from counted approvals.
 
     Args:
         target: who is told, by the operator's name.
@@ -159,5 +159,5 @@ def summary_notice(
 
 
 def _word(text: str) -> str:
-    # A leading hyphen would make an option of it.
+    # A leading hyphen would make it an option.
     return _HARMFUL.sub("?", text[:MAX_WORD]).lstrip("-") or "?"

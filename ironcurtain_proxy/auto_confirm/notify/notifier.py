@@ -1,7 +1,7 @@
-"""Tells others that a review is wanted, and now and then what needed none.
+"""Sends notices of wanted reviews, and summaries of approvals, in the background.
 
-Never waited for: what cannot be told is not told. What a notice says is `notices`, how one is
-carried is `channels`.
+No call waits for a notice, and failed notices are dropped. `notices` has the texts, `channels` the
+transports.
 """
 
 import logging
@@ -21,7 +21,7 @@ from ironcurtain_proxy.auto_confirm.notify.notices import Notice, lost_notice, r
 _log: Final = logging.getLogger(__name__)
 
 QUEUE: Final = 256
-"""Notices that wait. What comes on top is dropped and counted."""
+"""The most waiting notices; further ones are dropped and counted."""
 
 DEADLINE: Final = 5.0
 """Seconds for one notice on one channel."""
@@ -49,16 +49,16 @@ Notify: TypeAlias = Callable[[Notification], None]
 """`Notifier.notify`."""
 
 Wait: TypeAlias = Callable[[float], Awaitable[None]]
-"""Returns after so many seconds."""
+"""Sleeps for this many seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Summaries:
-    """When what the engine approved is told."""
+    """The schedule of summaries."""
 
     tally: ApprovalTally
     seconds: float
-    """Between two, if anything was approved; above 0."""
+    """The time between two summaries, if anything was approved; above 0."""
     wait: Wait = anyio.sleep
 
 
@@ -78,24 +78,24 @@ class _Queue:
 
 @dataclass(slots=True, kw_only=True)
 class Notifier:
-    """Carries notices out in the background. Works only while `run` does."""
+    """Sends notices in the background, while `run` runs."""
 
     channels: Sequence[NoticeChannel]
     """None: nobody is told."""
     transport: Transport
     summaries: Summaries | None = None
-    """None: nobody is told what the engine approved."""
+    """None: no summaries."""
     deadline: float = DEADLINE
     at_most: int = QUEUE
     dropped: int = field(default=0, init=False)
-    """Notices that found the queue full, or nobody at work."""
+    """Notices dropped because the queue was full or `run` had ended."""
     failed: int = field(default=0, init=False)
-    """Notices that a channel did not take."""
+    """Notices that a channel failed to send."""
     delivered: int = field(default=0, init=False)
     _queue: _Queue | None = field(default=None, init=False)
 
     def notify(self, notification: Notification) -> None:
-        """Have it told. Returns at once; never raises."""
+        """Queue a notice. Returns at once; never raises."""
         if not self.channels:
             return
         notice = review_notice(
@@ -109,12 +109,12 @@ class Notifier:
             _log.debug("a notification is dropped: too many wait")
 
     def lost(self, reviewer: str) -> None:
-        """Have everyone told that a reviewer is asked no more. Returns at once; never raises."""
+        """Queue a notice that a reviewer is abandoned. Returns at once; never raises."""
         if self.channels and not self._put(_Told(lost_notice(reviewer), reviewer, alert=True)):
             self.dropped += 1
 
     def approved(self, decision: EngineDecision) -> None:
-        """Take note of what the engine approved, for the next summary. Never raises."""
+        """Count an approval of the engine for the next summary. Never raises."""
         if self.channels and self.summaries is not None:
             self.summaries.tally.add(decision)
 
@@ -128,9 +128,9 @@ class Notifier:
         return True
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Carry notices out until cancelled.
+        """Send notices until cancelled.
 
-        What waits then is dropped; what was counted is told, if that takes no time to speak of.
+        Waiting notices are then dropped; a last summary is sent if that is quick.
         """
         send, receive = anyio.create_memory_object_stream[_Told](self.at_most)
         with send, receive:

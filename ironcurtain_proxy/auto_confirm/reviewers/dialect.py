@@ -1,7 +1,7 @@
-"""What a process that reviews is spoken to in: questions out, answers in. Pure.
+"""The interface of a reviewer process's protocol: questions out, answers in.
 
-A dialect belongs to one life of one process. It knows how things are said, and which answers are
-well-formed; it does not know whose answer counts, who waits for it, or how bytes come and go.
+A dialect belongs to one run of one process. It encodes questions, and checks the form of answers.
+`process` decides which answers count.
 """
 
 from collections.abc import Callable
@@ -34,7 +34,7 @@ class ProcessAnswer:
 
 @dataclass(frozen=True, slots=True)
 class NoAnswer:
-    """What answers nothing."""
+    """A line that answers no question."""
 
     reason: str
     """Holds nothing of what was said."""
@@ -42,16 +42,16 @@ class NoAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heard:
-    """What one line of the process comes to."""
+    """The result of one line of the process."""
 
     answer: ProcessAnswer | NoAnswer | None = None
-    """None: it is part of the conversation, and no answer."""
+    """None: the line is part of the protocol, and no answer."""
     over: str = ""
-    """The question, by id, that can be answered no more after this line, whatever it says."""
+    """The question, by id, that can no longer be answered after this line."""
     reply: bytes = b""
-    """What is to be said to it, in lines."""
+    """Lines to send to the process."""
     failed: str = ""
-    """Why it cannot be asked anything, ever. Holds nothing of what was said."""
+    """Why the process can never be asked. Without words of the process."""
 
 
 class Dialect(Protocol):
@@ -64,11 +64,11 @@ class Dialect(Protocol):
 
     @property
     def max_line(self) -> int:
-        """Bytes; what is longer is not kept."""
+        """Bytes; longer lines are dropped."""
         ...
 
     def hello(self) -> bytes:
-        """What is said first, in lines; empty: nothing."""
+        """The first lines to send; empty: none."""
         ...
 
     def question(self, escalation: Escalation, briefing: Briefing, view: View) -> bytes:
@@ -76,11 +76,11 @@ class Dialect(Protocol):
         ...
 
     def release(self, identifier: str) -> bytes:
-        """Forget a question. What says that it needs no answer any more, if it had none."""
+        """Forget a question. Returns the lines that cancel it, if it has no answer."""
         ...
 
     def hear(self, line: bytes | Oversize) -> Heard:
-        """Take in one line of the process."""
+        """Read one line of the process."""
         ...
 
 

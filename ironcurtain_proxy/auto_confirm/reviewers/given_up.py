@@ -1,7 +1,4 @@
-"""Which reviewers a running session has given up, in a file of its own, for `status`.
-
-The session says it itself to whoever listens; whoever asks later finds it here.
-"""
+"""The abandoned reviewers of a running session, in a file for `status`."""
 
 import os
 from collections.abc import Iterator
@@ -21,14 +18,14 @@ _MOST_BYTES: Final = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class AbandonedReviewer:
-    """A reviewer that a session asks no more."""
+    """A reviewer that a session no longer asks."""
 
     session: str
     reviewer: str
 
 
 def note_given_up(directory: Path, reviewers: list[str]) -> None:
-    """Write which reviewers this process has given up.
+    """Write the reviewers that this process has abandoned.
 
     Args:
         directory: the session's; made if it is missing.
@@ -48,7 +45,7 @@ def note_given_up(directory: Path, reviewers: list[str]) -> None:
 
 
 def given_up(sessions: Path) -> Iterator[AbandonedReviewer]:
-    """What running sessions have given up.
+    """The abandoned reviewers of all running sessions.
 
     Args:
         sessions: the directory with one for each session.

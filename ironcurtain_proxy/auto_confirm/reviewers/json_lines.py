@@ -1,8 +1,7 @@
-"""The lines between the proxy and a process that reviews.
+"""The lines between the proxy and a reviewer process.
 
-JSON objects, one a line. The proxy says `review` and `cancel`; the process answers. Which answers
-are well-formed is decided here, in whatever dialect they came, and anything else is not an
-answer.
+Each line is a JSON object. The proxy sends `review` and `cancel`; the process answers. This module
+checks the form of answers for all dialects.
 """
 
 import json  # noqa: TID251  orjson keeps the last of two equal keys and says nothing
@@ -45,7 +44,7 @@ class LineDialect:
         self._token = token
 
     def hello(self) -> bytes:
-        """Nothing: it is asked at once."""
+        """Empty: it is asked at once."""
         return b""
 
     def question(self, escalation: Escalation, briefing: Briefing, view: View) -> bytes:
@@ -57,14 +56,14 @@ class LineDialect:
         return cancel_line(identifier)
 
     def hear(self, line: bytes | Oversize) -> Heard:
-        """A line is an answer or nothing, and what is nothing leaves the question open."""
+        """Read an answer; any other line leaves the question open."""
         if isinstance(line, Oversize):
             return Heard(answer=NoAnswer(TOO_LONG))
         return Heard(answer=read_line(line, self._token))
 
 
 def review_fields(escalation: Escalation, briefing: Briefing, view: View) -> dict[str, object]:
-    """What is said of a question, in whatever dialect."""
+    """The fields of a question, for all dialects."""
     return {
         "id": escalation.id,
         "argumentsHash": escalation.fingerprint,
@@ -100,7 +99,7 @@ def review_line(escalation: Escalation, briefing: Briefing, view: View) -> bytes
 
 
 def cancel_line(identifier: str) -> bytes:
-    """That a question needs no answer any more."""
+    """The line that cancels a question."""
     return orjson.dumps({"type": "cancel", "id": identifier}, option=orjson.OPT_APPEND_NEWLINE)
 
 
@@ -109,17 +108,17 @@ def read_line(line: bytes, token: str) -> ProcessAnswer | NoAnswer:
 
     Args:
         line: without its newline.
-        token: what was handed to the process. What does not bear it says nothing, whatever it says.
+        token: the token of the process; a line without it is no answer.
     """
     fields = read_object(line)
     return NoAnswer(NOT_AN_OBJECT) if fields is None else read_answer(fields, token)
 
 
 def read_answer(fields: Mapping[str, object], token: str) -> ProcessAnswer | NoAnswer:
-    """Read an answer, in whatever dialect it came.
+    """Read an answer of any dialect.
 
     Args:
-        fields: an object of which every key stood there once.
+        fields: an object without duplicate keys.
         token: as for `read_line`.
     """
     if not compare_digest(_text(fields, "token").encode(), token.encode()):
@@ -142,7 +141,7 @@ def read_answer(fields: Mapping[str, object], token: str) -> ProcessAnswer | NoA
 
 
 def read_object(line: bytes) -> Mapping[str, object] | None:
-    """A JSON object in which no key stands twice; None: it is none."""
+    """A JSON object without duplicate keys; None: it is not one."""
     try:
         found: object = json.loads(line.decode(), object_pairs_hook=_each_once)
     except (ValueError, RecursionError):

@@ -41,7 +41,7 @@ def launcher(directory: Path, log: Path) -> ReviewerLaunch:
 
 
 def redact(arguments: Mapping[str, Json]) -> Redacted:
-    """A call's arguments without their secrets, as the audit log has them."""
+    """A call's arguments, redacted as in the audit log."""
     shaped = shape_arguments(arguments, redaction=True)
     fields: Json = orjson.loads(shaped.raw)
     if not isinstance(fields, dict):

@@ -1,17 +1,17 @@
-"""How often a process that reviews is started, and when it is given up.
+"""The restarts of a reviewer process, and when it is abandoned.
 
-One that ends again and again is not started for ever. One that was well for a while starts its
-count anew: a session of weeks does not lose its reviewer to six accidents.
+Restarts are limited. The count begins anew after a while of readiness, so that a session of weeks
+does not lose its reviewer to six accidents.
 """
 
 from dataclasses import dataclass
 from typing import Final
 
 PAUSES: Final = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
-"""Seconds until it may be started again; the last for all further times."""
+"""Seconds until the next start; the last value repeats."""
 
 WELL_AFTER: Final = 5.0
-"""Seconds for which it could be asked. One that cannot work ends at once."""
+"""Seconds of readiness after which the count begins anew."""
 
 
 @dataclass(slots=True)
@@ -30,7 +30,7 @@ class Lives:
 
     @property
     def is_given_up(self) -> bool:
-        """Whether it is not started any more, once it has ended."""
+        """Whether it will not be started again."""
         return self._starts > self.restarts
 
     def begin(self, now: float) -> None:

@@ -1,10 +1,9 @@
-"""A process that reviews and is an MCP server: it is asked by calling its tool. Pure.
+"""A reviewer process that is an MCP server: each question calls its tool.
 
-Knows the handshake, ids of requests, and where a result keeps an answer; whether that is one is for
-`json_lines`. A call has one result. Whatever comes with its id ends it: a result that does not
-count leaves the question to the next reviewer, and one about another question counts nowhere.
+`json_lines` checks the form of answers. A call has one result: after an invalid one, the next
+reviewer is asked, and an answer to another question does not count.
 
-Everything the process says is untrusted. Sampling, elicitation and roots are not offered to it.
+The process is untrusted. Sampling, elicitation and roots are not offered to it.
 """
 
 from collections.abc import Mapping
@@ -31,10 +30,10 @@ from ironcurtain_proxy.model.escalation import Escalation
 from ironcurtain_proxy.version import VERSION
 
 PROTOCOL_VERSION: Final = "2025-11-25"
-"""What we offer, as to the servers behind us; whatever the process answers is taken."""
+"""The offered protocol version; any version in the answer is accepted."""
 
 MAX_LISTING: Final = 1 << 20
-"""Bytes of a page of tools. What it lists besides its tool is of no use, and not kept."""
+"""Bytes of a page of tools. Other tools than its own are not kept."""
 
 MAX_PAGES: Final = 100
 
@@ -44,7 +43,7 @@ _FAILED: Final = "it says that it has failed"
 _NO_FIELDS: Final = "its result is neither an object nor one text that is a JSON object"
 _OTHER: Final = "it answers another question than it was asked"
 _WRAPPED: Final = frozenset({"result"})
-"""The keys of what servers make of a tool that returns text, which wants to be an object."""
+"""The keys of the object in which servers wrap a text result."""
 
 
 class CallDialect:
@@ -56,8 +55,8 @@ class CallDialect:
         """Begin.
 
         Args:
-            token: what was handed to the process.
-            tool: what it is asked by.
+            token: the token of the process.
+            tool: the tool to call.
         """
         self._token = token
         self._tool = tool
@@ -65,10 +64,10 @@ class CallDialect:
         self._calls: dict[int, str] = {}
         """The questions, by the ids of their calls."""
         self._cancelled: set[int] = set()
-        """Calls that were, and have had no result since. Some servers send one, others do not."""
+        """Cancelled calls without a result; some servers still send one."""
         self._last_id = 0
         self._step = ""
-        """Of the handshake: the method of its last request."""
+        """The method of the handshake's last request."""
         self._pages = 0
 
     @property
@@ -183,7 +182,7 @@ class CallDialect:
         return Heard(answer=NoAnswer(reason), over=self._end_call(request_id))
 
     def _end_call(self, request_id: object) -> str:
-        """The question of a call, which is over; empty: there is no such call."""
+        """End a call, and return its question; empty: there is no such call."""
         return self._calls.pop(request_id, "") if type(request_id) is int else ""
 
     def _request(self, method: str, params: Mapping[str, object]) -> bytes:
@@ -193,7 +192,7 @@ class CallDialect:
 
 
 def _of_its_own_accord(message: Mapping[str, object]) -> Heard:
-    """A request of the process, or a notification, which is nothing to us."""
+    """Answer a request of the process; its notifications are ignored."""
     if "id" not in message:
         return Heard()
     refused = NoAnswer("it asks for what it is not offered")
@@ -213,7 +212,7 @@ def _notification(method: str, params: Mapping[str, object] | None = None) -> by
 
 
 def _result(message: Mapping[str, object]) -> Mapping[str, object] | None:
-    """What was answered; None: an error, or nothing that can be read."""
+    """The answer in a result; None: an error, or unreadable."""
     result = message.get("result")
     return result if isinstance(result, dict) and message.get("error") is None else None
 
@@ -236,5 +235,5 @@ def _fields(result: Mapping[str, object]) -> Mapping[str, object] | None:
     text = content[0].get("text")
     if content[0].get("type") != "text" or not isinstance(text, str):
         return None
-    # Half a surrogate pair is no text, and stays none.
+    # A lone surrogate is no valid text.
     return read_object(text.encode("utf-8", "surrogatepass"))

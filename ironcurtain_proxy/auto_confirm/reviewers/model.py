@@ -1,7 +1,7 @@
-"""A reviewer that is a model: asked with a prompt of its own, answers with one JSON object.
+"""A reviewer that is a model: it gets a prompt and answers with one JSON object.
 
-The call itself is `llm.litellm_model`. What the agent wrote is shown redacted, cut, and fenced.
-Whatever is not exactly an answer is none, and the next reviewer is asked.
+`llm.litellm_model` calls the model. The agent's words are shown redacted, cut and fenced. After an
+answer of any other form, the next reviewer is asked.
 """
 
 import logging
@@ -43,7 +43,7 @@ from ironcurtain_proxy.ports import Clock
 _log: Final = logging.getLogger(__name__)
 
 PROMPT_VERSION: Final = "1"
-"""Changes with the prompt; stands in the log."""
+"""The version of the prompt, for the log."""
 
 SYSTEM_PROMPT: Final = """\
 You are a reviewer of tool calls in a software security system. An autonomous agent wants to make \
@@ -96,7 +96,7 @@ class ModelAnswer:
 
 
 def read_answer(text: str | None) -> ModelAnswer | None:
-    """Read a model's answer; None: it is not exactly one."""
+    """Read a model's answer; None: its form is wrong."""
     if text is None or len(text) > _MAX_ANSWER:
         return None
     fields = read_object(text.encode("utf-8", "replace"))
@@ -110,8 +110,8 @@ def read_answer(text: str | None) -> ModelAnswer | None:
 
 
 def review_prompt(escalation: Escalation, briefing: Briefing, view: View) -> str:
-    """The question. No line of it but the fenced ones holds a word of the agent."""
-    # The id came into being after the arguments: what they hold cannot end the fence. And every
+    """The prompt. Only its fenced lines hold words of the agent."""
+    # The id was made after the arguments, so that they cannot end the fence. And every
     # line break in them is an escape by now.
     fence = f"===== written by the agent {escalation.id} ====="
     factors = ", ".join([f"{name} {value:+d}%" for name, value in briefing.factors]) or "none"
@@ -124,7 +124,7 @@ def review_prompt(escalation: Escalation, briefing: Briefing, view: View) -> str
         f"What asks for the review: {', '.join(escalation.origins)}",
         f"Arguments are shown completely: {'yes' if view.complete else 'NO'}",
         fence,
-        # Reasons of a policy may name what the call names.
+        # Reasons of a policy may quote the call.
         *[f"Why a review is needed: {reason}" for reason in view.reasons],
         f"Scope: {view.scope}",
         *[f"Argument {name} = {as_json(value)}" for name, value in view.arguments.items()],
@@ -144,7 +144,7 @@ class ModelReviewer:
     redact: Redact
     may_deny: bool = True
     deadline_seconds: float = 60.0
-    """For one answer. The import of the model's library has a time of its own."""
+    """Seconds for one answer. The import of the model's library has its own deadline."""
     at_once: int = 4
     log: LlmLog | None = None
     _queue: ReviewQueue = field(init=False)
@@ -154,7 +154,7 @@ class ModelReviewer:
         self._queue = ReviewQueue(self.at_once)
 
     def is_reachable(self) -> bool:
-        """A model is there until it is asked."""
+        """Always: a model shows only when asked whether it is reachable."""
         return True
 
     async def warm(self) -> None:
@@ -201,7 +201,7 @@ class ModelReviewer:
             try:
                 completion = await self.model.complete(SYSTEM_PROMPT, prompt)
             except Exception as error:  # noqa: BLE001  as above
-                # Its message may hold the question.
+                # Its message may quote the question.
                 outage = type(error).__name__
         answer = None if completion is None else read_answer(completion.text)
         if self.log is not None:

@@ -1,9 +1,8 @@
-"""A reviewer that is a process: questions go out as lines, answers come back as lines.
+"""A reviewer that is a process: questions and answers are lines.
 
-Started on first use, and again after it has ended, but not for ever. Knows whose answer counts;
-what the lines mean is its `Dialect`, what it is started with is `process_start`. A line that is
-not an answer changes nothing but the log: the process is still asked, and the first answer that
-counts wins. Unless the dialect says that none can come any more: then the next reviewer is asked.
+The process is started on first use, and restarted a limited number of times. Its `Dialect` reads
+the lines, and the first valid answer counts. A line that is no answer is logged only. When the
+dialect says that no answer can come, the next reviewer is asked.
 """
 
 import logging
@@ -52,7 +51,7 @@ from ironcurtain_proxy.steady_clock import on_the_wall
 _log: Final = logging.getLogger(__name__)
 
 MAX_WARNINGS: Final = 100
-"""Lines that are no answers and are logged, of one process. A flood must not fill the log."""
+"""The most invalid lines of one process that are logged."""
 
 _GRACE: Final = 1.0
 _MAX_BACKLOG: Final = 8 << 20
@@ -71,7 +70,7 @@ class _AskedQuestion:
     ruling: Ruling | None = None
 
     def settle(self, ruling: Ruling) -> None:
-        """The first answer is the only one."""
+        """Set the answer; only the first counts."""
         if self.ruling is None:
             self.ruling = ruling
             self.answered.set()
@@ -79,17 +78,17 @@ class _AskedQuestion:
 
 @dataclass(slots=True, eq=False)
 class _Running:
-    """One life of the process."""
+    """One run of the process."""
 
     process: ReviewerProcess
     dialect: Dialect
     reader: LineReader
     writer: LineWriter
     ready: anyio.Event = field(default_factory=anyio.Event)
-    """It can be asked, or it never will be."""
+    """Set once it can be asked, or never will be."""
     open: dict[str, _AskedQuestion] = field(default_factory=dict)
     strange: int = 0
-    """Lines that were no answers."""
+    """The number of lines that were no answers."""
 
 
 class ProcessReviewer:
@@ -105,15 +104,15 @@ class ProcessReviewer:
         environ: Mapping[str, str],
         on_given_up: Callable[[str], None] | None = None,
     ) -> None:
-        """Take what is needed. Starts nothing.
+        """Create the reviewer without starting its process.
 
         Args:
             spec: which process.
             clock: the time.
             launch: starts it.
-            redact: what of the arguments may be shown.
-            environ: the proxy's own environment, of which the process gets next to nothing.
-            on_given_up: is told its name when it is not started any more. Returns at once.
+            redact: redacts the arguments.
+            environ: the proxy's environment, of which the process gets a few variables.
+            on_given_up: called with its name when it is abandoned. Returns at once.
         """
         self._spec = spec
         self._clock = clock
@@ -134,7 +133,7 @@ class ProcessReviewer:
         return self._tasks is not None and (there or self._may_start())
 
     def warm(self) -> None:
-        """Have it started, or started again, before a question waits for that. Returns at once."""
+        """Start it, or restart it, ahead of a question. Returns at once."""
         if self._tasks is None or self._running is not None or self._starting.locked():
             return
         if self._may_start():
@@ -192,7 +191,7 @@ class ProcessReviewer:
             del running.open[escalation.id]
             cancel = running.dialect.release(escalation.id)
             if question.ruling is None:
-                # Out of time, or withdrawn. It has nothing to lose by a question it never read.
+                # Expired, or withdrawn. A question that it never read needs no cancellation.
                 with suppress(BrokenPipeError):
                     running.writer.write(cancel)
 
@@ -210,7 +209,7 @@ class ProcessReviewer:
     # --- answers ---------------------------------------------------------------------------------
 
     def _take(self, running: _Running, line: bytes | Oversize) -> str:
-        """Take in a line. Why it can never be asked anything; empty: it can, or may be soon."""
+        """Handle a line. Returns why the process can never be asked; empty: it can be."""
         heard = running.dialect.hear(line)
         self._reply(running, heard.reply)
         problem = "" if heard.answer is None else self._use(running, heard.answer)
@@ -231,7 +230,7 @@ class ProcessReviewer:
                 running.writer.write(reply)
 
     def _use(self, running: _Running, answer: ProcessAnswer | NoAnswer) -> str:
-        """Settle what it answers. Why it settles nothing; empty: it does."""
+        """Apply an answer. Returns why it does not count; empty: it counts."""
         if isinstance(answer, NoAnswer):
             return answer.reason
         question = running.open.get(answer.id)
@@ -284,7 +283,7 @@ class ProcessReviewer:
             if not self._may_start():
                 return _ENDED
             self._lives.begin(self._clock.monotonic())
-            # Whoever wants it first may give up meanwhile; others wait for it as well.
+            # The first caller may give up meanwhile; others wait for it as well.
             with anyio.CancelScope(shield=True):
                 self._running = await self._start()
             if self._running is None:
@@ -313,7 +312,7 @@ class ProcessReviewer:
         return running
 
     async def _listen(self, running: _Running) -> None:
-        """Read what the process says until it says no more."""
+        """Read the lines of the process until its output ends."""
         ending = f"it was not ready within {self._spec.ready_seconds:g} s"
         try:
             with anyio.move_on_after(self._spec.ready_seconds) as getting_ready:
@@ -327,7 +326,7 @@ class ProcessReviewer:
             await self._end(running)
 
     async def _hear_out(self, running: _Running, getting_ready: anyio.CancelScope) -> str:
-        """Take in all it says; the scope ends this if it is not ready in time. Why it is over."""
+        """Handle all lines; the scope ends this if it is late. Returns why it is over."""
         self._reply(running, running.dialect.hello())
         failed = ""
         while not failed:
@@ -339,7 +338,7 @@ class ProcessReviewer:
             if line is None:
                 return _HAS_ENDED
             failed = self._take(running, line)
-            # Lines may be there faster than they are read: the others have their turn, too.
+            # Lines may come faster than they are read, so other tasks run in between.
             await anyio.lowlevel.checkpoint()
         return failed
 

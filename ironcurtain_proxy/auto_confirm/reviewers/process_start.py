@@ -1,12 +1,9 @@
-"""What a process that reviews is started with: its command, its environment, its token.
+"""The start of a reviewer process: its command, its environment, its token.
 
-Knows what the process gets; does not know how a process is started and ended. That it and all it
-has started end with the proxy, however that ends, and where its standard error goes, is for whoever
-starts it (`Launch`).
+`Launch` starts and ends the process, with its descendants and its standard error.
 
-The token goes through a pipe of its own. Not by the environment: any process of the same user can
-read that for as long as the process lives, and everything the process starts inherits it.
-Not by standard input either: what comes there a reviewer shows to its model.
+The token goes through a separate pipe. The environment of a process is readable for all processes
+of the user, and its children inherit it. Standard input is shown to the reviewer's model.
 """
 
 import os
@@ -31,7 +28,7 @@ REVIEWER_NAME: Final = "IRONCURTAIN_REVIEWER_NAME"
 BASE: Final = frozenset(
     {"PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "TERM", "SHELL", "TMPDIR"}
 )
-"""What every process may know, besides the `LC_*` variables."""
+"""The variables for every process, besides `LC_*`."""
 
 _TOKEN_BYTES: Final = 32
 
@@ -49,11 +46,11 @@ class ProcessSpec:
     """The session that it reviews from; None: its name."""
     may_deny: bool = True
     dialect: MakeDialect = LineDialect
-    """How it is spoken to."""
+    """Its protocol."""
     ready_seconds: float = 30.0
-    """How long it may take until it can be asked."""
+    """Seconds until it must be ready."""
     at_once: int = 16
-    """Reviews that it is given at the same time."""
+    """The most concurrent reviews."""
     restarts: int = 5
     """How often it is started again after it has ended."""
 
@@ -73,27 +70,27 @@ class ProcessSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """All that is needed to start it."""
+    """The arguments for its start."""
 
     name: str
     argv: tuple[str, ...]
     environment: Mapping[str, str] = field(repr=False)
     """All it finds in its environment."""
     inherited: tuple[int, ...]
-    """Descriptors that it gets under the same numbers. Theirs is not to close."""
+    """Descriptors that it inherits under the same numbers. The caller closes them."""
     secrets: tuple[str, ...] = field(repr=False)
-    """What must not be written to a log, should the process print it."""
+    """Values to mask in its output."""
 
 
 class ReviewerProcess(Protocol):
-    """A process that runs."""
+    """A running process."""
 
     def take_wire(self) -> tuple[int, int]:
         """Hand over the descriptors of its output, to read, and of its input, to write."""
         ...
 
     def end(self, grace: float) -> int:
-        """End it and all it has started, and wait until that is done. Blocks.
+        """End it with all its descendants, and wait for the end. Blocks.
 
         Args:
             grace: seconds it has to end by itself.
@@ -115,7 +112,7 @@ def new_token() -> str:
 
 @contextmanager
 def prepared(spec: ProcessSpec, token: str, parent: Mapping[str, str]) -> "Iterator[Start]":
-    """What a process is started with. The descriptors in it are open until the block ends.
+    """Prepare a start. Its descriptors are open until the block ends.
 
     Args:
         spec: which process.

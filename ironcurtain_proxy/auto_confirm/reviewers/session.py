@@ -1,7 +1,7 @@
-"""A reviewer that is another session: it looks into a mailbox of its own, and answers with a token.
+"""A reviewer that is another session: it reads its own mailbox, and answers with a token.
 
-Knows what such a session is shown: what any reviewer that is a program is (see `briefing`), in the
-files that a person's mailbox has. It decides this call, and has nothing remembered.
+It gets the view of `briefing` in the files of a person's mailbox. It decides on one call only, and
+cannot remember approvals.
 """
 
 from collections.abc import Mapping
@@ -37,7 +37,7 @@ class SessionReviewer:
         return await self.mailbox.ask(self._as_shown(escalation, briefing, view))
 
     def _as_shown(self, escalation: Escalation, briefing: Briefing, view: View) -> Escalation:
-        """The question without what a program is not shown. Its fingerprint stays the call's."""
+        """The question with the view for programs. Its fingerprint stays the call's."""
         context = {
             **self._redacted(dict(escalation.context)),
             "Operation": briefing.operation,

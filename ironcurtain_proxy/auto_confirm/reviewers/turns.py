@@ -1,6 +1,6 @@
-"""Turns at a reviewer that can do only so much at once. Knows turns; not what they are for.
+"""A priority queue for reviewers with a limited number of concurrent reviews.
 
-Whoever has the highest priority is next; among these whoever waits longest.
+The highest priority is next, and within it the longest wait.
 """
 
 from collections.abc import AsyncIterator
@@ -22,7 +22,7 @@ class _Waiting:
 
 
 class ReviewQueue:
-    """Lets so many in, in order."""
+    """Admits a limited number, in order."""
 
     def __init__(self, at_once: int) -> None:
         self._free = at_once

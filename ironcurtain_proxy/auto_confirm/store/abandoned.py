@@ -1,4 +1,4 @@
-"""Questions that nobody waits for: the process that asked was killed before it could say so.
+"""Abandoned questions: the asking process was killed before it could end them.
 
 Statements on a connection; the caller holds the transaction.
 """
@@ -19,17 +19,17 @@ _WAITS: Final = OURS & INTERACTIONS.c.status.in_(OPEN)
 _END: Final = Ending(
     status="rejected", decided_by="engine:abandoned", reason="the proxy that asked has ended"
 )
-"""Nobody's decision: it says nothing of the session, and nothing is learned from it."""
+"""The reason of the end. It is no decision: it does not count for the session or for learning."""
 
 
 def owners(connection: Connection) -> frozenset[str]:
-    """Whose the open questions are."""
+    """The owners of the open questions."""
     found = sa.select(INTERACTIONS.c.owner).where(_WAITS).distinct()
     return frozenset(one for one in connection.execute(found).scalars() if one)
 
 
 def end(connection: Connection, gone: Collection[str], now: datetime) -> int:
-    """End the open questions of those, a batch at most. How many."""
+    """End the open questions of these owners, at most a batch. Returns the number."""
     found = sa.select(INTERACTIONS.c.id).where(_WAITS & INTERACTIONS.c.owner.in_(gone))
     waiting = list(connection.execute(found.order_by(INTERACTIONS.c.id).limit(BATCH)).scalars())
     for identifier in waiting:

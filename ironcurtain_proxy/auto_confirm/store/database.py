@@ -1,8 +1,7 @@
-"""How a database is opened and spoken to: short transactions, deadlines, one kind of fault.
+"""Access to a database: short transactions, deadlines, one kind of error.
 
-SQLite by default: write-ahead log, so that readers and the one writer do not stop each other;
-every writing transaction takes the lock when it begins, so that none fails halfway. Knows nothing
-of the tables.
+SQLite is the default, with a write-ahead log: readers and the writer do not block each other. Every
+writing transaction takes the lock when it begins, so that none fails halfway.
 """
 
 import random
@@ -39,7 +38,7 @@ T = TypeVar("T")
 
 _DEADLINE_SECONDS: Final = 5.0
 _BUSY_MILLISECONDS: Final = 500
-"""How long SQLite itself waits for a lock before we look at the deadline."""
+"""Seconds that SQLite waits for a lock before the deadline is checked."""
 _PAUSE_SECONDS: Final = 0.02
 _POSTGRESQL: Final = frozenset({"postgresql", "postgres", "postgresql+psycopg"})
 _TRY_AGAIN: Final = frozenset({"40001", "40P01", "55P03"})
@@ -49,7 +48,7 @@ _SQLITE_DAMAGED: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTAD
 _CANCELLED: Final = "57014"
 """SQLSTATE: the statement took too long."""
 _LOG: Final = "ironcurtain_log"
-"""Under which a connection knows its write-ahead log."""
+"""The key of the write-ahead log in a connection's `info`."""
 
 
 class Database:
@@ -57,7 +56,7 @@ class Database:
 
     Attributes:
         where: the file or the server, without a password, for messages.
-        doubtful: what was read is damaged, or not the store any more.
+        doubtful: the file is damaged, or no longer the store.
     """
 
     def __init__(
@@ -71,9 +70,9 @@ class Database:
         self._is_closed = False
         event.listen(engine, "checkin", self._when_given_back)
         self._turn = threading.Lock()
-        """SQLite has one writer: threads of one process need not compete with each other."""
+        """Serialises the writing threads of this process: SQLite has one writer."""
         self._writer = engine.execution_options(writes=True)
-        # SQLite's readers see one state anyway.
+        # SQLite's readers see one state without it.
         self._reader = (
             engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
             if engine.dialect.name == "postgresql"
@@ -94,10 +93,9 @@ class Database:
         return self._run(self._reader, work)
 
     def write(self, work: Callable[[Connection], T]) -> T:
-        """Do `work` in one transaction, all of it or nothing.
+        """Do `work` in one transaction, completely or not at all.
 
-        `work` is done again if another process was in the way; what it does outside of the
-        database must bear that.
+        `work` is repeated after a conflict with another process, so it must be repeatable.
 
         Raises:
             AlreadyDecidedError: it would have decided an interaction twice.
@@ -111,12 +109,12 @@ class Database:
             done = self._run(self._writer, work)
         finally:
             self._turn.release()
-        # Replaced meanwhile: what was written is in a file that nobody finds.
+        # Replaced meanwhile: the write went to a file without a name.
         self._see_that_it_is_in_place()
         return done
 
     def look_for_damage(self) -> None:
-        """Read the whole of a SQLite file; PostgreSQL sees to that itself.
+        """Check a whole SQLite file; PostgreSQL checks itself.
 
         Raises:
             StoreLostError: it is damaged.
@@ -128,7 +126,7 @@ class Database:
             raise self._lost(f"the file is damaged: {said}")
 
     def close(self) -> None:
-        """Give all connections back; harmless if repeated. Those in use are closed afterwards."""
+        """Close all connections; harmless if repeated. Those in use are closed after their use."""
         self._is_closed = True
         self._engine.dispose()
 
@@ -150,7 +148,7 @@ class Database:
             except (SQLAlchemyError, sqlite3.Error) as error:
                 if not _may_try_again(error) or time.monotonic() >= end:
                     raise self._fault(error) from error
-            # Not in step with the others that wait.
+            # Random, to avoid the rhythm of other waiting processes.
             time.sleep(_PAUSE_SECONDS * (0.5 + random.random()))  # noqa: S311  no secret
 
     def _see_that_it_is_in_place(self) -> None:
@@ -158,7 +156,7 @@ class Database:
             raise self._lost("the file was removed or replaced")
 
     def _look_through(self, file: OpenFile) -> None:
-        """See whether a file that was written to from outside is a store, log and all."""
+        """Check a file that another program wrote to, together with its log."""
         engine, said = _sqlite(file.path, file), "it could not be read"
         try:
             # Without what the others have in memory; they are closed while this one is open, so
@@ -207,7 +205,7 @@ def open_database(
     in_use: bool = False,
     deadline_seconds: float = _DEADLINE_SECONDS,
 ) -> Database:
-    """Open, without looking at what is in it.
+    """Open a database, without a check of its content.
 
     Args:
         url: `postgresql://…`, `sqlite:////absolute/path`; None: a file in the state directory.
@@ -229,7 +227,7 @@ def open_database(
 
 
 def sqlite_path(url: str | None, state_dir: Path) -> Path | None:
-    """Which file is the store; None: it is a server's.
+    """The path of the SQLite file; None: the store is on a server.
 
     Raises:
         StoreError: the URL cannot be used.
@@ -246,7 +244,7 @@ def _parse(url: str) -> URL:
     try:
         parsed = sa.make_url(url)
     except (ArgumentError, ValueError):
-        # Its words would repeat the URL, which may hold a password.
+        # Its message would repeat the URL, which may hold a password.
         raise StoreError("the store's URL cannot be read: write postgresql://… or null") from None
     if parsed.drivername in _POSTGRESQL:
         return parsed.set(drivername="postgresql+psycopg")
@@ -283,7 +281,7 @@ def _prepare_sqlite(file: OpenFile, connection: DBAPIConnection, record: object)
     cursor.execute("PRAGMA journal_mode = WAL")
     cursor.execute("PRAGMA synchronous = NORMAL")
     cursor.execute("PRAGMA foreign_keys = ON")
-    # Functions named in another program's schema are not run for us.
+    # Functions in another program's schema are not run.
     cursor.execute("PRAGMA trusted_schema = OFF")
     cursor.close()
 
@@ -325,7 +323,7 @@ def _prepare_postgresql(connection: DBAPIConnection, record: object) -> None:
 
 
 def _damage(connection: Connection) -> str:
-    """What is wrong with a SQLite database, as a whole; empty: nothing."""
+    """The damage of a SQLite database; empty: none."""
     said = str(connection.exec_driver_sql("PRAGMA quick_check(1)").scalar())
     return "" if said == "ok" else " ".join(said.split())
 
@@ -345,7 +343,7 @@ def _may_try_again(error: Exception) -> bool:
 
 
 def _is_no_loss(error: Exception) -> bool:
-    """Whether a fault is the statement's own: the database behind it is as it was."""
+    """Whether an error is the statement's own, with the database intact."""
     if isinstance(error, IntegrityError | DataError) or _may_try_again(error):
         return True
     return _code(error) == _CANCELLED
@@ -357,7 +355,7 @@ def _is_second_decision(error: IntegrityError) -> bool:
 
 
 def _words(error: Exception) -> str:
-    """What the database says, in one line, without the values it was given."""
+    """The database's message, in one line, without the statement's values."""
     original = (error.orig if isinstance(error, DBAPIError) else None) or error
     said = getattr(getattr(original, "diag", None), "message_primary", None) or str(original)
     return next(iter(str(said).strip().splitlines()), type(original).__name__)

@@ -1,4 +1,4 @@
-"""What can go wrong with the store. Importing this file loads no database library."""
+"""The errors of the store. The import of this file loads no database library."""
 
 from ironcurtain_proxy.errors import IronCurtainError
 
@@ -8,8 +8,8 @@ class StoreError(IronCurtainError):
 
 
 class AlreadyDecidedError(StoreError):
-    """The interaction has its final decision: there is never a second one."""
+    """The interaction already has its final decision."""
 
 
 class StoreLostError(StoreError):
-    """What is open is not the store any more, or is damaged: it must be opened anew."""
+    """The open file is no longer the store, or is damaged: it must be opened anew."""

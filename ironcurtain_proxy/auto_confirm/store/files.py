@@ -1,4 +1,4 @@
-"""The SQLite file: private from the first moment, and nobody else's."""
+"""The SQLite file: private from its creation, and owned by this user."""
 
 import errno
 import os
@@ -20,7 +20,7 @@ _BESIDE: Final = ("-wal", "-shm", "-journal")
 
 
 def prepare_file(path: Path, *, create: bool, own_directory: bool) -> OpenFile:
-    """See that the database is a file of ours that only we can read; make an empty one.
+    """Ensure that the database is a private file of this user; make an empty one if needed.
 
     Args:
         path: absolute.
@@ -50,10 +50,10 @@ def prepare_file(path: Path, *, create: bool, own_directory: bool) -> OpenFile:
 
 
 def reused_file(path: Path) -> OpenFile:
-    """The same for a file that this process may have open; neither opens it nor makes it.
+    """Check a file that this process may have open, without opening it.
 
-    Whoever closes a descriptor of a file gives up all locks of the process on it, also those that
-    a transaction of another thread relies on.
+    To close any descriptor of a file releases all locks of the process on it, including those of
+    another thread's transaction.
 
     Raises:
         StoreError: it is not there, a link, no file or another user's.
@@ -94,7 +94,7 @@ def _secure_directory(directory: Path) -> None:
 
 
 def _secure_file(path: Path, *, create: bool) -> Identity:
-    # With O_CREAT the mode holds from the beginning; the umask can only take more away.
+    # With O_CREAT the mode holds from the start; the umask can only remove more.
     descriptor = os.open(path, _FLAGS | (os.O_CREAT if create else 0), _PRIVATE)
     try:
         found = os.fstat(descriptor)

@@ -1,4 +1,4 @@
-"""How sessions have fared, from what is recorded of them."""
+"""The health of sessions, from their recorded interactions."""
 
 from datetime import datetime, timedelta
 from typing import Final
@@ -15,21 +15,21 @@ from ironcurtain_proxy.auto_confirm.store.tables import INTERACTIONS
 STUCK_AFTER: Final = timedelta(minutes=10)
 """A call that waits longer has outlived its reviewer's five minutes and the fallback's five."""
 RECENT: Final = timedelta(hours=1)
-"""What lies further back says nothing of a session's health."""
+"""The period that counts for a session's health."""
 QUEUE_LIFETIME: Final = timedelta(hours=1)
-"""An open call older than this is what a crashed proxy left, and not in anybody's queue."""
+"""The age from which an open call counts as the remains of a crashed proxy."""
 _LAST: Final = 10
 _ENOUGH: Final = 3
 
 
 def is_stuck(now: datetime) -> "sa.ColumnElement[bool]":
-    """Whether a call waits that should long have been decided."""
+    """Whether an overdue call waits."""
     since = sa.func.coalesce(INTERACTIONS.c.held_at, INTERACTIONS.c.created_at)
     return OURS & INTERACTIONS.c.status.in_(OPEN) & (since < now - STUCK_AFTER)
 
 
 def pending_of_others(connection: Connection, session: str, now: datetime) -> int:
-    """How many calls of other sessions wait: a session cannot raise this number itself."""
+    """The waiting calls of other sessions, which a session cannot increase itself."""
     count = (
         sa.select(sa.func.count())
         .select_from(INTERACTIONS)
@@ -42,7 +42,7 @@ def pending_of_others(connection: Connection, session: str, now: datetime) -> in
 def session_health(
     connection: Connection, session: str, now: datetime, began: datetime | None = None
 ) -> SessionHealth:
-    """How a session has fared in the last hour.
+    """The health of a session in the last hour.
 
     `stuck`: a call waits for more than ten minutes, or one ended unanswered in the last ten.
     `failing`: half or more of its last ten ended calls were refused or failed. `unknown`: fewer
@@ -60,7 +60,7 @@ def session_health(
     its = OURS & (INTERACTIONS.c.session_name == session)
     recent = INTERACTIONS.c.created_at >= now - RECENT
     serious = INTERACTIONS.c.risk_band.not_in(SAFE_BANDS) | INTERACTIONS.c.risk_band.is_(None)
-    # That one reviewer was silent, and the next one answered, is not the session's trouble.
+    # A silent reviewer is not the session's fault if the next one answered.
     unanswered = sa.select(INTERACTIONS.c.id).where(
         its
         & serious
@@ -84,7 +84,7 @@ def session_health(
         return "unknown"
     bad = sum(
         row.succeeded is False
-        # That nobody was asked, or nobody answered, says nothing of the session.
+        # A question without a reviewer or an answer does not count for the session.
         or (row.status == "rejected" and not _is_nobody(row.decided_by))
         for row in ended
     )

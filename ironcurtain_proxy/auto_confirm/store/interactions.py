@@ -34,22 +34,22 @@ from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.path import RealPath
 
 OPEN: Final[tuple[Status, ...]] = ("pending", "held", "escalated")
-"""Where a call still waits for its decision."""
+"""The states of a call that waits for its decision."""
 
 OURS: Final = INTERACTIONS.c.request_id.is_not(None)
-"""Rows that another program left in the table have no request, and count nowhere."""
+"""The condition on our rows: rows of other programs have no request, and do not count."""
 
 LATELY: Final = 1000
-"""The last so many approvals count: more would cost more, and say nothing else."""
+"""The number of recent approvals that count."""
 
 _ASKED: Final[tuple[Status, ...]] = ("held", "escalated")
 
 
 def _before(settlement: Ending) -> tuple[Status, ...]:
-    """From where an interaction may come to this end. From anywhere else it does not."""
+    """The states from which an interaction may end so."""
     match settlement.status:
         case "auto_approved" if settlement.decided_by in (TIMEOUT, MODEL):
-            # What the final table approves where nobody answered, and a model before they do.
+            # Approvals of the final table, and of a model before a reviewer.
             return _ASKED
         case "auto_approved":
             return ("pending",)
@@ -89,7 +89,7 @@ def insert_decision(
     """Write one line of the trail; its id.
 
     Raises:
-        AlreadyDecidedError: the interaction has ended, and not so.
+        AlreadyDecidedError: the interaction has another end.
         StoreError: there is no such interaction.
     """
     status, held_at = _locked(connection, interaction_id)
@@ -186,7 +186,7 @@ def pass_on(
     reason: str,
     now: datetime,
 ) -> bool:
-    """Note that one reviewer was given up for another. False if the interaction is not held."""
+    """Note that one reviewer was replaced by another. False if the interaction is not held."""
     passed = connection.execute(
         sa.update(INTERACTIONS)
         .where(INTERACTIONS.c.id == interaction_id)
@@ -218,7 +218,7 @@ def pass_on(
 
 
 def set_outcome(connection: Connection, interaction_id: int, *, succeeded: bool) -> int | None:
-    """Note whether the call succeeded. The pattern that approved it, if one did, the first time."""
+    """Note whether the call succeeded. Returns the pattern that approved it, the first time."""
     noted = connection.execute(
         sa.update(INTERACTIONS)
         .where((INTERACTIONS.c.id == interaction_id) & INTERACTIONS.c.succeeded.is_(None))
@@ -233,9 +233,9 @@ def set_outcome(connection: Connection, interaction_id: int, *, succeeded: bool)
 
 
 def recent_work(connection: Connection) -> InteractionHistory:
-    """What was approved lately, in all sessions: against which a new call is held.
+    """Recent approvals in all sessions, for the comparison with a new call.
 
-    A scope that is no path, such as a branch, says nothing of directories.
+    A scope that is no path, such as a branch, gives no directory.
     """
     rows = connection.execute(
         sa.select(INTERACTIONS.c.operation, INTERACTIONS.c.scope)

@@ -1,4 +1,4 @@
-"""The document's success metrics, computed from what is stored, and written for Prometheus.
+"""The document's success metrics, computed from the store, and written for Prometheus.
 
 INVARIANT: an approval is counted from a decision `approved` in the trail, and from nothing else.
 """
@@ -32,26 +32,26 @@ SAFE_TARGET: Final = 0.95
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """So many of so many."""
+    """A part of a whole."""
 
     part: int
     whole: int
 
     @property
     def value(self) -> float | None:
-        """From 0 to 1; None of nothing."""
+        """From 0 to 1; None: the whole is empty."""
         return self.part / self.whole if self.whole else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Distribution:
-    """How a measured quantity is spread. Percentiles by nearest rank; None of nothing."""
+    """The distribution of a quantity. Percentiles by nearest rank; None: no values."""
 
     count: int = 0
     p50: float | None = None
     p99: float | None = None
     within_target: int = 0
-    """How many were below the document's target."""
+    """The number below the document's target."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,7 @@ class Metrics:
     response_seconds: Distribution
     """Seconds from holding a call to a reviewer's decision."""
     stuck_sessions: int
-    """Sessions with a call that should long have been decided."""
+    """Sessions with a call whose decision is overdue."""
     audited: Ratio
     """Of all interactions, those with a decision in their trail."""
     auto_approved: Ratio
@@ -79,7 +79,7 @@ class Metrics:
     escalated: Ratio
     """Of all interactions, those that went to a reviewer."""
     passed_on: int
-    """How often one reviewer did not answer and another was asked."""
+    """The number of times that a reviewer did not answer and another was asked."""
     decisions: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """Decisions by word and by who decided: `engine`, `auto-approver`, `reviewer`, `human`, …"""
     statuses: Mapping[str, int] = field(default_factory=dict)
@@ -90,8 +90,8 @@ def compute(store: Store, now: datetime, since: datetime | None = None) -> Metri
     """Compute all metrics from one state of the store.
 
     Args:
-        store: what was recorded.
-        now: when; aware.
+        store: the store.
+        now: the current time; aware.
         since: only interactions from then on; None: all.
 
     Raises:
@@ -185,7 +185,7 @@ def _distribution(
     count, below = connection.execute(summary).one()
 
     def percentile(share: float) -> float | None:
-        # The database sorts and gives one row: a long history never comes into memory.
+        # The database sorts and returns one row, so a long history never comes into memory.
         chosen = sa.select(column).select_from(source).where(measured).order_by(column)
         return connection.execute(chosen.offset(rank(share, count)).limit(1)).scalar()
 
@@ -198,7 +198,7 @@ def _distribution(
 
 
 def rank(share: float, count: int) -> int:
-    """Which of so many sorted values, from 0, has at least this share at or below it."""
+    """The index of the sorted value with at least this share at or below it."""
     return max(0, math.ceil(share * count) - 1)
 
 
@@ -213,7 +213,7 @@ def _decisions(
     )
     counts: dict[tuple[str, str], int] = {}
     for decision, decided_by, count in rows:
-        # A name behind the colon would make a series of its own for every reviewer and grant.
+        # A name after the colon would make a series for every reviewer and grant.
         key = (decision, (decided_by or "unknown").partition(":")[0])
         counts[key] = counts.get(key, 0) + count
     return dict(sorted(counts.items()))
@@ -233,10 +233,9 @@ def _grouped(
 
 
 def as_prometheus(metrics: Metrics) -> str:
-    """The text exposition format, version 0.0.4. What has no value yet is left out.
+    """The text exposition format, version 0.0.4, without metrics that have no value.
 
-    All are gauges: they say what the store holds now, and it forgets what is old. A counter that
-    falls would be taken for one that began again.
+    All are gauges: the store removes old rows, and a falling counter would be read as a restart.
     """
     lines: list[str] = []
     for name, words, samples in _families(metrics):

@@ -1,7 +1,7 @@
-"""Whether an open SQLite file is still what its name leads to, and nobody else wrote into it.
+"""Checks that an open SQLite file still has its name, and that only SQLite wrote to it.
 
-An open descriptor goes on with a file that has lost its name: what is written there is lost. And
-SQLite keeps pages in memory: what another program writes over the file it does not see.
+Writes to an open file that has lost its name are lost. And SQLite caches pages, so it does not see
+what another program writes over the file.
 """
 
 import os
@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 from ironcurtain_proxy.auto_confirm.store.faults import StoreError
 
 Identity: TypeAlias = tuple[int, int]
-"""Device and inode: which file it is, whatever its name."""
+"""Device and inode, which identify a file without its name."""
 
 _LOG: Final = "-wal"
 _INDEX: Final = "-shm"
@@ -32,7 +32,7 @@ _Copied: TypeAlias = tuple[bytes, int, int]
 
 
 def identity(path: Path) -> Identity | None:
-    """Which file lies at a path; None: there is none."""
+    """The identity of the file at a path; None: there is none."""
     with suppress(OSError):
         found = path.lstat()
         return found.st_dev, found.st_ino
@@ -41,30 +41,30 @@ def identity(path: Path) -> Identity | None:
 
 @dataclass(slots=True)
 class OpenFile:
-    """The SQLite file that was opened."""
+    """An opened SQLite file."""
 
     path: Path
     main: Identity
     log: Identity | None = None
-    """The write-ahead log that was last in use; None: none was yet."""
+    """The last used write-ahead log; None: none yet."""
     _seen: tuple[tuple[int, int], _Copied] | None = None
-    """Size and time of the file when it was last looked at, and what of the log was in it."""
+    """The file's size and time at the last check, and the part of the log copied into it."""
     _descriptor: int = -1
     """SQLite's own, of the log's index, the last time it was read."""
 
     def log_now(self) -> Identity | None:
-        """Which write-ahead log lies beside the file."""
+        """The identity of the write-ahead log beside the file."""
         return identity(self._beside(_LOG))
 
     def is_in_place(self) -> bool:
-        """Whether its name still leads to the file."""
+        """Whether the name still leads to the file."""
         return identity(self.path) == self.main
 
     def was_overwritten(self) -> bool:
-        """Whether something wrote into the file since the last look that was not SQLite.
+        """Whether another program than SQLite wrote to the file since the last check.
 
-        SQLite writes there only when it copies its log, and says so in the log's index before and
-        after. A time that was only set looks the same: whoever asks reads the file as a whole.
+        SQLite writes there only when it copies its log, which the log's index shows before and
+        after. A changed time alone looks the same, so the caller then checks the whole file.
         """
         before, found = self._copied(), self._state()
         if before is None or before != self._copied() or before[1] != before[2]:
@@ -80,10 +80,10 @@ class OpenFile:
         return 0, 0
 
     def _copied(self) -> _Copied | None:
-        """What is copied of the log, as its index says; None: that cannot be known.
+        """The copied part of the log, from its index; None: unknown.
 
-        Read by SQLite's own descriptor: to close another one of the same file would give up the
-        locks that this process has on it.
+        Read through SQLite's own descriptor: to close another one of the same file would release
+        the locks of this process on it.
         """
         index = identity(self._beside(_INDEX))
         if index is None:
@@ -143,7 +143,7 @@ def _is_open_as(descriptor: int, wanted: Identity) -> bool:
 
 
 def _found_open(wanted: Identity) -> int:
-    """A descriptor of this process of a file; -1: there is none, or they cannot be listed."""
+    """This process's descriptor of a file; -1: there is none, or they cannot be listed."""
     with suppress(OSError):
         for name in os.listdir(_DESCRIPTORS):  # noqa: PTH208  names are numbers
             if _is_open_as(int(name), wanted):

@@ -1,4 +1,4 @@
-"""How a store is opened: for the first time, again after it was lost, or only to look at it."""
+"""The opening of a store: for the first time, again after a loss, or for inspection."""
 
 import os
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from ironcurtain_proxy.auto_confirm.store.schema import bring_up_to_date, is_the
 
 @dataclass(frozen=True, slots=True)
 class StoreOrigin:
-    """What a store was opened by, to open it again."""
+    """The arguments of an opened store, to open it again."""
 
     url: str | None
     state_dir: Path
@@ -37,10 +37,9 @@ def open_first(origin: StoreOrigin, *, create: bool) -> Database:
 def open_again(before: Database, origin: StoreOrigin) -> Database:
     """Open a database anew after `StoreLostError`; `before` is closed.
 
-    A SQLite file that is gone is not made again: an empty store would know nothing of what was
-    learned or switched off. One that was damaged is read as a whole first, and so is one that was
-    put in its place. A database of PostgreSQL that was made anew gets its tables: its server says
-    that it is the right one.
+    A missing SQLite file is not made again: an empty store would lack what was learned or disabled.
+    A damaged or replaced file is checked completely first. A new database of PostgreSQL gets its
+    tables: its server vouches for it.
 
     Raises:
         StoreError: it cannot be used yet.
@@ -62,7 +61,7 @@ def open_again(before: Database, origin: StoreOrigin) -> Database:
 
 
 def inspect_store(url: str | None, state_dir: Path) -> bool:
-    """Look whether a store can be used. Makes and changes no table.
+    """Check whether a store can be used, without a change to it.
 
     Returns:
         Whether there is one: False where the engine's first session will make it.

@@ -1,6 +1,7 @@
-"""Approval patterns, and the proposals for new ones: learning that proposes and never decides.
+"""Approval patterns, and proposals for new ones.
 
-A proposal is made of what people and reviewers approved; an operator promotes it or not.
+A proposal comes from approvals of people and reviewers; it approves nothing until an operator
+promotes it.
 """
 
 import re
@@ -26,12 +27,12 @@ from ironcurtain_proxy.auto_confirm.store.rows import (
 from ironcurtain_proxy.auto_confirm.store.tables import INTERACTIONS, PATTERNS, REVIEWER_DECISIONS
 
 _TOO_WIDE: Final = re.compile(r"/[^/]*|/(home|Users)/[^/]+|/(private|var)/[^/]+", re.ASCII)
-"""Directories that are never proposed: the top ones, and whole homes."""
+"""Directories that are never proposed: top-level ones, and whole homes."""
 _LEARNED: Final[tuple[RiskBand, ...]] = ("LOW", "MEDIUM")
 
 
 def read_patterns(connection: Connection) -> tuple[PatternRow, ...]:
-    """All of them, also disabled ones, by name."""
+    """All patterns by name, including disabled ones."""
     rows = connection.execute(sa.select(PATTERNS).order_by(PATTERNS.c.name))
     return tuple(
         PatternRow(
@@ -64,7 +65,7 @@ def insert_pattern(connection: Connection, pattern: NewPattern, now: datetime) -
 
 
 def switch_pattern(connection: Connection, name: str, *, on: bool) -> bool:
-    """Let a pattern approve, or no longer. False if there is none that may.
+    """Enable or disable a pattern. False if there is none that may approve.
 
     A pattern of high risk is never switched on.
     """
@@ -76,13 +77,13 @@ def switch_pattern(connection: Connection, name: str, *, on: bool) -> bool:
 
 
 def count_use(connection: Connection, pattern_id: int) -> bool:
-    """One more call was approved by it. False if there is no such pattern."""
+    """Count an approval of the pattern. False if there is no such pattern."""
     count = sa.func.coalesce(PATTERNS.c.usage_count, 0) + 1
     return _change(connection, pattern_id, {"usage_count": count})
 
 
 def count_outcome(connection: Connection, pattern_id: int, *, succeeded: bool) -> bool:
-    """Take a call's outcome into the success rate: the mean over the pattern's uses."""
+    """Add a call's outcome to the success rate: the mean over the pattern's uses."""
     rate = sa.func.coalesce(PATTERNS.c.success_rate, 1.0)
     uses = sa.func.coalesce(PATTERNS.c.usage_count, 0)
     # A use is counted before its outcome is known.
@@ -92,9 +93,9 @@ def count_outcome(connection: Connection, pattern_id: int, *, succeeded: bool) -
 
 
 def approve_rates(connection: Connection) -> dict[tuple[str, str], ApproveRate]:
-    """How people and reviewers decided, by operation and scope.
+    """Decisions of people and reviewers, by operation and scope.
 
-    No decision of a machine is among them, so the engine cannot feed itself.
+    Decisions of machines do not count, so the engine cannot feed itself.
     """
     approved = sa.func.sum(sa.case((REVIEWER_DECISIONS.c.decision == "approved", 1), else_=0))
     scope = sa.func.coalesce(INTERACTIONS.c.scope, "")
@@ -120,7 +121,7 @@ class _Evidence:
 
 
 def propose(connection: Connection, min_evidence: int) -> list[Proposal]:
-    """Patterns that at least so many approvals speak for, and no refusal against.
+    """Patterns with at least this many approvals and no refusal.
 
     Only for operations of LOW and MEDIUM risk on canonical absolute paths. A proposal is for the
     deepest directory with enough evidence; a whole home is never proposed.
@@ -172,7 +173,7 @@ def _evidence(connection: Connection) -> Iterable[_Evidence]:
 
 
 def _canonical_parts(scope: str | None) -> tuple[str, ...] | None:
-    """The names of a canonical absolute path; None for what is none, such as a branch."""
+    """The components of a canonical absolute path; None for anything else, such as a branch."""
     if scope is None or not scope.startswith("/") or not scope.isprintable():
         return None
     parts = tuple(scope[1:].split("/"))
@@ -182,7 +183,7 @@ def _canonical_parts(scope: str | None) -> tuple[str, ...] | None:
 def _directories(
     members: Sequence[_Evidence], min_evidence: int
 ) -> Iterable[tuple[tuple[str, ...], list[_Evidence]]]:
-    """The deepest directories with enough evidence in them, each piece counted once."""
+    """The deepest directories with enough evidence, each approval counted once."""
     above = {
         one.directory[:length] for one in members for length in range(1, len(one.directory) + 1)
     }

@@ -25,7 +25,7 @@ _PALETTE: Final[plots.Palette] = {
 
 
 def engine_part(metrics: Metrics, series: Series) -> Part:
-    """What the engine did. Times are UTC."""
+    """The engine's part of a report. Times are UTC."""
     return Part(
         "auto-confirm engine",
         f"{metrics.interactions} permission prompts as of {metrics.at:%Y-%m-%d %H:%M} UTC. "
@@ -128,7 +128,7 @@ def _reasons(reasons: Sequence[tuple[str, int]]) -> str:
 
 
 def _in_words(reason: str) -> str:
-    """A reason that only names who decided, as a sentence."""
+    """A sentence for a reason that only names who decided."""
     kind, _, name = reason.partition(":")
     if kind == "reviewer" and name and " " not in name:
         return f"refused by {name}"

@@ -1,8 +1,7 @@
-"""What is removed: interactions older than the operator keeps them, with all that is theirs.
+"""The removal of interactions beyond the operator's retention, with their trails.
 
-Statements on a connection; the caller holds the transaction. One deletes no more than a batch, so
-that nobody waits long for it, and an interaction goes with its trail or stays with it. Patterns
-and safe paths are never removed, nor are rows that another program left in our tables.
+Statements on a connection; the caller holds the transaction. Each deletes at most a batch, to keep
+transactions short. Patterns, safe paths and rows of other programs are never removed.
 """
 
 from collections.abc import Sequence
@@ -25,7 +24,7 @@ from ironcurtain_proxy.auto_confirm.store.tables import (
 BATCH: Final = 500
 """Interactions in one transaction."""
 EVERY: Final = timedelta(days=1)
-"""How often a store is gone through, whoever does it."""
+"""The time between two purges of a store, by any process."""
 LONGEST_WAIT: Final = timedelta(days=3)
 """A call can wait a day for its reviewer and another for the fallback: younger ones may yet end."""
 
@@ -36,9 +35,9 @@ _NAME: Final = "retention"
 
 
 def claim(connection: Connection, now: datetime) -> bool:
-    """Whether a purge is due. Whoever is told so is the only one until tomorrow.
+    """Claim a due purge. True: this process is the only one to purge until tomorrow.
 
-    A time that lies ahead is a clock's mistake, and does not put the purge off.
+    A time in the future comes from a wrong clock, and does not delay the purge.
     """
     due = (
         UPKEEP.c.done_at.is_(None)
@@ -50,7 +49,7 @@ def claim(connection: Connection, now: datetime) -> bool:
 
 
 def purge(connection: Connection, keep: timedelta, now: datetime) -> int:
-    """Delete the oldest interactions that are to go, a batch at most. How many."""
+    """Delete the oldest due interactions, at most a batch. Returns the number."""
     found = connection.execute(due(keep, now))
     doomed = list(found.scalars())
     if not doomed:
@@ -60,7 +59,7 @@ def purge(connection: Connection, keep: timedelta, now: datetime) -> int:
 
 
 def remove(connection: Connection, request: str) -> bool:
-    """Delete the interaction of a request, with all that is its. False: there is none."""
+    """Delete the interaction of a request, with its trail. False: there is none."""
     found = sa.select(INTERACTIONS.c.id).where(INTERACTIONS.c.request_id == request)
     doomed = list(connection.execute(found).scalars())
     _remove(connection, doomed)
@@ -74,7 +73,7 @@ def _remove(connection: Connection, doomed: Sequence[object]) -> None:
 
 
 def due(keep: timedelta, now: datetime) -> "sa.Select[tuple[int]]":
-    """The ids of a batch that is to go: what ended, and what a crash left open, before `keep`."""
+    """The ids of a due batch: interactions before `keep` that ended, or that a crash left open."""
     before, created = now - keep, INTERACTIONS.c.created_at
     status, ended = INTERACTIONS.c.status, INTERACTIONS.c.responded_at
     past = status.not_in(OPEN) & (sa.func.coalesce(ended, created) < before)
@@ -84,6 +83,6 @@ def due(keep: timedelta, now: datetime) -> "sa.Select[tuple[int]]":
         .where(OURS & (created < before) & (past | left))
         .order_by(created)
         .limit(BATCH)
-        # Another process that is at work on one keeps it: it goes tomorrow.
+        # An interaction that another process has locked is removed tomorrow.
         .with_for_update(skip_locked=True)
     )

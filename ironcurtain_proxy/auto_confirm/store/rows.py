@@ -1,4 +1,4 @@
-"""What goes into the store and comes out of it. Importing this file loads no database library."""
+"""The values of the store. The import of this file loads no database library."""
 
 import re
 from collections.abc import Mapping
@@ -9,42 +9,42 @@ from ironcurtain_proxy.auto_confirm.engine.patterns import HIGH_BANDS, RiskBand
 from ironcurtain_proxy.model.json import Json
 
 Status: TypeAlias = Literal["pending", "approved", "rejected", "auto_approved", "held", "escalated"]
-"""Where an interaction stands. `held`: a first reviewer is asked; `escalated`: a further one."""
+"""The state of an interaction. `held`: a first reviewer is asked; `escalated`: a further one."""
 
 FinalStatus: TypeAlias = Literal["approved", "rejected", "auto_approved"]
 
 DecisionWord: TypeAlias = Literal["approved", "rejected", "escalated", "timed_out"]
-"""What was decided, in the words of `permission_decisions`."""
+"""A decision, in the words of `permission_decisions`."""
 
 TaskStatus: TypeAlias = Literal["open", "answered", "timed_out", "withdrawn"]
-"""What became of the question to one reviewer."""
+"""The state of a question to one reviewer."""
 
 HUMAN: Final = "human"
 REVIEWER_PREFIX: Final = "reviewer:"
 TIMEOUT: Final = "timeout"
 
 MODEL: Final = "auto-approver"
-"""It is asked before a reviewer, about what is held already."""
+"""The auto-approver, which is asked about held calls before a reviewer."""
 
 LONGEST_REGEX: Final = 512
-"""Characters; the engine reads no longer one."""
+"""Characters of the longest pattern that the engine reads."""
 
 
 def is_reviewer(decided_by: str) -> bool:
-    """Whether a person or a reviewer decided, and not a machine rule."""
+    """Whether a person or a reviewer decided."""
     return decided_by == HUMAN or decided_by.startswith(REVIEWER_PREFIX)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InteractionRow:
-    """A permission prompt to be recorded. Texts may be an agent's words: untrusted."""
+    """A permission prompt to record. Its texts may be an agent's words: untrusted."""
 
     request_id: str
     """The call's id, the same as in the audit log; recorded once."""
     session_name: str
     operation: str
     scope: str | None = None
-    """The canonical real path, or what else the operation is about."""
+    """The canonical real path, or another object of the operation."""
     session_type: str | None = None
     status: Status = "pending"
     prompt_type: str = "permission"
@@ -55,11 +55,11 @@ class InteractionRow:
     risk_band: RiskBand | None = None
     confidence_score: float = 0.5
     factors: Mapping[str, Json] = field(default_factory=dict)
-    """What risk and confidence were made of."""
+    """The factors of risk and confidence."""
     decision_ms: float | None = None
-    """How long it took to decide, in milliseconds; without models and reviewers."""
+    """Milliseconds of the decision, without models and reviewers."""
     owner: str | None = None
-    """The process that asks, as `auto_confirm.owner` names it; None: nobody knows."""
+    """The asking process, as `auto_confirm.owner` names it; None: unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,13 +74,13 @@ class PermissionDecision:
 
     @property
     def is_automatic(self) -> bool:
-        """Whether neither a person nor a reviewer decided."""
+        """Whether a machine decided."""
         return not is_reviewer(self.decided_by)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """How an interaction ends."""
+    """The end of an interaction."""
 
     status: FinalStatus
     decided_by: str
@@ -107,7 +107,7 @@ class EscalationTask:
     content: str
     reason: str
     decided_by: str
-    """Who routed it there: `engine:…`."""
+    """The check that routed it: `engine:…`."""
     priority: int = 9
     timeout_minutes: float = 5.0
     type: str = "claude_permission_review"
@@ -115,7 +115,7 @@ class EscalationTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PatternRow:
-    """What the operator lets the engine approve."""
+    """A pattern of calls that the operator lets the engine approve."""
 
     id: int
     name: str
@@ -130,15 +130,15 @@ class PatternRow:
     created_by: str | None
     usage_count: int
     success_rate: float
-    """Of the calls it approved and whose outcome is known; 1.0 before the first."""
+    """The share of its approved calls that succeeded; 1.0 before the first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewPattern:
-    """A pattern to be added.
+    """A pattern to add.
 
     Raises:
-        ValueError: it could not do what a pattern may do.
+        ValueError: the pattern is invalid.
     """
 
     name: str
@@ -150,7 +150,7 @@ class NewPattern:
     created_by: str
 
     def __post_init__(self) -> None:
-        """Refuse what would approve too much, or never match."""
+        """Refuse a pattern that would approve too much, or never match."""
         if not self.name.strip() or not self.operation.strip():
             raise ValueError("a pattern needs a name and an operation")
         if self.auto_approve and self.risk_level in HIGH_BANDS:
@@ -177,8 +177,8 @@ class Proposal:
     risk_level: RiskBand
     """The highest seen among the evidence: LOW or MEDIUM."""
     approved: int
-    """How many approvals by people and reviewers speak for it."""
+    """The approvals by people and reviewers."""
     rejected: int
-    """How many refusals speak against it: 0, or it would not be proposed."""
+    """The refusals: always 0 for a proposal."""
     sessions: int
-    """In how many sessions."""
+    """The number of sessions with these approvals."""

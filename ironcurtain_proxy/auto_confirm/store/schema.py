@@ -1,7 +1,7 @@
-"""Bringing a database to the tables we need: new, ours, or one that another program began.
+"""The migration of a database to the current tables: a new one, ours, or another program's.
 
-What is missing is made; what is there stays as it is. The number in the version's table says which
-tables a store has, so that an older proxy leaves a newer one's store alone.
+Missing tables and columns are made; existing ones stay. The version number in the store keeps an
+older proxy from using a newer store.
 """
 
 from typing import Final
@@ -15,13 +15,13 @@ from ironcurtain_proxy.auto_confirm.store.faults import StoreError
 from ironcurtain_proxy.auto_confirm.store.tables import METADATA, SAFE_PATHS, UPKEEP
 
 VERSION_TABLE: Final = "ironcurtain_schema_version"
-"""A name of our own: the database may be shared with another program that counts its tables."""
+"""The version table, with a name of our own: other programs may share the database."""
 HEAD: Final = "0003"
-"""The newest version. A column or table more is a new one; columns are never taken away."""
+"""The newest version; each new column or table increases it. Columns are never removed."""
 KNOWN: Final = frozenset({"0001", "0002", HEAD})
 
 SEEDED: Final = ("/tmp/", "/private/tmp/", "project_root/", ".claude/", ".git/")  # noqa: S108
-"""Safe paths as the document writes them. They only speak for confidence."""
+"""Safe paths of the document. They only increase confidence."""
 
 _VERSION: Final = sa.Table(
     VERSION_TABLE,
@@ -29,15 +29,15 @@ _VERSION: Final = sa.Table(
     sa.Column("version_num", sa.String(32), primary_key=True),
 )
 _LOCK: Final = 0x1C0_51DE
-"""The number under which PostgreSQL lets one process migrate at a time."""
+"""The number of PostgreSQL's advisory lock for migrations."""
 
 
 def bring_up_to_date(database: Database) -> None:
-    """Make or complete the tables, if they are not as they should be.
+    """Make or complete the tables if needed.
 
     Raises:
-        StoreError: the database is damaged, newer than we are, or not to be completed. It is then
-            as it was before.
+        StoreError: the database is damaged, newer than this program, or cannot be completed. It is
+            then unchanged.
     """
     # The usual case costs one read.
     if _is_current(database, database.read(_revision)):
@@ -46,10 +46,10 @@ def bring_up_to_date(database: Database) -> None:
 
 
 def is_there(database: Database) -> bool:
-    """Whether the tables were ever made. Changes nothing.
+    """Whether the tables exist. Changes nothing.
 
     Raises:
-        StoreError: the database cannot be read, or is newer than we are.
+        StoreError: the database cannot be read, or is newer than this program.
     """
     revision = database.read(_revision)
     _is_current(database, revision)
@@ -88,9 +88,9 @@ def _migrate(connection: Connection, database: Database) -> None:
         else:
             table.create(connection)
     if revision is None:
-        # Once: what the operator removes stays removed.
+        # Once, so that rows removed by the operator stay removed.
         _add_missing(connection, SAFE_PATHS.c.path, SEEDED)
-    # There from the beginning, so that two that want it at once have a row to wait for.
+    # Made at the start, so that concurrent processes have a row to lock.
     _add_missing(connection, UPKEEP.c.name, ("retention",))
     _VERSION.create(connection, checkfirst=True)
     connection.execute(sa.delete(_VERSION))

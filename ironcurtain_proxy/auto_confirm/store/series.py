@@ -1,4 +1,4 @@
-"""What a report plots, counted by the database, a minute a row at the finest."""
+"""The data for a report's plots, counted by the database, at the finest by minute."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,41 +16,41 @@ from ironcurtain_proxy.auto_confirm.store.tables import DECISIONS, INTERACTIONS,
 from ironcurtain_proxy.report.stretches import begin_of_stretch, step_for
 
 PromptOutcome: TypeAlias = Literal["auto-approved", "approved", "rejected", "timed out", "waiting"]
-"""What became of a prompt, in the words of a report. `approved`: by a person or a reviewer."""
+"""The end of a prompt, in a report. `approved`: by a person or a reviewer."""
 
 _TOP: Final = 8
 RESPONSE_BOUNDS: Final = (1.0, 5.0, 15.0, 30.0, 60.0, 120.0, 300.0)
-"""Seconds; the last bar is what took longer."""
+"""Seconds; the last bar is for longer times."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slot:
-    """What happened in one stretch of time."""
+    """The counts of one period."""
 
     start: datetime
     decisions: Mapping[str, int]
-    """Prompts by what became of them, each at the time of its last decision."""
+    """Prompts by their end, each at the time of its last decision."""
     safe_approved: int
     safe_decided: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """Everything a report plots."""
+    """The data of all plots."""
 
     step: timedelta
     slots: Sequence[Slot]
     """Without gaps, oldest first; empty if nothing was decided."""
     bands: Mapping[str, Mapping[str, int]]
-    """Prompts by risk band, and what became of them."""
+    """Prompts by risk band and end."""
     responses: Sequence[int]
-    """How many reviewers' answers took up to each of `RESPONSE_BOUNDS`, and longer."""
+    """The number of reviewers' answers up to each of `RESPONSE_BOUNDS`, and longer ones."""
     reasons: Sequence[tuple[str, int]]
     """The most frequent reasons of escalations and refusals: untrusted words."""
 
 
 def collect(store: Store, since: datetime | None = None) -> Series:
-    """Count what a report plots.
+    """Collect the data of a report's plots.
 
     Raises:
         StoreError: it cannot be read.
@@ -96,7 +96,7 @@ def _counted(connection: Connection, where: "sa.ColumnElement[bool]") -> Iterabl
 
 
 def _is_last() -> "sa.ColumnElement[bool]":
-    """A prompt that was passed on and then refused has three decisions and is one prompt."""
+    """Selects the last decision: a prompt that was passed on and refused has three."""
     other = DECISIONS.alias()
     last = sa.select(sa.func.max(other.c.id)).where(
         other.c.interaction_id == DECISIONS.c.interaction_id
@@ -105,7 +105,7 @@ def _is_last() -> "sa.ColumnElement[bool]":
 
 
 def _minute(connection: Connection) -> "sa.ColumnElement[str]":
-    """A decision's minute as text, in UTC; each database has its own way."""
+    """A decision's minute as text, in UTC; each database has its own function."""
     stored = DECISIONS.c.created_at
     if connection.dialect.name == "sqlite":
         return sa.func.substr(sa.cast(stored, sa.Text), 1, 16)
@@ -146,7 +146,7 @@ def _slot(start: datetime, members: Sequence[_Counted]) -> Slot:
     for one in members:
         decisions[one.outcome] += one.count
         if one.band in SAFE_BANDS:
-            # A safe operation that went to a reviewer was not approved by itself, however it ended.
+            # A safe operation that went to a reviewer was not approved automatically.
             approved += one.count if one.outcome == "auto-approved" else 0
             decided += one.count
     return Slot(start=start, decisions=decisions, safe_approved=approved, safe_decided=decided)

@@ -1,6 +1,6 @@
-"""The store: what the engine remembers. The audit log stays the record; this is an index.
+"""The store: the engine's memory. The audit log stays the record; the store is an index.
 
-Every method is one transaction and raises `StoreError` if it fails: whoever asked then approves
+Every method is one transaction and raises `StoreError` if it fails; the engine then approves
 nothing. Synchronous and thread-safe: an async caller calls it in a thread.
 """
 
@@ -107,13 +107,13 @@ class Store:
         then: PermissionDecision | EscalationTask,
         pattern: int | None = None,
     ) -> int:
-        """Write a new interaction with what follows at once: its decision, or a reviewer's task.
+        """Write a new interaction with its decision, or with a reviewer's task.
 
-        One transaction: an interaction without either would wait for nobody, for ever.
+        One transaction: an interaction without either would stay open for ever.
 
         Args:
             interaction: new.
-            then: what follows.
+            then: the decision or the task.
             pattern: the id of the pattern that approved it, whose use is counted.
 
         Returns:
@@ -137,9 +137,9 @@ class Store:
         return self._database.write(work)
 
     def forget_request(self, request: str) -> bool:
-        """Remove an interaction that came to nothing, with all that is its. False: there is none.
+        """Remove an interaction with its trail. False: there is none.
 
-        For one that was perhaps written, and not in time: nobody waits for its answer.
+        For an interaction that was perhaps written too late: no call waits for its answer.
         """
         return self._database.write(lambda connection: retention.remove(connection, request))
 
@@ -212,7 +212,7 @@ class Store:
         return self.read(interactions.recent_work)
 
     def safe_paths(self) -> tuple[SafePath, ...]:
-        """The paths that speak for harmlessness, in the order they were added."""
+        """The safe paths, in the order of their addition."""
 
         def work(connection: Connection) -> tuple[SafePath, ...]:
             rows = connection.execute(sa.select(SAFE_PATHS).order_by(SAFE_PATHS.c.id))
@@ -221,7 +221,7 @@ class Store:
         return self.read(work)
 
     def pending_of_other_sessions(self, session: str) -> int:
-        """How many calls of other sessions wait; older than an hour, they are a crash's remains."""
+        """The calls of other sessions that wait for at most an hour."""
         now = self._clock.now()
         return self.read(lambda connection: health.pending_of_others(connection, session, now))
 
@@ -255,11 +255,11 @@ class Store:
         return self._database.write(lambda c: patterns.switch_pattern(c, name, on=True))
 
     def disable_pattern(self, name: str) -> bool:
-        """Let a pattern approve no longer. False if there is none."""
+        """Disable a pattern. False if there is none."""
         return self._database.write(lambda c: patterns.switch_pattern(c, name, on=False))
 
     def propose_patterns(self, min_evidence: int) -> list[Proposal]:
-        """What reviewers' own approvals suggest; changes nothing. See `patterns.propose`."""
+        """The proposals from reviewers' approvals; changes nothing. See `patterns.propose`."""
         return self.read(lambda connection: patterns.propose(connection, min_evidence))
 
     def promote(self, proposal: Proposal, created_by: str) -> int:
@@ -276,7 +276,7 @@ class Store:
             )
         )
 
-    # --- what is ended and removed ----------------------------------------------------------------
+    # --- removal ----------------------------------------------------------------------------------
 
     def end_abandoned(self, is_gone: Callable[[str], bool]) -> int:
         """End open interactions whose process has ended, a batch at most.
@@ -315,5 +315,5 @@ class Store:
     # --- for metrics and reports -----------------------------------------------------------------
 
     def read(self, work: Callable[[Connection], T]) -> T:
-        """Ask something of the database, in a transaction that changes nothing."""
+        """Run `work` in a transaction that changes nothing."""
         return self._database.read(work)

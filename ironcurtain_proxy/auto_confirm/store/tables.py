@@ -1,7 +1,7 @@
-"""The tables as they are now; `schema` makes and completes them.
+"""The current tables; `schema` makes and completes them.
 
-On SQLite types and defaults are those of the document's SQL. Columns that the document does not
-have are ours, and none of them must be filled.
+On SQLite, types and defaults are those of the document's SQL. Further columns are ours, and all of
+them are optional.
 """
 
 import re
@@ -18,9 +18,9 @@ _UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
 
 
 class StoredText(TypeDecorator[str]):
-    """Text, with NUL and lone surrogates written as escapes: an agent's words must not be a fault.
+    """Text with NUL and lone surrogates as escapes, so that no text of an agent is an error.
 
-    PostgreSQL takes no NUL, and neither database a surrogate, as undecodable file names have.
+    PostgreSQL takes no NUL, and neither database the surrogates of undecodable file names.
     """
 
     impl = sa.Text  # type: ignore[mutable-override]
@@ -32,7 +32,7 @@ class StoredText(TypeDecorator[str]):
         return None if value is None else _UNSTORABLE.sub(_escape, value)
 
     def process_result_value(self, value: object, dialect: Dialect) -> str | None:
-        """What is no text, as SQLite lets another program write it, is None."""
+        """None for other types, which SQLite lets another program write."""
         del dialect
         return value if isinstance(value, str) else None
 
@@ -43,7 +43,7 @@ def _escape(found: re.Match[str]) -> str:
 
 
 class _SqliteTimestamp(sqlite.DATETIME):
-    """SQLite's text as a time; what is no time, in a table made by another program, is None."""
+    """SQLite's text as a time; None for an invalid time of another program."""
 
     __visit_name__ = "TIMESTAMP"
 
@@ -63,7 +63,7 @@ def _read_time(value: object) -> datetime | None:
 
 
 class UtcTimestamp(TypeDecorator[datetime]):
-    """Aware times in and out; stored without a zone, in UTC."""
+    """Aware times, stored without a zone, in UTC."""
 
     impl = sa.TIMESTAMP  # type: ignore[mutable-override]
     cache_ok = True  # type: ignore[mutable-override]
@@ -92,7 +92,7 @@ _NOW: Final = sa.func.current_timestamp()
 
 
 def _table(name: str, *parts: "sa.Column[object] | sa.Index") -> sa.Table:
-    # Column types differ; a table takes them all. An id is never given again.
+    # Column types differ; a table takes them all. An id is never reused.
     key = sa.Column("id", sa.Integer, primary_key=True)
     return sa.Table(name, METADATA, key, *parts, sqlite_autoincrement=True)
 
@@ -161,7 +161,7 @@ DECISIONS: Final = _table(
         postgresql_where=sa.text("decision IN ('approved', 'rejected')"),
     ),
 )
-"""INVARIANT: an interaction is approved or rejected at most once, whoever writes."""
+"""INVARIANT: an interaction is approved or rejected at most once, by any process."""
 
 PATTERNS: Final = _table(
     "approval_patterns",
@@ -218,7 +218,7 @@ REVIEWER_DECISIONS: Final = _table(
     sa.Column("response_seconds", sa.Float),
     sa.Index("ix_reviewer_decisions_interaction", "interaction_id"),
 )
-"""What people and reviewers decided, and nobody else: all that the engine may learn from."""
+"""Decisions of people and reviewers: the only ones that the engine learns from."""
 
 UPKEEP: Final = sa.Table(
     "ironcurtain_upkeep",
@@ -226,4 +226,4 @@ UPKEEP: Final = sa.Table(
     sa.Column("name", StoredText, primary_key=True),
     sa.Column("done_at", UtcTimestamp),
 )
-"""When was last done what need not be done by every proxy. The document has no such table."""
+"""Times of work that one of several proxies does. The document has no such table."""

@@ -6,7 +6,7 @@ that a key answers is always the one whose details are on the screen.
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar, Final
 
 from rich.text import Text
@@ -17,6 +17,8 @@ from textual.events import Resize
 from textual.widgets import DataTable, Footer, Input, RichLog, Static
 
 from ironcurtain_proxy.cli.review_screen.review_detail import detail_of
+from ironcurtain_proxy.cli.review_screen.rule_screen import RuleScreen
+from ironcurtain_proxy.cli.review_screen.rules import OfferedRule, RuleOffer, no_rule
 from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.mailbox.answering import (
     NOT_COUNTED,
@@ -43,13 +45,6 @@ _SESSION_WIDTH: Final = 12
 _CALL_WIDTH: Final = 160
 
 
-@dataclass(frozen=True, slots=True)
-class _Note:
-    """A word that is being typed, and what it is about."""
-
-    about: PendingRequest
-
-
 class ReviewScreen(App[None]):
     """Shows and answers what waits in some mailboxes."""
 
@@ -70,6 +65,7 @@ class ReviewScreen(App[None]):
         Binding("A", "together", "approve together"),
         Binding("d", "answer('deny')", "deny"),
         Binding("n", "note", "deny with a word"),
+        Binding("p", "rule", "a rule"),
         Binding("up,k", "move(-1)", "previous", show=False),
         Binding("down,j", "move(1)", "next", show=False),
         Binding("pageup", "scroll(-1)", "page up", show=False),
@@ -78,8 +74,14 @@ class ReviewScreen(App[None]):
         Binding("q,ctrl+c", "quit", "quit"),
     ]
 
-    def __init__(self, mailboxes: Mailboxes, credential: Credential | None = None) -> None:
+    def __init__(
+        self,
+        mailboxes: Mailboxes,
+        credential: Credential | None = None,
+        offer: RuleOffer = no_rule,
+    ) -> None:
         super().__init__()
+        self._offer = offer
         self._mailboxes = mailboxes
         self._credential = credential
         self._waiting: dict[str, PendingRequest] = {}
@@ -91,7 +93,8 @@ class ReviewScreen(App[None]):
         self._listen_at = 0.0
         self._title = ""
         self._left: dict[str, str] = {}
-        self._note: _Note | None = None
+        self._note: PendingRequest | None = None
+        """What a word is being typed about."""
         self._together: tuple[str, ...] = ()
         """What the key for "together" would approve if it is pressed again."""
 
@@ -121,18 +124,16 @@ class ReviewScreen(App[None]):
     def _table(self) -> "DataTable[Text]":
         return self.query_one("#list", DataTable)
 
-    # --- what waits ------------------------------------------------------------------------------
-
     def _look(self) -> None:
-        if not self.query("#list"):
-            # The last tick of a screen that is being closed.
-            return
         if time.monotonic() >= self._listen_at:
             self._listen_at = time.monotonic() + _LISTEN_SECONDS
             try:
                 self._mailboxes.listen()
             except ConfigurationError as error:
                 self._say(f"not listening: {error}")
+        if not self.query("#list"):
+            # A rule is on the screen, or this is the last tick of one that is being closed.
+            return
         now = utc_now()
         found = {one.id: one for one in self._mailboxes.pending(now)}
         self._answered &= found.keys()
@@ -223,8 +224,6 @@ class ReviewScreen(App[None]):
         chosen = self._waiting.get(key)
         if chosen is not None and (self._shown is None or self._shown.id != key):
             self._show(chosen, by_itself=True)
-
-    # --- keys ------------------------------------------------------------------------------------
 
     def action_move(self, step: int) -> None:
         """Show the next or the previous request."""
@@ -318,12 +317,34 @@ class ReviewScreen(App[None]):
         one = self._meant()
         if one is None:
             return
-        self._note = _Note(one)
+        self._note = one
         note = self.query_one("#note", Input)
         note.value = ""
         note.display = True
         note.focus()
         self._say(f"denying {summary(one)}")
+
+    def action_rule(self) -> None:
+        """Show the rule that would allow such calls."""
+        one = self._meant()
+        if one is not None:
+            self._say("looking for a rule…")
+            self._find_rule(one)
+
+    @work(thread=True, exclusive=True)
+    def _find_rule(self, one: PendingRequest) -> None:
+        try:
+            found = self._offer(one)
+        except ConfigurationError as error:
+            self.call_from_thread(self._say, f"no rule: {visible(str(error))}")
+            return
+        self.call_from_thread(self._show_rule, one, found)
+
+    def _show_rule(self, one: PendingRequest, found: OfferedRule | None) -> None:
+        if found is None:
+            self._say("calls of this kind are asked about each time: there is no rule to offer")
+        elif one == self._shown:
+            _ = self.push_screen(RuleScreen(found), lambda said: self._say(said or ""))
 
     def action_close_note(self) -> None:
         """Go back without an answer."""
@@ -338,9 +359,7 @@ class ReviewScreen(App[None]):
         noted = self._note
         self.action_close_note()
         if noted is not None:
-            self._answer(noted.about, ReviewerAnswer(approved=False, note=event.value))
-
-    # --- answers ---------------------------------------------------------------------------------
+            self._answer(noted, ReviewerAnswer(approved=False, note=event.value))
 
     def _answer(self, one: PendingRequest, verdict: ReviewerAnswer, *, look: bool = True) -> None:
         problem = objection(one.request, self._credential)

@@ -3,6 +3,8 @@
 - `policy_files`, `policy_loading`: which files are read, and how they are joined.
 - `layer_reading`: the rules of every layer.
 - `policy_file`, `short_form`, `annotations_file`, `lists_file`, `engine_file`: one format each.
+- `secret_names`: names of files that usually hold secrets.
+- `proposing`: the rule that would spare the question about a call.
 - `protection`: files that no rule makes accessible.
 - `editing`: a rule is added to the text of a file.
 - `difference`: what differs between two policies. `watched_files`: whether files changed.

@@ -17,6 +17,8 @@ _PLAIN: Final = re.compile(r"[A-Za-z_/~.][A-Za-z0-9_./~-]*")
 _READ_OTHERWISE: Final = frozenset(
     {"y", "n", "yes", "no", "on", "off", "true", "false", "null", "~", "."}
 )
+_LINE: Final = re.compile(r"(allow|ask|deny) +(\S+): +(\S.*)$(?!\n[ \t]+\S)", re.MULTILINE)
+"""A rule that stands in one line."""
 _KEY: Final = re.compile(r"^(allow|ask|deny)(?:[ ]+(\S.*?))?[ ]*:", re.MULTILINE)
 
 
@@ -39,6 +41,9 @@ def with_rule(
     if conditions:
         inner = [f"tools: {value}", *[f"{key}: {_list(values)}" for key, values in conditions]]
         value = "{" + ", ".join(inner) + "}"
+    merged = _merged(text, verb, server, value)
+    if merged is not None:
+        return merged
     keys = {match.group(1, 2) for match in _KEY.finditer(text)}
     name = _scalar(server)
     if (verb, name) not in keys and (verb, server) not in keys:
@@ -52,6 +57,19 @@ def with_rule(
         )
     place = _place(text)
     return text[:place] + line + text[place:]
+
+
+def _merged(text: str, verb: str, server: str, value: str) -> str | None:
+    """The text with the value first in its first line; None: that is another rule, or longer."""
+    place = _place(text)
+    line = _LINE.match(text, place)
+    if line is None or line[1] != verb or line[2].strip("\"'") != server:
+        return None
+    held = line[3].rstrip()
+    inside = held[1:-1].strip() if held.startswith("[") and held.endswith("]") else held
+    if not inside or "#" in held or held[0] in "&*!|>":
+        return None
+    return f"{text[: line.start(3)]}[{value}, {inside}]{text[line.end(3) :]}"
 
 
 def _place(text: str) -> int:

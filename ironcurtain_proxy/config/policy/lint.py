@@ -171,7 +171,13 @@ class _Linter:
         return None
 
     def _remember(self, rule: Rule, index: int, subjects: frozenset[RuleSubject]) -> None:
-        if rule.names is not None or rule.domains is not None or rule.lists or rule.sql:
+        if (
+            rule.names is not None
+            or rule.excepting is not None
+            or rule.domains is not None
+            or rule.lists
+            or rule.sql
+        ):
             return
         within = None if rule.paths is None else rule.paths.within
         for subject in subjects:

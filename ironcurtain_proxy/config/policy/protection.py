@@ -32,12 +32,16 @@ _STEERING_FILES: Final = (
     # or another repository, or take the parent directory for one.
     (".git",),
     (".claude", "settings*"),
+    # Servers that the user's own client starts, with all rights of the user.
+    (".mcp.json",),
+    (".cursor", "mcp.json"),
+    (".vscode", "mcp.json"),
     # A project's own layer of policy. The agent must not loosen it.
     (".ironcurtain", "policy*"),
     (".ironcurtain", "compiled-policy*"),
     (".ironcurtain", "dynamic-lists*"),
 )
-_STEERING_DIRECTORIES: Final = (".claude", ".ironcurtain")
+_STEERING_DIRECTORIES: Final = (".claude", ".ironcurtain", ".cursor", ".vscode")
 
 
 def protected_paths(

@@ -26,6 +26,7 @@ from ironcurtain_proxy.config.policy.policy_file import (
     name_patterns,
     role,
 )
+from ironcurtain_proxy.config.policy.secret_names import SECRETS, secret_names
 from ironcurtain_proxy.config.reading.document import Members, RulePlace, Spot
 from ironcurtain_proxy.config.reading.problems import MarkedReport, PathPart
 from ironcurtain_proxy.config.reading.reading import parse, read_file
@@ -33,6 +34,7 @@ from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
 from ironcurtain_proxy.model.decision import Effect
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.policy import DomainCondition, NameCondition, PathCondition, Rule
+from ironcurtain_proxy.model.sql import SQL_EFFECTS, SqlEffect
 
 SHORT_NAME: Final = "policy.yaml"
 
@@ -46,7 +48,7 @@ VERBS: Final[dict[Effect, str]] = {effect: verb for verb, effect in _EFFECTS.ite
 _PAST: Final[dict[Effect, str]] = {"allow": "allows", "escalate": "asks about", "deny": "denies"}
 EVERY: Final = "*"
 _ENTRY_KEYS: Final = (
-    *("tools", "within", "hosts", "names", "except", "roles", "reason", "contained"),
+    *("tools", "within", "hosts", "names", "except", "sql", "roles", "reason", "contained"),
 )
 
 
@@ -157,6 +159,7 @@ class _FileReader:
             servers=None if server == EVERY else frozenset([server]),
             tools=None if tool == EVERY else frozenset([tool]),
             roles=members.read("roles", _roles, None),
+            sql=members.read("sql", _sql, None),
             contained=members.read("contained", Spot.switch, default=True),
             everywhere=effect != "allow",
         )
@@ -168,8 +171,11 @@ class _FileReader:
         urls = _URLS if said is None else said & _URLS
         if hosts is not None and (within is not None or names is not None):
             hosts.error("cannot stand beside within or names: a rule is asked about one argument")
-        if "except" in members and names is None:
-            members.required("except").error("counts beside names only")
+        excepted = members.get("except")
+        if excepted is not None and names is None:
+            if rule.effect != "allow":
+                excepted.error("counts beside names, or in what allows")
+            rule = replace(rule, excepting=_excepted(excepted, paths))
         reader = self.short.reader
         if within is not None:
             directory = reader.directory(_text(within), self.short.relative_to)
@@ -229,6 +235,19 @@ def _patterns(spot: Spot) -> frozenset[str]:
     return name_patterns(_as_list(spot))
 
 
+def _excepted(spot: Spot, roles: frozenset[ArgumentRole]) -> NameCondition:
+    """Names that are left out; `@secrets` stands for those that the shipped policy asks about."""
+    known = secret_names()
+    said = [one for one in _each(spot) if one.value != SECRETS]
+    has_secrets = len(said) < len(_each(spot))
+    own = frozenset([name for one in said for name in _patterns(one)])
+    return NameCondition(
+        roles=roles,
+        matching=own | (known.matching if has_secrets else frozenset()),
+        unless=known.unless - own if has_secrets else frozenset(),
+    )
+
+
 def _as_list(spot: Spot) -> Spot:
     """The same as a list, each of its items a text."""
     items = [(item.place, _word(item)) for item in _each(spot)]
@@ -252,6 +271,10 @@ class _Texts(Spot):
             inner(place[-1], text) if place != self._of.place else self._of
             for place, text in self._items
         ]
+
+
+def _sql(spot: Spot) -> SqlEffect:
+    return spot.word(SQL_EFFECTS[:-1])
 
 
 def _roles(spot: Spot) -> frozenset[ArgumentRole]:

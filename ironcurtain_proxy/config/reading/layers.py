@@ -64,7 +64,10 @@ _SECTIONS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "capabilities": ("profile", "isolation", "profiles", "tools"),
         "circuitBreaker": ("threshold", "windowSeconds"),
         "containment": ("undo", "max_bytes", "max_files", "keep_days", "caches"),
-        "escalation": ("mode", "holdAfterSeconds", "channels", "requireDigest"),
+        "escalation": (
+            *("mode", "holdAfterSeconds", "channels", "requireDigest"),
+            *("noticeDesktop", "noticeWebhook", "noticeNtfy", "noticeNtfyToken"),
+        ),
         "grants": ("ttlSeconds",),
         "grants.persist": ("enabled", "scope", "expiresDays"),
         "policy": ("project", "reload", "shadow"),

@@ -33,11 +33,6 @@ class Inbound:
         self._arrived = anyio.Event()
         self._taken = anyio.Event()
 
-    @property
-    def is_ended(self) -> bool:
-        """Whether no more can come."""
-        return self._ended
-
     def offer_to(self, taker: Callable[[bytes], bool]) -> None:
         """Offer each line to a function first, while `receive` waits and none is queued."""
         self._taker = taker

@@ -6,10 +6,10 @@ The stream names that address first. When the stream ends, the session has ended
 from urllib.parse import urljoin, urlsplit
 
 import anyio
-from anyio.abc import TaskGroup
 
 from ironcurtain_proxy.downstream.remote.inbound import Inbound
 from ironcurtain_proxy.downstream.remote.requests import Requester, is_packed, is_stream
+from ironcurtain_proxy.downstream.remote.sending import Sending
 from ironcurtain_proxy.downstream.remote.streamable import BOTH, EVENTS
 from ironcurtain_proxy.errors import DownstreamError, ServerUnavailableError
 from ironcurtain_proxy.jsonrpc.codec import Malformed, decode, message_id
@@ -17,56 +17,21 @@ from ironcurtain_proxy.jsonrpc.codec import Malformed, decode, message_id
 _REFUSED = 400
 
 
-class LegacySse:
-    """Implements `jsonrpc.wire.LineSink`; what arrives is in `inbound`."""
+class LegacySse(Sending):
+    """One session over the older transport."""
 
     def __init__(self, requester: Requester, url: str, inbound: Inbound) -> None:
-        self._requester = requester
-        self._url = url
-        self._inbound = inbound
+        super().__init__(requester, url, inbound)
         self._address = ""
         self._addressed = anyio.Event()
-        self._unsent: list[bytes] = []
-        self._backlog = 0
-        self._group: TaskGroup | None = None
-        self._closed = False
 
-    @property
-    def is_closed(self) -> bool:
-        """Whether nothing can be sent any more."""
-        return self._closed
-
-    @property
-    def backlog(self) -> int:
-        """Bytes of messages that the server has not taken."""
-        return self._backlog
-
-    def write(self, line: bytes) -> None:
-        """Send a message."""
-        if self._closed:
-            raise BrokenPipeError("the session is over")
-        self._backlog += len(line)
-        if self._group is None:
-            self._unsent.append(line)
-        else:
-            self._group.start_soon(self._deliver, line)
-
-    def abort(self) -> None:
-        """Send no more."""
-        self._closed = True
-
-    async def run(self) -> None:
-        """Send what is written, and read the stream, until cancelled."""
-        async with anyio.create_task_group() as self._group:
-            for line in self._unsent:
-                self._group.start_soon(self._deliver, line)
-            self._unsent = []
-            try:
-                await self._read()
-                self._inbound.end("its stream has ended")
-            except DownstreamError as error:
-                self._inbound.end(str(error))
-            await anyio.sleep_forever()
+    async def _receive(self) -> None:
+        try:
+            await self._read()
+            self._inbound.end("its stream has ended")
+        except DownstreamError as error:
+            self._inbound.end(str(error))
+        await anyio.sleep_forever()
 
     async def _read(self) -> None:
         async with self._requester.open("GET", self._url, EVENTS) as response:

@@ -13,7 +13,6 @@ from typing import Final
 
 import anyio
 import httpx2
-from anyio.abc import TaskGroup
 
 from ironcurtain_proxy.downstream.remote.answering import is_answer_to
 from ironcurtain_proxy.downstream.remote.inbound import Inbound
@@ -24,6 +23,7 @@ from ironcurtain_proxy.downstream.remote.requests import (
     is_packed,
     is_stream,
 )
+from ironcurtain_proxy.downstream.remote.sending import Sending
 from ironcurtain_proxy.downstream.versions import VERSIONS
 from ironcurtain_proxy.errors import DownstreamError, ServerUnavailableError, UnansweredError
 from ironcurtain_proxy.jsonrpc.codec import Malformed, MessageId, decode, message_id
@@ -55,55 +55,17 @@ class ForgottenError(ServerUnavailableError):
     """The server does not know the session any more. What was sent was not taken."""
 
 
-class StreamableHttp:
-    """Implements `jsonrpc.wire.LineSink`; what arrives is in `inbound`."""
+class StreamableHttp(Sending):
+    """One session over streamable HTTP."""
 
     def __init__(self, requester: Requester, url: str, inbound: Inbound) -> None:
-        self._requester = requester
-        self._url = url
-        self._inbound = inbound
+        super().__init__(requester, url, inbound)
         self._server = requester.server
-        self._unsent: list[bytes] = []
-        self._backlog = 0
-        self._group: TaskGroup | None = None
-        self._closed = False
         self._session: dict[str, str] = {}
         self._greeted = anyio.Event()
         self._under_way: dict[MessageId, anyio.CancelScope] = {}
         self.older: bytes | None = None
         """The greeting, if the server refused it as servers of the older transport do."""
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether nothing can be sent any more."""
-        return self._closed
-
-    @property
-    def backlog(self) -> int:
-        """Bytes of messages that the server has not begun to answer."""
-        return self._backlog
-
-    def write(self, line: bytes) -> None:
-        """Send a message, side by side with all others."""
-        if self._closed:
-            raise BrokenPipeError("the session is over")
-        self._backlog += len(line)
-        if self._group is None:
-            self._unsent.append(line)
-        else:
-            self._group.start_soon(self._deliver, line)
-
-    def abort(self) -> None:
-        """Send no more."""
-        self._closed = True
-
-    async def run(self) -> None:
-        """Send what is written, until cancelled or until the greeting is to go another way."""
-        async with anyio.create_task_group() as self._group:
-            for line in self._unsent:
-                self._group.start_soon(self._deliver, line)
-            self._unsent = []
-            await anyio.sleep_forever()
 
     async def say_goodbye(self) -> None:
         """Tell the server that the session is over."""

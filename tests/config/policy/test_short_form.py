@@ -97,7 +97,7 @@ deny "*": {tools: write_file, names: [.env*], except: .env.example, roles: write
         ("ask x: []\n", "names no tool"),
         ("ask x: {tools: a, within: b}\n", "must be an absolute path, or begin with ~/"),
         ("ask x: {tools: a, within: /b, hosts: c}\n", "cannot stand beside"),
-        ("ask x: {tools: a, except: b}\n", "counts beside names only"),
+        ("ask x: {tools: a, except: b}\n", "counts beside names, or in what allows"),
         ("ask x: {tools: a, roles: b}\n", "is not one of"),
         ("a: &a [b]\nask x: *a\n", "anchors and aliases are not supported"),
         ("ask x: !!python/object:os.system a\n", "cannot be read"),

@@ -3,11 +3,13 @@
 from pathlib import Path
 
 import orjson
+import pytest
 
 from tests.config.presets.test_presets import Place
 from tests.e2e.real_servers import npm_server, python_server
 
 
+@pytest.mark.timeout(180)
 def test_public_servers_are_recognised_and_check_agrees(tmp_path: Path) -> None:
     place = Place(tmp_path)
     commands = {
@@ -19,7 +21,8 @@ def test_public_servers_are_recognised_and_check_agrees(tmp_path: Path) -> None:
     place.say({key: {"command": words[0], "args": words[1:]} for key, words in commands.items()})
     done = place.init("coding", "--yes")
     assert done.returncode == 0, done.stdout + done.stderr
-    document = orjson.loads(place.run("check", "--live", "--json").stdout)
+    checked = place.run("check", "--live", "--seconds", "40", "--json")
+    document = orjson.loads(checked.stdout)
     assert document["servers"] == {
         "one": "filesystem",
         "two": "memory",

@@ -127,10 +127,22 @@ def stream(*events: bytes) -> Response:
 
 
 @contextmanager
-def serving(site: Site) -> Iterator[Site]:
-    """The site on a port of its own, in a thread with a loop of its own."""
+def serving(site: Site, certificate: Path | None = None) -> Iterator[Site]:
+    """The site on a port of its own, in a thread with a loop of its own.
+
+    Args:
+        site: the site.
+        certificate: a file with a certificate and its key; None: without TLS.
+    """
     server = uvicorn.Server(
-        uvicorn.Config(site, port=0, log_level="critical", timeout_graceful_shutdown=1, ws="none")
+        uvicorn.Config(
+            site,
+            port=0,
+            log_level="critical",
+            timeout_graceful_shutdown=1,
+            ws="none",
+            ssl_certfile=certificate,
+        )
     )
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()

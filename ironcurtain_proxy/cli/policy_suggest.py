@@ -1,0 +1,140 @@
+"""`policy suggest`: rules that would have spared questions, and what was never used."""
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import anyio
+import orjson
+
+from ironcurtain_proxy.audit.family import family
+from ironcurtain_proxy.audit.known_logs import all_logs
+from ironcurtain_proxy.audit.reading import read_lines
+from ironcurtain_proxy.cli.policy_change import (
+    checked,
+    own_file,
+    show_change,
+    text_of,
+    write_policy,
+)
+from ironcurtain_proxy.cli.policy_show import say
+from ironcurtain_proxy.config.policy.editing import with_rule
+from ironcurtain_proxy.config.policy.policy_loading import load_policy
+from ironcurtain_proxy.config.policy.proposing import is_directory
+from ironcurtain_proxy.config.settings import Settings, load_settings
+from ironcurtain_proxy.errors import ConfigurationError
+from ironcurtain_proxy.model.json import Json
+from ironcurtain_proxy.model.question import visible
+from ironcurtain_proxy.wiring.replaying import Replaying
+from ironcurtain_proxy.wiring.suggesting import Asked, Found, Suggesting, Suggestion
+
+_CALLS_SHOWN: Final = 3
+_LONGEST: Final = 100
+
+
+def suggest(options: argparse.Namespace) -> int:
+    """Propose rules.
+
+    Raises:
+        ConfigurationError: the policy or a log cannot be used.
+    """
+    settings = load_settings(os.environ, options.config)
+    loaded = load_policy(settings)
+    suggesting = Suggesting(Replaying(settings, loaded, os.environ), loaded, is_directory)
+    servers = {spec.name: spec.annotations for spec in settings.servers}
+    try:
+        lines = _lines(options.log, settings)
+        found = anyio.run(suggesting.find, lines, servers, options.least)
+    except OSError as error:
+        raise ConfigurationError(f"{error.filename}: {error.strerror or error}") from None
+    if options.json:
+        say(orjson.dumps(_as_json(found)).decode())
+    else:
+        for line in _as_text(found):
+            say(line)
+    return _apply(settings, found.suggestions) if options.apply and found.suggestions else 0
+
+
+def _apply(settings: Settings, suggestions: list[Suggestion]) -> int:
+    """Show the change of `policy.yaml`, and write it if the person says so."""
+    file = own_file(settings)
+    old = new = text_of(file)
+    # The last one that is added stands first.
+    for one in reversed(suggestions):
+        rule = one.rule
+        new = with_rule(new, "allow", rule.server, rule.tool, rule.conditions)
+    checked(settings, file, new)
+    show_change(file, old, new)
+    sys.stdout.write("write this? [y/N] ")
+    sys.stdout.flush()
+    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+        say("nothing was written")
+        return 0
+    if text_of(file) != old:
+        raise ConfigurationError(f"{file}: was changed meanwhile; nothing was written")
+    write_policy(file, new)
+    return 0
+
+
+def _lines(log: Path | None, settings: Settings) -> Iterator[bytes | None]:
+    members = all_logs(settings.audit.path, settings.state_dir) if log is None else family(log)
+    for member in members:
+        for line in read_lines(member.path):
+            yield line.raw
+
+
+def _as_text(found: Found) -> Iterator[str]:
+    for one in found.suggestions:
+        yield f"{one.spared} questions spared by: {visible(one.rule.command)}"
+        for call in one.calls[:_CALLS_SHOWN]:
+            yield f"  {_told(call)}"
+        if len(one.calls) > _CALLS_SHOWN:
+            yield f"  and {len(one.calls) - _CALLS_SHOWN} other calls"
+    spared = sum(one.spared for one in found.suggestions)
+    yield f"{spared} of {found.questions} recorded questions spared"
+    if found.never_general:
+        yield (
+            f"{found.never_general} of a kind that is always asked about: what deletes, runs, "
+            "pushes or publishes, and tools that nobody described"
+        )
+    for why, count in found.tally.passed_over.most_common():
+        yield f"{count} recorded calls not looked at: {why}"
+    for name in found.unused_rules:
+        yield f"never used: rule {visible(name)}"
+    if found.unused_tools:
+        yield f"never used: tools {visible(', '.join(found.unused_tools))}"
+
+
+def _told(asked: Asked) -> str:
+    arguments = visible(orjson.dumps(asked.call.arguments).decode())
+    shown = arguments if len(arguments) <= _LONGEST else f"{arguments[:_LONGEST]}…"
+    return f"{asked.questions} x {visible(f'{asked.call.server}/{asked.call.tool}')} {shown}"
+
+
+def _as_json(found: Found) -> dict[str, Json]:
+    return {
+        "questions": found.questions,
+        "neverGeneral": found.never_general,
+        "notLookedAt": dict(found.tally.passed_over),
+        "suggestions": [
+            {
+                "spared": one.spared,
+                "command": one.rule.command,
+                "calls": [
+                    {
+                        "server": call.call.server,
+                        "tool": call.call.tool,
+                        "arguments": dict(call.call.arguments),
+                        "questions": call.questions,
+                    }
+                    for call in one.calls
+                ],
+            }
+            for one in found.suggestions
+        ],
+        "unusedRules": [*found.unused_rules],
+        "unusedTools": [*found.unused_tools],
+    }

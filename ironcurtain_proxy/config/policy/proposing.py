@@ -1,0 +1,196 @@
+"""The rule in the short form that would spare the question about a call.
+
+Some kinds of calls are never general: what deletes, runs, pushes, publishes, merges or deploys is
+asked about each time, so that no rule is proposed for it.
+"""
+
+import re
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from ironcurtain_proxy.config.policy.secret_names import SECRETS, secret_names
+from ironcurtain_proxy.decision.authorizer import authorize
+from ironcurtain_proxy.model.annotation import ROLE_TRAITS, ArgumentRole
+from ironcurtain_proxy.model.decision import Allow
+from ironcurtain_proxy.model.operation import TOOL_CALL
+from ironcurtain_proxy.model.path import RealPath
+from ironcurtain_proxy.model.policy import DomainCondition, PathCondition, Policy, Rule
+from ironcurtain_proxy.model.request import AccessRequest, Facts, PathValue, UrlValue
+from ironcurtain_proxy.model.sql import SqlEffect
+
+_PATHS: Final[frozenset[ArgumentRole]] = frozenset(
+    [role for role, traits in ROLE_TRAITS.items() if traits.category == "path"]
+)
+_URLS: Final[frozenset[ArgumentRole]] = frozenset(
+    [role for role, traits in ROLE_TRAITS.items() if traits.category == "url"]
+)
+_NEVER_ROLES: Final[frozenset[ArgumentRole]] = frozenset(
+    {
+        *("delete-path", "delete-history", "write-history", "git-remote-url", "command"),
+        *("unclear", "share-permission", "email-address", "resource-uri"),
+    }
+)
+_NEVER_WORDS: Final = frozenset(
+    {"delete", "remove", "drop", "destroy", "purge", "truncate", "reset", "revoke", "force", "hard"}
+    | {"merge", "publish", "deploy", "release", "push", "prune", "mirror", "kill", "terminate"}
+    | {"run", "exec", "execute", "eval", "evaluate", "shell", "sudo", "script", "scale", "rollback"}
+)
+_PARTS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """A rule that allows a tool, perhaps below a directory, on hosts, or for SQL that reads."""
+
+    server: str
+    """Its name in rules."""
+    tool: str
+    within: RealPath | None = None
+    hosts: tuple[str, ...] = ()
+    sql: SqlEffect | None = None
+    has_paths: bool = False
+    """The tool names files: those that usually hold secrets stay closed."""
+
+    @property
+    def conditions(self) -> list[tuple[str, Sequence[str]]]:
+        """The keys of its entry in `policy.yaml`."""
+        found: list[tuple[str, Sequence[str]]] = []
+        if self.within is not None:
+            found.append(("within", [str(self.within)]))
+        if self.has_paths:
+            found.append(("except", [SECRETS]))
+        if self.hosts:
+            found.append(("hosts", self.hosts))
+        if self.sql is not None:
+            found.append(("sql", [self.sql]))
+        return found
+
+    @property
+    def arguments(self) -> list[str]:
+        """What follows `ironcurtain-proxy policy` to add it."""
+        words = ["allow", f"{self.server}/{self.tool}"]
+        if self.within is not None:
+            words += ["--path", str(self.within)]
+        for host in self.hosts:
+            words += ["--host", host]
+        return [*words, *([] if self.sql is None else ["--sql", self.sql])]
+
+    @property
+    def command(self) -> str:
+        """The command that adds it."""
+        return shlex.join(["ironcurtain-proxy", "policy", *self.arguments])
+
+    def rule(self) -> Rule:
+        """As a rule of the policy."""
+        return Rule(
+            name=f"allow-{self.server}-{self.tool}",
+            effect="allow",
+            reason="proposed",
+            servers=frozenset([self.server]),
+            tools=frozenset([self.tool]),
+            paths=None if self.within is None else PathCondition(roles=_PATHS, within=self.within),
+            excepting=secret_names() if self.has_paths else None,
+            domains=DomainCondition(roles=_URLS, allowed=frozenset(self.hosts))
+            if self.hosts
+            else None,
+            sql=self.sql,
+        )
+
+    def first_in(self, policy: Policy) -> Policy:
+        """The policy with this rule before all others."""
+        return replace(policy, rules=(self.rule(), *policy.rules))
+
+
+def is_never_general(facts: Facts) -> bool:
+    """Whether a call is of a kind for which no rule is proposed."""
+    request = facts.request
+    roles = {role for fact in request.arguments for role in fact.roles}
+    names = [request.tool, *facts.arguments, *[fact.name for fact in request.arguments]]
+    words = {part.lower() for name in names for part in _PARTS.findall(name)}
+    return (
+        request.method != TOOL_CALL
+        or not request.annotated
+        or facts.command is not None
+        or facts.pushes
+        or request.effect in {"destroys", "runs"}
+        or not roles.isdisjoint(_NEVER_ROLES)
+        or not words.isdisjoint(_NEVER_WORDS)
+    )
+
+
+def proposal_for(
+    facts: Facts, policy: Policy, is_directory: Callable[[RealPath], bool]
+) -> Proposal | None:
+    """The narrowest rule that allows a call; None: there is none, or it may not be general."""
+    if isinstance(authorize(facts.request, policy), Allow):
+        return None
+    return next(
+        (
+            one
+            for one in proposals(facts, policy, is_directory)
+            if isinstance(authorize(facts.request, one.first_in(policy)), Allow)
+        ),
+        None,
+    )
+
+
+def proposals(
+    facts: Facts, policy: Policy, is_directory: Callable[[RealPath], bool]
+) -> Iterator[Proposal]:
+    """Rules that may allow a call, narrow ones first; not all of them do."""
+    request = facts.request
+    if is_never_general(facts):
+        return
+    values = [value for fact in request.arguments for value in fact.values]
+    paths = [value.path for value in values if isinstance(value, PathValue)]
+    hosts = sorted({d for v in values if isinstance(v, UrlValue) and v.ordinary for d in v.domains})
+    base = Proposal(server=request.server, tool=request.tool, has_paths=bool(paths))
+    if any("sql" in fact.roles for fact in request.arguments):
+        yield replace(base, sql="reads")
+    elif hosts:
+        yield replace(base, hosts=tuple(hosts))
+    elif outside := [path for path in paths if not _is_own(path, policy.workspace)]:
+        for directory in _directories(outside, policy, is_directory):
+            yield replace(base, within=directory)
+    else:
+        yield replace(base, has_paths=_names_paths(request))
+
+
+def _names_paths(request: AccessRequest) -> bool:
+    return any(not _PATHS.isdisjoint(fact.roles) for fact in request.arguments)
+
+
+def _is_own(path: RealPath, workspace: RealPath | None) -> bool:
+    return workspace is not None and path.is_within(workspace)
+
+
+def _directories(
+    paths: Sequence[RealPath], policy: Policy, is_directory: Callable[[RealPath], bool]
+) -> Iterator[RealPath]:
+    """Directories that hold all of the paths, the narrowest first; at least the path itself."""
+    first, *rest = paths
+    depth = len(first.parts) if not rest and is_directory(first) else len(first.parts) - 1
+    closed = [entry.path for entry in policy.protected_paths]
+    held = [*closed, *([] if policy.workspace is None else [policy.workspace])]
+    found = False
+    # Two names below the root are the least: a home, or a system directory, is never opened.
+    for length in range(depth, 2, -1):
+        directory = RealPath(first.parts[:length])
+        if any(path.is_within(directory) for path in held):
+            break
+        if all(path.is_within(directory) for path in rest):
+            found = True
+            yield directory
+    if not found and not rest:
+        yield first
+
+
+def is_directory(path: RealPath) -> bool:
+    """Whether a path is a directory here and now."""
+    try:
+        return Path(str(path)).is_dir()
+    except OSError:
+        return False

@@ -1,0 +1,144 @@
+"""`policy suggest`, as a person runs it: rules from recorded questions, and what they leave out."""
+
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import TypedDict
+
+import orjson
+import pytest
+
+from tests.cli.test_policy import Place
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path.resolve())
+
+
+class Rule(TypedDict):
+    spared: int
+    command: str
+
+
+class Said(TypedDict):
+    questions: int
+    suggestions: list[Rule]
+    unusedRules: list[str]
+
+
+def asked(tool: str, arguments: object, *, server: str = "filesystem", ok: bool = True) -> object:
+    return {
+        "serverName": server,
+        "toolName": tool,
+        "arguments": arguments,
+        "requestId": "1",
+        "policyDecision": {"status": "escalate", "rule": "r", "reason": ""},
+        "escalationResult": "approved" if ok else "denied",
+        "decidedBy": "human",
+    }
+
+
+def suggestions(place: Place, *words: str) -> Said:
+    done = place.run("suggest", "--json", *words)
+    assert done.returncode == 0, done.stderr
+    found: Said = orjson.loads(done.stdout)
+    return found
+
+
+def test_one_rule_on_the_narrowest_common_directory_spares_all_its_questions(place: Place) -> None:
+    notes = place.home / "docs/notes"
+    place.record(
+        *[asked("read_file", {"path": str(notes / f"{n}.txt")}) for n in range(3)],
+        asked("read_file", {"path": str(notes / "deep/er.txt")}),
+        asked("fetch", {"url": "https://docs.rs/a"}, server="fetch"),
+        asked("fetch", {"url": "https://docs.rs/b"}, server="fetch"),
+        asked("fetch", {"url": "https://once.example/"}, server="fetch"),
+    )
+    found = suggestions(place)
+    commands = [(one["spared"], one["command"]) for one in found["suggestions"]]
+    assert commands == [
+        (4, f"ironcurtain-proxy policy allow filesystem/read_file --path {notes}"),
+        (2, "ironcurtain-proxy policy allow fetch/fetch --host docs.rs"),
+    ]
+    assert found["questions"] == 7
+
+
+def test_no_rule_allows_what_a_person_denied_or_a_file_with_secrets(place: Place) -> None:
+    docs = place.home / "docs"
+    place.record(
+        *[asked("read_file", {"path": str(docs / "a" / f"{n}.txt")}) for n in range(3)],
+        asked("read_file", {"path": str(docs / "b.txt")}, ok=False),
+        *[asked("read_file", {"path": str(docs / "a/.env")})] * 5,
+    )
+    (only,) = suggestions(place)["suggestions"]
+    assert only["spared"] == 3
+    assert only["command"].endswith(f"--path {docs}/a")
+
+
+def test_kinds_that_are_always_asked_about_get_no_rule(place: Place) -> None:
+    place.record(
+        *[asked("git_push", {"repo_path": ".", "remote": "origin"}, server="git")] * 9,
+        *[asked("delete_entities", {"entityNames": ["a"]}, server="memory")] * 9,
+        *[asked("move_file", {"source": "/srv/d/x", "destination": "/srv/d/y"})] * 9,
+    )
+    found = suggestions(place)
+    assert found["suggestions"] == []
+
+
+def test_what_was_suggested_is_written_only_after_a_yes_and_spares_the_question(
+    place: Place,
+) -> None:
+    path = str(place.home / "docs/notes/a.txt")
+    place.record(*[asked("read_file", {"path": path})] * 2)
+
+    def apply(answer: str) -> str:
+        environ = {"HOME": str(place.home), "ALLOWED_DIRECTORY": str(place.work)}
+        return subprocess.run(
+            [sys.executable, "-m", "ironcurtain_proxy", "policy", "suggest", "--apply"],
+            env={**environ, "PATH": os.environ["PATH"]}, input=answer,
+            capture_output=True, text=True, timeout=50, check=True,
+        ).stdout  # fmt: skip
+
+    assert "+allow filesystem: {tools: read_file" in apply("")
+    assert not place.file.exists()
+    assert "written" in apply("y\n")
+    assert 'except: "@secrets"' in place.file.read_text()
+    assert suggestions(place)["questions"] == 0
+
+
+def test_rules_and_tools_that_were_never_used_are_named(place: Place) -> None:
+    place.run("deny", "time/convert_time")
+    place.record(asked("fetch", {"url": "https://a.org"}, server="fetch"))
+    found = suggestions(place)
+    assert found["unusedRules"] == ["deny-time-convert_time"]
+
+
+def test_the_command_that_explain_offers_allows_the_call_and_keeps_secrets_closed(
+    place: Place,
+) -> None:
+    notes = place.home / "docs"
+    notes.mkdir()
+
+    def explained(name: str) -> tuple[str, str]:
+        said = orjson.dumps({"path": str(notes / name)}).decode()
+        words = [sys.executable, "-m", "ironcurtain_proxy", "explain", "filesystem/read_file"]
+        done = subprocess.run(
+            [*words, "--args", said, "--json"],
+            env={"HOME": str(place.home), "ALLOWED_DIRECTORY": str(place.work)},
+            capture_output=True, text=True, timeout=50, check=True,
+        )  # fmt: skip
+        found = orjson.loads(done.stdout)
+        return found["decision"], found["command"] or ""
+
+    decision, command = explained("a.txt")
+    assert decision == "escalate"
+    program, policy, *words = shlex.split(command)
+    assert (program, policy) == ("ironcurtain-proxy", "policy")
+    assert place.run(*words).returncode == 0
+    assert explained("other.txt") == ("allow", "")
+    assert explained(".env")[0] == "escalate"
+    assert place.run(*words, "--secrets").returncode == 0
+    assert explained(".env")[0] == "allow"

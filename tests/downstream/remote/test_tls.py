@@ -1,0 +1,84 @@
+"""Servers over https: the certificate is the name's, and of a trusted authority."""
+
+import datetime
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from ironcurtain_proxy.downstream.servers import DownstreamServers
+from ironcurtain_proxy.errors import DownstreamError
+from tests.downstream.remote.site import Site, remote, serving
+from tests.downstream.scripted_servers import OPTIONS, running, text_of
+
+pytestmark = pytest.mark.anyio
+
+BEGIN = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
+FAR = datetime.datetime(2099, 1, 1, tzinfo=datetime.UTC)
+
+
+def a_certificate(path: Path, name: str, until: datetime.datetime = FAR) -> Path:
+    """A file with a certificate of its own authority for a name, and its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(BEGIN)
+        .not_valid_after(until)
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    file = path / f"{name}.pem"
+    file.write_bytes(
+        certificate.public_bytes(serialization.Encoding.PEM)
+        + key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
+    return file
+
+
+@asynccontextmanager
+async def using(site: Site) -> AsyncIterator[DownstreamServers]:
+    spec = remote(f"https://localhost:{site.port}/mcp")
+    async with running(spec, options=replace(OPTIONS, start_deadline=5.0)) as servers:
+        yield servers
+
+
+async def test_a_server_with_the_certificate_of_its_name_is_reached(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = a_certificate(tmp_path, "localhost")
+    monkeypatch.setenv("SSL_CERT_FILE", str(file))
+    with serving(Site(), file) as site:
+        async with using(site) as servers:
+            assert await text_of(servers, "echo") == "done"
+
+
+@pytest.mark.parametrize("fault", ["unknown authority", "other name", "ended"])
+async def test_a_server_with_another_certificate_hears_nothing(
+    fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "elsewhere.example" if fault == "other name" else "localhost"
+    until = BEGIN + datetime.timedelta(days=1) if fault == "ended" else FAR
+    file = a_certificate(tmp_path, name, until)
+    if fault != "unknown authority":
+        monkeypatch.setenv("SSL_CERT_FILE", str(file))
+    with serving(Site(), file) as site:
+        async with using(site) as servers:
+            with pytest.raises(DownstreamError):
+                await text_of(servers, "echo")
+        assert site.heard == []
