@@ -1,12 +1,16 @@
 """The layout and current branch of a repository, read from small files without git."""
 
 import os
+import posixpath
+import stat
+from tempfile import gettempdir
 from typing import Final
 
 from ironcurtain_proxy.model.path import RealPath
 
 _HEADS: Final = "ref: refs/heads/"
 _MAX_BYTES: Final = 4096
+_TEMPORARY: Final = ("/tmp", "/var/tmp", "/dev/shm", "/private/tmp")  # noqa: S108  compared alone
 
 
 def current_branch(root: RealPath) -> str | None:
@@ -42,6 +46,35 @@ def shared_directory(root: RealPath) -> RealPath:
         return RealPath.from_text(os.path.realpath(place))
     except ValueError:
         return root
+
+
+def is_worktree(directory: str, workspace: str | None) -> bool:
+    """Whether a `.git` file leads to what `git worktree add` made, where no agent could lay it out.
+
+    That is in the workspace's own `.git`, or outside of the workspace and of places for temporary
+    files; and what it leads to names the file. No link is on the way.
+
+    Args:
+        directory: real, absolute.
+        workspace: the same; None: not known.
+    """
+    file = f"{directory}/.git"
+    if workspace is None or not stat.S_ISREG(os.lstat(file).st_mode):
+        return False
+    target = _git_directory(RealPath.from_text(directory))
+    common, holder = posixpath.split(posixpath.dirname(target))
+    if holder != "worktrees" or posixpath.basename(common) != ".git":
+        return False
+    writable = (workspace, *_TEMPORARY, gettempdir())
+    is_ours = common == f"{workspace}/.git" or not any(
+        f"{common}/".startswith(f"{place}/") for place in writable
+    )
+    return (
+        is_ours
+        and os.path.realpath(target) == target
+        and _first_line(f"{target}/gitdir") == file
+        and _first_line(f"{target}/commondir") == "../.."
+    )
 
 
 def _git_directory(root: RealPath) -> str:

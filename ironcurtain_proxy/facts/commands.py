@@ -13,6 +13,7 @@ from typing import Final
 
 from msgspec import structs
 
+from ironcurtain_proxy.facts.branches import is_worktree
 from ironcurtain_proxy.facts.git import GitRemotes
 from ironcurtain_proxy.facts.meanings import settled, strays_among
 from ironcurtain_proxy.facts.pushes import branch_of, may_run_hooks
@@ -134,7 +135,7 @@ def _place(facts: Facts, server: str, grounds: Grounds) -> Place:
         home=_real(grounds.home),
         writable=(*(() if own is None else (own,)), *grounds.own_tmp.get(server, ())),
         closed=grounds.shown.get(server, ()),
-        has_repository=directory is not None and _has_repository(directory),
+        has_repository=directory is not None and _has_repository(directory, grounds.workspace),
     )
 
 
@@ -166,12 +167,14 @@ def _real(path: str | None) -> str | None:
         return None
 
 
-def _has_repository(directory: str) -> bool:
-    """Whether a directory has a `.git` of its own that is a directory.
+def _has_repository(directory: str, workspace: str | None) -> bool:
+    """Whether a directory has a `.git` of its own: a directory, or the file of a worktree.
 
-    A file of that name leads to a repository elsewhere, which the agent could have prepared.
+    Any other file of that name leads to a repository that the agent could have laid out.
     """
     try:
-        return stat.S_ISDIR(os.lstat(f"{directory}/.git").st_mode)
+        if stat.S_ISDIR(os.lstat(f"{directory}/.git").st_mode):
+            return True
+        return is_worktree(directory, _real(workspace))
     except (OSError, ValueError):
         return False

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from ironcurtain_proxy.facts import branches
 from ironcurtain_proxy.facts.commands import Grounds, with_command
 from ironcurtain_proxy.model.json import Json
 from ironcurtain_proxy.model.path import RealPath
@@ -99,3 +100,31 @@ def test_what_tells_people_of_a_command_changes_nothing(project: Path) -> None:
 @pytest.mark.parametrize("command", [7, ["git", "status"], {"a": "b"}, None])
 def test_what_is_no_text_is_no_command(project: Path, command: Json) -> None:
     assert effect(facts_of(project, command=command)) != "reads"
+
+
+def test_git_only_reads_in_a_worktree_that_git_made(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(branches, "_TEMPORARY", ())
+    monkeypatch.setattr(branches, "gettempdir", lambda: "/nowhere")
+    made, evil = project / "wt", project / "evil/.git/worktrees/wt"
+    (project / ".git/worktrees/wt").mkdir(parents=True)
+    made.mkdir()
+    evil.mkdir(parents=True)
+
+    def judged(leads_to: Path, back: str, common: str = "../..") -> EffectLevel:
+        (made / ".git").write_text(f"gitdir: {leads_to}\n")
+        (leads_to / "gitdir").write_text(f"{back}\n")
+        (leads_to / "commondir").write_text(f"{common}\n")
+        return effect(facts_of(project, cwd=str(made)))
+
+    genuine = project / ".git/worktrees/wt"
+    assert judged(genuine, f"{made}/.git") == "reads"
+    assert judged(genuine, f"{project}/other/.git") != "reads"
+    assert judged(genuine, f"{made}/.git", "../../../evil/.git") != "reads"
+    assert judged(evil, f"{made}/.git") != "reads"
+    outside = project.parent / "repository/.git/worktrees/wt"
+    outside.mkdir(parents=True)
+    assert judged(outside, f"{made}/.git") == "reads"
+    (project.parent / "link").symlink_to(project / "evil")
+    assert judged(project.parent / "link/.git/worktrees/wt", f"{made}/.git") != "reads"

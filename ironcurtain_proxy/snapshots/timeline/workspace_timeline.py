@@ -1,5 +1,6 @@
 """The port `Timeline` of a workspace: one look at a time, each in a thread."""
 
+import logging
 from collections.abc import Callable
 from datetime import datetime
 from functools import partial
@@ -20,6 +21,9 @@ from ironcurtain_proxy.snapshots.timeline.scanning import (
     TooManyError,
 )
 
+_LOGGER: Final = logging.getLogger(__name__)
+_PATIENCE: Final = 5.0
+"""Seconds of the first look after which it is spoken of; after twice as long again, and so on."""
 _IDLE_SECONDS: Final = 10.0
 _SHARE: Final = 50
 """Looking at everything untold takes at most this part of the time."""
@@ -66,15 +70,30 @@ class WorkspaceTimeline:
         Runs until it is cancelled. What cannot be held the next point says.
         """
         try:
-            job = self._first
+            started = anyio.current_time()
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._tell_progress)
+                await self._one_at_a_time(self._first)
+                tasks.cancel_scope.cancel()
             while True:
-                started = anyio.current_time()
-                await self._one_at_a_time(job)
                 await anyio.sleep(max(_IDLE_SECONDS, _SHARE * (anyio.current_time() - started)))
-                job = self._verify
+                started = anyio.current_time()
+                await self._one_at_a_time(self._verify)
         finally:
             # A thread cannot be cancelled: it is asked to end.
             self._keeper.scanner.progress.stop = True
+
+    async def _tell_progress(self) -> None:
+        """Say why calls wait, where the first look takes long, until cancelled."""
+        pause = _PATIENCE
+        while True:
+            await anyio.sleep(pause)
+            _LOGGER.warning(
+                "the workspace is read for the first time: %d files and directories so far; calls "
+                "that change it wait for that",
+                self.looked_at,
+            )
+            pause *= 2
 
     def _first(self) -> None:
         remove_old(self._parent, self._limits.keep, self._now().timestamp())

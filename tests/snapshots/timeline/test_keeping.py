@@ -9,12 +9,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from ironcurtain_proxy.model.operation import RequestId
 from ironcurtain_proxy.model.path import RealPath
 from ironcurtain_proxy.model.timeline import Change, NotHeld
 from ironcurtain_proxy.own_process.clocks import SystemClock
+from ironcurtain_proxy.snapshots.timeline import workspace_timeline
 from ironcurtain_proxy.snapshots.timeline.keeper import Keeper, Limits
 from ironcurtain_proxy.snapshots.timeline.places import claim, remove_old
 from ironcurtain_proxy.snapshots.timeline.rewinding import kept
@@ -287,3 +289,30 @@ def test_the_port_makes_points_while_it_looks_and_settles_what_was_cancelled(
         timeline.close()
 
     anyio.run(session)
+
+
+def test_a_long_first_look_says_how_far_it_has_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(workspace_timeline, "_PATIENCE", 0.001)
+    (tmp_path / "w").mkdir()
+
+    async def session() -> None:
+        timeline = WorkspaceTimeline(
+            tmp_path / "t",
+            RealPath.from_text(str(tmp_path / "w")),
+            Limits(),
+            session="s",
+            now=SystemClock().now,
+        )
+        async with anyio.create_task_group() as tasks:
+            async with timeline._lock:
+                tasks.start_soon(timeline.run)
+                while not caplog.messages:
+                    await anyio.lowlevel.checkpoint()
+            await timeline.mark(RequestId("c"), "s", "t", may_drop=False)
+            tasks.cancel_scope.cancel()
+        timeline.close()
+
+    anyio.run(session)
+    assert "files and directories so far" in caplog.messages[0]
