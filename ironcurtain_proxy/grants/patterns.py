@@ -251,7 +251,7 @@ def _constraints(call: EscalatedCall, places: Places) -> tuple[Constraint, ...] 
 
 
 def _of_roles(call: EscalatedCall, places: Places) -> dict[Constraint, None]:
-    """The constraints of the escalated values, each once; None: they cannot be remembered."""
+    """The constraints of the escalated values, each once; empty: they cannot be remembered."""
     found: dict[Constraint, None] = {}
     for role in call.open_roles:
         if role in HISTORY or not ROLE_TRAITS[role].is_resource:
@@ -265,7 +265,7 @@ def _of_roles(call: EscalatedCall, places: Places) -> dict[Constraint, None]:
 
 
 def _of_value(role: ArgumentRole, value: Value, places: Places) -> tuple[Constraint, ...]:
-    """The constraints of one value; None: it cannot be remembered."""
+    """The constraints of one value; empty: it cannot be remembered."""
     match (ROLE_TRAITS[role].category, value):
         case ("path", PathValue(path=path)):
             return places.constraints(role, path)
@@ -278,7 +278,7 @@ def _of_value(role: ArgumentRole, value: Value, places: Places) -> tuple[Constra
 
 
 def places_of(role: ArgumentRole, value: UrlValue) -> tuple[str, ...]:
-    """The target of a URL as narrowly as it is remembered; None: unknown.
+    """The target of a URL as narrowly as it is remembered; empty: unknown.
 
     The scheme and the port of a URL count: another port is another service, and what goes by http
     is read on the way. Of a git remote git says where it leads, and the repository is bound too.

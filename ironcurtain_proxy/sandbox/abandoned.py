@@ -1,4 +1,4 @@
-"""What is left of the sandboxes of a proxy that was killed together with its guardians.
+"""The remains of sandboxes whose proxy and guardians were killed.
 
 Each start looks for directories of sockets that nobody has locked: their proxy and their guardian
 are dead. What still runs in one of them is killed, and it is removed.

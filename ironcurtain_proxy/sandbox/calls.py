@@ -1,4 +1,4 @@
-"""The system calls that no confined process gets, as a filter for the kernel.
+"""The system calls that are refused in a sandbox, as a seccomp filter.
 
 A file that is set-uid runs with the rights of whoever owns it, for every user of the machine: made
 in the workspace it is a way out that stays. So a mode with set-uid or set-gid is refused wherever

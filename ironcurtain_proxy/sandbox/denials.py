@@ -1,4 +1,4 @@
-"""What an error says of hosts and files that its server's sandbox keeps closed.
+"""Signs in an error that the sandbox refused a host or a file.
 
 Many servers hide why a request failed: "status code 403" is all that is left of the sandbox's
 refusal, and any site can answer so. Two things tell them apart, and both are known: where the

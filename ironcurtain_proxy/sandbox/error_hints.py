@@ -1,4 +1,4 @@
-"""Whether a server's error was the sandbox's doing, said before the error.
+"""A mark before a server's error that the sandbox caused.
 
 A confined server reports a refusal as its own failure ("EROFS", "Could not resolve host"), and an
 agent that cannot tell the two apart tries again. The mark is information and no more: the text is

@@ -1,8 +1,8 @@
-"""The kernel's own word on what changes in directories. Linux only.
+"""Changes in directories, reported by inotify. Linux only.
 
-Events are queued before the call that caused them comes back: whoever reads the queue after a
-server has answered has seen all that the server did until then. A library that reads it in a
-thread of its own could not promise that.
+The kernel queues an event before the system call that caused it returns, so a read of the queue
+after a server's answer gives all its changes. A library that reads the queue in a thread cannot
+guarantee that.
 """
 
 import ctypes

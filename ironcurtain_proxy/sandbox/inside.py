@@ -1,4 +1,4 @@
-"""The last step into a sandbox: runs in it, and becomes the server.
+"""The last program before the server in its sandbox: sets limits, and becomes the server.
 
     python -I -S inside.py PROCESSES DIRECTORY ... -- COMMAND [ARGUMENT ...]
 

@@ -1,4 +1,4 @@
-"""How a server's command is run: in its sandbox, or bare and said so."""
+"""The launch of a server's command: in its sandbox, or unconfined and marked so."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Looks after steering files where servers may write, for as long as servers run.
+"""The watch over steering files where servers may write, while servers run.
 
 What there is at the start is closed by the sandboxes themselves (`denials`). What comes later no
 sandbox can close: it is found after each call, and as soon as it comes between calls. What can

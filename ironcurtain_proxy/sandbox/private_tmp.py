@@ -1,7 +1,7 @@
-"""A `/tmp` of a server's own, mounted over the machine's inside its sandbox.
+"""A private `/tmp` of a server, mounted over the machine's inside its sandbox.
 
-Commands name `/tmp` all the time. The machine's holds what other programs of the user left there,
-sockets included: it is neither shown nor opened. Second instances of a server share its own.
+Commands often name `/tmp`. The machine's holds files and sockets of other programs, so it is
+hidden. Second instances of a server share its private one.
 """
 
 import os

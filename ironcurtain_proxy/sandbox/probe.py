@@ -1,7 +1,6 @@
-"""Whether a server can be confined on this machine: found out by confining a process.
+"""The probe whether this machine can confine a server: it confines a process.
 
-Looking for programs is not enough: with user namespaces switched off all of them are there, and
-none works.
+The presence of programs is not enough: without user namespaces, they are there and fail.
 """
 
 import os

@@ -1,7 +1,7 @@
-"""That a sandbox has run on this machine, remembered until something of it changes.
+"""The cached result that a sandbox works on this machine, until something of it changes.
 
-Only good news is kept: what is missing may be there the next time. Being wrong costs a server its
-start, not its sandbox.
+Only success is cached, because a missing program may be installed later. A wrong entry prevents a
+server's start, and never removes its sandbox.
 """
 
 import os
@@ -22,7 +22,7 @@ _PROGRAMS: Final = ("node", "srt", "bwrap", "socat", "rg")
 
 
 def recall(file: Path, environ: Mapping[str, str]) -> Available | None:
-    """What was found, if nothing has changed since."""
+    """The cached result, if nothing has changed since."""
     with suppress(OSError, orjson.JSONDecodeError):
         said = orjson.loads(file.read_bytes())
         if isinstance(said, dict) and said.get("machine") == _machine(environ):
@@ -32,7 +32,7 @@ def recall(file: Path, environ: Mapping[str, str]) -> Available | None:
 
 
 def remember(file: Path, environ: Mapping[str, str], _found: Available) -> None:
-    """Keep it. What cannot be written is found out again."""
+    """Cache a result; a failed write only costs another probe."""
     content = orjson.dumps({"machine": _machine(environ)})
     with suppress(OSError):
         if file.exists() and file.read_bytes() == content:

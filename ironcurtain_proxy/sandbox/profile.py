@@ -1,7 +1,7 @@
-"""What one server may touch.
+"""The sandbox profile of a server: its readable and writable paths, and its hosts.
 
-Made from what the operator wrote about the server, and from what the policy may allow it: what a
-rule can let through, the sandbox does not break. Does not know how a sandbox is made.
+It comes from the operator's entry of the server and from the policy: the sandbox allows what a rule
+can allow.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -1,7 +1,7 @@
-"""Takes away what must not be where it is, without losing it, and writes what was there before.
+"""The removal of forbidden files into a directory of ours, and the restoring of earlier ones.
 
-Servers may change the directories meanwhile: each is reached without following links, and what is
-taken is moved in one step, whatever it is. What is moved is kept: it may be the user's own.
+Servers may change the directories meanwhile, so each is reached without following links, and each
+entry is moved in one step. Moved entries are kept, because they may be the user's own.
 """
 
 import hashlib

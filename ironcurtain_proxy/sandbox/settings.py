@@ -1,7 +1,7 @@
-"""A profile in the words of srt, handed over without a file.
+"""A profile as srt's settings, passed without a file on the disk.
 
-srt ignores what it does not know, so a misspelt key would be a hole: only what is built here goes
-to it. A sealed file in memory leaves nothing behind, however anybody dies, and cannot be changed.
+srt ignores unknown keys, so a misspelt key would be a hole: only settings built here go to it. A
+sealed file in memory cannot be changed, and is gone with its processes.
 """
 
 import fcntl

@@ -1,6 +1,6 @@
-"""Files that steer git or an agent's own client, wherever they lie: found and read.
+"""Files that steer git or an agent's own client.
 
-What is in them runs outside any sandbox, with all rights of the user, the next time the user
+Commands in them run outside any sandbox, with all rights of the user, the next time the user
 commits or starts an agent. A place is a directory that holds such files: a repository's `.git`, a
 bare repository, an editor's or an agent's own, and `.ironcurtain` with a project's layer of policy.
 This file reads and changes nothing.

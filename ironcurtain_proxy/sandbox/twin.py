@@ -1,4 +1,4 @@
-"""The confinement of a second instance of a server: the first's, and exactly what was approved."""
+"""The confinement of a second instance: the first one's, and exactly the approved opening."""
 
 import os
 import stat

@@ -1,4 +1,4 @@
-"""The look after steering files while confined servers run: after each call, and between calls.
+"""Checks of steering files while confined servers run: after each call, and between calls.
 
 Implements `ports.Lookout` with `sandbox.lookout`, in threads.
 """

@@ -1,6 +1,4 @@
-"""The workspace as it was before a call, and the way back.
-
-What a call is, is not known here.
+"""The states of a workspace before calls, and the rollback to them.
 
 - `timeline`: points in time of a whole workspace, one before each call that may change it.
 - `faults`: errors.

@@ -1,10 +1,10 @@
-"""What can go wrong with a rollback."""
+"""The errors of rollbacks."""
 
 from ironcurtain_proxy.errors import IronCurtainError
 
 
 class RollbackError(IronCurtainError):
-    """What was held cannot be put back. The message is for a person and names paths."""
+    """A state cannot be restored. The message is for a person and names paths."""
 
 
 class NoPointError(RollbackError):
@@ -12,7 +12,7 @@ class NoPointError(RollbackError):
 
 
 class ConflictError(RollbackError):
-    """What is there now is neither what was held nor what the call left. Nothing was changed."""
+    """The current state is neither the held one nor the call's. Nothing was changed."""
 
     def __init__(self, message: str, conflicts: tuple[str, ...]) -> None:
         super().__init__(message)

@@ -7,12 +7,13 @@ of an open page (`guard`), except the exchange of a ticket for such a key:
 - `GET /api/questions` stays open with the page: a JSON line with all questions at each change.
 - `POST /api/answers` takes `{"id", "digest", "approve", "remember"?, "note"?}`. The digest
   identifies the shown bytes: a question whose file has changed since is not answered.
+- `GET /api/rule` names the command that would add a rule for a question. The page writes no rule.
 - `GET /api/calls`, `/api/call` and `/api/day` read the audit log.
 """
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from importlib.resources import files
 from typing import Final
@@ -35,7 +36,7 @@ from ironcurtain_proxy.mailbox.answering import (
     still_waits,
 )
 from ironcurtain_proxy.mailbox.credential import Credential
-from ironcurtain_proxy.mailbox.display import summary
+from ironcurtain_proxy.mailbox.display import summary, visible
 from ironcurtain_proxy.mailbox.mailboxes import Mailboxes
 from ironcurtain_proxy.mailbox.requests import PendingRequest, utc_now
 from ironcurtain_proxy.strict_json import strict_json
@@ -55,6 +56,18 @@ _FILES: Final = {
 _SPANS: Final = {"hour": timedelta(hours=1), "day": timedelta(days=1), "week": timedelta(days=7)}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """The command that serves the page, as the page uses it."""
+
+    opened: Callable[[], None]
+    """Called when a link was used, because the next link differs."""
+    complain: Callable[[str], None]
+    """Called with messages for the operator."""
+    rule: Callable[[PendingRequest], str] = lambda _one: ""
+    """The command that adds a rule for a call; empty: there is none. Blocks."""
+
+
 class ReviewPage:
     """The state of the page's server: the open questions, and the open pages."""
 
@@ -64,9 +77,7 @@ class ReviewPage:
         record: Record,
         access: Access,
         credential: Credential | None,
-        *,
-        opened: Callable[[], None],
-        complain: Callable[[str], None],
+        around: Surroundings,
     ) -> None:
         """Set up without reading.
 
@@ -75,15 +86,13 @@ class ReviewPage:
             record: the audit logs.
             access: tickets and keys.
             credential: the answering reviewer; None: a person.
-            opened: called when a link was used, because the next link differs.
-            complain: called with messages for the operator.
+            around: the command that serves the page.
         """
         self._mailboxes = mailboxes
         self._record = record
         self._access = access
         self._credential = credential
-        self._opened = opened
-        self._complain = complain
+        self._around = around
         self._waiting: dict[str, PendingRequest] = {}
         self._changed = anyio.Event()
 
@@ -94,6 +103,7 @@ class ReviewPage:
             Route("/api/page", self._open, methods=["POST"]),
             Route("/api/questions", self._questions),
             Route("/api/answers", self._answer, methods=["POST"]),
+            Route("/api/rule", self._rule),
             Route("/api/calls", self._calls),
             Route("/api/call", self._call),
             Route("/api/day", self._day),
@@ -119,7 +129,7 @@ class ReviewPage:
                 except ConfigurationError as error:
                     if str(error) != complaint:
                         complaint = str(error)
-                        self._complain(f"not listening: {complaint}")
+                        self._around.complain(f"not listening: {complaint}")
             found = {one.id: one for one in self._mailboxes.pending(utc_now())}
             if found != self._waiting:
                 self._waiting = found
@@ -152,7 +162,7 @@ class ReviewPage:
         if key is None:
             words = "this link was used already, or is not the command's: open the one it shows now"
             return _problem(403, words)
-        self._opened()
+        self._around.opened()
         return JSONResponse({"key": key})
 
     async def _answer(self, request: Request) -> Response:
@@ -168,6 +178,15 @@ class ReviewPage:
         if words := objection(one.request, self._credential):
             return _problem(403, words)
         return await self._put_down(one, replace(given, credential=self._credential))
+
+    async def _rule(self, request: Request) -> Response:
+        one = self._waiting.get(request.query_params.get("id", ""))
+        if one is None:
+            return _problem(409, "too late: the call does not wait any more")
+        try:
+            return JSONResponse({"command": await anyio.to_thread.run_sync(self._around.rule, one)})
+        except ConfigurationError as error:
+            return _problem(409, f"no rule: {visible(str(error))}")
 
     async def _put_down(self, one: PendingRequest, given: ReviewerAnswer) -> Response:
         place = self._mailboxes.place_of(one)

@@ -80,6 +80,9 @@ def test_no_rule_allows_what_a_person_denied_or_a_file_with_secrets(place: Place
 
 def test_kinds_that_are_always_asked_about_get_no_rule(place: Place) -> None:
     place.record(
+        *[asked("fetch", {"url": "https://*.org/a"}, server="fetch")] * 9,
+        *[asked("fetch", {"url": "@news"}, server="fetch")] * 9,
+        *[asked("fetch", {"url": "https://localhost:8080/"}, server="fetch")] * 9,
         *[asked("git_push", {"repo_path": ".", "remote": "origin"}, server="git")] * 9,
         *[asked("delete_entities", {"entityNames": ["a"]}, server="memory")] * 9,
         *[asked("move_file", {"source": "/srv/d/x", "destination": "/srv/d/y"})] * 9,

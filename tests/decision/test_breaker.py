@@ -34,6 +34,15 @@ def test_what_was_done_and_can_be_taken_back_is_no_loop() -> None:
     assert [breaker.trips("fails", 50.0) for _ in range(3)] == [False, False, True]
 
 
+def test_what_is_no_loop_leaves_the_window_without_a_trace() -> None:
+    breaker = Breaker(threshold=2, window=10)
+    breaker.trips("done", 0.0)
+    breaker.forgive("done")
+    breaker.trips("done", 1.0)
+    # The first has left the window, and takes the count of nobody with it.
+    assert [breaker.trips("done", 10.5) for _ in range(2)] == [False, True]
+
+
 def test_a_flood_of_different_calls_takes_bounded_memory() -> None:
     """G29."""
     breaker = Breaker()

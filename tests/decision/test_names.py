@@ -1,5 +1,7 @@
 """Rules about the names of files: asked before the workspace settles anything."""
 
+from dataclasses import replace
+
 import pytest
 
 from ironcurtain_proxy.decision.authorizer import authorize
@@ -166,3 +168,14 @@ def test_a_call_goes_by_name_where_a_rule_that_asks_describes_one_of_its_files()
 
 
 MOVE_ALL = within("all", "allow", "read-path", "/")
+
+
+def test_a_rule_that_leaves_names_out_does_not_cover_them_and_says_so() -> None:
+    open_all = replace(within("all", "allow", "read-path", "/"), excepting=names(".env"))
+    policy = Policy(rules=(open_all, within("rest", "escalate", "read-path", "/")))
+    plain, secret = (request(path("p", READ, text)) for text in ("/a/notes", "/a/.env"))
+    assert said(authorize(plain, policy)) == ("allow", "all")
+    assert said(authorize(secret, policy)) == ("escalate", "rest")
+    (trace,) = explain(secret, policy).roles
+    assert [(trial.rule, trial.holds) for trial in trace.trials] == [("all", False), ("rest", True)]
+    assert trace.trials[0].why.startswith("leaves out files that usually hold secrets")

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ironcurtain_proxy.model.json import Json
-from ironcurtain_proxy.model.question import as_json, question, visible
+from ironcurtain_proxy.model.question import as_json, is_hidden, question, visible
 from tests.questions import a_question
 
 
@@ -57,6 +57,13 @@ json_values: st.SearchStrategy[Json] = st.recursive(
     ),
     max_leaves=6,
 )
+
+
+def test_a_text_of_several_lines_may_hold_breaks_and_emoji_and_nothing_else_unseen() -> None:
+    plain = "a\n\t\r\N{NO-BREAK SPACE}\N{HEAVY BLACK HEART}\N{VARIATION SELECTOR-16}"
+    assert not any(is_hidden(one) for one in plain)
+    hidden = "\x1b\N{RIGHT-TO-LEFT OVERRIDE}\N{ZERO WIDTH SPACE}\N{HANGUL FILLER}\U000e0100"
+    assert all(is_hidden(one) for one in hidden)
 
 
 @given(json_values, json_values)

@@ -18,3 +18,9 @@ def test_the_place_of_a_server_is_its_program_or_the_host_that_is_reached() -> N
         remote=RemoteEndpoint(url="https://user@mcp.example:8443/mcp"),
     )
     assert (started.place, reached.place) == ("npx", "mcp.example")
+
+
+def test_a_header_of_any_spelling_says_who_we_are() -> None:
+    url = "https://mcp.example/mcp"
+    assert RemoteEndpoint(url=url, headers={"AUTHORIZATION": "x"}).has_authorization
+    assert not RemoteEndpoint(url=url, headers={"x-authorization": "x"}).has_authorization

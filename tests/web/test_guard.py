@@ -9,7 +9,7 @@ import pytest
 
 from ironcurtain_proxy.mailbox.mailboxes import Mailboxes
 from ironcurtain_proxy.web.access import Access
-from ironcurtain_proxy.web.app import ReviewPage
+from ironcurtain_proxy.web.app import ReviewPage, Surroundings
 from ironcurtain_proxy.web.guard import MAX_BODY, Guard
 from ironcurtain_proxy.web.record import Record
 
@@ -26,8 +26,7 @@ async def a_page(path: Path) -> AsyncIterator[tuple[httpx.AsyncClient, Access]]:
         Record(tuple, str),
         access,
         None,
-        opened=lambda: None,
-        complain=lambda _: None,
+        Surroundings(opened=lambda: None, complain=lambda _: None),
     )
     app = page.app()
     transport = httpx.ASGITransport(Guard(app, access, [ORIGIN]))
@@ -61,7 +60,7 @@ async def test_a_link_opens_the_page_once(tmp_path: Path) -> None:
 async def test_data_needs_the_key_of_an_open_page(tmp_path: Path) -> None:
     async with a_page(tmp_path) as (client, access):
         for headers in ({}, {"authorization": "Bearer x"}, {"authorization": access.ticket}):
-            for path in ("/api/questions", "/api/calls", "/api/call", "/api/day"):
+            for path in ("/api/questions", "/api/calls", "/api/call", "/api/day", "/api/rule"):
                 assert (await client.get(path, headers=headers)).status_code == 401
             assert (await client.post("/api/answers", headers=headers)).status_code == 401
         key = await _open(client, access)

@@ -42,7 +42,7 @@ async def a_page(
         yield box, page
 
 
-async def _press(page: Page, key: str, asked: Escalation, box: Box) -> None:
+async def press(page: Page, key: str, asked: Escalation, box: Box) -> None:
     """Press a key until the call is answered.
 
     A key that comes too soon holds all keys for a moment, so each has that moment to itself.
@@ -73,7 +73,7 @@ async def test_a_person_reads_a_call_and_answers_by_key(tmp_path: Path) -> None:
             assert await page.title() == "(1) ironcurtain-proxy"
             await page.locator("#end").scroll_into_view_if_needed()
             await page.select_option("#kind", "1")
-            await _press(page, "r", first, box)
+            await press(page, "r", first, box)
         ruling = box.rulings[first.id]
         assert isinstance(ruling, Approved)
         assert ruling.remember == 1
@@ -95,7 +95,7 @@ async def test_a_long_call_is_read_to_its_end_and_denied_with_a_word(tmp_path: P
             await page.keyboard.type("use tox")
             await expect(page.locator("#note")).to_have_value("use tox")
             await page.keyboard.press("Escape")
-            await _press(page, "d", second, box)
+            await press(page, "d", second, box)
         ruling = box.rulings[second.id]
         assert isinstance(ruling, Declined), ruling
         assert ruling.note == "use tox", ruling

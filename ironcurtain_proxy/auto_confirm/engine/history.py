@@ -88,5 +88,5 @@ def _nearness(
 
 
 def _outside(paths: Sequence[RealPath], workspace: RealPath | None) -> Sequence[RealPath]:
-    """The paths outside the workspace, where work is always expected."""
+    """The paths outside the workspace; work inside the workspace is always expected."""
     return [path for path in paths if workspace is None or not path.is_within(workspace)]

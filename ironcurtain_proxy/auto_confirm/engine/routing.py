@@ -28,7 +28,7 @@ class Route:
     target: str
     priority: Priority
     alert: bool = False
-    """Everyone who can be told is told."""
+    """Whether all channels are notified."""
 
 
 def route_of(

@@ -42,7 +42,7 @@ class Notification:
     """By the operator's name."""
     priority: int
     alert: bool = False
-    """Everyone who can be told is told."""
+    """Whether all channels are notified."""
 
 
 Notify: TypeAlias = Callable[[Notification], None]

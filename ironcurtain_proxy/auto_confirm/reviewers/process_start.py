@@ -77,7 +77,7 @@ class Start:
     environment: Mapping[str, str] = field(repr=False)
     """All it finds in its environment."""
     inherited: tuple[int, ...]
-    """Descriptors that it inherits under the same numbers. The caller closes them."""
+    """Descriptors that it inherits under the same numbers; `prepared` closes them."""
     secrets: tuple[str, ...] = field(repr=False)
     """Values to mask in its output."""
 

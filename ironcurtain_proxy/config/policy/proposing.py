@@ -38,6 +38,7 @@ _NEVER_WORDS: Final = frozenset(
     | {"merge", "publish", "deploy", "release", "push", "prune", "mirror", "kill", "terminate"}
     | {"run", "exec", "execute", "eval", "evaluate", "shell", "sudo", "script", "scale", "rollback"}
 )
+_HOST: Final = re.compile(r"[a-z0-9-]+(?:\.[a-z0-9-]+)+")
 _PARTS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
 
@@ -146,12 +147,15 @@ def proposals(
         return
     values = [value for fact in request.arguments for value in fact.values]
     paths = [value.path for value in values if isinstance(value, PathValue)]
-    hosts = sorted({d for v in values if isinstance(v, UrlValue) and v.ordinary for d in v.domains})
+    urls = [value for value in values if isinstance(value, UrlValue)]
+    hosts = sorted({domain for url in urls for domain in url.domains})
     base = Proposal(server=request.server, tool=request.tool, has_paths=bool(paths))
     if any("sql" in fact.roles for fact in request.arguments):
         yield replace(base, sql="reads")
-    elif hosts:
-        yield replace(base, hosts=tuple(hosts))
+    elif urls:
+        # An agent may write `*.org` or `@news` for a host, which a rule reads as many.
+        if all(url.ordinary for url in urls) and all(map(_HOST.fullmatch, hosts)):
+            yield replace(base, hosts=tuple(hosts))
     elif outside := [path for path in paths if not _is_own(path, policy.workspace)]:
         for directory in _directories(outside, policy, is_directory):
             yield replace(base, within=directory)

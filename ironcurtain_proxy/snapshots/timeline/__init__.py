@@ -1,11 +1,11 @@
-"""Points in time of a workspace, one before each call that may change it, and the way back.
+"""Points in time of a workspace, one before each call that may change it, and rollbacks.
 
-The workspace is hostile: names, links, modes and times are whatever a call left there.
+The workspace is hostile: a call can leave any names, links, modes and times there.
 
-- `entry`, `history`, `planning`: what was seen, what changed, what a rollback comes to. Pure.
+- `entry`, `history`, `planning`: states, changes, and plans of rollbacks. Pure.
 - `opening`, `events`, `reading`, `caches`, `scanning`: the workspace as it is. `known`: as it was
   seen.
-- `blobs`, `log`, `rows`, `places`: copies, the past, and where they lie.
-- `bounds`: how much is held. `keeper`: makes points. `workspace_timeline`: the same as a port.
-- `rewinding`, `applying`: takes calls back.
+- `blobs`, `log`, `rows`, `places`: copies, the history, and their directories.
+- `bounds`: the limits of a timeline. `keeper`: makes points. `workspace_timeline`: the port.
+- `rewinding`, `applying`: rollbacks.
 """

@@ -1,7 +1,7 @@
-"""Brings paths back: each file whole or not at all, through no link, never outside the workspace.
+"""The restoring of paths: each file completely or not at all, without links, in the workspace only.
 
-A file is written beside and renamed over: a hard link to it from elsewhere keeps what it has. Cut
-short at any point it can be done again.
+A file is written beside and renamed over, so that a hard link from elsewhere keeps its content. An
+interrupted restore can be repeated.
 """
 
 import errno
@@ -32,10 +32,10 @@ TEMPORARY: Final = ".ironcurtain-rollback.tmp"
 
 
 class Application:
-    """The putting back of a plan's paths."""
+    """The restoring of a plan's paths."""
 
     def __init__(self, root: OpenedRoot, blobs: Blobs, plan: RollbackPlan, now: Tree) -> None:
-        """Say what is to be put back, and what is there now."""
+        """Set the plan and the current state."""
         self._root = root
         self._blobs = blobs
         self._plan = plan
@@ -44,10 +44,10 @@ class Application:
         self._shared = self._mates.keys() | mates(now.items()).keys()
         self._pending = {step.path for step in plan.steps}
         self.stayed: list[str] = []
-        """Directories that something unseen is in, such as a named cache."""
+        """Directories with unscanned content, such as a cache."""
 
     def apply(self) -> None:
-        """Do it.
+        """Restore the paths.
 
         Raises:
             RollbackError: it could not be done; it may be tried again.
@@ -66,7 +66,7 @@ class Application:
             ) from None
 
     def _open_up(self) -> list[str]:
-        """Make the directories that something changes in writable; they get their modes later."""
+        """Make the changed directories writable; their modes are set later."""
         opened = []
         for path in sorted(_above(step.path for step in self._plan.steps)):
             entry = self._now.get(path)
@@ -77,7 +77,7 @@ class Application:
         return opened
 
     def _take_away(self, step: RollbackStep) -> None:
-        """Remove what is not to be there, or is a directory where another thing is to be."""
+        """Remove paths that the plan does not have, and directories where it has another kind."""
         present, wanted = self._now.get(step.path), self._plan.target.get(step.path)
         if present is None or (
             wanted is not None and "directory" not in (wanted.kind, present.kind)
@@ -139,7 +139,7 @@ class Application:
                 assert_never(wanted.kind)
 
     def _link(self, parent: int, path: str) -> bool:
-        """Make it another name of a file that is as it is to be, if it had one."""
+        """Link the path to a restored file, if it was another name of it."""
         for mate in sorted(self._mates.get(path, frozenset()) - {path}):
             if mate in self._pending:
                 continue
@@ -169,7 +169,7 @@ class Application:
             os.close(descriptor)
 
     def _check(self, parent: int, name: str, path: str) -> None:
-        """See once more that nobody wrote there since it was looked at."""
+        """Check again that the path is unchanged since the scan."""
         present = self._now.get(path)
         try:
             found = os.stat(name, dir_fd=parent, follow_symlinks=False)

@@ -1,7 +1,7 @@
 """Copies of contents, each under its digest.
 
-A copy is written beside and renamed: whatever ends the process, what has its name is whole. Nothing
-is shared with the workspace: a hard link would be written through by whoever writes in place.
+A copy is written beside and renamed, so that a copy with its final name is complete. No copy is a
+hard link into the workspace, because a write in place would change it.
 """
 
 import errno
@@ -22,19 +22,19 @@ _OURS: Final = 0o700
 
 
 class Hash(Protocol):
-    """A digest that is being made."""
+    """The interface of a hash."""
 
     def update(self, data: bytes, /) -> None:
-        """Go on with these bytes."""
+        """Add bytes."""
         ...
 
     def hexdigest(self) -> str:
-        """What it has come to."""
+        """The digest."""
         ...
 
 
 class DamagedError(Exception):
-    """A copy is not what its name says, or is gone."""
+    """A copy does not match its name, or is missing."""
 
 
 class Blobs:
@@ -49,7 +49,7 @@ class Blobs:
         self._directory = directory
         self._made: set[str] = set()
         self.stored = 0
-        """Bytes that the copies take, as far as they were counted."""
+        """The counted bytes of the copies."""
         directory.mkdir(_OURS, parents=True, exist_ok=True)
         self._temporary = str(directory / f"{os.getpid()}.tmp")
         self._discard()
@@ -59,7 +59,7 @@ class Blobs:
         return os.path.exists(self._path(digest))  # noqa: PTH110  ten times as fast, asked often
 
     def add(self, descriptor: int, size: int, *, sparse: bool) -> tuple[str, int]:
-        """Copy an open file, unless that content is held.
+        """Copy an open file, unless its content is held.
 
         Returns:
             Its digest, and how many bytes the copy takes.
@@ -137,7 +137,7 @@ class Blobs:
             os.close(source)
 
     def keep(self, needed: set[str]) -> None:
-        """Remove what is not needed, and what a process left that was killed; count the rest."""
+        """Remove unneeded copies, and remains of killed processes; count the others."""
         self.stored = 0
         for directory in self._directory.iterdir():
             if not directory.is_dir():

@@ -1,4 +1,4 @@
-"""How much of a workspace a timeline holds, and whether one is larger, found without holding it."""
+"""The limits on a held workspace, and a check of them without copies."""
 
 import os
 import stat
@@ -47,7 +47,7 @@ def beyond_bounds(
 
 
 def _found(workspace: str, caches: frozenset[str], state: str, device: int) -> Iterator[int]:
-    """All that is looked at, each with the bytes that a copy takes."""
+    """All scanned entries, each with the bytes of its copy."""
     waiting = [workspace]
     while waiting:
         with suppress(OSError), os.scandir(waiting.pop()) as found:

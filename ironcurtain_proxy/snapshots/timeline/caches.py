@@ -1,7 +1,7 @@
-"""Directories that hold what can be made again, and are left alone.
+"""Cache directories, whose content can be made again; they are not scanned.
 
-A name alone does not show that. Below a repository it is the name of a branch (`target/x` is a file
-of `.git/refs/heads/target`), and `target` and `venv` are names that people give to sources.
+A name alone does not show a cache. Below a repository it is the name of a branch (`target/x` is a
+file of `.git/refs/heads/target`), and `target` and `venv` are names that people give to sources.
 """
 
 import os
@@ -20,7 +20,7 @@ _BESIDE: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def is_cache(path: str, name: str, parent: int, caches: frozenset[str]) -> bool:
-    """Whether a directory is one.
+    """Whether a directory is a cache.
 
     Args:
         path: where it lies, below the workspace; empty: in the workspace itself.

@@ -1,4 +1,4 @@
-"""One path of the workspace as it was seen, and what tells two of them apart."""
+"""The scanned state of one path, and the comparison of two states."""
 
 from collections.abc import Iterable, Mapping
 from typing import Literal, NamedTuple, TypeAlias
@@ -22,7 +22,7 @@ class Entry(NamedTuple):
     names: int
     """How many hard links there are, outside of the workspace included."""
     ctime_ns: int
-    """Nobody but the kernel sets it, unlike the time of modification."""
+    """Set by the kernel only, unlike the time of modification."""
     mtime_ns: int
     content: str
     """The digest of a file, the target of a link, why a `lost` one is not held."""
@@ -52,7 +52,7 @@ def parent_of(path: str) -> str:
 
 
 def kind_of_change(before: Entry | None, after: Entry | None) -> ChangeKind | None:
-    """What became of a path; None: nothing that counts.
+    """The change of a path; None: none that counts.
 
     The time of modification does not count. Another inode does where hard links are concerned: one
     of them may have been cut.
@@ -69,7 +69,7 @@ def kind_of_change(before: Entry | None, after: Entry | None) -> ChangeKind | No
 
 def _is_another(before: Entry, after: Entry) -> bool:
     was_cut = before.inode != after.inode and max(before.names, after.names) > 1
-    # Nobody can tell whether what is not held was written to, except by its time of change.
+    # Only its time of change shows whether a file that is not held was written to.
     return was_cut or before.kind == "lost" or _substance(before) != _substance(after)
 
 

@@ -1,8 +1,7 @@
-"""Directories in which something happened since they were last looked at, told by the kernel.
+"""Directories with changes since the last scan, as reported by inotify.
 
-Linux only; elsewhere, and where the system has no watches left, everything is looked at. A write
-through a memory mapping tells nobody, nor does one under another name outside of the workspace:
-these are found by looking.
+Linux only; on other systems, and without free watches, everything is scanned. A write through a
+memory mapping, or under another name outside of the workspace, causes no event: a scan finds it.
 """
 
 import ctypes
@@ -37,7 +36,7 @@ class Events:
         self._paths: dict[int, str] = {}
         self._watches: dict[str, int] = {}
         self.missed = self._descriptor < 0
-        """Whether something may have happened that was not told: all has to be looked at."""
+        """Whether events may be missing, so that everything must be scanned."""
 
     @property
     def can_tell(self) -> bool:
@@ -45,10 +44,10 @@ class Events:
         return self._descriptor >= 0
 
     def watch(self, path: str, descriptor: int) -> None:
-        """Watch an open directory under a name. It is to be listed afterwards, not before."""
+        """Watch an open directory under a name. The caller lists it afterwards, not before."""
         if self._descriptor < 0:
             return
-        # By its descriptor, because a link may stand at its name by now.
+        # By its descriptor, because its name may be a link by now.
         where = f"/proc/self/fd/{descriptor}".encode()
         found = int(self._libc.inotify_add_watch(self._descriptor, where, _CHANGES | _ONLYDIR))
         if found < 0:
@@ -73,7 +72,7 @@ class Events:
             self._libc.inotify_rm_watch(self._descriptor, watch)
 
     def happened(self) -> dict[str, set[str]]:
-        """By directory, the names that something happened to since the last time."""
+        """By directory, the names with events since the last call."""
         found: dict[str, set[str]] = {}
         # Not more than waits by now: a process that goes on and on would never let this end.
         left = _waiting(self._descriptor) if self._descriptor >= 0 else 0
@@ -106,7 +105,7 @@ class Events:
 
 
 def _waiting(descriptor: int) -> int:
-    """How many bytes can be read at once."""
+    """The number of bytes that can be read now."""
     count = bytearray(struct.calcsize("i"))
     fcntl.ioctl(descriptor, termios.FIONREAD, count)
     return int(struct.unpack("i", count)[0])

@@ -1,4 +1,4 @@
-"""What is known of the past: the workspace at the oldest point, and what changed since."""
+"""The history: the workspace at the oldest point, and all changes since."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -21,32 +21,32 @@ class Point:
     """The id of the request; of a rollback an id of its own."""
     server: str = ""
     tool: str = ""
-    """Of a rollback, what it took back."""
+    """For a rollback: the calls that it undid."""
     session: str = ""
     at: datetime
 
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """What became of a path, and how it was left."""
+    """The change of a path, with its new state."""
 
     path: str
     kind: ChangeKind | None
-    """None: nothing that a person would call a change. It is the same file under more or fewer
-    names, or another file that says the same."""
+    """None: no change of content. It is the same file under more or fewer names, or another file
+    with the same content."""
     after: Entry | None
 
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """What changed between two looks."""
+    """The changes between two scans."""
 
     calls: frozenset[int]
-    """The points whose calls were under way; none: nobody's that is known here."""
+    """The points of the calls in progress; empty: no known call."""
     changes: tuple[Noted, ...]
 
     def counted(self) -> Iterator[tuple[str, ChangeKind]]:
-        """What a person would call a change."""
+        """The changes of content."""
         for noted in self.changes:
             if noted.kind is not None:
                 yield noted.path, noted.kind
@@ -54,7 +54,7 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """A call has ended, and all that it changed is noted before this."""
+    """The end of a call, whose changes are all noted before this."""
 
     number: int
 
@@ -64,7 +64,7 @@ Record: TypeAlias = Point | Delta | Settled
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dropped:
-    """What is no longer kept."""
+    """The points that are no longer kept."""
 
     points: int = 0
     until: datetime | None = None
@@ -83,7 +83,7 @@ class History:
     """The number of the next point."""
 
     def add(self, record: Record) -> None:
-        """Go on."""
+        """Add a record."""
         self.records.append(record)
         if isinstance(record, Point):
             self.next = max(self.next, record.number + 1)
@@ -93,17 +93,17 @@ class History:
         return [record for record in self.records if isinstance(record, Point)]
 
     def point(self, number: int) -> Point | None:
-        """The point of that number, if it is kept."""
+        """The point with this number, if it is kept."""
         found = [point for point in self.points() if point.number == number]
         return found[0] if found else None
 
     def unsettled(self) -> frozenset[int]:
-        """The points whose calls have not ended, as far as is known."""
+        """The points of calls without a known end."""
         settled = {record.number for record in self.records if isinstance(record, Settled)}
         return frozenset([point.number for point in self.points()]) - settled
 
     def state(self, before: int | None = None) -> dict[str, Entry]:
-        """The workspace at a point; None: as it was last seen."""
+        """The workspace at a point; None: at the last scan."""
         tree = dict(self.base)
         for record in self.records:
             if isinstance(record, Point) and record.number == before:
@@ -122,7 +122,7 @@ class History:
         return [self.state(number) for number in first.values()]
 
     def changes(self, number: int) -> tuple[Change, ...]:
-        """What a call changed, each path once: it may have been looked at in between."""
+        """The changes of a call over all scans, each path once."""
         kinds: dict[str, ChangeKind] = {}
         for delta in self._deltas():
             if number in delta.calls:
@@ -133,7 +133,7 @@ class History:
         return tuple(sorted([Change(path, kind) for path, kind in kinds.items()]))
 
     def touched(self, number: int) -> frozenset[str]:
-        """All paths that a call changed, also those that it left as they had been."""
+        """All paths that a call changed, including those that it changed back."""
         return frozenset(
             [
                 path
@@ -144,7 +144,7 @@ class History:
         )
 
     def others(self, number: int) -> dict[str, frozenset[int]]:
-        """By path, what else touched it since a point; no numbers: nobody's call that is known."""
+        """By path, the other calls that touched it since a point; no numbers: no known call."""
         found: dict[str, frozenset[int]] = {}
         for delta in self.since(number):
             if delta.calls != {number}:
@@ -153,7 +153,7 @@ class History:
         return found
 
     def since(self, number: int) -> Iterator[Delta]:
-        """What changed since a point."""
+        """The changes since a point."""
         reached = False
         for record in self.records:
             if isinstance(record, Point) and record.number == number:
@@ -170,14 +170,14 @@ class History:
         return frozenset().union(*[found.get(path, frozenset()) for path in paths])
 
     def ever_touched(self) -> Iterator[str]:
-        """Every path that is known to have changed."""
+        """Every path with a known change."""
         for delta in self._deltas():
             for noted in delta.changes:
                 if noted.after is not None and noted.after.kind == "file":
                     yield noted.path
 
     def digests(self) -> set[str]:
-        """The contents that are needed."""
+        """The digests of the needed contents."""
         found = {entry.content for entry in self.base.values() if entry.kind == "file"}
         for delta in self._deltas():
             found |= {
@@ -188,7 +188,7 @@ class History:
         return found
 
     def without_oldest(self, count: int) -> "History":
-        """The same with that many points fewer; what stays can be gone back to as before."""
+        """The history without the oldest points; the others can still be restored."""
         points = self.points()
         if count <= 0 or not points:
             return self
@@ -218,7 +218,7 @@ def _without(records: Iterable[Record], gone: set[int]) -> Iterator[Record]:
 
 
 def _joined(first: ChangeKind | None, second: ChangeKind) -> ChangeKind | None:
-    """Two changes of one path as one; None: it is gone as it came."""
+    """Two changes of one path as one; None: they cancel out."""
     match first, second:
         case None, _:
             return second

@@ -52,21 +52,21 @@ _MOST_POINTS: Final = 2000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How much is kept."""
+    """The limits of a timeline."""
 
     max_bytes: int = 2 << 30
-    """Of copies. One file may take a quarter of it."""
+    """Bytes of copies; one file may have a quarter of them."""
     max_files: int = 200_000
     """Files, directories and links of the workspace."""
     caches: frozenset[str] = frozenset()
     """Names of directories that are left alone."""
     keep: timedelta = timedelta(days=14)
     left_out: frozenset[RealPath] = frozenset()
-    """What is neither copied nor put back: keys, and the proxy's own files."""
+    """Paths that are neither copied nor restored: keys, and the proxy's own files."""
 
 
 class Keeper:
-    """Makes points, and says what changed since."""
+    """Makes points, and finds the changes since."""
 
     def __init__(
         self,
@@ -113,16 +113,16 @@ class Keeper:
         self._is_owner = is_owner
         self._begun = False
         self._open: set[int] = set()
-        """The points of calls that are under way here."""
+        """The points of calls in progress in this process."""
         self._late: set[int] = set()
-        """Those that have ended, and could not be settled."""
+        """The points of ended calls that could not be settled."""
         self._since_full: set[int] = set()
-        """Calls that ended since everything was looked at."""
+        """Calls that ended since the last complete scan."""
         self.seconds_waited = _LOCK_SECONDS
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Keep other processes out, and know what they did.
+        """Hold the lock, with the current history.
 
         Raises:
             TimeoutError, OSError: it cannot be had.
@@ -146,7 +146,7 @@ class Keeper:
             yield
 
     def begin(self) -> None:
-        """Look at everything for the first time. What makes a point waits for it.
+        """Scan the workspace for the first time. Points wait for it.
 
         Raises:
             TooManyError, ManyBytesError, StoppedError, OSError: it cannot be held as it is.
@@ -157,7 +157,7 @@ class Keeper:
     def _begin(self) -> None:
         if self._begun:
             return
-        # The process that made these was killed: what their calls changed is noted now.
+        # The process of these calls was killed: their changes are noted now.
         left = self.history.unsettled()
         self.note(self.look(), left)
         for number in sorted(left):
@@ -167,7 +167,7 @@ class Keeper:
     def mark(
         self, call: str, server: str, tool: str, *, may_drop: bool = True
     ) -> PointId | NotHeld:
-        """Make the point before a call; `may_drop`: also at the cost of this session's oldest."""
+        """Make the point before a call; `may_drop`: may drop this session's oldest points."""
         try:
             with self.writing():
                 return self._marked(call, server, tool, may_drop=may_drop)
@@ -215,7 +215,7 @@ class Keeper:
                 return "the proxy is ending"
 
     def add(self, point: Point) -> bool:
-        """Write a point down. False: that cannot be done, and there is none."""
+        """Record a point. False: it cannot be recorded, and does not exist."""
         self.history.add(point)
         written = self._write(point)
         if not written:
@@ -223,7 +223,7 @@ class Keeper:
         return written
 
     def settle(self, point: PointId) -> tuple[Change, ...] | NotHeld:
-        """Note what the call changed."""
+        """Note the changes of the call."""
         number = int(point)
         try:
             with self.writing():
@@ -233,13 +233,13 @@ class Keeper:
                 # For its own points a call of the session has to ask, before it goes.
                 self._drop(others_only=True)
         except (TooManyError, ManyBytesError, StoppedError, OSError) as error:
-            # What it changed is noted when the workspace can be held again.
+            # Its changes are noted when the workspace can be held again.
             self._late.add(number)
             return NotHeld(self._why_not(error))
         return self.history.changes(number)
 
     def verify(self) -> None:
-        """Look at everything, for what nobody was told of.
+        """Scan everything, for changes without events.
 
         Raises:
             TooManyError, ManyBytesError, StoppedError, OSError: see `begin`.
@@ -252,7 +252,7 @@ class Keeper:
             self._drop_old()
 
     def unheld(self, path: RealPath) -> tuple[Unheld, ...]:
-        """What could not be brought back if it were deleted."""
+        """The parts that could not be restored after a deletion."""
         if not path.is_within(self.workspace):
             return (Unheld(path, "it lies outside the workspace"),)
         try:
@@ -267,7 +267,7 @@ class Keeper:
         )
 
     def look(self, *, everything: bool = False) -> list[Difference]:
-        """What is different by now.
+        """The differences since the last scan.
 
         Raises:
             TooManyError, ManyBytesError, StoppedError, OSError: see `Scanner.look`.
@@ -279,7 +279,7 @@ class Keeper:
             raise
 
     def note(self, differences: list[Difference], calls: frozenset[int] | set[int]) -> None:
-        """Write down what is different, on the account of these calls."""
+        """Record the differences as changes of these calls."""
         first = not self.history.records and not self.history.base
         if first:
             self.history.base = dict(self.scanner.known.all())
@@ -292,7 +292,7 @@ class Keeper:
             self._write(delta)
 
     def settled(self, number: int) -> None:
-        """Write down that a call has ended."""
+        """Record the end of a call."""
         self._open.discard(number)
         record = Settled(number)
         self.history.add(record)

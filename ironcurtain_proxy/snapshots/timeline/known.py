@@ -1,4 +1,4 @@
-"""The workspace as it was last seen, by directory. Looks at nothing itself."""
+"""The state of the workspace at the last scan, by directory."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from ironcurtain_proxy.snapshots.timeline.entry import Entry, kind_of_change
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A path that is not as it was seen."""
+    """A changed path."""
 
     path: str
     before: Entry | None
@@ -16,35 +16,35 @@ class Difference:
 
     @property
     def counts(self) -> bool:
-        """Whether it is more than a new time."""
+        """Whether more than the time changed."""
         return kind_of_change(self.before, self.after) is not None
 
 
 class Known:
-    """Every path that was seen."""
+    """Every scanned path."""
 
     def __init__(self) -> None:
-        """Know nothing yet."""
+        """Begin empty."""
         self.directories: dict[str, dict[str, Entry]] = {}
         self.lost: set[str] = set()
-        """Paths that are there and are not held."""
+        """Paths that exist and are not held."""
         self.linked: set[str] = set()
         """Files that have more names than this one: they change under the others, untold."""
         self.unlisted: set[str] = set()
         """Directories that cannot be looked into, or are of another file system."""
         self.bytes = 0
-        """What the copies of all that was seen take."""
+        """The bytes of all copies."""
 
     def __len__(self) -> int:
         return sum(map(len, self.directories.values()))
 
     def get(self, path: str) -> Entry | None:
-        """What was seen at a path."""
+        """The state of a path."""
         directory, _, name = path.rpartition("/")
         return self.directories.get(directory, {}).get(name)
 
     def all(self) -> Iterator[tuple[str, Entry]]:
-        """Everything that was seen."""
+        """All states."""
         for directory, found in self.directories.items():
             for name, entry in found.items():
                 yield joined(directory, name), entry
@@ -63,7 +63,7 @@ class Known:
                 ]
 
     def assume(self, tree: Mapping[str, Entry]) -> None:
-        """Begin with what an earlier session has seen."""
+        """Begin with the state of an earlier session."""
         self.directories = {"": {}} if tree else {}
         for path, entry in tree.items():
             directory, _, name = path.rpartition("/")
@@ -75,7 +75,7 @@ class Known:
         self.bytes = sum([entry.size for entry in tree.values()])
 
     def gone(self, seen: Mapping[str, Mapping[str, Entry]], *, everything: bool) -> set[str]:
-        """The directories that are there no more, with all that were below them."""
+        """The removed directories, with all below them."""
         if everything:
             return self.directories.keys() - seen.keys()
         found: set[str] = set()
@@ -99,7 +99,7 @@ class Known:
         return False
 
     def take(self, seen: Mapping[str, dict[str, Entry]], gone: set[str]) -> list[Difference]:
-        """Know it from now on; gives what is different."""
+        """Store a new state. Returns the differences."""
         found = [
             Difference(joined(path, name), entry, None)
             for path in gone
@@ -132,7 +132,7 @@ class Known:
                 self.linked.add(one.path)
 
     def unheld(self, path: str) -> dict[str, str]:
-        """What at a path, below it or around it was not copied, and why not."""
+        """The parts at, below or around a path that were not copied, with the reasons."""
         found = dict.fromkeys(self.unlisted, "it cannot be looked into")
         found |= {one: entry.content for one in self.lost if (entry := self.get(one)) is not None}
         return {

@@ -1,9 +1,9 @@
-"""The file that the past is kept in.
+"""The file of a timeline's history.
 
 First the workspace at the oldest point, then a line for each record.
 
-A line is written at once; one that is torn, because the process was killed, is taken away by the
-next that writes. To drop points a new file is written and renamed over the old.
+The next writer removes a line that was torn when its process was killed. To drop points, a new file
+is written and renamed over the old one.
 """
 
 import fcntl
@@ -54,7 +54,7 @@ class Log:
 
     @contextmanager
     def locked(self, seconds: float) -> Iterator[None]:
-        """Keep other processes from writing.
+        """Hold the lock for writing.
 
         Raises:
             TimeoutError: another holds it for longer than this.
@@ -75,7 +75,7 @@ class Log:
             os.close(descriptor)
 
     def is_foreign(self) -> bool:
-        """Whether another process wrote since this one last did, or nothing was read yet."""
+        """Whether another process wrote since this one did, or nothing was read yet."""
         return self._known is None or self._state() != self._known
 
     def _state(self) -> tuple[int, int] | None:
@@ -85,7 +85,7 @@ class Log:
         return None
 
     def read(self) -> History | None:
-        """All of it; None: there is none, or not one that can be understood.
+        """The whole history; None: there is none, or it is unreadable.
 
         Raises:
             OSError: it cannot be read.
@@ -107,7 +107,7 @@ class Log:
         return history
 
     def append(self, record: Record) -> None:
-        """Write a record, all of it or nothing.
+        """Write a record, completely or not at all.
 
         Raises:
             OSError: they could not be written.
@@ -128,7 +128,7 @@ class Log:
         self._known = (self._known[0], size + len(data))
 
     def replace(self, history: History) -> None:
-        """Write all of it anew.
+        """Write the whole file anew.
 
         Raises:
             OSError: it could not be written; the old one stands.

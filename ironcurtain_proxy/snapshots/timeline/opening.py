@@ -18,11 +18,11 @@ _LONGEST: Final = 3000
 """Characters of a path that the kernel is given at once; it takes 4,096 bytes."""
 DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 PASSED: Final = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-"""To go through a directory or change it, which need not be readable."""
+"""Flags to pass through a directory or change it, which need not be readable."""
 
 
 class OpenedRoot:
-    """A directory that stays the same, whatever its name leads to later."""
+    """An open directory, independent of later changes of its name."""
 
     def __init__(self, path: str) -> None:
         """Open it.
@@ -90,7 +90,7 @@ class OpenedRoot:
 
     @contextmanager
     def directory(self, path: str, flags: int = DIRECTORY) -> Iterator[int]:
-        """The same for a directory, closed afterwards."""
+        """A descriptor of a directory, closed afterwards."""
         descriptor = self.open(path, flags)
         try:
             yield descriptor

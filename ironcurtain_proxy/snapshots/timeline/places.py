@@ -1,7 +1,4 @@
-"""Where timelines lie.
-
-One directory for each workspace, and one more for each proxy beside the first.
-"""
+"""The directories of timelines: one for each workspace, and one for each further proxy there."""
 
 import fcntl
 import hashlib
@@ -29,7 +26,7 @@ class TimelineLock:
     descriptor: int
 
     def release(self) -> None:
-        """Leave it to the next."""
+        """Release the directory."""
         os.close(self.descriptor)
 
 
@@ -65,7 +62,7 @@ def timelines(parent: Path) -> Iterator[tuple[Path, RealPath]]:
 
 
 def remove_old(parent: Path, keep: timedelta, now: float) -> None:
-    """Remove timelines that nobody has written to for that long. Never fails.
+    """Remove timelines without a write for this long. Never fails.
 
     Args:
         parent: the directory of them all.

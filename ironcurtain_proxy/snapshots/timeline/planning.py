@@ -1,4 +1,4 @@
-"""What a rollback comes to: which paths, in which order, and what speaks against it."""
+"""The plan of a rollback: its paths, their order, and its obstacles."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -16,12 +16,12 @@ from ironcurtain_proxy.snapshots.timeline.entry import (
 from ironcurtain_proxy.snapshots.timeline.history import History
 
 Act: TypeAlias = Literal["created", "replaced", "removed", "mode"]
-"""What becomes of a path. `created`: it comes back."""
+"""The change of a path. `created`: it is restored."""
 
 
 @dataclass(frozen=True, slots=True)
 class RollbackStep:
-    """One path that is put back."""
+    """One restored path."""
 
     path: str
     act: Act
@@ -29,17 +29,17 @@ class RollbackStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Obstacle:
-    """Why a path is not put back without force."""
+    """The reason why a path is not restored without force."""
 
     path: str
     why: str
     calls: frozenset[int] | None = None
-    """Those that touched it later, which may be none that is known; None: that is not why."""
+    """Later calls that touched it, perhaps unknown ones; None: that is not the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollbackPlan:
-    """What a rollback comes to."""
+    """The plan of a rollback."""
 
     target: Tree
     """The workspace as it is to be."""
@@ -47,9 +47,9 @@ class RollbackPlan:
     """By path."""
     obstacles: tuple[Obstacle, ...]
     lost: tuple[RollbackStep, ...] = ()
-    """What should come back, and was never held."""
+    """Paths that should be restored and were never held."""
     others: frozenset[int] = frozenset()
-    """Other calls that are taken back with it."""
+    """Other calls that it undoes."""
     stays: tuple[str, ...] = ()
     """What the call made and stays: objects of a repository that something later may need."""
 
@@ -65,7 +65,7 @@ class RollbackPlan:
 
 
 def rewind(history: History, number: int, now: Tree) -> RollbackPlan:
-    """Go back to a point, whoever changed what since."""
+    """Plan the return to a point, including changes of others."""
     target = history.state(number)
     others = {call for delta in history.since(number) for call in delta.calls} - {number}
     others |= {point.number for point in history.points() if point.number > number}
@@ -81,7 +81,7 @@ def rewind(history: History, number: int, now: Tree) -> RollbackPlan:
 
 
 def take_back(history: History, number: int, now: Tree, *, force: bool) -> RollbackPlan:
-    """Take one call back, and leave what came later."""
+    """Plan the undo of one call, without later changes."""
     before = history.state(number)
     touched = history.touched(number)
     later = history.others(number)
@@ -118,7 +118,7 @@ def _objects(touched: Iterable[str], before: Tree, now: Tree) -> frozenset[str]:
 def _made_whole(
     target: dict[str, Entry], before: Tree, touched: frozenset[str], *, force: bool
 ) -> Iterator[Obstacle]:
-    """Give each path the directories that it is in."""
+    """Add the directories of each path."""
     for path in sorted(target):
         above = parent_of(path)
         while above and above not in target:
@@ -143,7 +143,7 @@ def _has_place(path: str, target: Mapping[str, Entry]) -> bool:
 
 
 def _differing(target: Tree, now: Tree) -> set[str]:
-    """The paths that are not as they are to be, hard links included."""
+    """The paths that differ from the target, including hard links."""
     found = set()
     wanted_mates, present_mates = mates(target.items()), mates(now.items())
     for path in target.keys() | now.keys():

@@ -1,7 +1,7 @@
-"""A path as it is now: what it is, and a copy of its content.
+"""The current state of a path, with a copy of its content.
 
-Everything is opened by its name in an open directory, following no link and waiting for no pipe.
-What changes while it is read, or cannot be read, is `lost`: it is there and is not held.
+Everything is opened by its name in an open directory, without following links or blocking on pipes.
+A file that changes while it is read, or is unreadable, is `lost`: it exists and is not held.
 """
 
 import errno
@@ -27,17 +27,17 @@ class FullError(Exception):
 
 
 class Reader:
-    """Reads paths, and copies what they hold."""
+    """Reads paths, and copies their contents."""
 
     def __init__(self, blobs: Blobs, largest: int) -> None:
         """Copy files up to a size, in bytes."""
         self._blobs = blobs
         self._largest = largest
         self.copied = 0
-        """Bytes that files were copied of, those included that were held already."""
+        """Bytes of copied files, including contents that were held already."""
 
     def read(self, parent: int, name: str, found: os.stat_result) -> tuple[Entry, bool]:
-        """What is there, and whether it has to be looked at again although it seems unchanged.
+        """The state, and whether it must be read again although it seems unchanged.
 
         Args:
             parent: a descriptor of the directory.
@@ -66,7 +66,7 @@ class Reader:
         return _entry("special", found, "it is a socket or a device"), recent
 
     def unheld(self, found: os.stat_result, why: str) -> Entry:
-        """A path that is there and is not held."""
+        """The state of a path that exists and is not held."""
         return _entry("lost", found, why)
 
     def _file(self, parent: int, name: str, found: os.stat_result) -> tuple[Entry, bool]:
@@ -122,7 +122,7 @@ def _moment(found: os.stat_result) -> tuple[int, int]:
 
 
 def _is_recent(found: os.stat_result, started: int) -> bool:
-    """Whether a later change could leave the time as it is; also of a time that is to come."""
+    """Whether a later change could leave the time unchanged; also for a time in the future."""
     return found.st_ctime_ns > started - _TICK_NS
 
 
@@ -143,7 +143,7 @@ def _entry(
 
 
 def is_as_seen(entry: Entry, found: os.stat_result) -> bool:
-    """Whether the system says of a path what it said when the path was seen."""
+    """Whether the system reports the same state as at the scan."""
     return (
         entry.ctime_ns == found.st_ctime_ns
         and entry.inode == found.st_ino

@@ -1,4 +1,4 @@
-"""Takes calls back. A rollback is a point of its own, so that it can be taken back too."""
+"""Rollbacks of calls. A rollback makes a point, so that it can be undone, too."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,7 +26,7 @@ Looking: TypeAlias = Callable[[Sequence[Tree]], AbstractContextManager[None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listed:
-    """A point as a person sees it."""
+    """A point, for display."""
 
     point: Point
     workspace: RealPath
@@ -36,49 +36,49 @@ class Listed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """One timeline as a person sees it."""
+    """One timeline, for display."""
 
     workspace: RealPath
     directory: Path
     points: tuple[Listed, ...]
     dropped: Dropped
     not_held: tuple[str, ...]
-    """Paths that could not be brought back, when they were last seen."""
+    """Paths that could not be restored, at the last scan."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollbackRequest:
-    """What is to be taken back."""
+    """The request for a rollback."""
 
     directory: Path
     """Of the timeline."""
     workspace: RealPath
     point: Point
     rewind: bool = False
-    """All that came after the point, too."""
+    """Whether to undo everything after the point, too."""
     force: bool = False
     dry_run: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollbackOutcome:
-    """What a rollback did, or would do."""
+    """The result of a rollback, or of its simulation."""
 
     plan: RollbackPlan
     id: str | None
-    """By which it can be taken back itself; None: nothing was done."""
+    """The point by which the rollback can be undone; None: nothing was done."""
     others: tuple[Point, ...]
-    """Other calls that it takes back."""
+    """Other calls that it undoes."""
     nobodys: tuple[Change, ...]
     """Changes since the point that no known call made."""
     conflicts: tuple[str, ...] = ()
-    """What speaks against it without force: a path, and why."""
+    """Obstacles without force: a path, and the reason."""
     stayed: tuple[str, ...] = ()
-    """Directories that something is in that is not held."""
+    """Directories with content that is not held."""
 
 
 def kept(parent: Path) -> list[Kept]:
-    """All timelines, the oldest point first. Looks at no workspace."""
+    """All timelines, the oldest point first, without a scan."""
     found = []
     for directory, workspace in timelines(parent):
         with suppress(OSError):
@@ -135,19 +135,19 @@ def roll_back(
     confirm: Callable[[RollbackOutcome], bool],
     looking: Looking = lambda _: nullcontext(),
 ) -> RollbackOutcome:
-    """Do it, or say what it would do.
+    """Roll back, or simulate it.
 
     Args:
-        request: what is to be done.
+        request: the request.
         limits: those of the timeline; force goes beyond them.
         now: the time.
-        confirm: is shown what else is taken back, if anything is; False: nothing is done.
+        confirm: gets the other undone calls, if there are any; False: nothing is done.
         looking: is around what puts paths back, and is given the workspace at the starts of
             sessions.
 
     Raises:
-        ConflictError: something speaks against it; nothing was done.
-        RollbackError: it could not be done, or not all of it.
+        ConflictError: there is an obstacle; nothing was done.
+        RollbackError: it failed, completely or in part.
     """
     if request.force:
         limits = replace(limits, max_files=1 << 40, max_bytes=1 << 50)
@@ -217,7 +217,7 @@ class _TimelineRollback:
         return self._apply(plan, outcome)
 
     def _look(self) -> None:
-        """See everything as it is; what was written through a mapping has kept its time."""
+        """Scan everything: writes through a memory mapping leave the time unchanged."""
         keeper = self._keeper
         under_way = keeper.history.unsettled()
         keeper.scanner.read_again(keeper.history.ever_touched())
@@ -239,7 +239,7 @@ class _TimelineRollback:
         self._clean_up()
 
     def _clean_up(self) -> None:
-        """Remove what a rollback left that was killed."""
+        """Remove the remains of a killed rollback."""
         keeper = self._keeper
         left = [
             path for path, _ in keeper.scanner.known.all() if path.rpartition("/")[2] == TEMPORARY
@@ -257,7 +257,7 @@ class _TimelineRollback:
             plan = rewind(history, number, now)
         else:
             plan = take_back(history, number, now, force=self._request.force)
-        # What is left out today may have been copied under other settings.
+        # Paths that are excluded today may have been copied under other settings.
         return plan.without(self._keeper.scanner.left_out)
 
     def _outcome(self, plan: RollbackPlan) -> RollbackOutcome:

@@ -1,8 +1,8 @@
-"""The workspace as it is now, and what is different from when it was last looked at.
+"""The current state of the workspace, and its differences from the last scan.
 
-What the kernel told of is looked at, and besides it what a hostile process may change untold: where
-changes were found lately, and the directories that tools keep for themselves (`.git`, `.claude`).
-Everything is looked at where events were missed, and now and then.
+A scan reads what the kernel reported, and places that a hostile process may change without an
+event: places of recent changes, and directories of tools (`.git`, `.claude`). The whole workspace
+is scanned after missed events, and from time to time.
 """
 
 import os
@@ -20,11 +20,11 @@ from ironcurtain_proxy.snapshots.timeline.reading import FullError, Reader, is_a
 
 _RECENT: Final = 32
 _CONTROL: Final = 300
-"""How many directories of each kind are looked at untold."""
+"""The most directories of each kind that are scanned without an event."""
 _LARGE: Final = 500
-"""Files of a directory, beyond which it is not looked at untold."""
+"""The most files of a directory that is scanned without an event."""
 _LINKED: Final = 1000
-"""Files with several names, beyond which everything is looked at."""
+"""The most files with several names; with more, the whole workspace is scanned."""
 
 
 class TooManyError(Exception):
@@ -37,7 +37,7 @@ class ManyBytesError(Exception):
 
 @dataclass(slots=True)
 class Progress:
-    """How far a look has come."""
+    """The progress of a scan."""
 
     looked_at: int = 0
     stop: bool = False
@@ -49,7 +49,7 @@ class StoppedError(Exception):
 
 
 class Scanner:
-    """Knows the workspace, by directory."""
+    """Scans the workspace, by directory."""
 
     def __init__(
         self,
@@ -60,11 +60,11 @@ class Scanner:
         max_files: int,
         max_bytes: int,
     ) -> None:
-        """Know nothing yet.
+        """Begin without a known state.
 
         Args:
             root: the workspace.
-            reader: reads and copies what is new.
+            reader: reads and copies new files.
             caches: names of directories that are left alone, wherever they are.
             max_files: the most files, directories and links.
             max_bytes: the most bytes that may be copied.
@@ -79,7 +79,7 @@ class Scanner:
         self.events = Events()
         self.known = Known()
         self.full = False
-        """Whether the last look found no space left for a copy."""
+        """Whether the last scan found no space for a copy."""
         self.progress = Progress()
         self._again: dict[str, set[str]] = {}
         self._recent: dict[str, None] = {}
@@ -91,19 +91,19 @@ class Scanner:
         self._everything = True
 
     def assume(self, tree: Mapping[str, Entry]) -> None:
-        """Begin with what an earlier session has seen; everything is looked at next."""
+        """Begin with the state of an earlier session; the next scan is complete."""
         self.known.assume(without(tree, self.left_out))
         self.read_again(self.known.lost)
         self.events.missed = True
 
     def read_again(self, paths: Iterable[str]) -> None:
-        """Do not believe the times of these files at the next look."""
+        """Ignore the times of these files at the next scan."""
         for path in paths:
             directory, _, name = path.rpartition("/")
             self._again.setdefault(directory, set()).add(name)
 
     def look(self, *, everything: bool = False) -> list[Difference]:
-        """Find out what is different.
+        """Scan, and return the differences.
 
         Raises:
             TooManyError, ManyBytesError, StoppedError, OSError: nothing is taken note of, and
@@ -134,7 +134,7 @@ class Scanner:
             self.known.unlisted.clear()
 
     def _suspects(self, happened: dict[str, set[str]]) -> dict[str, set[str] | None]:
-        """Where to look, and at which names; None: all of them."""
+        """The directories and names to scan; None: all of them."""
         found: dict[str, set[str] | None] = {}
         linked: dict[str, set[str]] = {}
         for path in self.known.linked:
@@ -163,16 +163,16 @@ class Scanner:
             except OSError:
                 if not path:
                     raise
-                # Gone, or a link by now: the events of the directory above tell it next.
+                # Gone, or a link by now: the parent's events report it.
                 self._seen[path] = {}
 
     def _visit(self, path: str, descriptor: int, names: set[str] | None) -> list[str]:
-        """Look into a directory; gives those in it that are to be looked into as well."""
+        """Scan a directory. Returns its subdirectories that must be scanned, too."""
         if os.fstat(descriptor).st_dev != self._root.device:
             self._not_listed(path)
             return []
         self.known.unlisted.discard(path)
-        # Before it is listed: what comes later is told.
+        # Before it is listed, so that later changes are reported.
         self.events.watch(path, descriptor)
         if names is None:
             now = self._listed(path, descriptor)
@@ -221,7 +221,7 @@ class Scanner:
         return now
 
     def _named(self, path: str, descriptor: int, names: set[str]) -> dict[str, Entry]:
-        """The same, where only some names need looking at: a directory may have very many."""
+        """Scan only some names of a directory, which may have very many."""
         now = dict(self.known.directories[path])
         others = self._count - len(now)
         for name in names:
@@ -269,7 +269,7 @@ class Scanner:
             self._seen_again.setdefault(path, set()).add(name)
 
     def _not_listed(self, path: str) -> None:
-        """Keep what is known of it: it may come back as it was."""
+        """Keep its last state: it may come back unchanged."""
         self.known.unlisted.add(path)
         self._seen[path] = {}
         for below in self.known.below(path):
@@ -296,7 +296,7 @@ class Scanner:
         return found
 
     def _remember(self, directories: Iterable[str]) -> None:
-        """Where something was written lately, a mapping may be written to untold."""
+        """Remember a recent change: a memory mapping may change the file again without an event."""
         for path in directories:
             self._recent.pop(path, None)
             self._recent[path] = None
@@ -304,10 +304,10 @@ class Scanner:
             del self._recent[path]
 
     def unheld(self, path: str) -> dict[str, str]:
-        """What at a path could not be brought back, and why not; nothing is there: it could."""
+        """The parts of a path that could not be restored, with the reasons; empty: all could."""
         found = self.known.unheld(path)
         if not found and path and self.known.get(path) is None and self._is_there(path):
-            # A cache; in a directory around it nobody misses it.
+            # A cache, which is not missed in a directory around it.
             return {path: "it is left alone"}
         return found
 

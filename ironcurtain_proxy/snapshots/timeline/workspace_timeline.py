@@ -1,4 +1,4 @@
-"""The port `Timeline` of a workspace: one look at a time, each in a thread."""
+"""The port `Timeline` of a workspace: one scan at a time, each in a thread."""
 
 import logging
 from collections.abc import Callable
@@ -26,7 +26,7 @@ _PATIENCE: Final = 5.0
 """Seconds of the first look after which it is spoken of; after twice as long again, and so on."""
 _IDLE_SECONDS: Final = 10.0
 _SHARE: Final = 50
-"""Looking at everything untold takes at most this part of the time."""
+"""The largest part of the time for complete scans."""
 
 
 class WorkspaceTimeline:
@@ -61,13 +61,13 @@ class WorkspaceTimeline:
 
     @property
     def looked_at(self) -> int:
-        """How many files and directories the look that is under way has come to."""
+        """The files and directories that the current scan has read."""
         return self._keeper.scanner.progress.looked_at
 
     async def run(self) -> None:
-        """Look at the workspace for the first time, then now and then at everything.
+        """Scan the workspace, and scan it again from time to time.
 
-        Runs until it is cancelled. What cannot be held the next point says.
+        Runs until it is cancelled. The next point reports what cannot be held.
         """
         try:
             started = anyio.current_time()
@@ -80,7 +80,7 @@ class WorkspaceTimeline:
                 started = anyio.current_time()
                 await self._one_at_a_time(self._verify)
         finally:
-            # A thread cannot be cancelled: it is asked to end.
+            # A thread cannot be cancelled, so it is asked to end.
             self._keeper.scanner.progress.stop = True
 
     async def _tell_progress(self) -> None:
@@ -116,7 +116,7 @@ class WorkspaceTimeline:
 
     async def settle(self, point: PointId) -> tuple[Change, ...] | NotHeld:
         """Note what changed since the call's point."""
-        # A call that was cancelled has changed what it has changed.
+        # A cancelled call may have changed files.
         found: tuple[Change, ...] | NotHeld = ()
         with anyio.CancelScope(shield=True):
             async with self._lock:
@@ -124,12 +124,12 @@ class WorkspaceTimeline:
         return found
 
     async def unheld(self, path: RealPath) -> tuple[Unheld, ...]:
-        """What could not be brought back if the next call deleted what is at this path."""
+        """The parts of this path that could not be restored if the next call deleted it."""
         async with self._lock:
             return await anyio.to_thread.run_sync(self._keeper.unheld, path)
 
     def close(self) -> None:
-        """Give everything back. `run` has ended."""
+        """Close everything, after the end of `run`."""
         self._keeper.close()
         self._claim.release()
 

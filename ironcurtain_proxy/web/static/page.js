@@ -196,6 +196,18 @@ async function answer(approve, remember) {
   setButtons();
 }
 
+// The page writes no rule: its line is copied to a terminal.
+async function drawRule() {
+  const one = state.shown;
+  if (one === null) return;
+  const found = await ask(`/api/rule?${new URLSearchParams({ id: one.id })}`);
+  if (found.problem) { tell(found.problem); return; }
+  $("lines").textContent = found.command
+    ? `A rule that allows such calls, for a terminal:\n\n${found.command}`
+    : "Calls of this kind are asked about each time: there is no rule to offer.";
+  $("call").showModal();
+}
+
 // --- the record and the day ---------------------------------------------------------------------
 
 async function drawRecord() {
@@ -265,6 +277,7 @@ const KEYS = {
   r: () => answer(true, Number($("kind").value)),
   d: () => answer(false, null),
   n: () => $("note").focus(),
+  p: () => drawRule(),
   j: () => move(1),
   k: () => move(-1),
   " ": () => $("question").scrollBy(0, $("question").clientHeight * 0.9),
@@ -291,6 +304,7 @@ async function start() {
   $("approve").addEventListener("click", KEYS.a);
   $("remember").addEventListener("click", KEYS.r);
   $("deny").addEventListener("click", KEYS.d);
+  $("rule").addEventListener("click", KEYS.p);
   $("actions").addEventListener("submit", (event) => event.preventDefault());
   $("filter").addEventListener("submit", (event) => event.preventDefault());
   $("filter").addEventListener("input", drawRecord);
