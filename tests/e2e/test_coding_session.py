@@ -4,6 +4,7 @@ Real tools, a real sandbox, a registry and a host of repositories on this machin
 answers with the commands of the product.
 """
 
+import shutil
 from collections.abc import Iterator
 
 import pytest
@@ -155,6 +156,29 @@ def test_a_branch_is_pushed_after_one_question_and_main_is_asked_about_each_time
     for _ in range(2):
         asked(session.shell("git push origin HEAD:main", "approve"), "git push")
     assert refs() == ["fix-add", "main"]
+
+
+def test_of_an_installation_and_a_push_what_is_on_this_machine_comes_back(
+    session: CodingSession, registry: Registry
+) -> None:
+    (session.workspace / "package.json").write_text('{"name": "x", "version": "1.0.0"}\n')
+    session.shell("git checkout -q -b taken-back")
+    before = picture(session.workspace)
+    installed = session.shell(f"npm install --registry {registry.url}/npm tiny-lib", "approve")
+    done(installed)
+    assert "tiny-lib" in (session.workspace / "package.json").read_text()
+    assert (session.workspace / "package-lock.json").exists()
+    assert session.run("rollback", installed.call).returncode == 0
+    # A cache, which `npm ci` makes again.
+    cache = session.workspace / "node_modules"
+    shutil.rmtree(cache, ignore_errors=True)
+    assert picture(session.workspace) == before
+    pushed = session.shell("git push -q -u origin taken-back", "approve")
+    done(pushed)
+    said = session.run("rollback", pushed.call)
+    assert said.returncode == 0, said.stderr
+    assert picture(session.workspace) == before
+    assert "taken-back" in git(session.bare, "for-each-ref")
 
 
 def test_local_parts_beside_an_approved_fetch_need_no_approval_and_come_back(
