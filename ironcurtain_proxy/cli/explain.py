@@ -17,6 +17,7 @@ from ironcurtain_proxy.cli.explain_names import (
 )
 from ironcurtain_proxy.cli.explain_operations import (
     add_operation_arguments,
+    arguments_given,
     operation_meant,
     rehearsed_operation,
 )
@@ -31,7 +32,6 @@ from ironcurtain_proxy.config.reading.problems import Report
 from ironcurtain_proxy.config.settings import Settings, load_settings
 from ironcurtain_proxy.decision.combining import gravest_first
 from ironcurtain_proxy.decision.explanation import Explanation, Trial, explain, shown
-from ironcurtain_proxy.errors import ConfigurationError
 from ironcurtain_proxy.model.decision import Decision, Deny, Escalate, Ground, effect_of
 from ironcurtain_proxy.model.json import Arguments, Json
 from ironcurtain_proxy.model.operation import Operation
@@ -80,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         ConfigurationError: the arguments or the files cannot be used.
     """
-    arguments = _arguments(options.args)
+    arguments = arguments_given(options.args)
     operation = operation_meant(options, arguments)
     if operation is not None:
         explained = _operation(options, operation)
@@ -227,16 +227,6 @@ def _say_what_stops_the_start(settings: Settings, loaded: LoadedPolicy) -> None:
     for problem in report.problems:
         what = "serve refuses to start: " if problem.severity == "error" else ""
         sys.stderr.write(f"ironcurtain-proxy: {what}{problem}\n")
-
-
-def _arguments(text: str) -> Arguments:
-    try:
-        arguments = orjson.loads(text)
-    except ValueError as error:
-        raise ConfigurationError(f"--args is not JSON: {error}") from None
-    if not isinstance(arguments, dict):
-        raise ConfigurationError('--args must be a JSON object, such as {"path": "a.txt"}')
-    return arguments
 
 
 def _ground_of(gathered: Gathered) -> Ground:

@@ -5,6 +5,7 @@ import os
 from collections.abc import Mapping
 
 import anyio
+import orjson
 
 from ironcurtain_proxy.cli.explain_overlay import ExplainedCall
 from ironcurtain_proxy.config.policy.policy_loading import LoadedPolicy
@@ -20,6 +21,21 @@ def add_operation_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what names an operation instead of a tool."""
     parser.add_argument("--read", metavar="URI", help="explain a read of this resource")
     parser.add_argument("--prompt", metavar="NAME", help="explain this prompt with --args")
+
+
+def arguments_given(text: str) -> Arguments:
+    """The arguments of a tool or a prompt.
+
+    Raises:
+        ConfigurationError: they are no JSON object.
+    """
+    try:
+        arguments = orjson.loads(text)
+    except ValueError as error:
+        raise ConfigurationError(f"--args is not JSON: {error}") from None
+    if not isinstance(arguments, dict):
+        raise ConfigurationError('--args must be a JSON object, such as {"path": "a.txt"}')
+    return arguments
 
 
 def operation_meant(options: argparse.Namespace, arguments: Arguments) -> Operation | None:
