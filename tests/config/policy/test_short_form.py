@@ -123,3 +123,21 @@ def test_a_bomb_of_aliases_is_refused_before_it_grows() -> None:
         for a, b in zip("abcdefgh", "bcdefghi", strict=True)
     ]
     assert any("anchors" in one for one in refused("\n".join(lines)))
+
+
+def test_what_allows_leaves_out_names_and_the_shipped_names_of_secrets() -> None:
+    plain, named = rules(
+        'allow f:\n  - {tools: a, except: "*.sql"}\n  - {tools: b, names: "*.md"}\n'
+    )
+    assert plain.excepting is not None
+    assert plain.excepting.matching == frozenset({"*.sql"})
+    assert (named.excepting, named.names is None) == (None, False)
+    (both,) = rules('allow f: {tools: a, within: /b, except: ["@secrets", "*.sql"]}\n')
+    assert both.excepting is not None
+    assert both.excepting.matching >= {"*.sql", ".env", ".ssh/*"}
+    assert ".env.example" in both.excepting.unless
+
+
+def test_sql_is_bounded_by_what_it_does() -> None:
+    assert [rule.sql for rule in rules("allow db: {tools: query, sql: reads}\n")] == ["reads"]
+    assert any("is not one of reads" in said for said in refused("ask db: {tools: q, sql: runs}\n"))
